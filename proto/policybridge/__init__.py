@@ -1,0 +1,1 @@
+"""The protocol of PolicyBridge: stubs made from the .proto files beside them."""

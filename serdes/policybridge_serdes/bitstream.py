@@ -1,0 +1,192 @@
+"""SerDes `bitstream`: raw little-endian tensors one after another, as in LLVM's interactive protocol.
+
+Session form, tensor by tensor in the layout's order, no padding: for each dimension of −1 its size as uint64; then
+the elements in row-major order. Elements of bytes and string: all their lengths as uint32, then their bytes.
+Self-describing form: ``{"tensors":[spec, …]}`` in LLVM's JSON, a newline, then the session form.
+"""
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from policybridge_serdes.contract import Codec
+from policybridge_serdes.errors import InvalidError
+from policybridge_serdes.specs import VARIES, ElementType, Layout, TensorSpec, Values
+from policybridge_serdes.values import tensor
+
+_SIZE = np.dtype("<u8")
+_LENGTH = np.dtype("<u4")
+
+
+class BitstreamSerDes:
+    """LLVM's bytes; see the module's text for the format."""
+
+    def __init__(self) -> None:
+        self._layout = lru_cache(maxsize=128)(parse_layout)
+
+    def codec(self, layout: Layout) -> Codec:
+        """Give the session form for ``layout``."""
+        return PackedCodec(layout) if layout.fixed else VaryingCodec(layout)
+
+    def encode(self, values: Values, layout: Layout) -> bytes:
+        """Encode one record behind its layout."""
+        return _describe(layout) + b"\n" + self.codec(layout).encode(values)
+
+    def decode(self, data: bytes) -> tuple[Layout, Values]:
+        """Decode a record and its layout."""
+        header, newline, payload = data.partition(b"\n")
+        if not newline:
+            raise InvalidError('a self-describing bitstream starts with one line {"tensors":[…]}; no line ends')
+        layout = self._layout(header)
+        return layout, self.codec(layout).decode(payload)
+
+
+def _describe(layout: Layout) -> bytes:
+    return msgspec.json.encode({"tensors": [spec.to_json() for spec in layout.specs]})
+
+
+def parse_layout(line: bytes) -> Layout:
+    """Read the line ``{"tensors":[spec, …]}``.
+
+    Raises:
+        InvalidError: it is not one.
+
+    """
+    try:
+        fields = msgspec.json.decode(line, type=dict[str, list[object]])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidError(f"not a line of tensor specs: {error}") from error
+    return Layout.of(TensorSpec.from_json(spec) for spec in fields.get("tensors", []))
+
+
+class PackedCodec:
+    """A record is its bytes."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._dtype = layout.dtype
+        self._size = layout.size
+        self._bools = [spec for spec in layout.specs if spec.type is ElementType.BOOL]
+
+    def encode(self, values: Values) -> bytes:
+        """Give the record's bytes."""
+        return values.tobytes()
+
+    def decode(self, data: bytes) -> Values:
+        """View the bytes as a record."""
+        if len(data) != self._size:
+            raise InvalidError(f"{len(data)} bytes came where the tensors take {self._size}")
+        values: Values = np.ndarray(1, self._dtype, data)
+        for spec in self._bools:
+            check_bool(spec, tensor(spec, values))
+        return values
+
+
+def check_bool(spec: TensorSpec, array: npt.NDArray[Any]) -> None:
+    """Refuse bytes that are neither 0 nor 1: numpy and C++ take them for true and then compute nonsense.
+
+    Raises:
+        InvalidError: there is such a byte.
+
+    """
+    if array.size and array.view(np.uint8).max() > 1:
+        raise InvalidError(f"{spec}: a bool is the byte 0 or 1, not {array.view(np.uint8).max()}")
+
+
+class VaryingCodec:
+    """Tensors in turn, each behind the sizes that its spec leaves open."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def encode(self, values: Values) -> bytes:
+        """Encode one record."""
+        return b"".join(_encode_tensor(spec, tensor(spec, values)) for spec in self._layout.specs)
+
+    def decode(self, data: bytes) -> Values:
+        """Decode one record into a new one; its fixed tensors are copied, the others view ``data``."""
+        values: Values = np.zeros(1, self._layout.dtype)
+        offset = 0
+        for spec in self._layout.specs:
+            array, offset = _decode_tensor(spec, data, offset)
+            values[spec.name][0] = array
+        if offset != len(data):
+            raise InvalidError(f"{len(data) - offset} bytes follow the last tensor, {self._layout.specs[-1]}")
+        return values
+
+
+def _encode_tensor(spec: TensorSpec, array: npt.NDArray[Any]) -> bytes:
+    sizes = [size for want, size in zip(spec.shape, array.shape, strict=True) if want == VARIES]
+    return np.array(sizes, _SIZE).tobytes() + elements_to_bytes(spec, array)
+
+
+def elements_to_bytes(spec: TensorSpec, array: npt.NDArray[Any]) -> bytes:
+    """Give a tensor's elements in row-major order; strings behind their lengths."""
+    if not spec.type.is_text:
+        return array.tobytes()
+    texts = [text.encode() if isinstance(text, str) else text for text in array.flat]
+    return np.array([len(text) for text in texts], _LENGTH).tobytes() + b"".join(texts)
+
+
+def _decode_tensor(spec: TensorSpec, data: bytes, offset: int) -> tuple[npt.NDArray[Any], int]:
+    open_dims = spec.shape.count(VARIES)
+    sizes = _view(spec, data, _SIZE, open_dims, offset)
+    offset += sizes.nbytes
+    shape = fill_shape(spec, sizes.tolist())
+    count = math.prod(shape)
+    if spec.type.is_text:
+        return _decode_texts(spec, data, shape, count, offset)
+    array = _view(spec, data, spec.type.dtype, count, offset)
+    if spec.type is ElementType.BOOL:
+        check_bool(spec, array)
+    return array.reshape(shape), offset + array.nbytes
+
+
+def _decode_texts(
+    spec: TensorSpec, data: bytes, shape: tuple[int, ...], count: int, offset: int
+) -> tuple[npt.NDArray[Any], int]:
+    lengths = _view(spec, data, _LENGTH, count, offset)
+    ends = offset + lengths.nbytes + np.cumsum(lengths, dtype=np.uint64).astype(np.int64)
+    end = int(ends[-1]) if count else offset
+    if end > len(data):
+        raise InvalidError(f"{spec}: its strings take {end - offset} bytes, {len(data) - offset} are left")
+    starts = ends - lengths
+    texts = [data[start:stop] for start, stop in zip(starts.tolist(), ends.tolist(), strict=True)]
+    return texts_to_array(spec, texts, shape), end
+
+
+def _view(spec: TensorSpec, data: bytes, dtype: np.dtype[Any], count: int, offset: int) -> npt.NDArray[Any]:
+    # Before anything is allocated: a lying size costs its sender an error, and nobody memory.
+    if count * dtype.itemsize > len(data) - offset:
+        raise InvalidError(f"{spec}: {count * dtype.itemsize} bytes announced, {len(data) - offset} are left")
+    view: npt.NDArray[Any] = np.ndarray(count, dtype, data, offset)
+    return view
+
+
+def fill_shape(spec: TensorSpec, sizes: list[int]) -> tuple[int, ...]:
+    """Give the spec's shape with ``sizes`` in the places of −1."""
+    following = iter(sizes)
+    shape = tuple(next(following) if dim == VARIES else dim for dim in spec.shape)
+    if max(shape, default=0) > np.iinfo(np.intp).max or math.prod(max(dim, 1) for dim in shape) > 2**40:
+        # An empty tensor takes no bytes whatever its other dimensions claim; numpy cannot hold such a shape.
+        raise InvalidError(f"{spec}: no tensor has the shape {list(shape)}")
+    return shape
+
+
+def texts_to_array(spec: TensorSpec, texts: list[bytes], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Make an object array of ``bytes`` or, for string, of ``str``.
+
+    Raises:
+        InvalidError: a string is not UTF-8.
+
+    """
+    array = np.empty(len(texts), object)
+    try:
+        array[:] = [text.decode() for text in texts] if spec.type is ElementType.STRING else texts
+    except UnicodeDecodeError as error:
+        raise InvalidError(f"{spec}: a string is not UTF-8: {error}") from error
+    return array.reshape(shape)

@@ -1,0 +1,53 @@
+"""Swappable parts: one visible table per seam, name → import string, loaded when first needed.
+
+Other distributions extend a table by entry points of the group that the table names.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from policybridge_serdes.errors import NotFoundError, PreconditionError
+
+
+@dataclass(frozen=True)
+class Table:
+    """The parts of one seam: what they are called in messages, who may add to them, and our own."""
+
+    kind: str
+    group: str
+    own: Mapping[str, str]
+
+    def names(self) -> list[str]:
+        """Give all names, ours and those of installed extensions."""
+        return sorted({*self.own, *(entry.name for entry in entry_points(group=self.group))})
+
+    def load(self, name: str) -> object:
+        """Import the part called ``name``.
+
+        Raises:
+            NotFoundError: nobody offers it; the message lists what is there.
+            PreconditionError: it needs a package that is not installed; the message says which command installs it.
+
+        """
+        target = self.own.get(name) or self._extension(name)
+        module, _, attribute = target.partition(":")
+        try:
+            return getattr(import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            raise PreconditionError(
+                f"the {self.kind} {name!r} needs the Python package {error.name!r}: "
+                f"pip install 'policybridge[{_extra(module)}]'"
+            ) from error
+
+    def _extension(self, name: str) -> str:
+        for entry in entry_points(group=self.group, name=name):
+            return entry.value
+        raise NotFoundError(f"unknown {self.kind} {name!r}; there are {', '.join(self.names())}")
+
+
+def _extra(module: str) -> str:
+    room, _, leaf = module.partition(".")
+    backend = leaf.removeprefix("backends.")
+    return backend if backend in ("onnx", "torch") else {"policybridge_server": "server"}.get(room, "all")

@@ -1,0 +1,184 @@
+"""SerDes `protobuf`: the messages Tensors (session form) and DescribedTensors of policybridge/v1/tensor.proto."""
+
+from functools import lru_cache
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from google.protobuf.message import DecodeError, Message
+from policybridge.v1 import tensor_pb2 as pb
+
+from policybridge_serdes.bitstream import PackedCodec, check_bool, fill_shape, texts_to_array
+from policybridge_serdes.contract import Codec
+from policybridge_serdes.errors import InvalidError
+from policybridge_serdes.specs import VARIES, ElementType, Layout, Signature, TensorSpec, Values
+from policybridge_serdes.values import tensor
+
+_TO_PB: Final[dict[ElementType, pb.ElementType.ValueType]] = {
+    kind: pb.ElementType.Value(f"ELEMENT_TYPE_{kind.name}") for kind in ElementType
+}
+_FROM_PB: Final = {number: kind for kind, number in _TO_PB.items()}
+
+
+class ProtobufSerDes:
+    """Protobuf messages; the .proto is the format's description."""
+
+    def __init__(self) -> None:
+        self._layout = lru_cache(maxsize=128)(_parse_layout)
+
+    def codec(self, layout: Layout) -> Codec:
+        """Give the session form for ``layout``."""
+        return PackedTensorsCodec(layout) if layout.fixed else TensorsCodec(layout)
+
+    def encode(self, values: Values, layout: Layout) -> bytes:
+        """Encode one record behind its layout."""
+        tensors = pb.Tensors.FromString(self.codec(layout).encode(values))
+        return pb.DescribedTensors(layout=layout_to_pb(layout), values=tensors).SerializeToString()
+
+    def decode(self, data: bytes) -> tuple[Layout, Values]:
+        """Decode a record and its layout."""
+        described = parse(pb.DescribedTensors, data)
+        layout = self._layout(described.layout.SerializeToString())
+        return layout, self.codec(layout).decode(described.values.SerializeToString())
+
+
+_M = TypeVar("_M", bound=Message)
+
+
+def parse(kind: type[_M], data: bytes) -> _M:
+    """Parse a message.
+
+    Raises:
+        InvalidError: the bytes are none of that kind.
+
+    """
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        raise InvalidError(f"not a {kind.DESCRIPTOR.full_name}: {error}") from error
+
+
+def _parse_layout(data: bytes) -> Layout:
+    return Layout.of(spec_from_pb(spec) for spec in pb.Layout.FromString(data).tensors)
+
+
+def spec_from_pb(spec: pb.TensorSpec) -> TensorSpec:
+    """Read a TensorSpec message.
+
+    Raises:
+        InvalidError: the element type is unknown here, or name or shape are impossible.
+
+    """
+    kind = _FROM_PB.get(spec.type)
+    if kind is None:
+        raise InvalidError(f"{spec.name}: unknown element type {spec.type}; known are 1 to {max(_FROM_PB)}")
+    return TensorSpec(spec.name, kind, tuple(spec.shape))
+
+
+def spec_to_pb(spec: TensorSpec) -> pb.TensorSpec:
+    """Make the TensorSpec message of ``spec``."""
+    return pb.TensorSpec(name=spec.name, type=_TO_PB[spec.type], shape=spec.shape)
+
+
+def layout_to_pb(layout: Layout) -> pb.Layout:
+    """Make the Layout message of ``layout``."""
+    return pb.Layout(tensors=[spec_to_pb(spec) for spec in layout.specs])
+
+
+def signature_from_pb(signature: pb.Signature) -> Signature:
+    """Read a Signature message.
+
+    Raises:
+        InvalidError: a spec is impossible, or two features share a name.
+
+    """
+    return Signature.of([spec_from_pb(spec) for spec in signature.features], spec_from_pb(signature.advice))
+
+
+def signature_to_pb(signature: Signature) -> pb.Signature:
+    """Make the Signature message of ``signature``."""
+    features = [spec_to_pb(spec) for spec in signature.features.specs]
+    return pb.Signature(features=features, advice=spec_to_pb(signature.advice))
+
+
+class PackedTensorsCodec:
+    """Fixed tensors: slices of the packed record, and back by one join."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._packed = PackedCodec(layout)
+        self._sizes = [spec.size for spec in layout.specs]
+        ends = np.cumsum(self._sizes).tolist()
+        self._slices = [slice(end - size, end) for end, size in zip(ends, self._sizes, strict=True)]
+
+    def encode(self, values: Values) -> bytes:
+        """Encode one record."""
+        record = values.tobytes()
+        return pb.Tensors(data=[record[part] for part in self._slices]).SerializeToString()
+
+    def decode(self, data: bytes) -> Values:
+        """Decode one record."""
+        message = parse(pb.Tensors, data)
+        parts = list(message.data)
+        if [len(part) for part in parts] != self._sizes:
+            raise InvalidError(_size_message(self._layout, parts))
+        if message.sizes:
+            raise InvalidError("Tensors.sizes is set, but no tensor of this layout varies")
+        return self._packed.decode(b"".join(parts))
+
+
+def _size_message(layout: Layout, parts: list[bytes]) -> str:
+    if len(parts) != len(layout.specs):
+        return f"{len(parts)} tensors came where the session has {len(layout.specs)}"
+    spec, part = next((spec, part) for spec, part in zip(layout.specs, parts, strict=True) if len(part) != spec.size)
+    return f"{spec} takes {spec.size} bytes, {len(part)} came"
+
+
+class TensorsCodec:
+    """Any layout, a tensor at a time."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._open_dims = sum(spec.shape.count(VARIES) for spec in layout.specs)
+
+    def encode(self, values: Values) -> bytes:
+        """Encode one record."""
+        message = pb.Tensors()
+        for spec in self._layout.specs:
+            array = tensor(spec, values)
+            message.data.append(_elements_to_pb(spec, array))
+            message.sizes.extend(size for want, size in zip(spec.shape, array.shape, strict=True) if want == VARIES)
+        return message.SerializeToString()
+
+    def decode(self, data: bytes) -> Values:
+        """Decode one record."""
+        message = parse(pb.Tensors, data)
+        parts, sizes = list(message.data), list(message.sizes)
+        if len(parts) != len(self._layout.specs):
+            raise InvalidError(_size_message(self._layout, parts))
+        if len(sizes) != self._open_dims:
+            raise InvalidError(f"{len(sizes)} sizes came; the layout leaves {self._open_dims} dimensions open")
+        values: Values = np.zeros(1, self._layout.dtype)
+        for spec, part in zip(self._layout.specs, parts, strict=True):
+            own = [sizes.pop(0) for _ in range(spec.shape.count(VARIES))]
+            values[spec.name][0] = _elements_from_pb(spec, part, fill_shape(spec, own))
+        return values
+
+
+def _elements_to_pb(spec: TensorSpec, array: npt.NDArray[Any]) -> bytes:
+    if not spec.type.is_text:
+        return array.tobytes()
+    texts = [text.encode() if isinstance(text, str) else text for text in array.flat]
+    return pb.Strings(elements=texts).SerializeToString()
+
+
+def _elements_from_pb(spec: TensorSpec, part: bytes, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    try:
+        if spec.type.is_text:
+            return texts_to_array(spec, list(parse(pb.Strings, part).elements), shape)
+        array: npt.NDArray[Any] = np.frombuffer(part, spec.type.dtype).reshape(shape)
+    except ValueError as error:
+        raise InvalidError(f"{spec}: {len(part)} bytes came for the shape {list(shape)}: {error}") from error
+    if spec.type is ElementType.BOOL:
+        check_bool(spec, array)
+    return array

@@ -1,0 +1,218 @@
+"""TensorSpec, Layout and Signature: what the tensors of a conversation look like, agreed once at open."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Any, Final, TypedDict
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from policybridge_serdes.errors import InvalidError, TooLargeError
+
+VARIES: Final = -1
+"""In a shape: a dimension whose size each observation says anew."""
+
+MAX_LAYOUT_BYTES: Final = 2**31 - 1
+"""numpy's limit for one record; transports set much lower ones."""
+
+
+class ElementType(Enum):
+    """Element types by LLVM's names (llvm/Analysis/TensorSpec.h), and ML-Compiler-Bridge's bool and strings."""
+
+    FLOAT = "float"
+    DOUBLE = "double"
+    INT8 = "int8_t"
+    UINT8 = "uint8_t"
+    INT16 = "int16_t"
+    UINT16 = "uint16_t"
+    INT32 = "int32_t"
+    UINT32 = "uint32_t"
+    INT64 = "int64_t"
+    UINT64 = "uint64_t"
+    BOOL = "bool"
+    BYTES = "bytes"
+    STRING = "string"
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """The little-endian numpy type; ``object`` for bytes and string, whose elements vary in size."""
+        return np.dtype(_DTYPES[self.value])
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the elements are byte or character strings."""
+        return self in (ElementType.BYTES, ElementType.STRING)
+
+
+_DTYPES: Final = {
+    "float": "<f4",
+    "double": "<f8",
+    **{f"{sign}int{bits}_t": f"<{sign or 'i'}{bits // 8}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    "bool": "?",
+    "bytes": "O",
+    "string": "O",
+}
+
+
+class SpecFields(TypedDict):
+    """A TensorSpec as LLVM writes it in JSON; ``port`` is always 0."""
+
+    name: str
+    type: str
+    port: int
+    shape: list[int]
+
+
+class _SpecJson(msgspec.Struct):
+    name: str
+    type: str
+    shape: list[int]
+    port: int = 0
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A tensor's name, element type and shape; a dimension of −1 varies per observation, ``()`` is a scalar.
+
+    Raises:
+        InvalidError: the name is empty, or a dimension is below −1.
+        TooLargeError: the fixed part exceeds ``MAX_LAYOUT_BYTES``.
+
+    """
+
+    name: str
+    type: ElementType
+    shape: tuple[int, ...] = (1,)
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise InvalidError("a tensor has an empty name; every tensor needs one")
+        if any(dim < VARIES for dim in self.shape):
+            raise InvalidError(f"{self}: a dimension is −1 (varies) or at least 0")
+        if self.size > MAX_LAYOUT_BYTES:
+            raise TooLargeError(f"{self} takes {self.size} bytes; at most {MAX_LAYOUT_BYTES} are possible")
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type.value}{list(self.shape)}"
+
+    @property
+    def varies(self) -> bool:
+        """Whether any dimension is −1."""
+        return VARIES in self.shape
+
+    @property
+    def fixed(self) -> bool:
+        """Whether every value of this tensor takes the same number of bytes."""
+        return not self.varies and not self.type.is_text
+
+    @property
+    def count(self) -> int:
+        """Number of elements, the varying dimensions taken as 1."""
+        return math.prod(abs(dim) for dim in self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of bytes, the varying dimensions taken as 1."""
+        return self.count * self.type.dtype.itemsize
+
+    def to_json(self) -> SpecFields:
+        """Give the object that LLVM writes for it."""
+        return {"name": self.name, "type": self.type.value, "port": 0, "shape": list(self.shape)}
+
+    @classmethod
+    def from_json(cls, fields: object) -> "TensorSpec":
+        """Read LLVM's JSON object (``name``, ``type``, ``shape``; any ``port``).
+
+        Raises:
+            InvalidError: a field is missing or of the wrong type, or the element type is unknown.
+
+        """
+        try:
+            raw = msgspec.convert(fields, _SpecJson)
+        except msgspec.ValidationError as error:
+            raise InvalidError(f"not a tensor's description: {error}") from error
+        try:
+            kind = ElementType(raw.type)
+        except ValueError:
+            known = ", ".join(kind.value for kind in ElementType)
+            raise InvalidError(f"{raw.name}: unknown element type {raw.type!r}; known are {known}") from None
+        return cls(raw.name, kind, tuple(raw.shape))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The tensors of one message in order, and the numpy record that holds their values.
+
+    For fixed tensors the record is packed: its bytes are those of LLVM's interactive protocol, tensor after tensor
+    without padding. A tensor that varies, or holds strings, is a reference to an array of its own.
+    """
+
+    specs: tuple[TensorSpec, ...]
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for spec in self.specs:
+            if spec.name in seen:
+                raise InvalidError(f"two tensors are named {spec.name!r}; names must differ")
+            seen.add(spec.name)
+        if sum(spec.size for spec in self.specs) > MAX_LAYOUT_BYTES:
+            raise TooLargeError(f"the {len(self.specs)} tensors together exceed {MAX_LAYOUT_BYTES} bytes")
+
+    @classmethod
+    def of(cls, specs: Iterable[TensorSpec]) -> "Layout":
+        """Make the layout of ``specs`` in their order."""
+        return cls(tuple(specs))
+
+    @cached_property
+    def dtype(self) -> np.dtype[np.void]:
+        """The record type: a packed field per fixed tensor, an object field for any other."""
+        return np.dtype(
+            [(spec.name, spec.type.dtype, spec.shape) if spec.fixed else (spec.name, object) for spec in self.specs]
+        )
+
+    @cached_property
+    def fixed(self) -> bool:
+        """Whether every message has the same number of bytes."""
+        return all(spec.fixed for spec in self.specs)
+
+    @cached_property
+    def uniform(self) -> np.dtype[Any] | None:
+        """The element type of all tensors, where they are fixed and share one."""
+        kinds = {spec.type for spec in self.specs}
+        return next(iter(kinds)).dtype if self.fixed and len(kinds) == 1 else None
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of a packed record; a lower bound of the payload where tensors vary."""
+        return sum(spec.size for spec in self.specs if spec.fixed)
+
+    @cached_property
+    def by_name(self) -> dict[str, TensorSpec]:
+        """The specs by their names."""
+        return {spec.name: spec for spec in self.specs}
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a session asks and is answered: the features' layout and the advice's spec."""
+
+    features: Layout
+    advice: TensorSpec
+
+    @classmethod
+    def of(cls, features: Sequence[TensorSpec], advice: TensorSpec) -> "Signature":
+        """Make a signature from the features in their order and the advice."""
+        return cls(Layout.of(features), advice)
+
+    @cached_property
+    def advice_layout(self) -> Layout:
+        """The layout of an answer: the advice alone."""
+        return Layout((self.advice,))
+
+
+Values = npt.NDArray[np.void]
+"""Values of a Layout: an array of records, shape [n], one record per observation."""

@@ -1,0 +1,1 @@
+"""The policy server: repository, backends, engine and transports."""
