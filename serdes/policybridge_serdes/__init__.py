@@ -2,6 +2,7 @@
 
 from policybridge_serdes.contract import SERDES, Codec, SerDes, load_serdes
 from policybridge_serdes.errors import PolicyBridgeError, Status
+from policybridge_serdes.session import PolicyReference, PolicyVersion, SessionOptions
 from policybridge_serdes.specs import VARIES, ElementType, Layout, Signature, TensorSpec, Values
 from policybridge_serdes.values import join, pack, tensor, unpack, zeros
 
@@ -12,7 +13,10 @@ __all__ = [
     "ElementType",
     "Layout",
     "PolicyBridgeError",
+    "PolicyReference",
+    "PolicyVersion",
     "SerDes",
+    "SessionOptions",
     "Signature",
     "Status",
     "TensorSpec",

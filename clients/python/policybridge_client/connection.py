@@ -1,0 +1,99 @@
+"""The contract of a connection to the policy server, and the table of those that there are."""
+
+from typing import Protocol, cast
+
+from policybridge_serdes import PolicyReference, PolicyVersion, SessionOptions, Signature, Values
+from policybridge_serdes.plugins import Table
+
+
+class ClientSession(Protocol):
+    """One compilation's conversation, bound to one policy version. For one thread."""
+
+    @property
+    def id(self) -> str:
+        """The server's id of this session."""
+        ...
+
+    @property
+    def policy(self) -> PolicyVersion:
+        """The version that answers every observation of this session."""
+        ...
+
+    def evaluate(self, observation: Values) -> Values:
+        """Ask for one decision: one record of the features in, one record of the advice out.
+
+        Raises:
+            PolicyBridgeError: there is no advice. The session is over then, whatever the reason.
+
+        """
+        ...
+
+    def context(self, name: str) -> None:
+        """Say that the following observations belong to the function (or module) ``name``."""
+        ...
+
+    def close(self) -> None:
+        """End the session; twice is once."""
+        ...
+
+
+class Connection(Protocol):
+    """A way to one server. ``timeout`` (seconds) bounds every wait for it, opening and each decision alike."""
+
+    def open(
+        self,
+        policy: PolicyReference,
+        signature: Signature,
+        options: SessionOptions,
+    ) -> ClientSession:
+        """Open a session.
+
+        Raises:
+            PolicyBridgeError: unknown policy, a signature that does not fit, no server, no answer in time.
+
+        """
+        ...
+
+    def check(self) -> None:
+        """Find out whether the server can be reached.
+
+        Raises:
+            UnavailableError: it cannot.
+
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back what the connection holds; its sessions end."""
+        ...
+
+
+CONNECTIONS = Table(
+    kind="connection",
+    group="policybridge.connections",
+    own={
+        "grpc": "policybridge_client.grpc:GrpcConnection",
+        "socket": "policybridge_client.socket:SocketConnection",
+        "inprocess": "policybridge_server.embedded:EmbeddedConnection",
+    },
+)
+
+
+def connect(address: str, *, timeout: float = 10.0) -> Connection:
+    """Make a connection; nothing is sent before it is used.
+
+    Args:
+        address: ``socket:PATH``, ``grpc:HOST:PORT``, ``grpc:unix:PATH`` or ``inprocess:REPOSITORY``; a bare path is a
+            socket, anything else bare is a gRPC target.
+        timeout: seconds, for each wait.
+
+    """
+    scheme, _, target = address.partition(":")
+    if scheme not in CONNECTIONS.names():
+        scheme, target = ("socket" if "/" in address and not address.startswith("unix:") else "grpc"), address
+    kind = cast("type[_Made]", CONNECTIONS.load(scheme))
+    return kind(target, timeout)
+
+
+class _Made(Connection, Protocol):
+    def __init__(self, target: str, timeout: float) -> None: ...

@@ -1,0 +1,60 @@
+"""What opening a session says and answers: the same words in every transport, on both sides."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from policybridge_serdes.errors import InvalidError
+
+
+@dataclass(frozen=True)
+class PolicyReference:
+    """Which policy is asked for: by version, by alias, or by neither for the alias ``latest``.
+
+    Raises:
+        InvalidError: both a version and an alias are given.
+
+    """
+
+    name: str
+    version: int | None = None
+    alias: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.version is not None and self.alias is not None:
+            raise InvalidError(f"policy {self.name!r}: ask for version {self.version} or for {self.alias!r}, not both")
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.alias or 'latest' if self.version is None else self.version}"
+
+    @classmethod
+    def parse(cls, text: str) -> "PolicyReference":
+        """Read ``NAME``, ``NAME@VERSION`` or ``NAME@ALIAS``."""
+        name, _, which = text.partition("@")
+        if which.isdecimal():
+            return cls(name, version=int(which))
+        return cls(name, alias=which or None)
+
+
+@dataclass(frozen=True)
+class PolicyVersion:
+    """The exact version that answers; ``digest`` is ``sha256:`` and hexadecimal digits."""
+
+    name: str
+    version: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """What a session is opened with beside its signature.
+
+    Attributes:
+        context: what is compiled: a module, or the first function.
+        options: for the policy to read.
+        labels: for people and trainers to find the session by.
+
+    """
+
+    context: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
