@@ -1,0 +1,1 @@
+"""What loads a version's artifact and evaluates it; one file per framework."""

@@ -1,0 +1,56 @@
+"""The server's configuration: one frozen value that validates itself, read from the command line and a file."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from policybridge_serdes.errors import InvalidError
+from policybridge_serdes.interactive import DEFAULT_LIMIT
+
+
+class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What ``policybridge serve`` does.
+
+    Attributes:
+        repository: folders of policies.
+        grpc: addresses for gRPC: ``HOST:PORT`` or ``unix:PATH``; port 0 takes a free one.
+        socket: paths of Unix sockets.
+        allow_python: whether policies that are Python code may run.
+        max_observation_bytes: an observation above it is refused.
+        grace: seconds that running sessions may still take after SIGTERM.
+
+    """
+
+    repository: list[Path] = []
+    grpc: list[str] = []
+    socket: list[Path] = []
+    allow_python: bool = False
+    max_observation_bytes: Annotated[int, msgspec.Meta(ge=1)] = DEFAULT_LIMIT
+    grace: Annotated[float, msgspec.Meta(ge=0)] = 60.0
+
+    def __post_init__(self) -> None:
+        if not self.repository:
+            raise ValueError("no policies: give --repository DIR, or --demo for the bundled ones")
+        if not (self.grpc or self.socket):
+            raise ValueError("nowhere to listen: give --grpc ADDR or --socket PATH")
+
+
+def make_config(file: Path | None, given: dict[str, Any]) -> ServerConfig:
+    """Read the TOML ``file``, if there is one; what is ``given`` on the command line goes before it.
+
+    Raises:
+        InvalidError: the file cannot be read, or a field is unknown, of the wrong type or missing.
+
+    """
+    try:
+        fields = msgspec.toml.decode(file.read_bytes(), type=dict[str, Any]) if file else {}
+        return msgspec.convert(fields | given, ServerConfig, dec_hook=_to_path)
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError, msgspec.ValidationError) as error:
+        where = f"{file}: " if file else ""
+        raise InvalidError(f"{where}{error}") from error
+
+
+def _to_path(kind: type, value: Any) -> Any:
+    if kind is Path and isinstance(value, str):
+        return Path(value)
+    raise ValueError(f"expected {kind.__name__}, got {value!r}")

@@ -1,0 +1,158 @@
+"""Binding: a client's features to a model's inputs by name, computed once when a session opens."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from policybridge_serdes import Layout, Signature, TensorSpec, Values
+from policybridge_serdes.errors import InvalidError
+from policybridge_serdes.values import fit, shape_fits
+
+from policybridge_server.backends.contract import ModelSignature
+from policybridge_server.repository import StoredVersion
+
+Move = Callable[[Values], Values]
+"""Turns a batch of the client's records into one of the model's."""
+
+
+@dataclass(frozen=True)
+class Binding:
+    """How one client's signature meets one model's.
+
+    Attributes:
+        move: makes the model's records.
+        advice: the layout that the model is asked to give.
+        ignored: the client's features that the model does not know.
+
+    """
+
+    move: Move
+    advice: Layout
+    ignored: tuple[str, ...]
+
+
+def bind(client: Signature, model: ModelSignature, version: StoredVersion) -> Binding:
+    """Bind ``client`` to ``model`` by name, after the version's ``rename`` and ``fill``.
+
+    Raises:
+        InvalidError: an input is neither sent nor filled, or a type or shape does not fit; both specs are named.
+
+    """
+    advice = client.advice if model.advice is None else model.advice
+    if not _same_bytes(client.advice, advice):
+        raise InvalidError(f"{version} gives {advice}; the client takes {client.advice}")
+    if model.features is None:
+        return Binding(_as_it_came, Layout((advice,)), ())
+    sources = _sources(client.features, model.features, version)
+    used = {source.name for source in sources.values()}
+    ignored = tuple(name for name in client.features.by_name if name not in used)
+    return Binding(_move(client.features, model.features, sources, version), Layout((advice,)), ignored)
+
+
+def _as_it_came(values: Values) -> Values:
+    return values
+
+
+def _sources(client: Layout, model: Layout, version: StoredVersion) -> dict[str, TensorSpec]:
+    """Find for each input the feature that it takes; inputs that a fill stands for are left out."""
+    sources = {}
+    for spec in model.specs:
+        name = version.config.rename.get(spec.name, spec.name)
+        source = client.by_name.get(name)
+        if source is not None:
+            if not _fits(spec, source):
+                raise InvalidError(f"{version} takes {spec}; the client sends {source}")
+            sources[spec.name] = source
+        elif spec.name not in version.config.fill:
+            sent = ", ".join(client.by_name)
+            raise InvalidError(f"{version} needs {spec}, which the client does not send; it sends {sent}")
+    return sources
+
+
+def _fits(wanted: TensorSpec, given: TensorSpec) -> bool:
+    return wanted.type is given.type and shape_fits(_squeezed(wanted.shape), _squeezed(given.shape))
+
+
+def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    # LLVM writes scalars as [1] and vectors as [1, n]; exported models often leave that leading 1 out.
+    while shape and shape[0] == 1:
+        shape = shape[1:]
+    return shape
+
+
+def _same_bytes(wanted: TensorSpec, given: TensorSpec) -> bool:
+    """Whether advice of the spec ``given`` may be sent to a client that reads ``wanted``."""
+    if wanted.fixed != given.fixed or wanted.type is not given.type:
+        return False
+    return _squeezed(wanted.shape) == _squeezed(given.shape) or (not wanted.fixed and _fits(wanted, given))
+
+
+def _move(client: Layout, model: Layout, sources: Mapping[str, TensorSpec], version: StoredVersion) -> Move:
+    fills = {spec.name: fit(spec, version.config.fill[spec.name]) for spec in model.specs if spec.name not in sources}
+    if not (client.fixed and model.fixed):
+        return _move_tensors(model, sources, fills)
+    offsets = {spec.name: client.dtype.fields[spec.name][1] for spec in client.specs}  # type: ignore[index]
+    moves = [(offsets[sources[spec.name].name] if spec.name in sources else None) for spec in model.specs]
+    start = _side_by_side(moves, model)
+    if start is not None and not fills:
+        return _move_view(client, model, start)
+    return _move_bytes(client, model, moves, fills)
+
+
+def _side_by_side(moves: list[int | None], model: Layout) -> int | None:
+    """Give the offset at which the client's record holds the whole model's record, if it does."""
+    if not moves or moves[0] is None:
+        return None
+    ends = np.cumsum([0, *(spec.size for spec in model.specs)])[:-1].tolist()
+    return moves[0] if moves == [moves[0] + end for end in ends] else None
+
+
+def _move_view(client: Layout, model: Layout, start: int) -> Move:
+    if client.dtype == model.dtype:
+        return _as_it_came
+    stride, dtype = client.size, model.dtype
+
+    def view(values: Values) -> Values:
+        seen: Values = np.ndarray(len(values), dtype, values, start, (stride,))
+        return seen
+
+    return view
+
+
+def _move_bytes(client: Layout, model: Layout, moves: list[int | None], fills: Mapping[str, Any]) -> Move:
+    """Gather by one index over words of the largest width that all tensors are multiples of."""
+    template = np.zeros(1, model.dtype)
+    for name, value in fills.items():
+        template[name] = value
+    starts = [model.dtype.fields[spec.name][1] for spec in model.specs]  # type: ignore[index]
+    word = math.gcd(8, client.size, model.size, *starts, *(move for move in moves if move is not None))
+    into: list[int] = []
+    out_of: list[int] = []
+    for spec, start, move in zip(model.specs, starts, moves, strict=True):
+        if move is not None:
+            into.extend(range(start // word, (start + spec.size) // word))
+            out_of.extend(range(move // word, (move + spec.size) // word))
+    into_index, out_of_index = np.array(into, np.intp), np.array(out_of, np.intp)
+    words, blank = np.dtype(f"V{word}"), template.view(f"V{word}")
+
+    def gather(values: Values) -> Values:
+        made = np.tile(blank, (len(values), 1))
+        made[:, into_index] = values.view(words).reshape(len(values), -1)[:, out_of_index]
+        return made.view(model.dtype).reshape(len(values))
+
+    return gather
+
+
+def _move_tensors(model: Layout, sources: Mapping[str, TensorSpec], fills: Mapping[str, Any]) -> Move:
+    def move(values: Values) -> Values:
+        made: Values = np.empty(len(values), model.dtype)
+        for spec in model.specs:
+            for row in range(len(values)):
+                made[spec.name][row] = (
+                    values[sources[spec.name].name][row] if spec.name in sources else fills[spec.name]
+                )
+        return made
+
+    return move

@@ -1,0 +1,51 @@
+"""The gate: opens sessions for transports, loading off the loop thread what is not loaded yet."""
+
+import asyncio
+
+from policybridge_serdes import PolicyReference, SessionOptions
+from policybridge_serdes.errors import UnavailableError
+
+from policybridge_server.engine.engine import Engine, Session
+from policybridge_server.engine.evaluator import Sink
+from policybridge_server.engine.loaded import LoadedVersion
+
+
+class Gate:
+    """The engine as transports see it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._loading = asyncio.Lock()
+        self._draining = False
+
+    async def version(self, reference: PolicyReference) -> LoadedVersion:
+        """Give the version that ``reference`` means now, loaded.
+
+        Raises:
+            NotFoundError: no such policy, version or alias.
+            PreconditionError: it cannot be loaded.
+
+        """
+        loaded = self.engine.loaded(reference)
+        if loaded is None:
+            async with self._loading:
+                loaded = await asyncio.to_thread(self.engine.load, reference)
+        return loaded
+
+    async def open(self, reference: PolicyReference, options: SessionOptions, sink: Sink) -> Session:
+        """Open a session.
+
+        Raises:
+            UnavailableError: the server drains.
+            NotFoundError: no such policy, version or alias.
+            PreconditionError: it cannot be loaded.
+
+        """
+        loaded = await self.version(reference)
+        if self._draining:
+            raise UnavailableError("the server is shutting down and opens no new session")
+        return self.engine.open(loaded, options, sink)
+
+    def drain(self) -> None:
+        """Open no more sessions."""
+        self._draining = True

@@ -1,0 +1,113 @@
+"""A loaded version: its model, how it is run, and the lanes of those who ask it."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakValueDictionary
+
+from policybridge_serdes import Signature
+from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
+
+from policybridge_server.backends.contract import Model, SessionView, StatefulModel, load_backend
+from policybridge_server.engine.binding import bind
+from policybridge_server.engine.evaluator import Evaluator
+from policybridge_server.engine.lane import Lane
+from policybridge_server.engine.probe import Probe, probe
+from policybridge_server.engine.worker import Worker
+from policybridge_server.repository import StoredVersion
+
+_LOG = logging.getLogger(__name__)
+
+INLINE_SECONDS = 2e-3
+"""A model that takes longer for one observation would hold up everybody else on the loop thread."""
+
+
+class LoadedVersion:
+    """One version, ready to answer. Made by ``load_version``; used on the loop thread."""
+
+    def __init__(self, stored: StoredVersion, model: Model, found: Probe, worker: Worker | None) -> None:
+        self.stored = stored
+        self.probe = found
+        self._model = model
+        self._worker = worker
+        self._lanes: WeakValueDictionary[Signature, Lane] = WeakValueDictionary()
+
+    def lane(self, signature: Signature, due: Callable[[Lane], None]) -> Lane:
+        """Give the lane of all clients with this signature; it lives as long as one of their sessions.
+
+        Raises:
+            InvalidError: the signature does not fit the model's.
+
+        """
+        lane = self._lanes.get(signature)
+        if lane is None:
+            binding = bind(signature, self._model.signature, self.stored)
+            evaluator = Evaluator(self._model, binding, signature, self.probe)
+            lane = Lane(evaluator, self._worker, due, binding.ignored)
+            self._lanes[signature] = lane
+        return lane
+
+    @property
+    def model(self) -> Model:
+        """The model itself; for its signature."""
+        return self._model
+
+    def end(self, session: SessionView) -> None:
+        """Tell a stateful model that ``session`` is over, after what it still has to answer."""
+        if isinstance(self._model, StatefulModel):
+            model = self._model
+            self._run(lambda: _end(model, session))
+
+    def close(self) -> None:
+        """Free the model, after what it still has to answer."""
+        self._run(self._model.close)
+        if self._worker is not None:
+            self._worker.stop()
+
+    def _run(self, job: Callable[[], Any]) -> None:
+        if self._worker is None:
+            job()
+        else:
+            self._worker.put(job)
+
+
+def _end(model: StatefulModel, session: SessionView) -> None:
+    try:
+        model.end(session)
+    except Exception:
+        # The session is over and nobody waits: all that is left is to tell the operator.
+        _LOG.exception("policy %s: end() raised", session.policy.name)
+
+
+def load_version(stored: StoredVersion, *, allow_python: bool, post: Callable[..., object] | None) -> LoadedVersion:
+    """Load, probe and warm up a version; blocks while it does.
+
+    Args:
+        stored: what to load.
+        allow_python: whether artifacts that are code may run.
+        post: hands a call over to the loop thread; ``None`` where there is none, then everything runs inline.
+
+    Raises:
+        PreconditionError: it cannot be loaded.
+        NotFoundError: its backend is unknown.
+
+    """
+    backend = load_backend(stored.config.backend)
+    if backend.runs_code and not allow_python:
+        raise PreconditionError(
+            f"{stored} is Python code, which this server does not run; the operator allows it with --allow-python"
+        )
+    try:
+        model = backend.load(stored.folder, stored.config)
+    except PolicyBridgeError as error:
+        raise PreconditionError(f"{stored} cannot be loaded: {error}") from error
+    found = probe(model)
+    inline = post is None or _inline(stored, model, found)
+    worker = None if inline or post is None else Worker(str(stored), post)
+    return LoadedVersion(stored, model, found, worker)
+
+
+def _inline(stored: StoredVersion, model: Model, found: Probe) -> bool:
+    if stored.config.inline is not None:
+        return stored.config.inline
+    return found.seconds < INLINE_SECONDS if model.inline is None else model.inline

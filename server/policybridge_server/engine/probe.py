@@ -1,0 +1,88 @@
+"""What is found out about a model when it is loaded: how fast it is, and which batch sizes agree bit for bit.
+
+The same observation must give the same bytes, alone or in a batch. Kernels differ by batch size (torch takes another
+one for 1 and 2 than from 4 on), so small batches are padded to the smallest size from which on all agree.
+"""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from policybridge_serdes import Layout, PolicyVersion, Values
+
+from policybridge_server.backends.contract import Batch, Model, SessionView
+
+MAX_BATCH = 256
+_SIZES = (1, 2, 3, 4, 5, 7, 8, 12, 16, 31, 32, 64, 128, MAX_BATCH)
+_REPEATS = 5
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Limits for batches.
+
+    Attributes:
+        least: observations in a batch; fewer are padded to it.
+        most: observations in a batch; more are split.
+        seconds: for the smallest batch, warm.
+
+    """
+
+    least: int = 1
+    most: int = MAX_BATCH
+    seconds: float = 0.0
+
+
+def probe(model: Model) -> Probe:
+    """Warm ``model`` up and compare batch sizes on random observations; a model that cannot batch is left alone."""
+    features, advice = model.signature.features, model.signature.advice
+    if features is None or advice is None or not (features.fixed and advice.fixed):
+        return Probe(most=1)
+    layout = Layout((advice,))
+    observations = _random(features, MAX_BATCH if model.batched else 1)
+    try:
+        least = _least(model, observations, layout)
+        seconds = min(_seconds(model, observations[: least or 1], layout) for _ in range(_REPEATS))
+    except Exception:
+        # A model may refuse random input; then nothing is known, and nothing is batched.
+        return Probe(most=1)
+    return Probe(least=least or 1, most=MAX_BATCH if least else 1, seconds=seconds)
+
+
+def _least(model: Model, observations: Values, layout: Layout) -> int | None:
+    """Give the smallest size from which on all sizes agree with the largest; ``None`` where none does."""
+    if not model.batched:
+        return None
+    wanted = _evaluate(model, observations, layout).tobytes()
+    width = len(wanted) // len(observations)
+    agreeing = None
+    for size in reversed(_SIZES):
+        got = b"".join(
+            _evaluate(model, observations[start : start + size], layout).tobytes()
+            for start in range(0, len(observations) - size + 1, size)
+        )
+        if got != wanted[: len(observations) // size * size * width]:
+            break
+        agreeing = size
+    return agreeing
+
+
+def _evaluate(model: Model, observations: Values, layout: Layout) -> Values:
+    session = SessionView("probe", PolicyVersion("probe", 0, ""))
+    return model.evaluate(Batch(observations, [session] * len(observations), layout))
+
+
+def _seconds(model: Model, observations: Values, layout: Layout) -> float:
+    started = time.perf_counter()
+    _evaluate(model, observations, layout)
+    return time.perf_counter() - started
+
+
+def _random(features: Layout, count: int) -> Values:
+    generator = np.random.default_rng(0)
+    values: Values = np.zeros(count, features.dtype)
+    for spec in features.specs:
+        numbers = generator.normal(scale=10, size=(count, *spec.shape))
+        with np.errstate(invalid="ignore"):
+            values[spec.name] = np.abs(numbers) if spec.type.dtype.kind in "ub" else numbers
+    return values

@@ -1,0 +1,52 @@
+"""Transport `grpc`: the PolicyService over TCP or a Unix socket, in asyncio on the loop thread."""
+
+import logging
+
+import grpc
+import grpc.aio
+from policybridge.v1.policy_service_pb2_grpc import add_PolicyServiceServicer_to_server
+from policybridge_serdes.errors import UnavailableError
+
+from policybridge_server.transports.contract import Host
+from policybridge_server.transports.grpc_service import PolicyServicer
+
+_LOG = logging.getLogger(__name__)
+
+_ENVELOPE = 1 << 20
+"""Bytes that a message may have beside its observation: names, shapes, labels."""
+
+
+class GrpcTransport:
+    """Listens on one address, ``HOST:PORT`` or ``unix:PATH``."""
+
+    def __init__(self, address: str) -> None:
+        self._asked = address
+        self._address = address
+
+    @property
+    def address(self) -> str:
+        """The address with the real port, as clients take it."""
+        return f"grpc:{self._address}"
+
+    async def start(self, host: Host) -> None:
+        """Listen; an address that somebody else has is an error."""
+        limit = host.config.max_observation_bytes + _ENVELOPE
+        options = [
+            ("grpc.max_receive_message_length", limit),
+            ("grpc.max_send_message_length", limit),
+            ("grpc.so_reuseport", 0),
+        ]
+        self._server = grpc.aio.server(options=options)
+        servicer = PolicyServicer(host.gate, host.config.max_observation_bytes)
+        add_PolicyServiceServicer_to_server(servicer, self._server)
+        try:
+            port = self._server.add_insecure_port(self._asked)
+        except RuntimeError as error:
+            raise UnavailableError(f"cannot listen on {self._asked}: {error}") from error
+        if not self._asked.startswith("unix:"):
+            self._address = f"{self._asked.rpartition(':')[0]}:{port}"
+        await self._server.start()
+
+    async def stop(self, grace: float) -> None:
+        """Refuse new calls, let running ones end for ``grace`` seconds, then cancel them."""
+        await self._server.stop(grace)

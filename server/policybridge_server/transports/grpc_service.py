@@ -1,0 +1,198 @@
+"""The PolicyService: Evaluate and Session, in terms of the engine."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import lru_cache
+from typing import Any
+
+import grpc
+import grpc.aio
+from policybridge.v1 import policy_service_pb2 as pb
+from policybridge.v1 import tensor_pb2
+from policybridge.v1.policy_service_pb2_grpc import PolicyServiceServicer
+from policybridge_serdes import PolicyReference, SerDes, SessionOptions, Signature, TensorSpec, Values, load_serdes
+from policybridge_serdes.errors import InvalidError, PolicyBridgeError, PreconditionError, Status, TooLargeError
+from policybridge_serdes.protobuf import signature_from_pb, spec_from_pb
+
+from policybridge_server.engine.engine import Session
+from policybridge_server.engine.gate import Gate
+from policybridge_server.engine.loaded import LoadedVersion
+
+_LOG = logging.getLogger(__name__)
+_STATUS = {status.value[0]: status for status in grpc.StatusCode}
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class _Answer:
+    """A sink for one decision at a time: each is awaited."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[Values] | None = None
+
+    def ask(self, session: Session, row: Values) -> "asyncio.Future[Values]":
+        """Submit ``row`` and give the future of its advice."""
+        self._future = self._loop.create_future()
+        session.submit(row)
+        return self._future
+
+    def answer(self, advice: Values) -> None:
+        if self._future is not None and not self._future.done():
+            self._future.set_result(advice)
+
+    def fail(self, error: PolicyBridgeError) -> None:
+        if self._future is not None and not self._future.done():
+            self._future.set_exception(error)
+
+
+@asynccontextmanager
+async def _mapped(context: Context) -> AsyncIterator[None]:
+    """Turn our errors into gRPC statuses; the one place where that happens."""
+    try:
+        yield
+    except PolicyBridgeError as error:
+        await context.abort(_STATUS[error.status], str(error))
+    except (grpc.aio.AbortError, asyncio.CancelledError):
+        raise
+    except Exception as error:
+        _LOG.exception("a call failed")
+        await context.abort(_STATUS[Status.UNKNOWN], f"the server failed: {error!r}")
+
+
+class PolicyServicer(PolicyServiceServicer):
+    """Serves one port.
+
+    Args:
+        gate: opens sessions.
+        limit: largest observation in bytes.
+
+    """
+
+    def __init__(self, gate: Gate, limit: int) -> None:
+        self._gate = gate
+        self._limit = limit
+        self._serdes = lru_cache(maxsize=16)(load_serdes)
+
+    async def Evaluate(self, request: pb.EvaluateRequest, context: Context) -> pb.EvaluateResponse:  # noqa: N802
+        """Answer one observation without a session."""
+        async with _mapped(context):
+            return await self._evaluate(request)
+        raise AssertionError("abort always raises")
+
+    async def _evaluate(self, request: pb.EvaluateRequest) -> pb.EvaluateResponse:
+        typed = request.WhichOneof("observation") == "tensors"
+        serdes = self._serdes("protobuf" if typed else request.encoded.serdes)
+        layout, values = serdes.decode(request.tensors.SerializeToString() if typed else request.encoded.data)
+        reference = _reference(request.policy)
+        signature = Signature(layout, _advice_spec(request, await self._gate.version(reference)))
+        answer = _Answer()
+        session = await self._gate.open(reference, SessionOptions(), answer)
+        try:
+            session.bind(signature)
+            advice = await answer.ask(session, values)
+        finally:
+            session.close()
+        data = serdes.encode(advice, signature.advice_layout)
+        if typed:
+            return pb.EvaluateResponse(policy=_version(session), tensors=tensor_pb2.DescribedTensors.FromString(data))
+        encoded = tensor_pb2.EncodedTensors(serdes=request.encoded.serdes, data=data)
+        return pb.EvaluateResponse(policy=_version(session), encoded=encoded)
+
+    async def Session(  # noqa: N802
+        self, requests: AsyncIterator[pb.SessionRequest], context: Context
+    ) -> AsyncIterator[pb.SessionResponse]:
+        """Serve one compilation."""
+        async with _mapped(context):
+            first = await anext(requests, None)
+            if first is None or first.WhichOneof("message") != "open":
+                raise PreconditionError("a session's first message is `open`")
+            answer = _Answer()
+            opened = first.open
+            session = await self._gate.open(_reference(opened.policy), _options(opened), answer)
+            try:
+                steps = _Steps(
+                    session, answer, self._signature(opened.signature), self._serdes(opened.serdes or "bitstream")
+                )
+                yield _opened(session, steps.ignored)
+                async for request in requests:
+                    response = await steps.take(request)
+                    if response is not None:
+                        yield response
+            finally:
+                session.close()
+
+    def _signature(self, message: tensor_pb2.Signature) -> Signature:
+        signature = signature_from_pb(message)
+        if signature.features.size > self._limit:
+            raise TooLargeError(f"observations of {signature.features.size} bytes; at most {self._limit} are taken")
+        return signature
+
+
+class _Steps:
+    """The messages of one open session."""
+
+    def __init__(self, session: Session, answer: _Answer, signature: Signature, serdes: SerDes) -> None:
+        self.ignored = session.bind(signature)
+        self._session = session
+        self._version = session.policy.version
+        self._answer = answer
+        self._features = serdes.codec(signature.features)
+        self._advice = serdes.codec(signature.advice_layout)
+        self._step = 0
+        self._last: pb.SessionResponse | None = None
+
+    async def take(self, request: pb.SessionRequest) -> pb.SessionResponse | None:
+        """Take one message; give the answer where it has one."""
+        kind = request.WhichOneof("message")
+        if kind == "observation":
+            return await self._observation(request.observation)
+        if kind == "context":
+            self._session.view.context = request.context.name
+            return None
+        raise PreconditionError(f"after `open` come `observation` and `context`, not {kind or 'an empty message'}")
+
+    async def _observation(self, observation: pb.Observation) -> pb.SessionResponse:
+        if observation.step == self._step and self._last is not None:
+            return self._last
+        if observation.step != self._step + 1:
+            raise PreconditionError(f"step {observation.step} came; {self._step + 1} is next, or {self._step} again")
+        advice = await self._answer.ask(self._session, self._features.decode(observation.values))
+        self._step += 1
+        decision = pb.Decision(step=self._step, version=self._version, advice=self._advice.encode(advice))
+        self._last = pb.SessionResponse(decision=decision)
+        return self._last
+
+
+def _reference(message: pb.PolicyReference) -> PolicyReference:
+    which = message.WhichOneof("which")
+    return PolicyReference(
+        message.name,
+        version=message.version if which == "version" else None,
+        alias=message.alias if which == "alias" else None,
+    )
+
+
+def _options(message: pb.Open) -> SessionOptions:
+    return SessionOptions(message.context, dict(message.options), dict(message.labels))
+
+
+def _advice_spec(request: pb.EvaluateRequest, loaded: LoadedVersion) -> TensorSpec:
+    if request.HasField("advice_spec"):
+        return spec_from_pb(request.advice_spec)
+    advice = loaded.model.signature.advice
+    if advice is None:
+        raise InvalidError(f"{loaded.stored} gives whatever advice is asked for: say which in `advice_spec`")
+    return advice
+
+
+def _version(session: Session) -> pb.PolicyVersion:
+    policy = session.policy
+    return pb.PolicyVersion(name=policy.name, version=policy.version, digest=policy.digest)
+
+
+def _opened(session: Session, ignored: tuple[str, ...]) -> pb.SessionResponse:
+    opened = pb.Opened(session_id=session.view.id, policy=_version(session), ignored_features=ignored)
+    return pb.SessionResponse(opened=opened)
