@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from policybridge_serdes.errors import PolicyBridgeError
-
 from policybridge_server.config import make_config
 from policybridge_server.daemon import serve
 

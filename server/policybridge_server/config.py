@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+
 from policybridge_serdes.errors import InvalidError
 from policybridge_serdes.interactive import DEFAULT_LIMIT
 

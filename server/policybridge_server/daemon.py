@@ -7,7 +7,6 @@ import sys
 
 from policybridge_serdes import PolicyReference
 from policybridge_serdes.errors import PolicyBridgeError
-
 from policybridge_server.config import ServerConfig
 from policybridge_server.engine.engine import Engine
 from policybridge_server.engine.gate import Gate

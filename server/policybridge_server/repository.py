@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
 from policybridge_serdes import PolicyReference, PolicyVersion
 from policybridge_serdes.errors import NotFoundError, PolicyBridgeError, PreconditionError
 

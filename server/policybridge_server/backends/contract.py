@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import msgspec
+
 from policybridge_serdes import Layout, PolicyVersion, TensorSpec, Values
 from policybridge_serdes.errors import PreconditionError
 from policybridge_serdes.plugins import Table
-
 from policybridge_server.repository import PolicyConfig
 
 

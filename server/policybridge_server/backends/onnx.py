@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
+
 from policybridge_serdes import VARIES, ElementType, Layout, TensorSpec, Values
 from policybridge_serdes.errors import PolicyFailedError, PreconditionError
-
 from policybridge_server.backends.contract import Batch, ModelSignature, convert_settings
 from policybridge_server.repository import PolicyConfig
 

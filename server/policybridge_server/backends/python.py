@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 import msgspec
 import numpy as np
 import numpy.typing as npt
+
 from policybridge_serdes import Values
 from policybridge_serdes.errors import PolicyFailedError, PreconditionError
 from policybridge_serdes.values import pack
-
 from policybridge_server.backends.contract import (
     Batch,
     ModelSignature,

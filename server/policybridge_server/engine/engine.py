@@ -6,7 +6,6 @@ from collections.abc import Callable
 from policybridge_serdes import PolicyReference, PolicyVersion, SessionOptions, Signature
 from policybridge_serdes.errors import PreconditionError
 from policybridge_serdes.values import Row
-
 from policybridge_server.backends.contract import SessionView
 from policybridge_server.engine.evaluator import Decision, Sink
 from policybridge_server.engine.lane import Lane

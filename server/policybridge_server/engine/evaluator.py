@@ -5,10 +5,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
 from policybridge_serdes import Signature, Values, join
 from policybridge_serdes.errors import PolicyBridgeError, PolicyFailedError
 from policybridge_serdes.values import Row
-
 from policybridge_server.backends.contract import Batch, Model, SessionView
 from policybridge_server.engine.binding import Binding
 from policybridge_server.engine.probe import Probe

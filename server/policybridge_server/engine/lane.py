@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 
 from policybridge_serdes.errors import PolicyBridgeError
-
 from policybridge_server.engine.evaluator import Decision, Evaluator, Result
 from policybridge_server.engine.worker import Worker
 

@@ -7,7 +7,6 @@ from weakref import WeakValueDictionary
 
 from policybridge_serdes import Signature
 from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
-
 from policybridge_server.backends.contract import Model, SessionView, StatefulModel, load_backend
 from policybridge_server.engine.binding import bind
 from policybridge_server.engine.evaluator import Evaluator

@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from policybridge_serdes import Layout, PolicyVersion, Values
 
+from policybridge_serdes import Layout, PolicyVersion, Values
 from policybridge_server.backends.contract import Batch, Model, SessionView
 
 MAX_BATCH = 256

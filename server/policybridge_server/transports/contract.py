@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from policybridge_serdes.plugins import Table
-
 from policybridge_server.config import ServerConfig
 from policybridge_server.engine.gate import Gate
 from policybridge_server.turns import TurnSelector

@@ -4,9 +4,9 @@ import logging
 
 import grpc
 import grpc.aio
+
 from policybridge.v1.policy_service_pb2_grpc import add_PolicyServiceServicer_to_server
 from policybridge_serdes.errors import UnavailableError
-
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.grpc_service import PolicyServicer
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import grpc
 import grpc.aio
+
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1 import tensor_pb2
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceServicer
 from policybridge_serdes import PolicyReference, SerDes, SessionOptions, Signature, TensorSpec, Values, load_serdes
 from policybridge_serdes.errors import InvalidError, PolicyBridgeError, PreconditionError, Status, TooLargeError
 from policybridge_serdes.protobuf import signature_from_pb, spec_from_pb
-
 from policybridge_server.engine.engine import Session
 from policybridge_server.engine.gate import Gate
 from policybridge_server.engine.loaded import LoadedVersion

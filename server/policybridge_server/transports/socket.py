@@ -9,7 +9,6 @@ import stat
 from pathlib import Path
 
 from policybridge_serdes.errors import UnavailableError
-
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.socket_session import SocketSession
 
@@ -25,7 +24,7 @@ class SocketTransport:
         self._path = Path(address)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         self._sessions: set[SocketSession] = set()
-        self._idle = asyncio.Event()
+        self._gone = asyncio.Event()
 
     @property
     def address(self) -> str:
@@ -54,8 +53,12 @@ class SocketTransport:
                 self._pause(error)
                 return
             connection.setblocking(False)
-            session = SocketSession(connection, self._host, self._sessions.discard, self._idle.set)
-            self._sessions.add(session)
+            self._sessions.add(SocketSession(connection, self._host, self._forget))
+
+    def _forget(self, session: SocketSession) -> None:
+        self._sessions.discard(session)
+        self._gone.set()
+        self._host.turns.leave()
 
     def _pause(self, error: OSError) -> None:
         # Out of descriptors: the listener stays readable, and asking again at once would only burn the processor.
@@ -79,8 +82,8 @@ class SocketTransport:
         try:
             async with asyncio.timeout(grace):
                 while self._sessions:
-                    self._idle.clear()
-                    await self._idle.wait()
+                    self._gone.clear()
+                    await self._gone.wait()
         except TimeoutError:
             for session in list(self._sessions):
                 session.fail(UnavailableError("the server shut down before the session ended"))

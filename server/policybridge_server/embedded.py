@@ -1,0 +1,121 @@
+"""The engine inside the caller's process: the client's ``inprocess:REPOSITORY``, without a server or a wire."""
+
+import threading
+from pathlib import Path
+
+from policybridge_serdes import PolicyReference, PolicyVersion, SessionOptions, Signature, Values
+from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
+from policybridge_server.engine.engine import Engine, Session
+from policybridge_server.repository import Repository
+
+
+class EmbeddedConnection:
+    """A connection, as the client knows it, to an engine of its own; usable from several threads.
+
+    The caller's process runs the policies anyway, so that Python policies are allowed.
+
+    Args:
+        repository: folder of policies.
+        timeout: unused; a call takes as long as the model takes.
+
+    Raises:
+        NotFoundError: the folder does not exist.
+
+    """
+
+    def __init__(self, repository: str, timeout: float = 0.0) -> None:  # noqa: ARG002
+        self._engine = Engine(Repository([Path(repository)]), allow_python=True)
+        self._lock = threading.Lock()
+
+    def open(self, policy: PolicyReference, signature: Signature, options: SessionOptions) -> "EmbeddedSession":
+        """Open a session; loads the version where that has not been done.
+
+        Raises:
+            PolicyBridgeError: unknown policy, an artifact that cannot be loaded, a signature that does not fit.
+
+        """
+        answer = _Answer()
+        with self._lock:
+            session = self._engine.open(self._engine.load(policy), options, answer)
+            try:
+                session.bind(signature)
+            except PolicyBridgeError:
+                session.close()
+                raise
+        return EmbeddedSession(self._engine, session, answer, self._lock)
+
+    def check(self) -> None:
+        """Nothing can be out of reach."""
+
+    def close(self) -> None:
+        """Free the models."""
+        with self._lock:
+            self._engine.close()
+
+
+class _Answer:
+    """A sink that keeps the one answer there is, until it is fetched."""
+
+    def __init__(self) -> None:
+        self._result: Values | PolicyBridgeError = PreconditionError("nothing was asked")
+
+    def answer(self, advice: Values) -> None:
+        self._result = advice
+
+    def fail(self, error: PolicyBridgeError) -> None:
+        self._result = error
+
+    def fetch(self) -> Values:
+        if isinstance(self._result, PolicyBridgeError):
+            raise self._result
+        return self._result
+
+
+class EmbeddedSession:
+    """A session on an engine in this process. Made by ``EmbeddedConnection.open``."""
+
+    def __init__(self, engine: Engine, session: Session, answer: _Answer, lock: threading.Lock) -> None:
+        self._engine = engine
+        self._session = session
+        self._answer = answer
+        self._lock = lock
+        self._open = True
+
+    @property
+    def id(self) -> str:
+        """The engine's id of this session."""
+        return self._session.view.id
+
+    @property
+    def policy(self) -> PolicyVersion:
+        """The version that answers."""
+        return self._session.policy
+
+    def evaluate(self, observation: Values) -> Values:
+        """Ask for one decision.
+
+        Raises:
+            PolicyFailedError: there is no advice; the session is over then.
+            PreconditionError: the session is over.
+
+        """
+        if not self._open:
+            raise PreconditionError("the session is over")
+        with self._lock:
+            self._session.submit(observation)
+            self._engine.flush()
+        try:
+            return self._answer.fetch()
+        except PolicyBridgeError:
+            self.close()
+            raise
+
+    def context(self, name: str) -> None:
+        """Say what the following observations belong to."""
+        self._session.view.context = name
+
+    def close(self) -> None:
+        """End the session; twice is once."""
+        self._open = False
+        with self._lock:
+            self._session.close()

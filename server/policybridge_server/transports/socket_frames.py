@@ -1,0 +1,59 @@
+"""The JSON lines of the socket's protocol, as the server reads and writes them; see proto/SOCKET.md."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from policybridge_serdes import PolicyReference, PolicyVersion, SessionOptions
+from policybridge_serdes.errors import InvalidError, PolicyBridgeError
+
+
+class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The client's first line."""
+
+    policybridge: Literal[1]
+    policy: str
+    version: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    alias: str | None = None
+    framing: Literal["status", "raw"] = "status"
+    options: dict[str, str] = {}
+    labels: dict[str, str] = {}
+
+    @property
+    def reference(self) -> PolicyReference:
+        """Which policy is asked for.
+
+        Raises:
+            InvalidError: both a version and an alias are given.
+
+        """
+        return PolicyReference(self.policy, self.version, self.alias)
+
+    @property
+    def session_options(self) -> SessionOptions:
+        """What the session is opened with."""
+        return SessionOptions(options=self.options, labels=self.labels)
+
+
+def parse_hello(line: bytes) -> Hello:
+    """Read the client's first line.
+
+    Raises:
+        InvalidError: it is not one; the message says what is wrong.
+
+    """
+    try:
+        return msgspec.json.decode(line, type=Hello)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidError(f"the hello line is malformed: {error}; see proto/SOCKET.md") from error
+
+
+def opened_line(session_id: str, policy: PolicyVersion) -> bytes:
+    """Write the answer to a hello."""
+    opened: dict[str, Any] = {"session": session_id, "policy": policy.name, "version": policy.version}
+    return msgspec.json.encode(opened | {"digest": policy.digest}) + b"\n"
+
+
+def error_line(error: PolicyBridgeError) -> bytes:
+    """Write the line that ends a session."""
+    return msgspec.json.encode({"error": {"status": int(error.status), "message": str(error)}}) + b"\n"

@@ -1,0 +1,67 @@
+"""Real servers on free ports, for every test that needs one."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+
+@dataclass
+class RunningServer:
+    """A ``policybridge serve`` that has printed its ready line."""
+
+    process: subprocess.Popen[str]
+    grpc: str
+    socket: str
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self.process.kill()
+        self.process.wait()
+
+
+ServerFactory = Callable[..., RunningServer]
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "policybridge_client.cli", *map(str, arguments)]
+
+
+@contextmanager
+def running_server(repository: Path | None, folder: Path, *arguments: object) -> Iterator[RunningServer]:
+    """Serve ``repository`` (the bundled policies for ``None``) on a free port and a socket in ``folder``."""
+    policies = ["--demo"] if repository is None else ["--repository", repository, "--allow-python"]
+    listen = ["--grpc", "127.0.0.1:0", "--socket", folder / "server.sock"]
+    process = subprocess.Popen(command("serve", *policies, *listen, *arguments), stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        word, _, addresses = process.stdout.readline().partition(" ")
+        assert word == "ready", f"the server ended with {process.wait()}"
+        grpc, socket = addresses.split()
+        yield RunningServer(process, grpc, socket)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        try:
+            process.wait(20)
+        finally:
+            process.kill()
+            process.stdout.close()
+
+
+@pytest.fixture
+def server_factory() -> Iterator[ServerFactory]:
+    """Start servers that end with the test: ``server_factory(repository, *more_arguments)``."""
+    with ExitStack() as stack:
+
+        def start(repository: Path | None, *arguments: object) -> RunningServer:
+            # Not pytest's own folder: its path may be too long for a Unix socket.
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="pb-")))
+            return stack.enter_context(running_server(repository, folder, *arguments))
+
+        yield start
