@@ -24,7 +24,7 @@ class Table:
         return sorted({*self.own, *(entry.name for entry in entry_points(group=self.group))})
 
     def load(self, name: str) -> object:
-        """Import the part called ``name``.
+        """Import the part called ``name``: what stands behind the colon of its import string, or the module.
 
         Raises:
             NotFoundError: nobody offers it; the message lists what is there.
@@ -34,12 +34,13 @@ class Table:
         target = self.own.get(name) or self._extension(name)
         module, _, attribute = target.partition(":")
         try:
-            return getattr(import_module(module), attribute)
+            loaded = import_module(module)
         except ModuleNotFoundError as error:
             raise PreconditionError(
                 f"the {self.kind} {name!r} needs the Python package {error.name!r}: "
                 f"pip install 'policybridge[{_extra(module)}]'"
             ) from error
+        return getattr(loaded, attribute) if attribute else loaded
 
     def _extension(self, name: str) -> str:
         for entry in entry_points(group=self.group, name=name):

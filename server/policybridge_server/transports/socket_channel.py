@@ -1,5 +1,6 @@
 """A connected, non-blocking socket inside the loop's turns: what cannot be sent waits, reading can be paused."""
 
+import contextlib
 import select
 import socket
 from typing import Final
@@ -77,6 +78,11 @@ class Channel:
             # Who does not read answers is not read either: what waits here stays small.
             events = select.EPOLLOUT if self._unsent else select.EPOLLIN if self._reading else 0
             self._turns.rewatch(self._connection.fileno(), events)
+
+    def finish(self) -> None:
+        """Tell the peer that nothing more will come; what it still sends can be received."""
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         """Close the connection; twice is once."""

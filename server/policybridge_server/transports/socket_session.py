@@ -25,6 +25,9 @@ _LOG = logging.getLogger(__name__)
 _ADVICE: Final = b"\0"
 _ERROR: Final = b"\1"
 
+_LINGER: Final = 1.0
+"""Seconds for a peer to read why its session ended."""
+
 
 class SocketSession:
     """Serves one connection inside the loop's turns; also the sink of its session's answers.
@@ -151,7 +154,16 @@ class SocketSession:
             self._channel.send(error_line(error))
         elif self._prefix:
             self._channel.send(_ERROR + error_line(error))
-        self.close()
+        self._linger()
+
+    def _linger(self) -> None:
+        # Closing a Unix socket with unread data resets the connection: the peer would meet that before our last words.
+        self._take = _discard
+        self._events.clear()
+        self._channel.read(True)
+        self._channel.finish()
+        self._end()
+        asyncio.get_running_loop().call_later(_LINGER, self.close)
 
     def drain(self) -> None:
         """Refuse a connection that has not opened a session yet: the server shuts down."""
@@ -162,6 +174,13 @@ class SocketSession:
         """End the session and close the connection; twice is once."""
         self._channel.close()
         self._events.clear()
+        self._end()
+        self._gone(self)
+
+    def _end(self) -> None:
         if self._session is not None:
             self._session.close()
-        self._gone(self)
+
+
+def _discard(data: bytes) -> None:
+    """Take what a peer sends after its session has ended."""

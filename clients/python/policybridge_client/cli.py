@@ -1,0 +1,69 @@
+"""The command ``policybridge``: a table of subcommands, each loaded when it is the one asked for."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Final, Protocol, cast
+
+from policybridge_serdes.errors import PolicyBridgeError
+from policybridge_serdes.plugins import Table
+
+_USAGE: Final = 2
+
+
+class Command(Protocol):
+    """A subcommand."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's arguments."""
+        ...
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Do it, and give the exit status."""
+        ...
+
+
+COMMANDS: Final = Table(
+    kind="command",
+    group="policybridge.commands",
+    own={
+        "run": "policybridge_client.llvm.run:command",
+        "serve": "policybridge_server.cli:command",
+    },
+)
+
+_SUMMARIES: Final = {
+    "run": "run a compiler and let a policy make its decisions",
+    "serve": "serve policies to any number of compilers",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that the first argument names, and give the exit status."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    name = words[0] if words else "--help"
+    if name in ("-h", "--help"):
+        return _print_help()
+    if name == "--version":
+        print(f"policybridge {version('policybridge')}")
+        return 0
+    try:
+        command = cast("Command", COMMANDS.load(name))
+    except PolicyBridgeError as error:
+        sys.stderr.write(f"policybridge: {error}\n")
+        return _USAGE
+    parser = argparse.ArgumentParser(prog=f"policybridge {name}", description=_SUMMARIES.get(name))
+    command.add_arguments(parser)
+    return command.run(parser.parse_args(words[1:]))
+
+
+def _print_help() -> int:
+    print("usage: policybridge COMMAND ARGUMENT…\n\ncommands (each explains itself with --help):")
+    for name in COMMANDS.names():
+        print(f"  {name:10} {_SUMMARIES.get(name, '')}".rstrip())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
