@@ -1,6 +1,7 @@
 """Policy repositories for tests, written as a user would write them."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from textwrap import dedent
 
@@ -17,6 +18,11 @@ def write_python(repository: Path, name: str, source: str, toml: str = "", versi
     folder.mkdir(parents=True)
     (folder / "policy.py").write_text(dedent(source))
     (repository / name / "policy.toml").write_text(f'backend = "python"\n{dedent(toml)}')
+
+
+def answering(expression: str) -> str:
+    """Give the source of a policy that answers ``expression`` of ``observation`` and ``session``."""
+    return f"class Policy:\n    def evaluate(self, observation, session):\n        return {expression}\n"
 
 
 def write_onnx(repository: Path, name: str, model: onnx.ModelProto, toml: str = "", version: int = 1) -> Path:
@@ -57,7 +63,7 @@ def mlp(*, packed: bool) -> onnx.ModelProto:
     if not packed:
         nodes.append(helper.make_node("Concat", FEATURES, ["together"], axis=1))
         nodes.append(helper.make_node("Cast", ["together"], ["observation"], to=TensorProto.FLOAT))
-    for layer, (width, height) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for layer, (width, height) in enumerate(pairwise(sizes)):
         weights[f"w{layer}"] = (generator.normal(size=(width, height)) / np.sqrt(width)).astype(np.float32)
         weights[f"b{layer}"] = generator.normal(size=height).astype(np.float32)
         nodes.append(helper.make_node("Gemm", [current, f"w{layer}", f"b{layer}"], [f"g{layer}"]))
@@ -67,8 +73,10 @@ def mlp(*, packed: bool) -> onnx.ModelProto:
             current = f"r{layer}"
     nodes.append(helper.make_node("ArgMax", [current], ["inlining_decision"], axis=1, keepdims=1))
     named: dict[str, tuple[int, list[int | str]]] = {name: (TensorProto.INT64, ["batch", 1]) for name in FEATURES}
-    inputs = {"observation": (TensorProto.FLOAT, ["batch", 38])} if packed else named
-    return make_model(nodes, inputs, {"inlining_decision": (TensorProto.INT64, ["batch", 1])}, weights)
+    one: dict[str, tuple[int, list[int | str]]] = {"observation": (TensorProto.FLOAT, ["batch", 38])}
+    return make_model(
+        nodes, one if packed else named, {"inlining_decision": (TensorProto.INT64, ["batch", 1])}, weights
+    )
 
 
 def write_mlp(repository: Path, name: str = "mlp", version: int = 1) -> None:

@@ -128,7 +128,7 @@ class OnnxModel:
 
     def _feed(self, each: _Input, values: Values) -> npt.NDArray[Any]:
         column = self._columns.get(each.name)
-        fed = values[each.name] if column is None else values.view(column)["column"]
+        fed = np.stack(list(values[each.name])) if column is None else values.view(column)["column"]
         return np.ascontiguousarray(fed if self.batched else fed[0], each.dtype)
 
     def _advice(self, batch: Batch, result: npt.NDArray[Any]) -> Values:
@@ -140,8 +140,8 @@ class OnnxModel:
             advice: Values = np.ndarray(count, self._advice_dtype, np.ascontiguousarray(result))
             return advice
         advice = np.empty(count, self._advice_dtype)
-        for row in range(count):
-            advice[row] = (result[row] if self.batched else result,)
+        for row, value in enumerate(np.split(result, count) if self.batched else [result[np.newaxis]]):
+            advice[row] = (value[0, ...],)
         return advice
 
     def close(self) -> None:
