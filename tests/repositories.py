@@ -1,15 +1,12 @@
 """Policy repositories for tests, written as a user would write them."""
 
 from collections.abc import Mapping
-from itertools import pairwise
 from pathlib import Path
 from textwrap import dedent
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
-
-FEATURES = [f"f{index}" for index in range(38)]
+from onnx import helper, numpy_helper
 
 
 def write_python(repository: Path, name: str, source: str, toml: str = "", version: int = 1) -> None:
@@ -51,35 +48,3 @@ def make_model(
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     onnx.checker.check_model(model)
     return model
-
-
-def mlp(*, packed: bool) -> onnx.ModelProto:
-    """Make the 38-64-64-20-2 network with an argmax, over one packed input or 38 named ones."""
-    generator = np.random.default_rng(0)
-    sizes = [38, 64, 64, 20, 2]
-    weights: dict[str, np.ndarray] = {}
-    nodes: list[onnx.NodeProto] = []
-    current = "observation"
-    if not packed:
-        nodes.append(helper.make_node("Concat", FEATURES, ["together"], axis=1))
-        nodes.append(helper.make_node("Cast", ["together"], ["observation"], to=TensorProto.FLOAT))
-    for layer, (width, height) in enumerate(pairwise(sizes)):
-        weights[f"w{layer}"] = (generator.normal(size=(width, height)) / np.sqrt(width)).astype(np.float32)
-        weights[f"b{layer}"] = generator.normal(size=height).astype(np.float32)
-        nodes.append(helper.make_node("Gemm", [current, f"w{layer}", f"b{layer}"], [f"g{layer}"]))
-        current = f"g{layer}"
-        if layer < 3:
-            nodes.append(helper.make_node("Relu", [current], [f"r{layer}"]))
-            current = f"r{layer}"
-    nodes.append(helper.make_node("ArgMax", [current], ["inlining_decision"], axis=1, keepdims=1))
-    named: dict[str, tuple[int, list[int | str]]] = {name: (TensorProto.INT64, ["batch", 1]) for name in FEATURES}
-    one: dict[str, tuple[int, list[int | str]]] = {"observation": (TensorProto.FLOAT, ["batch", 38])}
-    return make_model(
-        nodes, one if packed else named, {"inlining_decision": (TensorProto.INT64, ["batch", 1])}, weights
-    )
-
-
-def write_mlp(repository: Path, name: str = "mlp", version: int = 1) -> None:
-    """Add the packed network as a policy over FEATURES."""
-    toml = f"[settings.pack.observation]\nfeatures = {FEATURES}\n"
-    write_onnx(repository, name, mlp(packed=True), toml, version)

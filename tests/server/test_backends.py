@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from policybridge_bench.network import FEATURES, observations, write_network
 from policybridge_serdes import (
     ElementType,
     Layout,
@@ -22,7 +23,7 @@ from policybridge_serdes.errors import PreconditionError
 from policybridge_server.backends.contract import Batch, Model, SessionView, load_backend
 from policybridge_server.engine.probe import probe
 from policybridge_server.repository import Repository
-from tests.repositories import FEATURES, answering, make_model, mlp, write_mlp, write_onnx, write_python
+from tests.repositories import answering, make_model, write_onnx, write_python
 
 SESSION = SessionView("a", PolicyVersion("p", 1, ""))
 SAMPLES: dict[ElementType, list[Any]] = {
@@ -211,14 +212,13 @@ class TestOnnx(BackendContract):
         write_onnx(repository, "difference", make_model([node], {"b": spec, "a": spec}, {"advice": spec}))
 
     def test_a_packed_input_is_made_of_its_features_in_order(self, tmp_path: Path) -> None:
-        write_mlp(tmp_path, "packed")
-        write_onnx(tmp_path, "named", mlp(packed=False))
+        write_network(tmp_path, "packed")
+        write_network(tmp_path, "named", packed=False)
         packed, named = load(tmp_path, "packed"), load(tmp_path, "named")
         assert packed.signature == named.signature
         features = named.signature.features
         assert features is not None
-        numbers = np.random.default_rng(1).integers(-50, 50, (64, 38))
-        rows = [pack(features, dict(zip(FEATURES, row, strict=True))) for row in numbers]
+        rows = [pack(features, dict(zip(FEATURES, row, strict=True))) for row in observations(64)]
         spec = TensorSpec("inlining_decision", ElementType.INT64)
         batch = join(features, rows)
         assert evaluate(packed, batch, spec).tobytes() == evaluate(named, batch, spec).tobytes()

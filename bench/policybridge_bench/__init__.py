@@ -1,0 +1,1 @@
+"""Measurements: PolicyBridge beside what bounds it, in one interleaved run."""

@@ -1,0 +1,81 @@
+"""Bare echoes: what the transports alone cost, in a process of their own.
+
+    python -m policybridge_bench.echoes socket PATH
+    python -m policybridge_bench.echoes grpc
+
+Both answer the advice's size without looking at what came, and print one line, ``ready ADDRESS``.
+"""
+
+import asyncio
+import select
+import socket
+import sys
+from collections.abc import AsyncIterator
+
+import grpc.aio
+
+from policybridge.v1 import policy_service_pb2 as pb
+from policybridge.v1.policy_service_pb2_grpc import PolicyServiceServicer, add_PolicyServiceServicer_to_server
+
+ADVICE = bytes(8)
+
+
+def serve_socket(path: str) -> None:
+    """Answer 9 bytes to whatever comes, on a Unix socket, by an epoll loop."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(64)
+    epoll = select.epoll()
+    epoll.register(listener.fileno(), select.EPOLLIN)
+    connections: dict[int, socket.socket] = {}
+    _ready(f"socket:{path}")
+    while True:
+        for fd, _ in epoll.poll():
+            if fd == listener.fileno():
+                connection, _ = listener.accept()
+                connections[connection.fileno()] = connection
+                epoll.register(connection.fileno(), select.EPOLLIN)
+            elif connections[fd].recv(65536):
+                connections[fd].send(b"\0" + ADVICE)
+            else:
+                epoll.unregister(fd)
+                connections.pop(fd).close()
+
+
+class _Echo(PolicyServiceServicer):
+    async def Evaluate(self, request: pb.EvaluateRequest, context: object) -> pb.EvaluateResponse:  # noqa: ARG002, N802
+        return pb.EvaluateResponse()
+
+    async def Session(  # noqa: N802
+        self,
+        requests: AsyncIterator[pb.SessionRequest],
+        context: object,  # noqa: ARG002
+    ) -> AsyncIterator[pb.SessionResponse]:
+        async for request in requests:
+            if request.HasField("open"):
+                yield pb.SessionResponse(opened=pb.Opened())
+            else:
+                decision = pb.Decision(step=request.observation.step, advice=ADVICE)
+                yield pb.SessionResponse(decision=decision)
+
+
+async def serve_grpc() -> None:
+    """Answer 8 bytes to each observation of a session, on a free TCP port."""
+    server = grpc.aio.server()
+    add_PolicyServiceServicer_to_server(_Echo(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    _ready(f"grpc:127.0.0.1:{port}")
+    await server.wait_for_termination()
+
+
+def _ready(address: str) -> None:
+    sys.stdout.write(f"ready {address}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "socket":
+        serve_socket(sys.argv[2])
+    else:
+        asyncio.run(serve_grpc())
