@@ -83,7 +83,10 @@ class PolicyServicer(PolicyServiceServicer):
         raise AssertionError("abort always raises")
 
     async def _evaluate(self, request: pb.EvaluateRequest) -> pb.EvaluateResponse:
-        typed = request.WhichOneof("observation") == "tensors"
+        form = request.WhichOneof("observation")
+        if form is None:
+            raise InvalidError("the request has neither `tensors` nor `encoded`: there is no observation")
+        typed = form == "tensors"
         serdes = self._serdes("protobuf" if typed else request.encoded.serdes)
         layout, values = serdes.decode(request.tensors.SerializeToString() if typed else request.encoded.data)
         reference = _reference(request.policy)
