@@ -1,0 +1,146 @@
+"""The command ``policybridge serve``: its configuration, its addresses, its refusals."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from policybridge_client.connection import connect
+from policybridge_serdes import ElementType, PolicyReference, SessionOptions, Signature, TensorSpec, pack
+from policybridge_serdes.errors import PreconditionError
+from tests.conftest import ServerFactory, command, running_server
+from tests.repositories import answering, write_python
+
+ECHO = Signature.of([TensorSpec("x", ElementType.INT64)], TensorSpec("advice", ElementType.INT64))
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "policies"
+    write_python(folder, "echo", answering("observation['x']"))
+    return folder
+
+
+def ask(address: str, policy: str = "echo", value: int = 7) -> int:
+    connection = connect(address, timeout=10)
+    try:
+        session = connection.open(PolicyReference.parse(policy), ECHO, SessionOptions())
+        return int(session.evaluate(pack(ECHO.features, {"x": value}))["advice"].item())
+    finally:
+        connection.close()
+
+
+def refusal(*arguments: object) -> str:
+    """Run a ``serve`` that must not start; give what it says."""
+    result = subprocess.run(command("serve", *arguments), capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stdout) == (2, "")
+    return result.stderr
+
+
+def test_the_ready_line_names_every_address_as_clients_take_it(repository: Path, tmp_path: Path) -> None:
+    listen = [
+        "--grpc",
+        "127.0.0.1:0",
+        "--grpc",
+        f"unix:{tmp_path}/g",
+        "--socket",
+        tmp_path / "a",
+        "--socket",
+        tmp_path / "b",
+    ]
+    arguments = command("serve", "--repository", repository, "--allow-python", *listen)
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        ready, *addresses = server.stdout.readline().split()
+        assert ready == "ready"
+        assert addresses[1:] == [f"grpc:unix:{tmp_path}/g", f"socket:{tmp_path}/a", f"socket:{tmp_path}/b"]
+        assert [ask(address) for address in addresses] == [7, 7, 7, 7]
+        server.terminate()
+
+
+def test_a_config_file_says_what_the_command_line_leaves_out(repository: Path, tmp_path: Path) -> None:
+    config = tmp_path / "serve.toml"
+    config.write_text(
+        f'repository = ["{repository}"]\nallow_python = true\nsocket = ["{tmp_path}/file"]\ngrpc = ["127.0.0.1:0"]\n'
+    )
+    arguments = command("serve", "--config", config, "--socket", tmp_path / "line")
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        addresses = server.stdout.readline().split()[1:]
+        assert addresses[1:] == [f"socket:{tmp_path}/line"]
+        assert ask(addresses[1]) == 7
+        server.terminate()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gprc = ['127.0.0.1:0']", "unknown field `gprc`"),
+        ("grace = 'long'", "Expected `float`, got `str` - at `$.grace`"),
+        ("max_observation_bytes = 0", "Expected `int` >= 1 - at `$.max_observation_bytes`"),
+        ("repository = [", "serve.toml"),
+    ],
+)
+def test_a_config_file_that_is_wrong_is_refused_by_its_field(
+    repository: Path, tmp_path: Path, text: str, message: str
+) -> None:
+    (tmp_path / "serve.toml").write_text(text)
+    said = refusal("--config", tmp_path / "serve.toml", "--repository", repository, "--socket", tmp_path / "s")
+    assert message in said
+
+
+def test_a_server_without_policies_or_without_an_address_is_refused(repository: Path, tmp_path: Path) -> None:
+    assert "give --repository DIR" in refusal("--socket", tmp_path / "s")
+    assert "give --grpc ADDR or --socket PATH" in refusal("--repository", repository)
+    assert "no folder" in refusal("--repository", tmp_path / "none", "--socket", tmp_path / "s")
+
+
+def test_an_address_that_is_taken_is_refused_by_its_name(repository: Path, server_factory: ServerFactory) -> None:
+    server = server_factory(repository)
+    port, path = server.grpc.removeprefix("grpc:"), server.socket.removeprefix("socket:")
+    assert port in refusal("--repository", repository, "--grpc", port)
+    assert f"cannot listen on {path}: Address already in use" in refusal("--repository", repository, "--socket", path)
+    assert ask(server.socket) == 7
+
+
+def test_python_policies_run_only_when_the_operator_allows_them(repository: Path, tmp_path: Path) -> None:
+    arguments = command("serve", "--repository", repository, "--socket", tmp_path / "s")
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        (address,) = server.stdout.readline().split()[1:]
+        with pytest.raises(PreconditionError, match="the operator allows it with --allow-python"):
+            ask(address)
+        server.terminate()
+        assert server.stderr is not None
+        assert "policy echo is not served" in server.stderr.read()
+
+
+def test_two_repositories_may_be_served_but_not_two_policies_of_one_name(repository: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    write_python(other, "seven", answering("7"))
+    with running_server(repository, tmp_path, "--repository", other) as server:
+        assert (ask(server.socket, "seven", 1), ask(server.socket, "echo", 1)) == (7, 1)
+    write_python(other, "echo", answering("8"))
+    said = refusal("--repository", repository, "--repository", other, "--socket", tmp_path / "t")
+    assert "two repositories hold a policy 'echo'" in said
+
+
+def test_a_policy_toml_that_is_wrong_costs_only_its_own_policy(repository: Path, tmp_path: Path) -> None:
+    (repository / "bad").mkdir()
+    (repository / "bad" / "policy.toml").write_text('backend = "onnx"\ncolour = "blue"\n')
+    with running_server(repository, tmp_path) as server:
+        with pytest.raises(PreconditionError, match=r"bad/policy\.toml: Object contains unknown field `colour`"):
+            ask(server.socket, "bad")
+        assert ask(server.socket) == 7
+
+
+def test_a_missing_extra_is_named_with_the_command_that_installs_it(tmp_path: Path) -> None:
+    (tmp_path / "net" / "1").mkdir(parents=True)
+    (tmp_path / "net" / "policy.toml").write_text('backend = "onnx"\n')
+    hide = (
+        "import sys; sys.modules['onnxruntime'] = None; from policybridge_server.backends.contract import load_backend"
+    )
+    script = f"{hide}; load_backend('onnx')"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "needs the Python package 'onnxruntime': pip install 'policybridge[onnx]'" in result.stderr
