@@ -6,27 +6,34 @@ Self-describing form: ``{"tensors":[spec, …]}`` in LLVM's JSON, a newline, the
 """
 
 import math
-from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_serdes.checks import Prepared, check_bool, decode_json, fill_shape, remember, texts_to_array
 from policybridge_serdes.contract import Codec
 from policybridge_serdes.errors import InvalidError
-from policybridge_serdes.specs import VARIES, ElementType, Layout, TensorSpec, Values
+from policybridge_serdes.specs import VARIES, ElementType, Layout, SpecFields, TensorSpec, Values
 from policybridge_serdes.values import tensor
 
 _SIZE = np.dtype("<u8")
 _LENGTH = np.dtype("<u4")
 
 
+class _Tensors(msgspec.Struct):
+    tensors: list[SpecFields]
+
+
+_TENSORS: Final = msgspec.json.Decoder(_Tensors)
+
+
 class BitstreamSerDes:
     """LLVM's bytes; see the module's text for the format."""
 
     def __init__(self) -> None:
-        self._layout = lru_cache(maxsize=128)(parse_layout)
+        self._prepare = remember(self._prepare_header)
 
     def codec(self, layout: Layout) -> Codec:
         """Give the session form for ``layout``."""
@@ -34,19 +41,20 @@ class BitstreamSerDes:
 
     def encode(self, values: Values, layout: Layout) -> bytes:
         """Encode one record behind its layout."""
-        return _describe(layout) + b"\n" + self.codec(layout).encode(values)
+        header = msgspec.json.encode({"tensors": [spec.to_json() for spec in layout.specs]})
+        return header + b"\n" + self.codec(layout).encode(values)
 
     def decode(self, data: bytes) -> tuple[Layout, Values]:
         """Decode a record and its layout."""
         header, newline, payload = data.partition(b"\n")
         if not newline:
             raise InvalidError('a self-describing bitstream starts with one line {"tensors":[…]}; no line ends')
-        layout = self._layout(header)
-        return layout, self.codec(layout).decode(payload)
+        layout, codec = self._prepare(header)
+        return layout, codec.decode(payload)
 
-
-def _describe(layout: Layout) -> bytes:
-    return msgspec.json.encode({"tensors": [spec.to_json() for spec in layout.specs]})
+    def _prepare_header(self, header: bytes) -> Prepared:
+        layout = parse_layout(header)
+        return layout, self.codec(layout)
 
 
 def parse_layout(line: bytes) -> Layout:
@@ -56,18 +64,14 @@ def parse_layout(line: bytes) -> Layout:
         InvalidError: it is not one.
 
     """
-    try:
-        fields = msgspec.json.decode(line, type=dict[str, list[object]])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidError(f"not a line of tensor specs: {error}") from error
-    return Layout.of(TensorSpec.from_json(spec) for spec in fields.get("tensors", []))
+    fields = decode_json(_TENSORS, line, "a line of tensor specs")
+    return Layout.of(TensorSpec.from_json(spec) for spec in fields.tensors)
 
 
 class PackedCodec:
     """A record is its bytes."""
 
     def __init__(self, layout: Layout) -> None:
-        self._layout = layout
         self._dtype = layout.dtype
         self._size = layout.size
         self._bools = [spec for spec in layout.specs if spec.type is ElementType.BOOL]
@@ -84,17 +88,6 @@ class PackedCodec:
         for spec in self._bools:
             check_bool(spec, tensor(spec, values))
         return values
-
-
-def check_bool(spec: TensorSpec, array: npt.NDArray[Any]) -> None:
-    """Refuse bytes that are neither 0 nor 1: numpy and C++ take them for true and then compute nonsense.
-
-    Raises:
-        InvalidError: there is such a byte.
-
-    """
-    if array.size and array.view(np.uint8).max() > 1:
-        raise InvalidError(f"{spec}: a bool is the byte 0 or 1, not {array.view(np.uint8).max()}")
 
 
 class VaryingCodec:
@@ -121,11 +114,10 @@ class VaryingCodec:
 
 def _encode_tensor(spec: TensorSpec, array: npt.NDArray[Any]) -> bytes:
     sizes = [size for want, size in zip(spec.shape, array.shape, strict=True) if want == VARIES]
-    return np.array(sizes, _SIZE).tobytes() + elements_to_bytes(spec, array)
+    return np.array(sizes, _SIZE).tobytes() + _encode_elements(spec, array)
 
 
-def elements_to_bytes(spec: TensorSpec, array: npt.NDArray[Any]) -> bytes:
-    """Give a tensor's elements in row-major order; strings behind their lengths."""
+def _encode_elements(spec: TensorSpec, array: npt.NDArray[Any]) -> bytes:
     if not spec.type.is_text:
         return array.tobytes()
     texts = [text.encode() if isinstance(text, str) else text for text in array.flat]
@@ -133,25 +125,22 @@ def elements_to_bytes(spec: TensorSpec, array: npt.NDArray[Any]) -> bytes:
 
 
 def _decode_tensor(spec: TensorSpec, data: bytes, offset: int) -> tuple[npt.NDArray[Any], int]:
-    open_dims = spec.shape.count(VARIES)
-    sizes = _view(spec, data, _SIZE, open_dims, offset)
+    sizes = _view(spec, data, _SIZE, spec.shape.count(VARIES), offset)
     offset += sizes.nbytes
     shape = fill_shape(spec, sizes.tolist())
-    count = math.prod(shape)
     if spec.type.is_text:
-        return _decode_texts(spec, data, shape, count, offset)
-    array = _view(spec, data, spec.type.dtype, count, offset)
+        return _decode_texts(spec, data, shape, offset)
+    array = _view(spec, data, spec.type.dtype, math.prod(shape), offset)
     if spec.type is ElementType.BOOL:
         check_bool(spec, array)
     return array.reshape(shape), offset + array.nbytes
 
 
-def _decode_texts(
-    spec: TensorSpec, data: bytes, shape: tuple[int, ...], count: int, offset: int
-) -> tuple[npt.NDArray[Any], int]:
-    lengths = _view(spec, data, _LENGTH, count, offset)
-    ends = offset + lengths.nbytes + np.cumsum(lengths, dtype=np.uint64).astype(np.int64)
-    end = int(ends[-1]) if count else offset
+def _decode_texts(spec: TensorSpec, data: bytes, shape: tuple[int, ...], offset: int) -> tuple[npt.NDArray[Any], int]:
+    lengths = _view(spec, data, _LENGTH, math.prod(shape), offset)
+    offset += lengths.nbytes
+    ends = offset + np.cumsum(lengths, dtype=np.int64)
+    end = int(ends[-1]) if ends.size else offset
     if end > len(data):
         raise InvalidError(f"{spec}: its strings take {end - offset} bytes, {len(data) - offset} are left")
     starts = ends - lengths
@@ -165,28 +154,3 @@ def _view(spec: TensorSpec, data: bytes, dtype: np.dtype[Any], count: int, offse
         raise InvalidError(f"{spec}: {count * dtype.itemsize} bytes announced, {len(data) - offset} are left")
     view: npt.NDArray[Any] = np.ndarray(count, dtype, data, offset)
     return view
-
-
-def fill_shape(spec: TensorSpec, sizes: list[int]) -> tuple[int, ...]:
-    """Give the spec's shape with ``sizes`` in the places of −1."""
-    following = iter(sizes)
-    shape = tuple(next(following) if dim == VARIES else dim for dim in spec.shape)
-    if max(shape, default=0) > np.iinfo(np.intp).max or math.prod(max(dim, 1) for dim in shape) > 2**40:
-        # An empty tensor takes no bytes whatever its other dimensions claim; numpy cannot hold such a shape.
-        raise InvalidError(f"{spec}: no tensor has the shape {list(shape)}")
-    return shape
-
-
-def texts_to_array(spec: TensorSpec, texts: list[bytes], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Make an object array of ``bytes`` or, for string, of ``str``.
-
-    Raises:
-        InvalidError: a string is not UTF-8.
-
-    """
-    array = np.empty(len(texts), object)
-    try:
-        array[:] = [text.decode() for text in texts] if spec.type is ElementType.STRING else texts
-    except UnicodeDecodeError as error:
-        raise InvalidError(f"{spec}: a string is not UTF-8: {error}") from error
-    return array.reshape(shape)

@@ -9,15 +9,16 @@ A client of ours whose tensors vary writes ``{"observation":N,"bytes":B}\n``, B 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
+from policybridge_serdes.checks import decode_json
 from policybridge_serdes.errors import InvalidError, TooLargeError
-from policybridge_serdes.specs import Signature, TensorSpec
+from policybridge_serdes.specs import Signature, SpecFields, TensorSpec, is_unicode
 
 MAX_LINE: Final = 1 << 20
-"""Longest header or context line taken; LLVM's longest known, the eviction header, has 2 KB."""
+"""Longest line taken, its newline included; LLVM's longest known, the eviction header, has 2 KB."""
 
 DEFAULT_LIMIT: Final = 64 << 20
 """Largest observation taken unless told otherwise, in bytes."""
@@ -44,17 +45,24 @@ Event = bytes | Header | Context
 
 
 class _HeaderJson(msgspec.Struct):
-    features: list[object]
-    advice: object
+    features: list[SpecFields]
+    advice: SpecFields
 
 
 class _ContextJson(msgspec.Struct):
     context: str
 
 
-class _ObservationJson(msgspec.Struct):
+class ObservationLine(msgspec.Struct):
+    """An observation's number and, from our own clients where tensors vary, its payload's size."""
+
     observation: int
     bytes: int | None = None
+
+
+_HEADER: Final = msgspec.json.Decoder(_HeaderJson)
+_CONTEXT_LINE: Final = msgspec.json.Decoder(_ContextJson)
+_OBSERVATION_LINE: Final = msgspec.json.Decoder(ObservationLine)
 
 
 class InteractiveReader:
@@ -69,7 +77,7 @@ class InteractiveReader:
         self._limit = limit
         self._pieces: list[bytes] = []
         self._held = 0
-        self._needed = 1
+        self._needed = 0
         self._size: int | None = None
         self._fixed = True
 
@@ -84,7 +92,7 @@ class InteractiveReader:
         if self._pieces:
             self._pieces.append(data)
             self._held += len(data)
-            if self._held < self._needed:
+            if self._held < self._needed or self._line_open(data):
                 return []
             data = b"".join(self._pieces)
             self._pieces.clear()
@@ -92,23 +100,24 @@ class InteractiveReader:
         elif self._size is not None and self._fixed and data.startswith(_OBSERVATION):
             # The hot path: exactly one observation in one piece, which is how LLVM writes it.
             start = data.find(b"\n") + 1
-            if start and len(data) == start + self._size + 1 and data[-1] == 10:
-                self._check_number(data[:start])
+            if len(data) == start + self._size + 1 and data[-1] == 10 and _is_plain(data, start):
                 return [data[start:-1]]
         return list(self._cut(data))
 
-    def _check_number(self, line: bytes) -> None:
-        if not (line[15:-2].isdigit() and line.endswith(b"}\n")):
-            self._observation_json(line)
+    def _line_open(self, data: bytes) -> bool:
+        if self._needed or b"\n" in data:
+            return False
+        _check_line(self._held + 1)
+        return True
 
     def _cut(self, data: bytes) -> Iterator[Event]:
         start = 0
         while start < len(data):
             end = data.find(b"\n", start) + 1
+            _check_line((end or len(data) + 1) - start)
             if not end:
-                if len(data) - start > MAX_LINE:
-                    raise TooLargeError(f"a line of LLVM's stream is longer than {MAX_LINE} bytes")
-                break
+                self._keep(data[start:], 0)
+                return
             line = data[start:end]
             if not line.startswith(_OBSERVATION):
                 yield self._line(line)
@@ -122,24 +131,22 @@ class InteractiveReader:
                 raise InvalidError(f"an observation of {stop - end} bytes does not end in a newline")
             yield data[end:stop]
             start = stop + 1
-        if start < len(data):
-            self._keep(data[start:], 1)
 
     def _keep(self, rest: bytes, needed: int) -> None:
         self._pieces.append(rest)
         self._held = len(rest)
-        self._needed = max(needed, self._held + 1)
+        self._needed = needed
 
     def _line(self, line: bytes) -> Event:
         if line.startswith(b'{"context":'):
-            return Context(_decode(line, _ContextJson, "a context line").context)
+            return Context(read_context(line))
         if line.startswith(b'{"features":'):
             return self._header(line)
         shown = line[:60].decode("utf-8", "backslashreplace").rstrip()
         raise InvalidError(f'not a line of LLVM\'s stream ("features", "context" or "observation"): {shown!r}')
 
     def _header(self, line: bytes) -> Header:
-        header = _decode(line, _HeaderJson, "a header line")
+        header = decode_json(_HEADER, line, "a header line of LLVM's stream")
         features = [TensorSpec.from_json(spec) for spec in header.features]
         signature = Signature.of(features, TensorSpec.from_json(header.advice))
         for size in (signature.features.size, signature.advice_layout.size):
@@ -148,14 +155,13 @@ class InteractiveReader:
         self._size, self._fixed = signature.features.size, signature.features.fixed
         return Header(signature)
 
-    def _observation_json(self, line: bytes) -> _ObservationJson:
-        return _decode(line, _ObservationJson, "an observation line")
-
     def _payload_size(self, line: bytes) -> int:
         if self._size is None:
             raise InvalidError("an observation came before the header line with the features")
-        said = self._observation_json(line).bytes
+        said = read_observation(line).bytes
         if self._fixed:
+            if said not in (None, self._size):
+                raise InvalidError(f"an observation of {said} bytes, where the features take {self._size}")
             return self._size
         if said is None or not said >= 0:
             raise InvalidError('features vary: observations are announced as {"observation":N,"bytes":B}')
@@ -164,14 +170,34 @@ class InteractiveReader:
         return said
 
 
-_T = TypeVar("_T")
+def _is_plain(data: bytes, end: int) -> bool:
+    # {"observation":N} exactly as LLVM writes it, which spares it the JSON parser.
+    return 0 < end < 40 and data[15 : end - 2].isdigit() and data[end - 2] == 125
 
 
-def _decode(line: bytes, kind: type[_T], what: str) -> _T:
-    try:
-        return msgspec.json.decode(line, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidError(f"{what} of LLVM's stream is malformed: {error}") from error
+def _check_line(length: int) -> None:
+    if length > MAX_LINE:
+        raise TooLargeError(f"a line of LLVM's stream is longer than {MAX_LINE} bytes")
+
+
+def read_context(line: bytes) -> str:
+    """Read the name in a context line.
+
+    Raises:
+        InvalidError: it is none.
+
+    """
+    return decode_json(_CONTEXT_LINE, line, "a context line of LLVM's stream").context
+
+
+def read_observation(line: bytes) -> ObservationLine:
+    """Read the line that announces an observation.
+
+    Raises:
+        InvalidError: it is none.
+
+    """
+    return decode_json(_OBSERVATION_LINE, line, "an observation line of LLVM's stream")
 
 
 def header_line(signature: Signature) -> bytes:
@@ -184,7 +210,14 @@ def header_line(signature: Signature) -> bytes:
 
 
 def context_line(name: str) -> bytes:
-    """Write the line that begins a context."""
+    """Write the line that begins a context.
+
+    Raises:
+        InvalidError: the name is no Unicode text.
+
+    """
+    if not is_unicode(name):
+        raise InvalidError(f"a context's name is no Unicode text: {name!a}")
     return msgspec.json.encode({"context": name}) + b"\n"
 
 

@@ -7,23 +7,21 @@ turns its tensor's elements into their bits, ``{"bits":[unsigned, …]}``.
 Self-describing form: ``{"tensors":[spec, …],"values":session form}``.
 """
 
-import base64
-import binascii
-from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from policybridge_serdes.bitstream import parse_layout
+from policybridge_serdes.checks import Prepared, decode_json, fill_shape, remember, reshape
 from policybridge_serdes.contract import Codec
 from policybridge_serdes.errors import InvalidError
-from policybridge_serdes.specs import ElementType, Layout, TensorSpec, Values
+from policybridge_serdes.specs import VARIES, ElementType, Layout, TensorSpec, Values
 from policybridge_serdes.values import shape_fits, tensor
 
-_NON_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+_T = TypeVar("_T")
 
 
 class _Described(msgspec.Struct):
@@ -31,38 +29,43 @@ class _Described(msgspec.Struct):
     values: msgspec.Raw
 
 
+class _Bits(msgspec.Struct, Generic[_T], forbid_unknown_fields=True):
+    bits: list[_T]
+
+
+class _Open(msgspec.Struct, Generic[_T], forbid_unknown_fields=True):
+    shape: list[Annotated[int, msgspec.Meta(ge=0)]]
+    data: _T
+
+
+_DESCRIBED: Final = msgspec.json.Decoder(_Described)
+
+
 class JsonSerDes:
     """JSON text; see the module's text for the format."""
 
     def __init__(self) -> None:
-        self._layout = lru_cache(maxsize=128)(_parse_tensors)
-        self._decoder = msgspec.json.Decoder(_Described)
+        self._prepare = remember(self._prepare_tensors)
 
     def codec(self, layout: Layout) -> Codec:
-        """Give the session form for ``layout``; integers or floats of one width take a shorter way."""
-        return UniformCodec(layout) if _is_plain(layout) else MixedCodec(layout)
+        """Give the session form for ``layout``; integers of one type in fixed tensors take a shorter way."""
+        plain = layout.uniform is not None and layout.uniform.kind in "iu"
+        return UniformCodec(layout) if plain else MixedCodec(layout)
 
     def encode(self, values: Values, layout: Layout) -> bytes:
         """Encode one record behind its layout."""
         specs = msgspec.json.encode([spec.to_json() for spec in layout.specs])
-        return b'{"tensors":%b,"values":%b}' % (specs, self.codec(layout).encode(values))
+        return b'{"tensors":%b,"values":%b}' % (specs, _encode_tensors(values, layout))
 
     def decode(self, data: bytes) -> tuple[Layout, Values]:
         """Decode a record and its layout."""
-        try:
-            described = self._decoder.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InvalidError(f'not {{"tensors":[…],"values":[…]}}: {error}') from error
-        layout = self._layout(bytes(described.tensors))
-        return layout, self.codec(layout).decode(bytes(described.values))
+        described = decode_json(_DESCRIBED, data, '{"tensors":[…],"values":[…]}')
+        layout, codec = self._prepare(bytes(described.tensors))
+        return layout, codec.decode(bytes(described.values))
 
-
-def _parse_tensors(specs: bytes) -> Layout:
-    return parse_layout(b'{"tensors":%b}' % specs)
-
-
-def _is_plain(layout: Layout) -> bool:
-    return layout.uniform is not None and layout.uniform.kind in "iu"
+    def _prepare_tensors(self, specs: bytes) -> Prepared:
+        layout = parse_layout(b'{"tensors":%b}' % specs)
+        return layout, self.codec(layout)
 
 
 class UniformCodec:
@@ -74,7 +77,7 @@ class UniformCodec:
         self._counts = [spec.count for spec in layout.specs]
         ends = np.cumsum(self._counts).tolist()
         self._slices = [slice(end - count, end) for end, count in zip(ends, self._counts, strict=True)]
-        self._decoder = msgspec.json.Decoder(list[list[int]])
+        self._decoder: msgspec.json.Decoder[list[list[int]]] = msgspec.json.Decoder(_list(_list(_integer(self._dtype))))
 
     def encode(self, values: Values) -> bytes:
         """Encode one record."""
@@ -83,20 +86,30 @@ class UniformCodec:
 
     def decode(self, data: bytes) -> Values:
         """Decode one record."""
-        try:
-            rows = self._decoder.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InvalidError(f"not an array with a flat array of integers per tensor: {error}") from error
+        rows = decode_json(self._decoder, data, "an array with a flat array of integers per tensor")
         if [len(row) for row in rows] != self._counts:
             raise InvalidError(_count_message(self._layout, rows))
         try:
             flat = np.fromiter(chain.from_iterable(rows), self._dtype, sum(self._counts))
         except OverflowError as error:
-            raise InvalidError(f"an element does not fit its {self._dtype}: {error}") from error
+            raise InvalidError(f"an element is no {self._dtype}: {error}") from error
         return flat.view(self._layout.dtype) if flat.size else np.zeros(1, self._layout.dtype)
 
 
-def _count_message(layout: Layout, rows: list[list[Any]]) -> str:
+def _integer(dtype: np.dtype[Any]) -> Any:
+    # numpy refuses what 64 bits cannot hold, but numpy 1 wraps what a narrower or unsigned element cannot.
+    if dtype == np.int64:
+        return int
+    limits = np.iinfo(dtype)
+    return Annotated[int, msgspec.Meta(ge=int(limits.min), le=int(limits.max) if limits.max < 2**63 else None)]
+
+
+def _list(element: Any) -> Any:
+    # For types that are made at run time.
+    return list[element]
+
+
+def _count_message(layout: Layout, rows: list[list[int]]) -> str:
     if len(rows) != len(layout.specs):
         return f"{len(rows)} tensors came where the session has {len(layout.specs)}"
     spec, row = next((spec, row) for spec, row in zip(layout.specs, rows, strict=True) if len(row) != spec.count)
@@ -104,45 +117,62 @@ def _count_message(layout: Layout, rows: list[list[Any]]) -> str:
 
 
 class MixedCodec:
-    """Any layout, a tensor at a time."""
+    """Any layout, a tensor at a time; the parser itself knows what each tensor's entry may be."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._decoder = msgspec.json.Decoder(list[Any])
+        entries: Any = tuple(_entry_type(spec) for spec in layout.specs)
+        self._decoder: msgspec.json.Decoder[tuple[Any, ...]] = msgspec.json.Decoder(tuple[entries])
 
     def encode(self, values: Values) -> bytes:
         """Encode one record."""
-        return msgspec.json.encode([_to_json(spec, tensor(spec, values)) for spec in self._layout.specs])
+        return _encode_tensors(values, self._layout)
 
     def decode(self, data: bytes) -> Values:
         """Decode one record."""
-        try:
-            entries = self._decoder.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InvalidError(f"not an array with an entry per tensor: {error}") from error
-        if len(entries) != len(self._layout.specs):
-            raise InvalidError(f"{len(entries)} tensors came where the session has {len(self._layout.specs)}")
+        entries = decode_json(self._decoder, data, "an array with an entry per tensor")
         values: Values = np.zeros(1, self._layout.dtype)
         for spec, entry in zip(self._layout.specs, entries, strict=True):
             values[spec.name][0] = _from_json(spec, entry)
         return values
 
 
+def _encode_tensors(values: Values, layout: Layout) -> bytes:
+    return msgspec.json.encode([_to_json(spec, tensor(spec, values)) for spec in layout.specs])
+
+
+def _entry_type(spec: TensorSpec) -> Any:
+    elements: Any = _elements_type(spec.type)
+    return _Open[elements] if spec.varies else elements
+
+
+def _elements_type(kind: ElementType) -> Any:
+    named: dict[ElementType, Any] = {
+        ElementType.BOOL: list[bool],
+        ElementType.BYTES: list[bytes],
+        ElementType.STRING: list[str],
+    }
+    if kind in named:
+        return named[kind]
+    if kind.dtype.kind != "f":
+        return _list(_integer(kind.dtype))
+    unsigned: Any = _integer(_unsigned(kind.dtype))
+    return list[float | Literal["NaN", "Infinity", "-Infinity"]] | _Bits[unsigned]
+
+
+def _unsigned(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(f"<u{dtype.itemsize}")
+
+
 def _to_json(spec: TensorSpec, array: npt.NDArray[Any]) -> object:
-    elements = _elements_to_json(spec, array.reshape(-1))
+    elements = _elements_to_json(array.reshape(-1))
     return {"shape": list(array.shape), "data": elements} if spec.varies else elements
 
 
-def _elements_to_json(spec: TensorSpec, flat: npt.NDArray[Any]) -> object:
-    if spec.type is ElementType.BYTES:
-        return [base64.b64encode(item).decode("ascii") for item in flat]
-    if flat.dtype.kind == "f" and not np.isfinite(flat).all():
-        return _non_finite_to_json(flat)
-    return flat.tolist()
-
-
-def _non_finite_to_json(flat: npt.NDArray[Any]) -> object:
-    bits = flat.view(f"<u{flat.itemsize}")
+def _elements_to_json(flat: npt.NDArray[Any]) -> object:
+    if flat.dtype.kind != "f" or np.isfinite(flat).all():
+        return flat.tolist()
+    bits = flat.view(_unsigned(flat.dtype))
     canonical = np.array(np.nan, flat.dtype).view(bits.dtype)
     if (bits[np.isnan(flat)] != canonical).any():
         return {"bits": bits.tolist()}
@@ -150,60 +180,21 @@ def _non_finite_to_json(flat: npt.NDArray[Any]) -> object:
     return [names.get(str(item), item) for item in flat.tolist()]
 
 
-def _from_json(spec: TensorSpec, entry: object) -> npt.NDArray[Any]:
-    shape: tuple[int, ...] = spec.shape
-    if spec.varies:
-        shape, entry = _open_entry(spec, entry)
-    flat = _elements_from_json(spec, entry)
+def _from_json(spec: TensorSpec, entry: Any) -> npt.NDArray[Any]:
+    if not spec.varies:
+        return reshape(spec, _elements_from_json(spec, entry), spec.shape)
+    if not shape_fits(spec.shape, entry.shape):
+        raise InvalidError(f"{spec} was given a value of shape {entry.shape}")
+    sizes = [size for want, size in zip(spec.shape, entry.shape, strict=True) if want == VARIES]
+    return reshape(spec, _elements_from_json(spec, entry.data), fill_shape(spec, sizes))
+
+
+def _elements_from_json(spec: TensorSpec, entry: Any) -> npt.NDArray[Any]:
+    dtype = spec.type.dtype
     try:
-        return flat.reshape(shape)
-    except ValueError:
-        raise InvalidError(f"{spec}: {flat.size} elements came for the shape {list(shape)}") from None
-
-
-def _open_entry(spec: TensorSpec, entry: object) -> tuple[tuple[int, ...], object]:
-    try:
-        fields = msgspec.convert(entry, dict[str, Any])
-        shape = msgspec.convert(fields["shape"], tuple[int, ...])
-        data = fields["data"]
-    except (msgspec.ValidationError, KeyError):
-        raise InvalidError(f'{spec} varies: it comes as {{"shape":[…],"data":[…]}}') from None
-    if not shape_fits(spec.shape, shape) or min(shape) < 0:
-        raise InvalidError(f"{spec} was given a value of shape {list(shape)}")
-    return shape, data
-
-
-def _elements_from_json(spec: TensorSpec, entry: object) -> npt.NDArray[Any]:
-    if isinstance(entry, dict) and spec.type.dtype.kind == "f" and entry.keys() == {"bits"}:
-        bits = _numbers(spec, entry["bits"], np.dtype(f"<u{spec.type.dtype.itemsize}"))
-        return bits.view(spec.type.dtype)
-    if not isinstance(entry, list):
-        raise InvalidError(f"{spec} comes as a flat array of elements")
-    if spec.type.is_text:
-        return _texts(spec, entry)
-    return _numbers(spec, entry, spec.type.dtype)
-
-
-def _numbers(spec: TensorSpec, entry: object, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    kinds = {"f": float | str, "b": bool}.get(dtype.kind, int)
-    try:
-        items = msgspec.convert(entry, list[kinds])  # type: ignore[valid-type]
-        if dtype.kind == "f":
-            items = [_NON_FINITE[item] if isinstance(item, str) else item for item in items]
+        if isinstance(entry, _Bits):
+            return np.array(entry.bits, _unsigned(dtype)).view(dtype)
         with np.errstate(over="raise"):
-            return np.array(items, dtype)
-    except (msgspec.ValidationError, KeyError, OverflowError, FloatingPointError) as error:
+            return np.array(entry, dtype)  # numpy reads the names of NaN and the infinities as Python does
+    except (OverflowError, FloatingPointError) as error:
         raise InvalidError(f"{spec}: an element is no {dtype}: {error}") from error
-
-
-def _texts(spec: TensorSpec, entry: list[object]) -> npt.NDArray[Any]:
-    array = np.empty(len(entry), object)
-    try:
-        texts = msgspec.convert(entry, list[str])
-        if spec.type is ElementType.BYTES:
-            array[:] = [base64.b64decode(text, validate=True) for text in texts]
-        else:
-            array[:] = texts
-    except (msgspec.ValidationError, binascii.Error, ValueError) as error:
-        raise InvalidError(f"{spec}: an element is no {spec.type.value}: {error}") from error
-    return array

@@ -1,14 +1,15 @@
 """SerDes `protobuf`: the messages Tensors (session form) and DescribedTensors of policybridge/v1/tensor.proto."""
 
-from functools import lru_cache
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import DecodeError, Message
-from policybridge.v1 import tensor_pb2 as pb
 
-from policybridge_serdes.bitstream import PackedCodec, check_bool, fill_shape, texts_to_array
+from policybridge.v1 import tensor_pb2 as pb
+from policybridge_serdes.bitstream import PackedCodec
+from policybridge_serdes.checks import Prepared, check_bool, fill_shape, remember, reshape, texts_to_array
 from policybridge_serdes.contract import Codec
 from policybridge_serdes.errors import InvalidError
 from policybridge_serdes.specs import VARIES, ElementType, Layout, Signature, TensorSpec, Values
@@ -24,7 +25,7 @@ class ProtobufSerDes:
     """Protobuf messages; the .proto is the format's description."""
 
     def __init__(self) -> None:
-        self._layout = lru_cache(maxsize=128)(_parse_layout)
+        self._prepare = remember(self._prepare_layout)
 
     def codec(self, layout: Layout) -> Codec:
         """Give the session form for ``layout``."""
@@ -38,8 +39,14 @@ class ProtobufSerDes:
     def decode(self, data: bytes) -> tuple[Layout, Values]:
         """Decode a record and its layout."""
         described = parse(pb.DescribedTensors, data)
-        layout = self._layout(described.layout.SerializeToString())
-        return layout, self.codec(layout).decode(described.values.SerializeToString())
+        if not (described.HasField("layout") and described.HasField("values")):
+            raise InvalidError("a DescribedTensors lacks its layout or its values")
+        layout, codec = self._prepare(described.layout.SerializeToString())
+        return layout, codec.decode(described.values.SerializeToString())
+
+    def _prepare_layout(self, data: bytes) -> Prepared:
+        layout = Layout.of(spec_from_pb(spec) for spec in pb.Layout.FromString(data).tensors)
+        return layout, self.codec(layout)
 
 
 _M = TypeVar("_M", bound=Message)
@@ -56,10 +63,6 @@ def parse(kind: type[_M], data: bytes) -> _M:
         return kind.FromString(data)
     except DecodeError as error:
         raise InvalidError(f"not a {kind.DESCRIPTOR.full_name}: {error}") from error
-
-
-def _parse_layout(data: bytes) -> Layout:
-    return Layout.of(spec_from_pb(spec) for spec in pb.Layout.FromString(data).tensors)
 
 
 def spec_from_pb(spec: pb.TensorSpec) -> TensorSpec:
@@ -153,14 +156,15 @@ class TensorsCodec:
     def decode(self, data: bytes) -> Values:
         """Decode one record."""
         message = parse(pb.Tensors, data)
-        parts, sizes = list(message.data), list(message.sizes)
+        parts, sizes = list(message.data), message.sizes
         if len(parts) != len(self._layout.specs):
             raise InvalidError(_size_message(self._layout, parts))
         if len(sizes) != self._open_dims:
             raise InvalidError(f"{len(sizes)} sizes came; the layout leaves {self._open_dims} dimensions open")
         values: Values = np.zeros(1, self._layout.dtype)
+        following = iter(sizes)
         for spec, part in zip(self._layout.specs, parts, strict=True):
-            own = [sizes.pop(0) for _ in range(spec.shape.count(VARIES))]
+            own = list(islice(following, spec.shape.count(VARIES)))
             values[spec.name][0] = _elements_from_pb(spec, part, fill_shape(spec, own))
         return values
 
@@ -173,12 +177,12 @@ def _elements_to_pb(spec: TensorSpec, array: npt.NDArray[Any]) -> bytes:
 
 
 def _elements_from_pb(spec: TensorSpec, part: bytes, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    try:
-        if spec.type.is_text:
-            return texts_to_array(spec, list(parse(pb.Strings, part).elements), shape)
-        array: npt.NDArray[Any] = np.frombuffer(part, spec.type.dtype).reshape(shape)
-    except ValueError as error:
-        raise InvalidError(f"{spec}: {len(part)} bytes came for the shape {list(shape)}: {error}") from error
+    if spec.type.is_text:
+        return texts_to_array(spec, list(parse(pb.Strings, part).elements), shape)
+    count, rest = divmod(len(part), spec.type.dtype.itemsize)
+    if rest:
+        raise InvalidError(f"{spec}: {len(part)} bytes are no whole number of elements")
+    array: npt.NDArray[Any] = np.ndarray(count, spec.type.dtype, part)
     if spec.type is ElementType.BOOL:
         check_bool(spec, array)
-    return array
+    return reshape(spec, array, shape)

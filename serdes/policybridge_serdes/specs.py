@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Any, Final, TypedDict
+from typing import Any, Final, NotRequired, TypedDict
 
 import msgspec
 import numpy as np
@@ -18,6 +18,10 @@ VARIES: Final = -1
 
 MAX_LAYOUT_BYTES: Final = 2**31 - 1
 """numpy's limit for one record; transports set much lower ones."""
+
+
+MAX_DIMENSIONS: Final = 31
+"""numpy 1's limit for an array, less the dimension of a batch."""
 
 
 class ElementType(Enum):
@@ -59,19 +63,12 @@ _DTYPES: Final = {
 
 
 class SpecFields(TypedDict):
-    """A TensorSpec as LLVM writes it in JSON; ``port`` is always 0."""
+    """A TensorSpec as LLVM writes it in JSON; ``port`` is always 0 and may lack."""
 
     name: str
     type: str
-    port: int
+    port: NotRequired[int]
     shape: list[int]
-
-
-class _SpecJson(msgspec.Struct):
-    name: str
-    type: str
-    shape: list[int]
-    port: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,7 @@ class TensorSpec:
     """A tensor's name, element type and shape; a dimension of −1 varies per observation, ``()`` is a scalar.
 
     Raises:
-        InvalidError: the name is empty, or a dimension is below −1.
+        InvalidError: the name is empty or no Unicode text, a dimension is below −1, or there are too many.
         TooLargeError: the fixed part exceeds ``MAX_LAYOUT_BYTES``.
 
     """
@@ -91,10 +88,15 @@ class TensorSpec:
     def __post_init__(self) -> None:
         if not self.name:
             raise InvalidError("a tensor has an empty name; every tensor needs one")
+        if not is_unicode(self.name):
+            raise InvalidError(f"a tensor's name is no Unicode text: {self.name!a}")
+        if len(self.shape) > MAX_DIMENSIONS:
+            raise InvalidError(f"{self.name} has {len(self.shape)} dimensions; at most {MAX_DIMENSIONS} are possible")
         if any(dim < VARIES for dim in self.shape):
             raise InvalidError(f"{self}: a dimension is −1 (varies) or at least 0")
-        if self.size > MAX_LAYOUT_BYTES:
-            raise TooLargeError(f"{self} takes {self.size} bytes; at most {MAX_LAYOUT_BYTES} are possible")
+        # numpy holds a tensor without elements to the limit too, by its other dimensions.
+        if math.prod(abs(dim) or 1 for dim in self.shape) * self.type.dtype.itemsize > MAX_LAYOUT_BYTES:
+            raise TooLargeError(f"{self} is too large; at most {MAX_LAYOUT_BYTES} bytes are possible")
 
     def __str__(self) -> str:
         return f"{self.name}: {self.type.value}{list(self.shape)}"
@@ -132,15 +134,24 @@ class TensorSpec:
 
         """
         try:
-            raw = msgspec.convert(fields, _SpecJson)
+            raw = msgspec.convert(fields, SpecFields)
         except msgspec.ValidationError as error:
             raise InvalidError(f"not a tensor's description: {error}") from error
         try:
-            kind = ElementType(raw.type)
+            kind = ElementType(raw["type"])
         except ValueError:
             known = ", ".join(kind.value for kind in ElementType)
-            raise InvalidError(f"{raw.name}: unknown element type {raw.type!r}; known are {known}") from None
-        return cls(raw.name, kind, tuple(raw.shape))
+            raise InvalidError(f"{raw['name']}: unknown element type {raw['type']!r}; known are {known}") from None
+        return cls(raw["name"], kind, tuple(raw["shape"]))
+
+
+def is_unicode(text: str) -> bool:
+    """Whether ``text`` can be sent; a file name that Python read from a system of another encoding cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policybridge_serdes.errors import InvalidError
-from policybridge_serdes.specs import ElementType, Layout, TensorSpec, Values
+from policybridge_serdes.specs import ElementType, Layout, TensorSpec, Values, is_unicode
 
 Row = Values | bytes
 """One observation or advice: a record, or (fixed layouts alone) its packed bytes as they came."""
@@ -28,7 +28,7 @@ def _empty(kind: ElementType) -> Any:
 
 
 def pack(layout: Layout, tensors: Mapping[str, npt.ArrayLike]) -> Values:
-    """Put named tensors into one record of ``layout``.
+    """Copy named tensors into one record of ``layout``.
 
     Raises:
         InvalidError: a tensor is missing, or one does not fit its spec in type or shape.
@@ -39,7 +39,9 @@ def pack(layout: Layout, tensors: Mapping[str, npt.ArrayLike]) -> Values:
         raise InvalidError(f"no value for {', '.join(missing)}; given are {', '.join(tensors) or 'none'}")
     values = np.zeros(1, layout.dtype)
     for spec in layout.specs:
-        values[spec.name][0] = fit(spec, tensors[spec.name])
+        fitting = fit(spec, tensors[spec.name])
+        # A varying tensor is held by reference, and the caller may go on with its buffer.
+        values[spec.name][0] = fitting if spec.fixed else fitting.copy()
     return values
 
 
@@ -58,8 +60,8 @@ def tensor(spec: TensorSpec, values: Values, row: int = 0) -> npt.NDArray[Any]:
 def fit(spec: TensorSpec, value: npt.ArrayLike) -> npt.NDArray[Any]:
     """Give ``value`` as an array of the spec's type and shape.
 
-    Integers and floats are taken where the value survives unchanged (an int64 that is in an int32's range, an
-    integer for a float); a scalar stands for a tensor with one element.
+    An integer is taken where it is in range; integers and floats are rounded to the nearest value of a float. A scalar
+    stands for a tensor with one element.
 
     Raises:
         InvalidError: it does not fit; the message names both sides.
@@ -81,8 +83,8 @@ def shape_fits(wanted: Sequence[int], given: Sequence[int]) -> bool:
 def _convert(spec: TensorSpec, value: npt.ArrayLike) -> npt.NDArray[Any]:
     if spec.type.is_text:
         return _convert_text(spec, value)
-    array = np.asarray(value)
     target = spec.type.dtype
+    array = _as_array(spec, value)
     if array.dtype == target:
         return array
     if array.size == 0 and array.dtype == np.float64:
@@ -91,23 +93,45 @@ def _convert(spec: TensorSpec, value: npt.ArrayLike) -> npt.NDArray[Any]:
         raise InvalidError(f"{spec} was given {array.dtype} values")
     with np.errstate(over="ignore", invalid="ignore"):
         converted = array.astype(target)
-    if target.kind != "f" and not _same(array, converted):
+    if not _in_range(array, converted):
         raise InvalidError(f"{spec} was given {array.dtype} values out of its range")
     return converted
 
 
-def _same(array: npt.NDArray[Any], converted: npt.NDArray[Any]) -> bool:
+def _as_array(spec: TensorSpec, value: npt.ArrayLike, dtype: type | None = None) -> npt.NDArray[Any]:
+    try:
+        array = np.asarray(value, dtype)
+        if array.dtype.kind in "fO" and spec.type is ElementType.UINT64 and not isinstance(value, np.ndarray):
+            # numpy makes floats, or objects, of a list that reaches beyond int64; the exact ones are still there.
+            exact = np.asarray(value, object)
+            if exact.size and all(type(item) is int and 0 <= item < 2**64 for item in exact.flat):
+                array = exact.astype(spec.type.dtype)
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise InvalidError(f"{spec} was given a value that is no tensor: {error}") from error
+    return array
+
+
+def _in_range(array: npt.NDArray[Any], converted: npt.NDArray[Any]) -> bool:
+    if converted.dtype.kind == "f":
+        return bool(np.array_equal(np.isinf(array), np.isinf(converted)))
     # A uint64 above int64's range wraps to a negative number that compares unequal only by its sign.
     return bool(np.array_equal(array, converted) and np.array_equal(array < 0, converted < 0))
 
 
 def _convert_text(spec: TensorSpec, value: npt.ArrayLike) -> npt.NDArray[Any]:
-    array = np.asarray(value, dtype=object)
-    wanted = bytes if spec.type is ElementType.BYTES else str
-    wrong = next((item for item in array.flat if not isinstance(item, wanted)), None)
-    if wrong is not None:
-        raise InvalidError(f"{spec} was given {type(wrong).__name__} elements")
-    return array
+    array = _as_array(spec, value, object)
+    plain = np.empty(array.size, object)
+    plain[:] = [_plain_text(spec, item) for item in array.flat]
+    return plain.reshape(array.shape)
+
+
+def _plain_text(spec: TensorSpec, item: object) -> bytes | str:
+    # numpy's own str and bytes are subclasses that no encoder knows.
+    if spec.type is ElementType.BYTES and isinstance(item, bytes):
+        return bytes(item)
+    if spec.type is ElementType.STRING and isinstance(item, str) and is_unicode(item):
+        return str(item)
+    raise InvalidError(f"{spec} was given {type(item).__name__} elements: {item!a:.60}")
 
 
 def join(layout: Layout, rows: Sequence[Row]) -> Values:

@@ -186,7 +186,9 @@ global___Strings = Strings
 
 @typing.final
 class DescribedTensors(google.protobuf.message.Message):
-    """Values with their layout: the self-describing form of the SerDes `protobuf`."""
+    """Values with their layout: the self-describing form of the SerDes `protobuf`. Both
+    fields are required.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

@@ -1,0 +1,240 @@
+r"""LLVM's training log (llvm/lib/Analysis/TrainingLogger.cpp): what a compilation was asked, and what came of it.
+
+    {"features":[spec, …],"score":spec,"advice":spec}\n    score and advice may lack
+    {"context":"name"}\n                                   a module or function begins, or goes on
+    {"observation":N}\n<packed tensors>\n                  N counts from 0 in each context
+    {"outcome":N}\n<packed reward>\n                       follows each observation where there is a score
+
+LLVM logs the decision as one feature more, the last. What it writes to an interactive channel is a log without score.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from types import TracebackType
+from typing import Any, BinaryIO, Final
+
+import msgspec
+import numpy.typing as npt
+
+from policybridge_serdes.bitstream import PackedCodec
+from policybridge_serdes.checks import decode_json
+from policybridge_serdes.errors import InvalidError, PolicyBridgeError, PreconditionError, TooLargeError
+from policybridge_serdes.interactive import (
+    DEFAULT_LIMIT,
+    MAX_LINE,
+    context_line,
+    observation_lines,
+    read_context,
+    read_observation,
+)
+from policybridge_serdes.specs import Layout, SpecFields, TensorSpec, Values
+from policybridge_serdes.values import Row, pack, tensor, unpack
+
+
+class _HeaderJson(msgspec.Struct, omit_defaults=True):
+    features: list[SpecFields]
+    score: SpecFields | None = None
+    advice: SpecFields | None = None
+
+
+class _OutcomeJson(msgspec.Struct):
+    outcome: int
+
+
+_HEADER: Final = msgspec.json.Decoder(_HeaderJson)
+_OUTCOME: Final = msgspec.json.Decoder(_OutcomeJson)
+
+
+@dataclass(frozen=True)
+class LogHeader:
+    """What a log holds.
+
+    Raises:
+        InvalidError: a tensor varies or holds strings, which LLVM's log cannot.
+
+    """
+
+    features: Layout
+    score: TensorSpec | None = None
+    advice: TensorSpec | None = None
+
+    def __post_init__(self) -> None:
+        for spec in (*self.features.specs, self.score, self.advice):
+            if spec is not None and not spec.fixed:
+                raise InvalidError(f"{spec}: LLVM's training log holds tensors of fixed size alone")
+
+    @classmethod
+    def from_line(cls, line: bytes) -> "LogHeader":
+        """Read a log's first line.
+
+        Raises:
+            InvalidError: it is none.
+
+        """
+        fields = decode_json(_HEADER, line, "the header line of a training log")
+        features = Layout.of(TensorSpec.from_json(spec) for spec in fields.features)
+        score, advice = (None if spec is None else TensorSpec.from_json(spec) for spec in (fields.score, fields.advice))
+        return cls(features, score, advice)
+
+    def to_line(self) -> bytes:
+        """Write the log's first line."""
+        score, advice = (None if spec is None else spec.to_json() for spec in (self.score, self.advice))
+        features = [spec.to_json() for spec in self.features.specs]
+        return msgspec.json.encode(_HeaderJson(features, score, advice)) + b"\n"
+
+
+@dataclass(frozen=True, eq=False)
+class LoggedObservation:
+    """One observation of a log, and its reward where the log has a score."""
+
+    context: str
+    number: int
+    layout: Layout
+    values: Values
+    reward: npt.NDArray[Any] | None
+
+    @cached_property
+    def features(self) -> dict[str, npt.NDArray[Any]]:
+        """The features by name, as read-only views."""
+        return unpack(self.layout, self.values)
+
+
+class TrainingLogReader:
+    """Reads a log piece by piece: iterate over its observations. The caller opens and closes ``file``.
+
+    Args:
+        file: buffered; its position is taken for byte 0 in messages.
+        limit: largest observation in bytes; a header that promises more is refused before anything is allocated.
+
+    Raises:
+        InvalidError: the file is no training log, or ends too early; here or while iterating. The message names the
+            byte at which the offending line or tensors begin.
+        TooLargeError: a line or an observation exceeds its limit.
+
+    """
+
+    def __init__(self, file: BinaryIO, limit: int = DEFAULT_LIMIT) -> None:
+        self._file = file
+        self._begin = self._end = 0
+        self._context = ""
+        try:
+            self.header = self._read_header(limit)
+        except PolicyBridgeError as error:
+            raise self._located(error) from error
+        self._features = PackedCodec(self.header.features)
+        self._score = None if self.header.score is None else PackedCodec(Layout((self.header.score,)))
+
+    def __iter__(self) -> Iterator[LoggedObservation]:
+        """Give the observations from the file's position on."""
+        try:
+            while line := self._line():
+                if line.startswith(b'{"context":'):
+                    self._context = read_context(line)
+                else:
+                    yield self._observation(line)
+        except PolicyBridgeError as error:
+            raise self._located(error) from error
+
+    def _located(self, error: PolicyBridgeError) -> PolicyBridgeError:
+        return type(error)(f"training log, byte {self._begin}: {error}")
+
+    def _read_header(self, limit: int) -> LogHeader:
+        header = LogHeader.from_line(self._line())
+        for size in (header.features.size, header.score.size if header.score else 0):
+            if size > limit:
+                raise TooLargeError(f"the header promises tensors of {size} bytes; at most {limit} are taken")
+        return header
+
+    def _observation(self, line: bytes) -> LoggedObservation:
+        number = read_observation(line).observation
+        values = self._features.decode(self._tensors(self.header.features.size))
+        reward = self._reward(number)
+        return LoggedObservation(self._context, number, self.header.features, values, reward)
+
+    def _reward(self, number: int) -> npt.NDArray[Any] | None:
+        if self._score is None or self.header.score is None:
+            return None
+        outcome = decode_json(_OUTCOME, self._line(), f"the outcome of observation {number}").outcome
+        if outcome != number:
+            raise InvalidError(f"the outcome of observation {outcome} where that of {number} is due")
+        return tensor(self.header.score, self._score.decode(self._tensors(self.header.score.size)))
+
+    def _line(self) -> bytes:
+        line = self._file.readline(MAX_LINE + 1)
+        self._begin, self._end = self._end, self._end + len(line)
+        if len(line) > MAX_LINE:
+            raise TooLargeError(f"a line is longer than {MAX_LINE} bytes")
+        if line and not line.endswith(b"\n"):
+            raise InvalidError("the file ends in the middle of a line")
+        return line
+
+    def _tensors(self, size: int) -> bytes:
+        data = self._file.read(size + 1)
+        self._begin, self._end = self._end, self._end + len(data)
+        if len(data) <= size:
+            raise InvalidError(f"the file ends after {len(data)} of {size + 1} bytes of tensors and their newline")
+        if data[size] != 10:
+            raise InvalidError(f"{size} bytes of tensors do not end in a newline")
+        return data[:size]
+
+
+class TrainingLogWriter:
+    """Writes a log that LLVM's own reader takes. The caller opens and closes ``file``.
+
+    As a context manager it says at the end of the block when an outcome lacks.
+
+    Raises:
+        PreconditionError: from any method, a step out of order: where there is a score each observation is followed
+            by its outcome, and without one there are no outcomes.
+        InvalidError: from any method, a value that does not fit the header.
+
+    """
+
+    def __init__(self, file: BinaryIO, header: LogHeader) -> None:
+        self._file = file
+        self._header = header
+        self._score = None if header.score is None else Layout((header.score,))
+        self._context = ""
+        self._counts: dict[str, int] = {}
+        self._due: int | None = None
+        file.write(header.to_line())
+
+    def __enter__(self) -> "TrainingLogWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._check_nothing_due()
+
+    def context(self, name: str) -> None:
+        """Begin the context ``name``, or go on with it: its observations count from where they were."""
+        self._check_nothing_due()
+        self._file.write(context_line(name))
+        self._context = name
+
+    def observation(self, row: Row) -> int:
+        """Write one observation, a record or its packed bytes, and give its number."""
+        self._check_nothing_due()
+        payload = row if isinstance(row, bytes) else row.tobytes()
+        if len(payload) != self._header.features.size:
+            raise InvalidError(f"{len(payload)} bytes came where the features take {self._header.features.size}")
+        number = self._counts.get(self._context, 0)
+        self._file.write(observation_lines(number, payload, fixed=True))
+        self._counts[self._context] = number + 1
+        self._due = number if self._score else None
+        return number
+
+    def outcome(self, reward: npt.ArrayLike) -> None:
+        """Write the reward of the observation before."""
+        if self._score is None or self._due is None:
+            raise PreconditionError("an outcome follows an observation, in a log with a score, once")
+        values = pack(self._score, {self._score.specs[0].name: reward})
+        self._file.write(b'{"outcome":%d}\n%b\n' % (self._due, values.tobytes()))
+        self._due = None
+
+    def _check_nothing_due(self) -> None:
+        if self._due is not None:
+            raise PreconditionError(f"the outcome of observation {self._due} is due: the log has a score")
