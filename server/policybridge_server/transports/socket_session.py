@@ -6,8 +6,7 @@ import select
 import socket
 from collections import deque
 from collections.abc import Callable
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from policybridge_serdes import Codec, ElementType, Values, load_serdes
 from policybridge_serdes.errors import InvalidError, PolicyBridgeError, TooLargeError, UnavailableError, UnknownError
@@ -16,9 +15,6 @@ from policybridge_server.engine.engine import Session
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.socket_channel import Channel
 from policybridge_server.transports.socket_frames import Hello, error_line, opened_line, parse_hello
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _LOG = logging.getLogger(__name__)
 
@@ -60,23 +56,21 @@ class SocketSession:
 
     def ready(self, events: int) -> None:
         """Take what has arrived; whatever goes wrong ends this session and no other."""
-        with self._guarded():
+        try:
             if events & select.EPOLLOUT:
                 self._channel.send_waiting()
             if events & select.EPOLLIN:
                 self._receive()
             elif events & (select.EPOLLHUP | select.EPOLLERR):
                 self.close()
-
-    @contextmanager
-    def _guarded(self) -> "Iterator[None]":
-        try:
-            yield
-        except PolicyBridgeError as error:
-            self.fail(error)
         except Exception as error:
-            _LOG.exception("a session on the socket failed")
-            self.fail(UnknownError(f"the server failed: {error!r}"))
+            self._break(error)
+
+    def _break(self, error: Exception) -> None:
+        if not isinstance(error, PolicyBridgeError):
+            _LOG.error("a session on the socket failed", exc_info=error)
+            error = UnknownError(f"the server failed: {error!r}")
+        self.fail(error)
 
     def _receive(self) -> None:
         data = self._channel.receive()
@@ -98,7 +92,7 @@ class SocketSession:
         self._host.turns.leave()
 
     async def _open(self, hello: Hello) -> None:
-        with self._guarded():
+        try:
             session = await self._host.gate.open(hello.reference, hello.session_options, self)
             if not self._channel.is_open:
                 session.close()
@@ -108,6 +102,8 @@ class SocketSession:
             self._prefix = _ADVICE if hello.framing == "status" else b""
             self._channel.read(True)
             self._stream(self._line)
+        except Exception as error:
+            self._break(error)
 
     def _stream(self, data: bytes) -> None:
         self._events.extend(self._reader.feed(data))
@@ -145,8 +141,10 @@ class SocketSession:
             self._channel.send(b"".join((self._prefix, len(payload).to_bytes(8, "little"), payload)))
         self._asked = False
         if self._events:
-            with self._guarded():
+            try:
                 self._advance()
+            except Exception as error:
+                self._break(error)
 
     def fail(self, error: PolicyBridgeError) -> None:
         """Send the error where the framing has room for one, and end the session."""
