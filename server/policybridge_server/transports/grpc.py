@@ -37,8 +37,8 @@ class GrpcTransport:
             ("grpc.so_reuseport", 0),
         ]
         self._server = grpc.aio.server(options=options)
-        servicer = PolicyServicer(host.gate, host.config.max_observation_bytes)
-        add_PolicyServiceServicer_to_server(servicer, self._server)
+        self._servicer = PolicyServicer(host.gate, host.config.max_observation_bytes)
+        add_PolicyServiceServicer_to_server(self._servicer, self._server)
         try:
             port = self._server.add_insecure_port(self._asked)
         except RuntimeError as error:
@@ -48,5 +48,9 @@ class GrpcTransport:
         await self._server.start()
 
     async def stop(self, grace: float) -> None:
-        """Refuse new calls, let running ones end for ``grace`` seconds, then cancel them."""
-        await self._server.stop(grace)
+        """Let running calls end for ``grace`` seconds, then end them; the gate refuses new ones meanwhile.
+
+        gRPC's own grace would answer new calls with CANCELLED, as if their clients had done it.
+        """
+        await self._servicer.calls.drain(grace)
+        await self._server.stop(None)

@@ -1,29 +1,19 @@
 """The PolicyService: Evaluate and Session, in terms of the engine."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from functools import lru_cache
-from typing import Any
-
-import grpc
-import grpc.aio
 
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1 import tensor_pb2
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceServicer
 from policybridge_serdes import PolicyReference, SerDes, SessionOptions, Signature, TensorSpec, Values, load_serdes
-from policybridge_serdes.errors import InvalidError, PolicyBridgeError, PreconditionError, Status, TooLargeError
+from policybridge_serdes.errors import InvalidError, PolicyBridgeError, PreconditionError, TooLargeError
 from policybridge_serdes.protobuf import signature_from_pb, spec_from_pb
 from policybridge_server.engine.engine import Session
 from policybridge_server.engine.gate import Gate
 from policybridge_server.engine.loaded import LoadedVersion
-
-_LOG = logging.getLogger(__name__)
-_STATUS = {status.value[0]: status for status in grpc.StatusCode}
-
-Context = grpc.aio.ServicerContext[Any, Any]
+from policybridge_server.transports.grpc_calls import Calls, Context
 
 
 class _Answer:
@@ -48,20 +38,6 @@ class _Answer:
             self._future.set_exception(error)
 
 
-@asynccontextmanager
-async def _mapped(context: Context) -> AsyncIterator[None]:
-    """Turn our errors into gRPC statuses; the one place where that happens."""
-    try:
-        yield
-    except PolicyBridgeError as error:
-        await context.abort(_STATUS[error.status], str(error))
-    except (grpc.aio.AbortError, asyncio.CancelledError):
-        raise
-    except Exception as error:
-        _LOG.exception("a call failed")
-        await context.abort(_STATUS[Status.UNKNOWN], f"the server failed: {error!r}")
-
-
 class PolicyServicer(PolicyServiceServicer):
     """Serves one port.
 
@@ -72,13 +48,14 @@ class PolicyServicer(PolicyServiceServicer):
     """
 
     def __init__(self, gate: Gate, limit: int) -> None:
+        self.calls = Calls()
         self._gate = gate
         self._limit = limit
         self._serdes = lru_cache(maxsize=16)(load_serdes)
 
     async def Evaluate(self, request: pb.EvaluateRequest, context: Context) -> pb.EvaluateResponse:  # noqa: N802
         """Answer one observation without a session."""
-        async with _mapped(context):
+        async with self.calls.mapped(context):
             return await self._evaluate(request)
         raise AssertionError("abort always raises")
 
@@ -108,7 +85,7 @@ class PolicyServicer(PolicyServiceServicer):
         self, requests: AsyncIterator[pb.SessionRequest], context: Context
     ) -> AsyncIterator[pb.SessionResponse]:
         """Serve one compilation."""
-        async with _mapped(context):
+        async with self.calls.mapped(context):
             first = await anext(requests, None)
             if first is None or first.WhichOneof("message") != "open":
                 raise PreconditionError("a session's first message is `open`")
