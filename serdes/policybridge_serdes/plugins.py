@@ -6,9 +6,12 @@ Other distributions extend a table by entry points of the group that the table n
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
 from policybridge_serdes.errors import NotFoundError, PreconditionError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class Table:
 
     def names(self) -> list[str]:
         """Give all names, ours and those of installed extensions."""
-        return sorted({*self.own, *(entry.name for entry in entry_points(group=self.group))})
+        return sorted({*self.own, *(entry.name for entry in _entry_points(self.group))})
 
     def load(self, name: str) -> object:
         """Import the part called ``name``: what stands behind the colon of its import string, or the module.
@@ -43,8 +46,9 @@ class Table:
         return getattr(loaded, attribute) if attribute else loaded
 
     def _extension(self, name: str) -> str:
-        for entry in entry_points(group=self.group, name=name):
-            return entry.value
+        for entry in _entry_points(self.group):
+            if entry.name == name:
+                return entry.value
         raise NotFoundError(f"unknown {self.kind} {name!r}; there are {', '.join(self.names())}")
 
 
@@ -52,3 +56,10 @@ def _extra(module: str) -> str:
     room, _, leaf = module.partition(".")
     backend = leaf.removeprefix("backends.")
     return backend if backend in ("onnx", "torch") else {"policybridge_server": "server"}.get(room, "all")
+
+
+def _entry_points(group: str) -> "EntryPoints":
+    # Imported late: it takes 20 ms, and every compile that a host runs would wait for it.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    return entry_points(group=group)

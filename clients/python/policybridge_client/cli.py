@@ -3,7 +3,6 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Final, Protocol, cast
 
 from policybridge_serdes.errors import PolicyBridgeError
@@ -13,13 +12,15 @@ _USAGE: Final = 2
 
 
 class Command(Protocol):
-    """A subcommand."""
+    """A subcommand: a module with these two functions."""
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
         """Declare the command's arguments."""
         ...
 
-    def run(self, arguments: argparse.Namespace) -> int:
+    @staticmethod
+    def run(arguments: argparse.Namespace) -> int:
         """Do it, and give the exit status."""
         ...
 
@@ -28,8 +29,8 @@ COMMANDS: Final = Table(
     kind="command",
     group="policybridge.commands",
     own={
-        "run": "policybridge_client.llvm.run:command",
-        "serve": "policybridge_server.cli:command",
+        "run": "policybridge_client.llvm.run",
+        "serve": "policybridge_server.cli",
     },
 )
 
@@ -46,8 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name in ("-h", "--help"):
         return _print_help()
     if name == "--version":
-        print(f"policybridge {version('policybridge')}")
-        return 0
+        return _print_version()
     try:
         command = cast("Command", COMMANDS.load(name))
     except PolicyBridgeError as error:
@@ -56,6 +56,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog=f"policybridge {name}", description=_SUMMARIES.get(name))
     command.add_arguments(parser)
     return command.run(parser.parse_args(words[1:]))
+
+
+def _print_version() -> int:
+    from importlib.metadata import version  # noqa: PLC0415 - 20 ms that a compilation should not pay
+
+    print(f"policybridge {version('policybridge')}")
+    return 0
 
 
 def _print_help() -> int:

@@ -1,0 +1,157 @@
+"""The connection over gRPC: one bidirectional stream per session."""
+
+from typing import Final, NamedTuple
+from weakref import WeakSet
+
+import grpc
+
+from policybridge.v1 import policy_service_pb2 as pb
+from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
+from policybridge.v1.tensor_pb2 import EncodedTensors
+from policybridge_client.grpc_stream import Stream, error_of
+from policybridge_serdes import (
+    Layout,
+    PolicyReference,
+    PolicyVersion,
+    SerDes,
+    SessionOptions,
+    Signature,
+    TensorSpec,
+    Values,
+    load_serdes,
+)
+from policybridge_serdes.errors import InvalidError, UnavailableError
+from policybridge_serdes.interactive import DEFAULT_LIMIT
+from policybridge_serdes.protobuf import signature_to_pb, spec_to_pb
+
+_ENVELOPE: Final = 1 << 20
+_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", DEFAULT_LIMIT + _ENVELOPE),
+    ("grpc.max_send_message_length", DEFAULT_LIMIT + _ENVELOPE),
+    # A build's http_proxy is for downloads; the policy server is not behind it.
+    ("grpc.enable_http_proxy", 0),
+)
+
+
+class Answer(NamedTuple):
+    """What `GrpcConnection.evaluate_once` gives: one record of ``layout``, and who answered."""
+
+    values: Values
+    layout: Layout
+    policy: PolicyVersion
+
+
+class GrpcConnection:
+    """A channel to a server; its sessions share it.
+
+    Args:
+        target: as gRPC names it, ``HOST:PORT`` or ``unix:PATH``.
+        timeout: seconds, for each wait; a session itself may last as long as it likes.
+        serdes: how values travel; ``bitstream`` is the cheapest.
+
+    """
+
+    def __init__(self, target: str, timeout: float, *, serdes: str = "bitstream") -> None:
+        if not timeout > 0:
+            raise InvalidError(f"a timeout is more than 0 seconds, not {timeout}")
+        self._target = target
+        self._timeout = timeout
+        self._serdes_name = serdes
+        self._serdes = load_serdes(serdes)
+        self._channel = grpc.insecure_channel(target, options=_OPTIONS)
+        self._stub = PolicyServiceStub(self._channel)
+        self._streams: WeakSet[Stream] = WeakSet()
+
+    def open(self, policy: PolicyReference, signature: Signature, options: SessionOptions) -> "GrpcSession":
+        """Open a session."""
+        opening = pb.Open(
+            policy=_policy(policy),
+            signature=signature_to_pb(signature),
+            serdes=self._serdes_name,
+            context=options.context,
+            options=options.options,
+            labels=options.labels,
+        )
+        stream = Stream(self._stub, self._target, self._timeout)
+        self._streams.add(stream)
+        return GrpcSession(stream, opening, signature, self._serdes)
+
+    def check(self) -> None:
+        """Find out whether the server can be reached: any answer to an empty question will do."""
+        try:
+            self._stub.Evaluate(pb.EvaluateRequest(), timeout=self._timeout)
+        except grpc.RpcError as failure:
+            if failure.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                raise UnavailableError(
+                    f"could not reach the server at {self._target}: {failure.details()}"
+                ) from failure
+
+    def evaluate_once(
+        self, policy: PolicyReference, layout: Layout, observation: Values, advice: TensorSpec | None = None
+    ) -> Answer:
+        """Ask for one decision without a session; ``advice`` may be left to the policy's own spec.
+
+        Raises:
+            PolicyBridgeError: there is no answer.
+
+        """
+        serdes = self._serdes
+        request = pb.EvaluateRequest(policy=_policy(policy), advice_spec=spec_to_pb(advice) if advice else None)
+        request.encoded.CopyFrom(EncodedTensors(serdes=self._serdes_name, data=serdes.encode(observation, layout)))
+        try:
+            response = self._stub.Evaluate(request, timeout=self._timeout)
+        except grpc.RpcError as failure:
+            raise error_of(failure, self._target) from failure
+        layout, values = serdes.decode(response.encoded.data)
+        return Answer(values, layout, _version(response.policy))
+
+    def close(self) -> None:
+        """Close the channel; its sessions end."""
+        for stream in list(self._streams):
+            stream.close()
+        self._channel.close()
+
+
+class GrpcSession:
+    """One session; see `ClientSession`."""
+
+    def __init__(self, stream: Stream, opening: pb.Open, signature: Signature, serdes: SerDes) -> None:
+        self._stream = stream
+        self._encode = serdes.codec(signature.features).encode
+        self._decode = serdes.codec(signature.advice_layout).decode
+        self._step = 0
+        opened = stream.ask(pb.SessionRequest(open=opening)).opened
+        self.id = opened.session_id
+        self.policy = _version(opened.policy)
+        self.ignored_features = tuple(opened.ignored_features)
+
+    def evaluate(self, observation: Values) -> Values:
+        """Ask for one decision."""
+        self._step += 1
+        asked = pb.Observation(step=self._step, values=self._encode(observation))
+        decision = self._stream.ask(pb.SessionRequest(observation=asked)).decision
+        if decision.step != self._step:
+            self.close()
+            raise InvalidError(f"the server answered step {decision.step} where {self._step} was asked")
+        return self._decode(decision.advice)
+
+    def context(self, name: str) -> None:
+        """Say what the following observations belong to."""
+        self._stream.send(pb.SessionRequest(context=pb.Context(name=name)))
+
+    def close(self) -> None:
+        """End the session."""
+        self._stream.close()
+
+
+def _policy(reference: PolicyReference) -> pb.PolicyReference:
+    message = pb.PolicyReference(name=reference.name)
+    if reference.version is not None:
+        message.version = reference.version
+    if reference.alias is not None:
+        message.alias = reference.alias
+    return message
+
+
+def _version(policy: pb.PolicyVersion) -> PolicyVersion:
+    return PolicyVersion(policy.name, policy.version, policy.digest)

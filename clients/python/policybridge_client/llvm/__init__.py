@@ -1,0 +1,12 @@
+"""The host of an unmodified LLVM: starts a compiler, and answers what it asks from the policy server.
+
+Works with LLVM 17 and later: opt, llc, clang and ``zig cc``, whose interactive model runner
+(llvm/lib/Analysis/InteractiveModelRunner.cpp) asks over a pair of named pipes.
+"""
+
+from policybridge_client.llvm.config import HostConfig
+from policybridge_client.llvm.host import run_compiler
+from policybridge_client.llvm.process import Surroundings
+from policybridge_client.llvm.statistics import Report
+
+__all__ = ["HostConfig", "Report", "Surroundings", "run_compiler"]

@@ -1,0 +1,127 @@
+"""Which compiler a command starts, and where its flags go."""
+
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from policybridge_serdes.errors import InvalidError
+
+
+class Kind(Enum):
+    """How a compiler takes LLVM's flags."""
+
+    CLANG = "clang"
+    ZIG = "zig cc"
+    OPT = "opt"
+    LLC = "llc"
+
+
+_NAMES: Final = {
+    Kind.CLANG: re.compile(r"(.+-)?clang(\+\+)?(-[\d.]+)?"),
+    Kind.OPT: re.compile(r"(.+-)?opt(-[\d.]+)?"),
+    Kind.LLC: re.compile(r"(.+-)?llc(-[\d.]+)?"),
+}
+_ZIG: Final = re.compile(r"zig|python-zig")
+_PYTHON: Final = re.compile(r"python[\d.]*")
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A compiler's command, cut in two: what starts it (with any wrapper before it), and its arguments."""
+
+    kind: Kind
+    start: tuple[str, ...]
+    arguments: tuple[str, ...]
+
+    @classmethod
+    def of(cls, command: Sequence[str]) -> "Compiler":
+        """Find the compiler in a command; wrappers such as ``ccache`` may stand before it.
+
+        Raises:
+            InvalidError: no word before the first option names a compiler that LLVM's flags are known for.
+
+        """
+        for index, word in enumerate(command):
+            found = _recognise(command[index:])
+            if found:
+                kind, length = found
+                return cls(kind, tuple(command[: index + length]), tuple(command[index + length :]))
+            if word.startswith("-"):
+                break
+        shown = " ".join(command[:3]) or "nothing"
+        raise InvalidError(
+            f"no compiler that asks is started by {shown!r}; known are clang, clang++, opt and llc (also with a "
+            "target before and a version after the name), zig cc, zig c++, python -m ziglang cc, and any of them "
+            "behind a wrapper such as ccache"
+        )
+
+    def with_flags(self, flags: Sequence[str]) -> list[str]:
+        """Give the command with LLVM's ``flags``; those that the user gave himself stay as he gave them."""
+        given = {_flag_name(argument) for argument in self.arguments}
+        wanted = [flag for flag in flags if _flag_name(flag) not in given]
+        return [*self.start, *self._passed(wanted), *self.arguments]
+
+    def _passed(self, flags: list[str]) -> list[str]:
+        if self.kind in (Kind.OPT, Kind.LLC):
+            return flags
+        passed = [word for flag in flags for word in ("-mllvm", flag)]
+        if self.kind is Kind.CLANG:
+            # A command that only links or preprocesses would warn of them, or fail under -Werror.
+            return ["--start-no-unused-arguments", *passed, "--end-no-unused-arguments"]
+        return passed
+
+    @property
+    def size_level(self) -> bool:
+        """Whether LLVM's own -Oz is asked for; zig turns its -Oz into -Os."""
+        if self.kind is Kind.OPT:
+            return any("default<Oz>" in argument or argument in ("-Oz", "--Oz") for argument in self.arguments)
+        levels = [argument for argument in self.arguments if argument.startswith("-O")]
+        return self.kind is Kind.CLANG and levels[-1:] == ["-Oz"]
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a second run gives what the first would have: nothing is taken from stdin or given to stdout."""
+        if {"-", "-o-", "-o=-", "--o=-"} & set(self.arguments):
+            return False
+        if self.kind in (Kind.CLANG, Kind.ZIG):
+            return True
+        reads_file = any(Path(argument).is_file() for argument in self.arguments)
+        writes_file = self.kind is Kind.LLC or bool(_opt_outputs(self.arguments))
+        return reads_file and writes_file
+
+
+def _opt_outputs(arguments: Sequence[str]) -> list[str]:
+    names = ("-o", "--o", "-disable-output", "--disable-output")
+    return [argument for argument in arguments if argument.split("=")[0] in names]
+
+
+def _recognise(words: Sequence[str]) -> tuple[Kind, int] | None:
+    name = Path(words[0]).name
+    if _ZIG.fullmatch(name) and words[1:2] in (["cc"], ["c++"]):
+        return Kind.ZIG, 2
+    if _PYTHON.fullmatch(name) and words[1:3] == ["-m", "ziglang"] and words[3:4] in (["cc"], ["c++"]):
+        return Kind.ZIG, 4
+    kind = _by_name(name) or _by_name(_resolved_name(words[0]))
+    return (kind, 1) if kind else None
+
+
+def is_compiler(name: str) -> bool:
+    """Tell whether a file of this name is a compiler, and no wrapper around one."""
+    return _by_name(name) is not None or _ZIG.fullmatch(name) is not None
+
+
+def _by_name(name: str) -> Kind | None:
+    return next((kind for kind, pattern in _NAMES.items() if pattern.fullmatch(name)), None)
+
+
+def _resolved_name(word: str) -> str:
+    found = shutil.which(word)
+    return Path(found).resolve().name if found else ""
+
+
+def _flag_name(argument: str) -> str:
+    return argument.partition("=")[0].lstrip("-")

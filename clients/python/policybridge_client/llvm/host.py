@@ -1,0 +1,180 @@
+"""Starting a compiler, and answering what it asks."""
+
+import select
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+
+from policybridge_client.connection import ClientSession, Connection, connect
+from policybridge_client.llvm.channel import Channel
+from policybridge_client.llvm.compilers import Compiler, Kind
+from policybridge_client.llvm.config import HostConfig
+from policybridge_client.llvm.conversation import Conversation
+from policybridge_client.llvm.defaults import Defaults, defaults_of
+from policybridge_client.llvm.process import CompilerProcess, Surroundings, Watchdog
+from policybridge_client.llvm.signals import Interrupts
+from policybridge_client.llvm.statistics import FAILED, Fallback, Report, Statistics
+from policybridge_client.llvm.tasks import INLINE, Task, load_task
+from policybridge_serdes import PolicyReference, SessionOptions, Signature
+from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
+from policybridge_serdes.interactive import InteractiveReader
+
+
+def run_compiler(
+    command: Sequence[str],
+    config: HostConfig,
+    surroundings: Surroundings | None = None,
+    *,
+    connection: Connection | None = None,
+    interrupts: Interrupts | None = None,
+) -> Report:
+    """Run a compiler whose decisions a policy makes.
+
+    Args:
+        command: the compiler and its arguments, as one would start it.
+        config: who decides, and what happens where nobody does.
+        surroundings: the compiler's folder, environment and streams.
+        connection: used in place of ``config.server``, and left open; for many compilations in one process.
+        interrupts: for programs that turn signals into exceptions.
+
+    Returns:
+        The report, also where there was no advice (see `Report.status`).
+
+    Raises:
+        InvalidError: the command starts no compiler that asks, or none that asks about this task.
+        NotFoundError: an unknown task.
+        OSError: the compiler cannot be started.
+
+    """
+    compiler = Compiler.of(command)
+    task = load_task(config.task)
+    task.check(compiler.kind)
+    begun = perf_counter()
+    with ExitStack() as stack:
+        if connection is None:
+            connection = connect(config.server, timeout=config.timeout)
+            stack.callback(connection.close)
+        host = _Host(
+            compiler,
+            task,
+            config,
+            surroundings or Surroundings(),
+            connection,
+            interrupts or Interrupts(),
+            Statistics(task.choices),
+        )
+        ending = host.run()
+    return Report(
+        command, task.name, ending.status, perf_counter() - begun, host.statistics, ending.fallback, ending.error
+    )
+
+
+@dataclass(frozen=True)
+class _Ending:
+    status: int
+    fallback: Fallback | None = None
+    error: PolicyBridgeError | None = None
+
+
+@dataclass
+class _Host:
+    """One compilation."""
+
+    compiler: Compiler
+    task: Task
+    config: HostConfig
+    surroundings: Surroundings
+    connection: Connection
+    interrupts: Interrupts
+    statistics: Statistics
+    _started: bool = False
+
+    def run(self) -> _Ending:
+        try:
+            if self.config.fallback == "default":
+                self.connection.check()
+            status = self._ask()
+        except PolicyBridgeError as error:
+            return self._end_without(error)
+        return _Ending(status, self._fallback_within())
+
+    def _fallback_within(self) -> Fallback | None:
+        failure = self.statistics.failure
+        return Fallback(str(failure), failure.status, self.statistics.defaults) if failure else None
+
+    def _end_without(self, error: PolicyBridgeError) -> _Ending:
+        if self.config.fallback == "error":
+            return _Ending(FAILED, None, error)
+        if self._started and not self.compiler.repeatable:
+            why = "the compiler uses stdin or stdout, so that it cannot be run once more without the policy"
+            return _Ending(FAILED, None, PreconditionError(f"{error}; {why}"))
+        status = self._run_plain()
+        return _Ending(status, Fallback(str(error), error.status, restarted=self._started))
+
+    def _run_plain(self) -> int:
+        with self._guarded() as stack:
+            command = [*self.compiler.start, *self.compiler.arguments]
+            with self.interrupts.held():
+                process = stack.enter_context(CompilerProcess(command, self.surroundings, {}))
+            return process.wait()
+
+    def _ask(self) -> int:
+        defaults = defaults_of(self.compiler, self.task)
+        with self._guarded() as stack:
+            with self.interrupts.held():
+                channel = stack.enter_context(Channel())
+                command = self.compiler.with_flags(self._flags(channel, defaults))
+                process = stack.enter_context(CompilerProcess(command, self.surroundings, self._variables(channel)))
+                stack.enter_context(Watchdog(process.group, channel.folder))
+            self._started = True
+            go_on = self.config.fallback == "default" and defaults.known
+            conversation = Conversation(self.task, self._open, defaults, self.statistics, go_on=go_on)
+            stack.callback(conversation.close)
+            return _serve(process, channel, conversation)
+
+    @contextmanager
+    def _guarded(self) -> Iterator[ExitStack]:
+        # Twice: a signal that comes just before the hold leaves the work to the outer one, and no other follows it.
+        with ExitStack() as stack:
+            try:
+                yield stack
+            finally:
+                with self.interrupts.held():
+                    stack.close()
+
+    def _flags(self, channel: Channel, defaults: Defaults) -> list[str]:
+        flags = [flag.format(base=channel.base) for flag in self.task.flags]
+        if self.task.name == INLINE.name:
+            flags.append(f"-ml-advisor-size-increase-threshold={self.config.growth_limit:g}")
+        return [*flags, *defaults.flags]
+
+    def _variables(self, channel: Channel) -> dict[str, str]:
+        # An object made under a policy must neither come from a cache nor stay in one.
+        variables = {"CCACHE_DISABLE": "1"}
+        if self.compiler.kind is Kind.ZIG:
+            variables["ZIG_LOCAL_CACHE_DIR"] = str(channel.folder / "zig")
+        return variables
+
+    def _open(self, signature: Signature, context: str) -> ClientSession:
+        options = SessionOptions(context, self.config.options, self.config.labels)
+        session = self.connection.open(self._reference(), signature, options)
+        self.statistics.policy = session.policy
+        return session
+
+    def _reference(self) -> PolicyReference:
+        # One compilation stays on one version, also where a second signature takes a second session.
+        first = self.statistics.policy
+        return self.config.policy if first is None else PolicyReference(first.name, version=first.version)
+
+
+def _serve(process: CompilerProcess, channel: Channel, conversation: Conversation) -> int:
+    """Answer until the compiler has exited, which alone is the end: its pipes stay open until then."""
+    reader = InteractiveReader()
+    poll = select.poll()
+    for source in (process, channel):
+        poll.register(source, select.POLLIN)
+    while process.fileno() not in [ready for ready, _ in poll.poll()]:
+        for event in reader.feed(channel.read()):
+            conversation.answer(event, channel.reply)
+    return process.wait()

@@ -1,0 +1,89 @@
+"""The LLVM version of a compiler, asked for once per compiler and remembered."""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from policybridge_client.llvm.compilers import is_compiler
+
+UNKNOWN: Final = 0
+
+_VERSION: Final = re.compile(rb"(?:clang|LLVM) version (\d+)")
+_TIMEOUT: Final = 30.0
+
+
+def llvm_version(start: Sequence[str]) -> int:
+    """Give the LLVM major version of the compiler that ``start`` starts, `UNKNOWN` where it does not say.
+
+    Asking costs 10 to 90 ms, which a build would pay for each file; so the answer is kept in the user's cache folder
+    under the compiler's path, size and time of change.
+    """
+    identity = _identity(start)
+    if identity is None:
+        return _ask(start)
+    kept = _cache_folder() / hashlib.sha256(identity.encode()).hexdigest()[:32]
+    try:
+        return int(kept.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        version = _ask(start)
+        _keep(kept, version)
+        return version
+
+
+def _ask(start: Sequence[str]) -> int:
+    try:
+        said = subprocess.run(
+            [*start, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return UNKNOWN
+    found = _VERSION.search(said.stdout)
+    return int(found[1]) if found else UNKNOWN
+
+
+def _identity(start: Sequence[str]) -> str | None:
+    file = _own_zig(start[-4]) if tuple(start[-3:-1]) == ("-m", "ziglang") else _file(start)
+    if file is None:
+        return None
+    stat = file.stat()
+    return f"{file} {stat.st_size} {stat.st_mtime_ns}"
+
+
+def _file(start: Sequence[str]) -> Path | None:
+    found = shutil.which(start[-2] if len(start) > 1 and start[-1] in ("cc", "c++") else start[-1])
+    file = Path(found).resolve() if found else None
+    # A link to a wrapper (ccache has a folder of them) says nothing of the compiler behind it.
+    return file if file and is_compiler(file.name) else None
+
+
+def _own_zig(python: str) -> Path | None:
+    # Which zig another Python has cannot be seen from here.
+    if shutil.which(python) != sys.executable:
+        return None
+    spec = find_spec("ziglang")
+    return Path(spec.origin).with_name("zig") if spec and spec.origin else None
+
+
+def _cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "policybridge" / "llvm-versions"
+
+
+def _keep(kept: Path, version: int) -> None:
+    if version == UNKNOWN:
+        return
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=kept.parent, delete=False, encoding="ascii") as file:
+            file.write(str(version))
+        Path(file.name).replace(kept)
+    except OSError:
+        # A home that cannot be written costs the next compile its 10 ms again, and nothing else.
+        return

@@ -1,0 +1,179 @@
+"""The connection over the server's Unix socket (proto/SOCKET.md): LLVM's interactive protocol behind one JSON line."""
+
+import struct
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import msgspec
+
+from policybridge_client.socket_wire import Wire
+from policybridge_serdes import PolicyReference, PolicyVersion, SessionOptions, Signature, Values
+from policybridge_serdes.bitstream import BitstreamSerDes
+from policybridge_serdes.errors import (
+    InvalidError,
+    PolicyBridgeError,
+    PreconditionError,
+    TooLargeError,
+    error_from_status,
+)
+from policybridge_serdes.interactive import DEFAULT_LIMIT, context_line, header_line, observation_lines
+
+_PROTOCOL: Final = 1
+_SIZE: Final = struct.Struct("<Q")
+
+
+class _Failure(msgspec.Struct):
+    status: int
+    message: str
+
+
+class _FailureLine(msgspec.Struct):
+    error: _Failure
+
+
+class _OpenedJson(msgspec.Struct):
+    session: str = ""
+    policy: str = ""
+    version: int = 0
+    digest: str = ""
+    error: _Failure | None = None
+
+
+class SocketConnection:
+    """A server on the same machine. Every session is a connection of its own, so that sessions share nothing.
+
+    Args:
+        target: the socket's path.
+        timeout: seconds, for each wait. It is the kernel's (SO_RCVTIMEO), which costs no system call per decision.
+
+    """
+
+    def __init__(self, target: str, timeout: float) -> None:
+        if not timeout > 0:
+            raise InvalidError(f"a timeout is more than 0 seconds, not {timeout}")
+        self._path = target
+        self._timeout = timeout
+        self._sessions: set[SocketSession] = set()
+
+    def open(self, policy: PolicyReference, signature: Signature, options: SessionOptions) -> "SocketSession":
+        """Open a session; whether the signature fits the policy comes out at the first observation."""
+        session = SocketSession(self._wire(), policy, signature, options, self._sessions.discard)
+        self._sessions.add(session)
+        return session
+
+    def check(self) -> None:
+        """Find out whether the server can be reached."""
+        self._wire().close()
+
+    def close(self) -> None:
+        """End the sessions."""
+        for session in list(self._sessions):
+            session.close()
+
+    def _wire(self) -> Wire:
+        return Wire(self._path, self._timeout)
+
+
+class SocketSession:
+    """One session; see `ClientSession`."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        policy: PolicyReference,
+        signature: Signature,
+        options: SessionOptions,
+        ended: Callable[["SocketSession"], None],
+    ) -> None:
+        serdes = BitstreamSerDes()
+        self._encode = serdes.codec(signature.features).encode
+        self._decode = serdes.codec(signature.advice_layout).decode
+        self._features_fixed = signature.features.fixed
+        self._advice_fixed = signature.advice_layout.fixed
+        self._reply = bytearray(1 + signature.advice_layout.size if self._advice_fixed else 1)
+        self._step = 0
+        self._header = header_line(signature)
+        # Sent along with the next observation, so that nothing but observations costs a system call.
+        self._before = self._header + context_line(options.context)
+        self._wire = wire
+        self._ended = ended
+        self._over: str | None = None
+        try:
+            self.id, self.policy = self._open(policy, options)
+        except BaseException:
+            wire.close()
+            raise
+
+    def evaluate(self, observation: Values) -> Values:
+        """Ask for one decision."""
+        if self._over is not None:
+            raise PreconditionError(f"the session is over: {self._over}")
+        try:
+            return self._ask(observation)
+        except BaseException as error:
+            # Also where a signal ends the wait: the answer to come would be taken for the next one's.
+            self._end(str(error) or repr(error))
+            raise
+
+    def context(self, name: str) -> None:
+        """Say what the following observations belong to; it travels with the next of them."""
+        self._before = self._header + context_line(name)
+
+    def close(self) -> None:
+        """End the session."""
+        if self._over is None:
+            self._end("it was closed")
+
+    def _end(self, why: str) -> None:
+        self._over = why
+        self._wire.close()
+        self._ended(self)
+
+    def _open(self, policy: PolicyReference, options: SessionOptions) -> tuple[str, PolicyVersion]:
+        self._wire.send(_hello(policy, options))
+        opened = _parse(self._wire.receive_line(), _OpenedJson)
+        if opened.error is not None:
+            raise error_from_status(opened.error.status, opened.error.message)
+        return opened.session, PolicyVersion(opened.policy, opened.version, opened.digest)
+
+    def _ask(self, observation: Values) -> Values:
+        lines = observation_lines(self._step, self._encode(observation), fixed=self._features_fixed)
+        if self._before:
+            lines = self._before + lines
+            self._before = self._header = b""
+        self._step += 1
+        self._wire.send(lines)
+        got = self._wire.receive_into(self._reply)
+        if got != len(self._reply) or self._reply[0]:
+            raise self._failure(bytes(self._reply[:got]))
+        return self._decode(bytes(self._reply[1:]) if self._advice_fixed else self._varying())
+
+    def _varying(self) -> bytes:
+        (size,) = _SIZE.unpack(self._wire.receive(_SIZE.size))
+        if size > DEFAULT_LIMIT:
+            raise TooLargeError(f"the server announces an advice of {size} bytes; at most {DEFAULT_LIMIT} are taken")
+        return self._wire.receive(size)
+
+    def _failure(self, reply: bytes) -> PolicyBridgeError:
+        if not reply or not reply[0]:
+            return self._wire.gone()
+        failure = _parse(reply[1:] + self._wire.receive_rest(), _FailureLine).error
+        return error_from_status(failure.status, failure.message)
+
+
+def _hello(policy: PolicyReference, options: SessionOptions) -> bytes:
+    fields: dict[str, object] = {"policybridge": _PROTOCOL, "policy": policy.name}
+    which = {"version": policy.version, "alias": policy.alias}
+    fields |= {name: value for name, value in which.items() if value is not None}
+    fields |= {"options": dict(options.options), "labels": dict(options.labels)}
+    return msgspec.json.encode(fields) + b"\n"
+
+
+_T = TypeVar("_T")
+
+
+def _parse(line: bytes, kind: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidError(f"the server's answer is none of this protocol: {line[:60]!r}") from error

@@ -1,0 +1,51 @@
+"""The policies that the client's tests are answered by, as a user would write them."""
+
+from pathlib import Path
+
+from tests.repositories import write_python
+
+_ANSWERS = {
+    "echo": 'observation["inlining_default"]',
+    "never": "0",
+    "always": "7",
+    "sum": 'observation["a"] + observation["b"]',
+    "sleepy": 'observation["a"] + observation["b"]',
+    "sleepy-echo": 'observation["inlining_default"]',
+    "longest": 'max(observation["names"], key=len)',
+    "mean": 'observation["values"].mean(dtype="float32")',
+    "legal": 'int(np.flatnonzero(observation["mask"])[-1])',
+    "illegal": 'int(np.flatnonzero(observation["mask"] == 0)[0]) if observation["mask"].min() == 0 else 1000',
+    "weight": 'observation["weight"]',
+}
+
+_SOURCE = """
+import time
+from pathlib import Path
+
+import numpy as np
+
+
+class Policy:
+    def __init__(self):
+        self.asked = {{}}
+
+    def evaluate(self, observation, session):
+        asked = self.asked[session.id] = self.asked.get(session.id, 0) + 1
+        if asked == int(session.options.get("raise_at", 0)):
+            raise RuntimeError("boom")
+        if asked == int(session.options.get("sleep_at", 0)):
+            Path(session.labels.get("asleep", "/dev/null")).touch()
+            time.sleep(1.5)
+        return {answer}
+"""
+
+
+def write_policies(repository: Path) -> None:
+    """Add them all; the options ``raise_at`` and ``sleep_at`` name a decision that fails; a sleeper
+    touches the file that the label ``asleep`` names.
+
+    While a policy sleeps nobody else is answered by it, which is what the sleepy ones are for.
+    """
+    for name, answer in _ANSWERS.items():
+        write_python(repository, name, _SOURCE.format(answer=answer))
+    write_python(repository, "never", _SOURCE.format(answer="0"), version=2)
