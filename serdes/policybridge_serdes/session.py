@@ -45,6 +45,33 @@ class PolicyVersion:
 
 
 @dataclass(frozen=True)
+class Exploration:
+    """How a session departs from the policy's best advice; reproducible by its seed.
+
+    Attributes:
+        seed: fixes every choice of the session, 0 to 2⁶⁴ − 1.
+        temperature: above 0, advice is drawn from softmax(logits / temperature); 0 takes the best one.
+        epsilon: with this probability any legal advice is drawn, each as likely.
+
+    Raises:
+        InvalidError: a value is out of its range.
+
+    """
+
+    seed: int = 0
+    temperature: float = 0.0
+    epsilon: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**64:
+            raise InvalidError(f"a seed is 0 to 2⁶⁴ − 1, not {self.seed}")
+        if not 0 <= self.temperature < float("inf"):
+            raise InvalidError(f"a temperature is 0 or more, not {self.temperature}")
+        if not 0 <= self.epsilon <= 1:
+            raise InvalidError(f"epsilon is a probability, not {self.epsilon}")
+
+
+@dataclass(frozen=True)
 class SessionOptions:
     """What a session is opened with beside its signature.
 
@@ -52,9 +79,11 @@ class SessionOptions:
         context: what is compiled: a module, or the first function.
         options: for the policy to read.
         labels: for people and trainers to find the session by.
+        exploration: how to depart from the policy's best advice; ``None`` for not at all.
 
     """
 
     context: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    exploration: Exploration | None = None

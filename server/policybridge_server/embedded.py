@@ -58,9 +58,11 @@ class _Answer:
 
     def __init__(self) -> None:
         self._result: Values | PolicyBridgeError = PreconditionError("nothing was asked")
+        self.log_probability: float | None = None
 
-    def answer(self, advice: Values) -> None:
+    def answer(self, advice: Values, log_probability: float | None) -> None:
         self._result = advice
+        self.log_probability = log_probability
 
     def fail(self, error: PolicyBridgeError) -> None:
         self._result = error
@@ -90,6 +92,11 @@ class EmbeddedSession:
     def policy(self) -> PolicyVersion:
         """The version that answers."""
         return self._session.policy
+
+    @property
+    def log_probability(self) -> float | None:
+        """The log-probability with which the last advice was chosen; ``None`` in a session that does not explore."""
+        return self._answer.log_probability
 
     def evaluate(self, observation: Values) -> Values:
         """Ask for one decision.

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -18,6 +18,23 @@ from policybridge_serdes.errors import NotFoundError, PolicyBridgeError, Precond
 _LOG = logging.getLogger(__name__)
 
 LATEST = "latest"
+
+
+class HeadConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The ``[head]`` of a ``policy.toml``: the model's output scores choices, and one of them is the advice.
+
+    Attributes:
+        scores: what the output is: ``logits`` or ``probabilities``.
+        mask: a feature of the client with an element per choice, 0 where it is illegal.
+        advice: the advice's name.
+        type: its element type, an integer one.
+
+    """
+
+    scores: Literal["logits", "probabilities"] = "logits"
+    mask: str | None = None
+    advice: str = "advice"
+    type: Literal["int8_t", "int16_t", "int32_t", "int64_t"] = "int64_t"
 
 
 class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,6 +49,7 @@ class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         advice: the output, likewise.
         rename: input of the policy → feature of the client, where their names differ.
         fill: values for inputs that a client may lack.
+        head: what makes advice of scores, where the model gives those.
         settings: for the backend to read.
 
     """
@@ -44,6 +62,7 @@ class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     advice: dict[str, Any] | None = None
     rename: dict[str, str] = {}
     fill: dict[str, Any] = {}
+    head: HeadConfig | None = None
     settings: dict[str, Any] = {}
 
 

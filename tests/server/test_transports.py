@@ -14,7 +14,16 @@ import pytest
 
 from policybridge_bench.network import SIGNATURE, observations, write_network
 from policybridge_client.connection import ClientSession, Connection, connect
-from policybridge_serdes import ElementType, PolicyReference, SessionOptions, Signature, TensorSpec, pack, tensor
+from policybridge_serdes import (
+    ElementType,
+    Exploration,
+    PolicyReference,
+    SessionOptions,
+    Signature,
+    TensorSpec,
+    pack,
+    tensor,
+)
 from policybridge_serdes.errors import (
     DeadlineError,
     InvalidError,
@@ -52,6 +61,10 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_python(folder, "needs", answering("observation['z']"), takes_z)
     write_python(folder, "filled", answering("observation['z']"), takes_z + "[fill]\nz = 7")
     write_python(folder, "renamed", answering("observation['z']"), takes_z + '[rename]\nz = "x"')
+    scores = 'advice = {name = "scores", type = "float", shape = [1, 3]}\n[head]\nadvice = "choice"\n'
+    write_python(folder, "scores", answering("[[1.0, 3.0, 2.0]]"), scores)
+    write_python(folder, "masked", answering("[[1.0, 3.0, 2.0]]"), scores + 'mask = "mask"')
+    write_python(folder, "chances", answering("[[0.5, 0.0, 0.5]]"), scores + 'scores = "probabilities"')
     write_python(folder, "broken", "this is no Python")
     write_python(folder, "waits", "import threading\n\n" + answering("threading.Event().wait(5) or 1"))
     return folder
@@ -108,7 +121,7 @@ class TransportContract:
         assert given.tolist() == value.tolist()
 
     def test_an_unknown_policy_is_not_found_and_the_known_ones_are_listed(self, client: Client) -> None:
-        with pytest.raises(NotFoundError, match="no policy 'nobody'; there are broken, echo"):
+        with pytest.raises(NotFoundError, match="no policy 'nobody'; there are broken, chances, echo"):
             client.ask("nobody")
 
     def test_an_unknown_version_or_alias_is_not_found(self, client: Client) -> None:
@@ -168,6 +181,60 @@ class TransportContract:
         signature = Signature.of(ECHO.features.specs, TensorSpec("advice", ElementType.FLOAT))
         with pytest.raises(PolicyFailedError, match=r"the policy gave NaN for advice: float\[1\]"):
             client.ask("nan", 1, signature)
+
+    def explore(
+        self, client: Client, policy: str, exploration: Exploration | None, mask: tuple[int, ...] = (1, 1, 1)
+    ) -> list[tuple[int, float | None]]:
+        """Ask 200 times in one session; give the choices and their log-probabilities."""
+        signature = Signature.of([TensorSpec("mask", ElementType.INT64, (3,))], TensorSpec("choice", ElementType.INT64))
+        session = client.connection.open(PolicyReference(policy), signature, SessionOptions(exploration=exploration))
+        asked = pack(signature.features, {"mask": np.array(mask, np.int64)})
+        made = [(int(session.evaluate(asked)["choice"].item()), session.log_probability) for _ in range(200)]
+        session.close()
+        return made
+
+    def test_a_head_gives_the_best_legal_choice_unless_the_session_explores(self, client: Client) -> None:
+        assert set(self.explore(client, "scores", None)) == {(1, None)}
+        assert set(self.explore(client, "masked", None, (1, 0, 1))) == {(2, None)}
+
+    def test_a_session_that_explores_draws_by_its_temperature_and_says_how_probable_it_was(
+        self, client: Client
+    ) -> None:
+        made = self.explore(client, "scores", Exploration(seed=7, temperature=1.0))
+        weights = np.exp([1.0, 3.0, 2.0])
+        expected = np.log(weights / weights.sum())
+        for choice, chance in made:
+            assert chance == pytest.approx(expected[choice], rel=1e-6)
+        shares = np.bincount([choice for choice, _ in made], minlength=3) / len(made)
+        assert shares == pytest.approx(np.exp(expected), abs=0.12)
+
+    def test_the_seed_fixes_what_a_session_draws(self, client: Client) -> None:
+        first = self.explore(client, "scores", Exploration(seed=1, temperature=2.0))
+        assert self.explore(client, "scores", Exploration(seed=1, temperature=2.0)) == first
+        assert self.explore(client, "scores", Exploration(seed=2, temperature=2.0)) != first
+
+    def test_epsilon_draws_any_legal_choice_and_never_an_illegal_one(self, client: Client) -> None:
+        made = self.explore(client, "masked", Exploration(epsilon=0.5), (1, 0, 1))
+        assert {choice for choice, _ in made} == {0, 2}
+        assert dict(made)[2] == pytest.approx(np.log(0.75))
+        assert dict(made)[0] == pytest.approx(np.log(0.25))
+
+    def test_probabilities_are_drawn_as_they_are(self, client: Client) -> None:
+        made = self.explore(client, "chances", Exploration(temperature=1.0))
+        assert {choice for choice, _ in made} == {0, 2}
+        assert [chance for _, chance in made] == pytest.approx([np.log(0.5)] * len(made))
+
+    def test_a_mask_that_allows_nothing_is_the_policys_failure(self, client: Client) -> None:
+        with pytest.raises(PolicyFailedError, match="the mask 'mask' allows no choice at all"):
+            self.explore(client, "masked", None, (0, 0, 0))
+
+    def test_a_mask_that_is_not_sent_is_refused_with_what_is(self, client: Client) -> None:
+        with pytest.raises(InvalidError, match="the legality mask 'mask' needs 3 elements; the client sends none"):
+            client.ask("masked")
+
+    def test_a_policy_without_a_head_cannot_explore(self, client: Client) -> None:
+        with pytest.raises(InvalidError, match=r"echo@1 has no advice head"):
+            self.explore(client, "echo", Exploration(temperature=1.0))
 
     def test_thirty_two_sessions_at_once_get_the_answers_that_each_would_get_alone(self, client: Client) -> None:
         rows = observations(32 * 50).reshape(32, 50, 38)

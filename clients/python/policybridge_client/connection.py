@@ -19,6 +19,11 @@ class ClientSession(Protocol):
         """The version that answers every observation of this session."""
         ...
 
+    @property
+    def log_probability(self) -> float | None:
+        """The log-probability with which the last advice was chosen; ``None`` in a session that does not explore."""
+        ...
+
     def evaluate(self, observation: Values) -> Values:
         """Ask for one decision: one record of the features in, one record of the advice out.
 

@@ -10,6 +10,7 @@ from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
 from policybridge.v1.tensor_pb2 import EncodedTensors
 from policybridge_client.grpc_stream import Stream, error_of
 from policybridge_serdes import (
+    Exploration,
     Layout,
     PolicyReference,
     PolicyVersion,
@@ -71,6 +72,7 @@ class GrpcConnection:
             context=options.context,
             options=options.options,
             labels=options.labels,
+            exploration=_exploration(options.exploration),
         )
         stream = Stream(self._stub, self._target, self._timeout)
         self._streams.add(stream)
@@ -120,6 +122,7 @@ class GrpcSession:
         self._encode = serdes.codec(signature.features).encode
         self._decode = serdes.codec(signature.advice_layout).decode
         self._step = 0
+        self.log_probability: float | None = None
         opened = stream.ask(pb.SessionRequest(open=opening)).opened
         self.id = opened.session_id
         self.policy = _version(opened.policy)
@@ -133,6 +136,7 @@ class GrpcSession:
         if decision.step != self._step:
             self.close()
             raise InvalidError(f"the server answered step {decision.step} where {self._step} was asked")
+        self.log_probability = decision.log_probability if decision.HasField("log_probability") else None
         return self._decode(decision.advice)
 
     def context(self, name: str) -> None:
@@ -151,6 +155,12 @@ def _policy(reference: PolicyReference) -> pb.PolicyReference:
     if reference.alias is not None:
         message.alias = reference.alias
     return message
+
+
+def _exploration(asked: Exploration | None) -> pb.Exploration | None:
+    if asked is None:
+        return None
+    return pb.Exploration(seed=asked.seed, temperature=asked.temperature, epsilon=asked.epsilon)
 
 
 def _version(policy: pb.PolicyVersion) -> PolicyVersion:

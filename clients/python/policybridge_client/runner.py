@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from policybridge_client.connection import ClientSession, Connection, connect
 from policybridge_serdes import (
+    Exploration,
     PolicyReference,
     PolicyVersion,
     SessionOptions,
@@ -88,6 +89,11 @@ class ModelRunner(AbstractContextManager["ModelRunner"]):
             return scalar
         return advice.copy()
 
+    @property
+    def log_probability(self) -> float | None:
+        """The log-probability with which the last advice was chosen; ``None`` in a session that does not explore."""
+        return self._session.log_probability
+
     def context(self, name: str) -> None:
         """Say that the following decisions belong to the function (or module) ``name``."""
         self._session.context(name)
@@ -116,6 +122,7 @@ def open_runner(  # noqa: PLR0913 - all but the address by keyword
     context: str = "",
     options: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
+    exploration: Exploration | None = None,
     timeout: float = 10.0,
 ) -> ModelRunner:
     """Open a session on a connection of its own, and make its runner.
@@ -128,6 +135,7 @@ def open_runner(  # noqa: PLR0913 - all but the address by keyword
         context: what is compiled.
         options: for the policy to read.
         labels: to find the session by.
+        exploration: how to depart from the policy's best advice, for policies with an advice head.
         timeout: seconds, for each wait.
 
     Raises:
@@ -139,7 +147,8 @@ def open_runner(  # noqa: PLR0913 - all but the address by keyword
     signature = Signature.of(features, advice)
     reference = PolicyReference.parse(policy) if isinstance(policy, str) else policy
     try:
-        session = connection.open(reference, signature, SessionOptions(context, options or {}, labels or {}))
+        asked = SessionOptions(context, options or {}, labels or {}, exploration)
+        session = connection.open(reference, signature, asked)
     except BaseException:
         connection.close()
         raise

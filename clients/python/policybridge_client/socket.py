@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Final, TypeVar
 
 import msgspec
@@ -20,6 +21,7 @@ from policybridge_serdes.interactive import DEFAULT_LIMIT, context_line, header_
 
 _PROTOCOL: Final = 1
 _SIZE: Final = struct.Struct("<Q")
+_CHANCE: Final = struct.Struct("<f")
 
 
 class _Failure(msgspec.Struct):
@@ -90,7 +92,10 @@ class SocketSession:
         self._decode = serdes.codec(signature.advice_layout).decode
         self._features_fixed = signature.features.fixed
         self._advice_fixed = signature.advice_layout.fixed
-        self._reply = bytearray(1 + signature.advice_layout.size if self._advice_fixed else 1)
+        self._explores = options.exploration is not None
+        self._size = signature.advice_layout.size if self._advice_fixed else 0
+        self._reply = bytearray(1 + self._size + (_CHANCE.size if self._explores and self._advice_fixed else 0))
+        self.log_probability: float | None = None
         self._step = 0
         self._header = header_line(signature)
         # Sent along with the next observation, so that nothing but observations costs a system call.
@@ -146,7 +151,15 @@ class SocketSession:
         got = self._wire.receive_into(self._reply)
         if got != len(self._reply) or self._reply[0]:
             raise self._failure(bytes(self._reply[:got]))
-        return self._decode(bytes(self._reply[1:]) if self._advice_fixed else self._varying())
+        advice = bytes(self._reply[1 : 1 + self._size]) if self._advice_fixed else self._varying()
+        if self._explores:
+            self.log_probability = self._chance()
+        return self._decode(advice)
+
+    def _chance(self) -> float:
+        told = self._reply[1 + self._size :] if self._advice_fixed else self._wire.receive(_CHANCE.size)
+        (chance,) = _CHANCE.unpack(told)
+        return float(chance)
 
     def _varying(self) -> bytes:
         (size,) = _SIZE.unpack(self._wire.receive(_SIZE.size))
@@ -166,6 +179,8 @@ def _hello(policy: PolicyReference, options: SessionOptions) -> bytes:
     which = {"version": policy.version, "alias": policy.alias}
     fields |= {name: value for name, value in which.items() if value is not None}
     fields |= {"options": dict(options.options), "labels": dict(options.labels)}
+    if options.exploration is not None:
+        fields |= {"framing": "chance", "exploration": asdict(options.exploration)}
     return msgspec.json.encode(fields) + b"\n"
 
 

@@ -237,6 +237,7 @@ class Open(google.protobuf.message.Message):
     CONTEXT_FIELD_NUMBER: builtins.int
     OPTIONS_FIELD_NUMBER: builtins.int
     LABELS_FIELD_NUMBER: builtins.int
+    EXPLORATION_FIELD_NUMBER: builtins.int
     serdes: builtins.str
     """The session form of this SerDes is used for observations and advice. Empty:
     `bitstream`, whose bytes are those of LLVM's interactive protocol.
@@ -257,6 +258,10 @@ class Open(google.protobuf.message.Message):
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """For people and trainers to find the session by: project, commit, target, …"""
 
+    @property
+    def exploration(self) -> global___Exploration:
+        """Absent: always the policy's best advice."""
+
     def __init__(
         self,
         *,
@@ -266,11 +271,40 @@ class Open(google.protobuf.message.Message):
         context: builtins.str = ...,
         options: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         labels: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        exploration: global___Exploration | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["policy", b"policy", "signature", b"signature"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["context", b"context", "labels", b"labels", "options", b"options", "policy", b"policy", "serdes", b"serdes", "signature", b"signature"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["exploration", b"exploration", "policy", b"policy", "signature", b"signature"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "exploration", b"exploration", "labels", b"labels", "options", b"options", "policy", b"policy", "serdes", b"serdes", "signature", b"signature"]) -> None: ...
 
 global___Open = Open
+
+@typing.final
+class Exploration(google.protobuf.message.Message):
+    """How a session departs from the policy's best advice, so that a trainer sees what
+    else would have come of it. Only for policies with an advice head; others answer
+    INVALID_ARGUMENT. The same seed and observations give the same advice.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SEED_FIELD_NUMBER: builtins.int
+    TEMPERATURE_FIELD_NUMBER: builtins.int
+    EPSILON_FIELD_NUMBER: builtins.int
+    seed: builtins.int
+    temperature: builtins.float
+    """Above 0: advice is drawn from softmax(logits / temperature). 0: the best one."""
+    epsilon: builtins.float
+    """With this probability, 0 to 1, any legal advice is drawn, each as likely."""
+    def __init__(
+        self,
+        *,
+        seed: builtins.int = ...,
+        temperature: builtins.float = ...,
+        epsilon: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["epsilon", b"epsilon", "seed", b"seed", "temperature", b"temperature"]) -> None: ...
+
+global___Exploration = Exploration
 
 @typing.final
 class Opened(google.protobuf.message.Message):
@@ -347,19 +381,27 @@ class Decision(google.protobuf.message.Message):
     STEP_FIELD_NUMBER: builtins.int
     VERSION_FIELD_NUMBER: builtins.int
     ADVICE_FIELD_NUMBER: builtins.int
+    LOG_PROBABILITY_FIELD_NUMBER: builtins.int
     step: builtins.int
     """The observation's step."""
     version: builtins.int
     """The policy version that made it: the one of `Opened`."""
     advice: builtins.bytes
     """The advice in the session's SerDes."""
+    log_probability: builtins.float
+    """The natural logarithm of the probability with which this advice was chosen.
+    Set in sessions that explore.
+    """
     def __init__(
         self,
         *,
         step: builtins.int = ...,
         version: builtins.int = ...,
         advice: builtins.bytes = ...,
+        log_probability: builtins.float | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["advice", b"advice", "step", b"step", "version", b"version"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_log_probability", b"_log_probability", "log_probability", b"log_probability"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_log_probability", b"_log_probability", "advice", b"advice", "log_probability", b"log_probability", "step", b"step", "version", b"version"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_log_probability", b"_log_probability"]) -> typing.Literal["log_probability"] | None: ...
 
 global___Decision = Decision

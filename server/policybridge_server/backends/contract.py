@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import msgspec
+import numpy as np
 
-from policybridge_serdes import Layout, PolicyVersion, TensorSpec, Values
+from policybridge_serdes import Exploration, Layout, PolicyVersion, TensorSpec, Values
 from policybridge_serdes.errors import PreconditionError
 from policybridge_serdes.plugins import Table
 from policybridge_server.repository import PolicyConfig
@@ -24,6 +25,8 @@ class SessionView:
         options: what the client gave for the policy to read.
         labels: what the client gave for people to find the session by.
         state: for the policy alone, as long as the session lives.
+        exploration: how the advice head departs from the best advice; ``None`` for not at all.
+        generator: what it draws from.
 
     """
 
@@ -33,6 +36,8 @@ class SessionView:
     options: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
+    exploration: Exploration | None = None
+    generator: np.random.Generator | None = None
 
 
 @dataclass(frozen=True)

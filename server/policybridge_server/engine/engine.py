@@ -3,13 +3,15 @@
 import uuid
 from collections.abc import Callable
 
+import numpy as np
+
 from policybridge_serdes import PolicyReference, PolicyVersion, SessionOptions, Signature
-from policybridge_serdes.errors import PreconditionError
+from policybridge_serdes.errors import InvalidError, PreconditionError
 from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
-from policybridge_server.engine.evaluator import Decision, Sink
 from policybridge_server.engine.lane import Lane
 from policybridge_server.engine.loaded import LoadedVersion, load_version
+from policybridge_server.engine.result import Decision, Sink
 from policybridge_server.repository import Repository
 
 
@@ -105,10 +107,15 @@ class Engine:
         return self._loaded[stored.policy]
 
     def open(self, loaded: LoadedVersion, options: SessionOptions, sink: Sink) -> Session:
-        """Begin a session on a loaded version; it stays there whatever is published meanwhile."""
-        view = SessionView(
-            uuid.uuid4().hex, loaded.stored.policy, options.context, dict(options.options), dict(options.labels)
-        )
+        """Begin a session on a loaded version; it stays there whatever is published meanwhile.
+
+        Raises:
+            InvalidError: it asks for exploration, and the policy has no advice head.
+
+        """
+        if options.exploration is not None and loaded.head is None:
+            raise InvalidError(f"{loaded.stored} has no advice head ([head] in policy.toml), so it cannot explore")
+        view = _view(loaded.stored.policy, options)
         session = Session(view, loaded, sink, self)
         self._sessions[view.id] = session
         return session
@@ -137,3 +144,11 @@ class Engine:
         for loaded in self._loaded.values():
             loaded.close()
         self._loaded.clear()
+
+
+def _view(policy: PolicyVersion, options: SessionOptions) -> SessionView:
+    view = SessionView(uuid.uuid4().hex, policy, options.context, dict(options.options), dict(options.labels))
+    if options.exploration is not None:
+        view.exploration = options.exploration
+        view.generator = np.random.default_rng(options.exploration.seed)
+    return view

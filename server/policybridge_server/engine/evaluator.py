@@ -1,51 +1,32 @@
 """From the observations of a batch to advice or errors, one for each, whatever the model does."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from policybridge_serdes import Signature, Values, join
-from policybridge_serdes.errors import PolicyBridgeError, PolicyFailedError
-from policybridge_serdes.values import Row
-from policybridge_server.backends.contract import Batch, Model, SessionView
+from policybridge_serdes import Layout, Signature, Values, join
+from policybridge_serdes.errors import PolicyFailedError
+from policybridge_server.backends.contract import Batch, Model
 from policybridge_server.engine.binding import Binding
+from policybridge_server.engine.head import Head
 from policybridge_server.engine.probe import Probe
-
-
-class Sink(Protocol):
-    """Where a session's answers go. Called on the loop thread, in the order of the observations."""
-
-    def answer(self, advice: Values) -> None:
-        """Take the advice: one record of the client's advice spec."""
-        ...
-
-    def fail(self, error: PolicyBridgeError) -> None:
-        """Take the news that there is no advice; the session is over."""
-        ...
-
-
-class Decision(NamedTuple):
-    """One observation that waits for its advice."""
-
-    session: SessionView
-    row: Row
-    sink: Sink
-
-
-Result = Values | PolicyBridgeError
+from policybridge_server.engine.result import Decision, Result
 
 
 class Evaluator:
     """Runs one model for clients of one signature; raises nothing."""
 
-    def __init__(self, model: Model, binding: Binding, signature: Signature, probe: Probe) -> None:
+    def __init__(self, model: Model, head: Head | None, binding: Binding, signature: Signature, probe: Probe) -> None:
         self._model = model
+        self._head = head
         self._binding = binding
         self._probe = probe
         self._features = signature.features
         self._advice = signature.advice_layout
+        self._mask = None if head is None else head.mask_of(signature.features)
+        self._asked = binding.advice if head is None else head.scores
         self._is_float = signature.advice.type.dtype.kind == "f"
         self._as_asked = self._advice.dtype == binding.advice.dtype
 
@@ -59,28 +40,36 @@ class Evaluator:
 
     def _batch(self, decisions: Sequence[Decision]) -> Sequence[Result]:
         try:
-            advice = self._evaluate(decisions)
+            values, given = self._evaluate(decisions)
         except Exception as error:
             if len(decisions) == 1:
                 return [_failure(error)]
             # One observation may have spoilt the batch: the others get the answer that they would have got alone.
             return [result for decision in decisions for result in self._batch([decision])]
+        if self._head is not None:
+            return self._chosen(self._head, decisions, values, given)
+        advice = given if self._as_asked else _renamed(given, self._advice.dtype)
         rows = [advice[row : row + 1] for row in range(len(decisions))]
-        return [self._without_nan(row) for row in rows] if self._is_float else rows
+        return [self._without_nan(row) for row in rows] if self._is_float else [(row, None) for row in rows]
 
-    def _evaluate(self, decisions: Sequence[Decision]) -> Values:
+    def _evaluate(self, decisions: Sequence[Decision]) -> tuple[Values, Values]:
         rows = [decision.row for decision in decisions]
         rows += rows[-1:] * (self._probe.least - len(rows))
-        values = self._binding.move(join(self._features, rows))
+        values = join(self._features, rows)
         sessions = [decision.session for decision in decisions]
-        advice = self._model.evaluate(Batch(values, sessions, self._binding.advice))
-        return advice if self._as_asked else _renamed(advice, self._advice.dtype)
+        return values, self._model.evaluate(Batch(self._binding.move(values), sessions, self._asked))
+
+    def _chosen(self, head: Head, decisions: Sequence[Decision], values: Values, scores: Values) -> list[Result]:
+        count = len(decisions)
+        mask = None if self._mask is None else values[self._mask][:count]
+        results = head.choose(scores[:count], mask, [decision.session for decision in decisions])
+        return results if self._as_asked else [_renamed_result(result, self._advice) for result in results]
 
     def _without_nan(self, row: Values) -> Result:
         (name,) = row.dtype.names or ()
         if np.isnan(_elements(row[name])).any():
             return PolicyFailedError(f"the policy gave NaN for {self._advice.specs[0]}")
-        return row
+        return row, None
 
 
 def _elements(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -92,7 +81,11 @@ def _renamed(advice: Values, dtype: np.dtype[np.void]) -> Values:
     return advice.astype(dtype) if dtype.hasobject else advice.view(dtype)
 
 
-def _failure(error: Exception) -> PolicyBridgeError:
+def _renamed_result(result: Result, advice: Layout) -> Result:
+    return (_renamed(result[0], advice.dtype), result[1]) if isinstance(result, tuple) else result
+
+
+def _failure(error: Exception) -> PolicyFailedError:
     if isinstance(error, PolicyFailedError):
         return error
     return PolicyFailedError(f"the policy failed: {type(error).__name__}: {error}")

@@ -5,8 +5,8 @@ import asyncio
 from policybridge_serdes import PolicyReference, SessionOptions
 from policybridge_serdes.errors import UnavailableError
 from policybridge_server.engine.engine import Engine, Session
-from policybridge_server.engine.evaluator import Sink
 from policybridge_server.engine.loaded import LoadedVersion
+from policybridge_server.engine.result import Sink
 
 
 class Gate:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from policybridge_serdes.errors import PolicyBridgeError
-from policybridge_server.engine.evaluator import Decision, Evaluator, Result
+from policybridge_server.engine.evaluator import Evaluator
+from policybridge_server.engine.result import Decision, Result
 from policybridge_server.engine.worker import Worker
 
 
@@ -55,4 +56,4 @@ def _deliver(decisions: Sequence[Decision], results: Sequence[Result]) -> None:
         if isinstance(result, PolicyBridgeError):
             decision.sink.fail(result)
         else:
-            decision.sink.answer(result)
+            decision.sink.answer(*result)

@@ -7,9 +7,10 @@ from weakref import WeakValueDictionary
 
 from policybridge_serdes import Signature
 from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
-from policybridge_server.backends.contract import Model, SessionView, StatefulModel, load_backend
+from policybridge_server.backends.contract import Model, ModelSignature, SessionView, StatefulModel, load_backend
 from policybridge_server.engine.binding import bind
 from policybridge_server.engine.evaluator import Evaluator
+from policybridge_server.engine.head import Head
 from policybridge_server.engine.lane import Lane
 from policybridge_server.engine.probe import Probe, probe
 from policybridge_server.engine.worker import Worker
@@ -22,11 +23,23 @@ INLINE_SECONDS = 2e-3
 
 
 class LoadedVersion:
-    """One version, ready to answer. Made by ``load_version``; used on the loop thread."""
+    """One version, ready to answer. Made by ``load_version``; used on the loop thread.
 
-    def __init__(self, stored: StoredVersion, model: Model, found: Probe, worker: Worker | None) -> None:
+    Attributes:
+        stored: which version, and where it lies.
+        head: what chooses among the model's scores, if policy.toml asks for it.
+        probe: the limits of its batches.
+        signature: what clients are bound to: the model's, with the head's advice.
+
+    """
+
+    def __init__(
+        self, stored: StoredVersion, model: Model, head: Head | None, found: Probe, worker: Worker | None
+    ) -> None:
         self.stored = stored
+        self.head = head
         self.probe = found
+        self.signature = model.signature if head is None else ModelSignature(model.signature.features, head.advice)
         self._model = model
         self._worker = worker
         self._lanes: WeakValueDictionary[Signature, Lane] = WeakValueDictionary()
@@ -40,16 +53,11 @@ class LoadedVersion:
         """
         lane = self._lanes.get(signature)
         if lane is None:
-            binding = bind(signature, self._model.signature, self.stored)
-            evaluator = Evaluator(self._model, binding, signature, self.probe)
+            binding = bind(signature, self.signature, self.stored)
+            evaluator = Evaluator(self._model, self.head, binding, signature, self.probe)
             lane = Lane(evaluator, self._worker, due, binding.ignored)
             self._lanes[signature] = lane
         return lane
-
-    @property
-    def model(self) -> Model:
-        """The model itself; for its signature."""
-        return self._model
 
     def end(self, session: SessionView) -> None:
         """Tell a stateful model that ``session`` is over, after what it still has to answer."""
@@ -98,12 +106,13 @@ def load_version(stored: StoredVersion, *, allow_python: bool, post: Callable[..
         )
     try:
         model = backend.load(stored.folder, stored.config)
+        head = None if stored.config.head is None else Head(stored.config.head, model.signature.advice)
     except PolicyBridgeError as error:
         raise PreconditionError(f"{stored} cannot be loaded: {error}") from error
     found = probe(model)
     inline = post is None or _inline(stored, model, found)
     worker = None if inline or post is None else Worker(str(stored), post)
-    return LoadedVersion(stored, model, found, worker)
+    return LoadedVersion(stored, model, head, found, worker)
 
 
 def _inline(stored: StoredVersion, model: Model, found: Probe) -> bool:

@@ -7,7 +7,16 @@ from functools import lru_cache
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1 import tensor_pb2
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceServicer
-from policybridge_serdes import PolicyReference, SerDes, SessionOptions, Signature, TensorSpec, Values, load_serdes
+from policybridge_serdes import (
+    Exploration,
+    PolicyReference,
+    SerDes,
+    SessionOptions,
+    Signature,
+    TensorSpec,
+    Values,
+    load_serdes,
+)
 from policybridge_serdes.errors import InvalidError, PolicyBridgeError, PreconditionError, TooLargeError
 from policybridge_serdes.protobuf import signature_from_pb, spec_from_pb
 from policybridge_server.engine.engine import Session
@@ -15,23 +24,25 @@ from policybridge_server.engine.gate import Gate
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.transports.grpc_calls import Calls, Context
 
+_Advice = tuple[Values, float | None]
+
 
 class _Answer:
     """A sink for one decision at a time: each is awaited."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._future: asyncio.Future[Values] | None = None
+        self._future: asyncio.Future[_Advice] | None = None
 
-    def ask(self, session: Session, row: Values) -> "asyncio.Future[Values]":
+    def ask(self, session: Session, row: Values) -> "asyncio.Future[_Advice]":
         """Submit ``row`` and give the future of its advice."""
         self._future = self._loop.create_future()
         session.submit(row)
         return self._future
 
-    def answer(self, advice: Values) -> None:
+    def answer(self, advice: Values, log_probability: float | None) -> None:
         if self._future is not None and not self._future.done():
-            self._future.set_result(advice)
+            self._future.set_result((advice, log_probability))
 
     def fail(self, error: PolicyBridgeError) -> None:
         if self._future is not None and not self._future.done():
@@ -72,7 +83,7 @@ class PolicyServicer(PolicyServiceServicer):
         session = await self._gate.open(reference, SessionOptions(), answer)
         try:
             session.bind(signature)
-            advice = await answer.ask(session, values)
+            advice, _ = await answer.ask(session, values)
         finally:
             session.close()
         data = serdes.encode(advice, signature.advice_layout)
@@ -139,9 +150,10 @@ class _Steps:
             return self._last
         if observation.step != self._step + 1:
             raise PreconditionError(f"step {observation.step} came; {self._step + 1} is next, or {self._step} again")
-        advice = await self._answer.ask(self._session, self._features.decode(observation.values))
+        advice, chance = await self._answer.ask(self._session, self._features.decode(observation.values))
         self._step += 1
-        decision = pb.Decision(step=self._step, version=self._version, advice=self._advice.encode(advice))
+        encoded = self._advice.encode(advice)
+        decision = pb.Decision(step=self._step, version=self._version, advice=encoded, log_probability=chance)
         self._last = pb.SessionResponse(decision=decision)
         return self._last
 
@@ -156,13 +168,17 @@ def _reference(message: pb.PolicyReference) -> PolicyReference:
 
 
 def _options(message: pb.Open) -> SessionOptions:
-    return SessionOptions(message.context, dict(message.options), dict(message.labels))
+    asked = message.exploration
+    exploration = None
+    if message.HasField("exploration"):
+        exploration = Exploration(asked.seed, asked.temperature, asked.epsilon)
+    return SessionOptions(message.context, dict(message.options), dict(message.labels), exploration)
 
 
 def _advice_spec(request: pb.EvaluateRequest, loaded: LoadedVersion) -> TensorSpec:
     if request.HasField("advice_spec"):
         return spec_from_pb(request.advice_spec)
-    advice = loaded.model.signature.advice
+    advice = loaded.signature.advice
     if advice is None:
         raise InvalidError(f"{loaded.stored} gives whatever advice is asked for: say which in `advice_spec`")
     return advice

@@ -4,8 +4,16 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from policybridge_serdes import PolicyReference, PolicyVersion, SessionOptions
+from policybridge_serdes import Exploration, PolicyReference, PolicyVersion, SessionOptions
 from policybridge_serdes.errors import InvalidError, PolicyBridgeError
+
+
+class Explore(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the session departs from the policy's best advice; see `Exploration`."""
+
+    seed: int = 0
+    temperature: float = 0.0
+    epsilon: float = 0.0
 
 
 class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -15,9 +23,10 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     policy: str
     version: Annotated[int, msgspec.Meta(ge=0)] | None = None
     alias: str | None = None
-    framing: Literal["status", "raw"] = "status"
+    framing: Literal["status", "chance", "raw"] = "status"
     options: dict[str, str] = {}
     labels: dict[str, str] = {}
+    exploration: Explore | None = None
 
     @property
     def reference(self) -> PolicyReference:
@@ -31,8 +40,15 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def session_options(self) -> SessionOptions:
-        """What the session is opened with."""
-        return SessionOptions(options=self.options, labels=self.labels)
+        """What the session is opened with.
+
+        Raises:
+            InvalidError: a value of the exploration is out of its range.
+
+        """
+        asked = self.exploration
+        exploration = None if asked is None else Exploration(asked.seed, asked.temperature, asked.epsilon)
+        return SessionOptions(options=self.options, labels=self.labels, exploration=exploration)
 
 
 def parse_hello(line: bytes) -> Hello:

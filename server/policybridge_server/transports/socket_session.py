@@ -4,8 +4,10 @@ import asyncio
 import logging
 import select
 import socket
+import struct
 from collections import deque
 from collections.abc import Callable
+from math import nan
 from typing import Final
 
 from policybridge_serdes import Codec, ElementType, Values, load_serdes
@@ -20,6 +22,7 @@ _LOG = logging.getLogger(__name__)
 
 _ADVICE: Final = b"\0"
 _ERROR: Final = b"\1"
+_CHANCE: Final = struct.Struct("<f")
 
 _LINGER: Final = 1.0
 """Seconds for a peer to read why its session ended."""
@@ -47,6 +50,7 @@ class SocketSession:
         self._events: deque[Event] = deque()
         self._asked = False
         self._prefix = _ADVICE
+        self._wants_chance = False
         self._session: Session | None = None
         self._opening: asyncio.Task[None] | None = None
         # Set where observations or advice are not plain packed records.
@@ -99,7 +103,8 @@ class SocketSession:
                 return
             self._session, self._take = session, self._stream
             self._channel.send(opened_line(session.view.id, session.policy))
-            self._prefix = _ADVICE if hello.framing == "status" else b""
+            self._prefix = b"" if hello.framing == "raw" else _ADVICE
+            self._wants_chance = hello.framing == "chance"
             self._channel.read(True)
             self._stream(self._line)
         except Exception as error:
@@ -132,13 +137,16 @@ class SocketSession:
         if not (advice.fixed or self._prefix):
             raise InvalidError(f"raw framing cannot carry the advice {advice}, whose size varies")
 
-    def answer(self, advice: Values) -> None:
+    def answer(self, advice: Values, log_probability: float | None) -> None:
         """Send the advice, and hand over the next observation if it is there already."""
         if self._advice is None:
-            self._channel.send(self._prefix + advice.tobytes())
+            frame = self._prefix + advice.tobytes()
         else:
             payload = self._advice.encode(advice)
-            self._channel.send(b"".join((self._prefix, len(payload).to_bytes(8, "little"), payload)))
+            frame = b"".join((self._prefix, len(payload).to_bytes(8, "little"), payload))
+        if self._wants_chance:
+            frame += _CHANCE.pack(nan if log_probability is None else log_probability)
+        self._channel.send(frame)
         self._asked = False
         if self._events:
             try:
