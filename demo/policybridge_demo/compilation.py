@@ -1,0 +1,144 @@
+"""One module compiled, with and without a policy. Each function runs in a worker process."""
+
+import hashlib
+import os
+import subprocess
+from array import array
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import BinaryIO, Final
+
+from policybridge_client.connection import connect
+from policybridge_client.llvm.config import HostConfig
+from policybridge_client.llvm.host import run_compiler
+from policybridge_client.llvm.process import Surroundings
+from policybridge_client.llvm.signals import TakenSignals
+from policybridge_client.llvm.statistics import Report
+from policybridge_demo.compilers import COMPILERS
+from policybridge_demo.corpus import Module, library_root
+from policybridge_demo.listening import Listener, ListeningConnection
+from policybridge_demo.size import text_size
+from policybridge_serdes import Values
+
+DEFAULT: Final = "inlining_default"
+_SHOWN: Final = 2000
+
+
+class CompileError(Exception):
+    """A module did not compile; the message says which one and why."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a compilation made.
+
+    Attributes:
+        text: bytes of code.
+        digest: of the whole object file.
+        seconds: wall time.
+
+    """
+
+    module: Module
+    text: int
+    digest: str
+    seconds: float
+
+
+@dataclass
+class Tally:
+    """What the policy decided in one compilation, next to what LLVM would have decided by itself.
+
+    Attributes:
+        inlined: decisions to inline.
+        agreed: decisions that are LLVM's own too; ``compared`` is how many of LLVM's own are known.
+        latencies: nanoseconds from an observation to the reply.
+        fallback: why LLVM decided by itself, if it did.
+
+    """
+
+    decisions: int = 0
+    inlined: int = 0
+    agreed: int = 0
+    compared: int = 0
+    latencies: "array[int]" = field(default_factory=lambda: array("q"))
+    fallback: str | None = None
+
+    def listen(self, observation: Values, advice: Values) -> None:
+        """Count one decision."""
+        inline = advice.tobytes().strip(b"\0") != b""
+        self.inlined += inline
+        if DEFAULT in (observation.dtype.names or ()):
+            self.compared += 1
+            self.agreed += inline == bool(observation[DEFAULT].item())
+
+
+def compile_plain(compiler: str, module: Module) -> Built:
+    """Compile as without PolicyBridge.
+
+    Raises:
+        CompileError: the compiler failed.
+
+    """
+    with _workshop() as (folder, said):
+        command = COMPILERS[compiler](module, folder / "module.o")
+        # A cache that is warm from another run would answer in place of the compiler.
+        environment = {**os.environ, "ZIG_LOCAL_CACHE_DIR": str(folder / "zig")}
+        begun = perf_counter()
+        try:
+            done = subprocess.run(command, cwd=library_root(), env=environment, stderr=said, check=False)
+        except FileNotFoundError as error:
+            raise CompileError(f"{command[0]} is not installed") from error
+        seconds = perf_counter() - begun
+        _check(module, compiler, done.returncode, said)
+        return _built(module, folder, seconds)
+
+
+def compile_asking(compiler: str, config: HostConfig, module: Module) -> tuple[Built, Tally]:
+    """Compile with the decisions of a policy; as `compile_listening`, with `Tally` as the listener."""
+    tally = Tally()
+    built, report = compile_listening(compiler, config, tally.listen, module)
+    tally.decisions = report.statistics.decisions
+    tally.latencies = report.statistics.latencies
+    tally.fallback = report.fallback.reason if report.fallback else None
+    return built, tally
+
+
+def compile_listening(compiler: str, config: HostConfig, listener: Listener, module: Module) -> tuple[Built, Report]:
+    """Compile with the decisions of a policy, and let ``listener`` hear each of them.
+
+    Raises:
+        CompileError: the compiler failed, or the policy under the fallback ``error``.
+
+    """
+    with _workshop() as (folder, said):
+        connection = ListeningConnection(connect(config.server, timeout=config.timeout), listener)
+        surroundings = Surroundings(cwd=library_root(), stderr=said)
+        run = partial(run_compiler, COMPILERS[compiler](module, folder / "module.o"), config, surroundings)
+        with closing(connection), TakenSignals() as interrupts:
+            report = run(connection=connection, interrupts=interrupts)
+        _check(module, compiler, report.status, said, str(report.error or ""))
+        return _built(module, folder, report.seconds), report
+
+
+@contextmanager
+def _workshop() -> Iterator[tuple[Path, BinaryIO]]:
+    with TemporaryDirectory(prefix="policybridge-demo-") as name, (Path(name) / "said").open("w+b") as said:
+        yield Path(name), said
+
+
+def _check(module: Module, compiler: str, status: int, said: BinaryIO, reason: str = "") -> None:
+    if status:
+        said.seek(0)
+        shown = reason or said.read(_SHOWN).decode(errors="replace").strip()
+        raise CompileError(f"{compiler} ended with status {status} on {module.path}: {shown or 'it said nothing'}")
+
+
+def _built(module: Module, folder: Path, seconds: float) -> Built:
+    file = folder / "module.o"
+    return Built(module, text_size(file), hashlib.sha256(file.read_bytes()).hexdigest(), seconds)

@@ -1,0 +1,128 @@
+"""Makes the bundled policy ``inliner``: behaviour cloning of LLVM's own inlining decisions, from real observations.
+
+    python -m policybridge_demo.train --observations DIR --output model.onnx
+
+Needs pip install 'policybridge[train]'. The same observations and seed give the same file, on one kind of machine.
+
+It sees all that LLVM sends, as any policy that is to be improved would. The rule that it has to find is simple: at -Oz
+LLVM inlines what costs less than 5, in all but 2 of the training modules' 34,220 decisions and in all 12,990 of the
+demo's (see `corpus` for which modules were moved for it), so that a network of the cost alone finds it without a fault.
+The settings below were chosen by five folds of the training modules, where the network agreed with LLVM in 99.8 % of
+the decisions on modules that it had not seen; on the demo's, which chose nothing, it agrees in 99.5 %.
+
+It is for -Oz alone. At -Os, which is what zig makes of a plain -Oz, that rule gives LLVM's decision in 84 % of cases
+on the training modules and in 87 % on the demo's.
+"""
+
+import argparse
+import os
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime as ort
+import torch
+from torch import Tensor, nn
+
+from policybridge_demo.compilation import DEFAULT
+from policybridge_demo.corpus import demo_modules, training_modules
+from policybridge_demo.graph import Array, Layer, write_classifier
+from policybridge_demo.observations import observe
+from policybridge_serdes import Values
+
+LIMIT: Final = 20.0
+"""Decisions hang on steps of 5 near the threshold; bonuses of 15,000 would hide them."""
+
+ADVICE: Final = "inlining_decision"
+HIDDEN: Final = (32, 16)
+EPOCHS: Final = 20
+BATCH: Final = 256
+RATE: Final = 3e-3
+DECAY: Final = 1e-1
+
+
+def main() -> None:
+    """Observe, learn, write the model, and say how often it agrees with LLVM on modules that it has not seen."""
+    options = _parser().parse_args()
+    training = observe(training_modules(), options.observations, options.jobs)
+    unseen = observe(demo_modules(), options.observations, options.jobs)
+    torch.set_num_threads(1)
+    torch.manual_seed(options.seed)
+    layers = learn(columns(training), training[DEFAULT].reshape(-1))
+    write_classifier(options.output, LIMIT, layers, ADVICE)
+    _report("training modules", training, options.output)
+    _report("demo modules, unseen", unseen, options.output)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m policybridge_demo.train", description=__doc__.partition("\n")[0])
+    parser.add_argument("--observations", type=Path, required=True, metavar="DIR", help="made where it lacks some")
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE.onnx")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="compilers at a time")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser
+
+
+def columns(observations: Values) -> Array:
+    """Give the model's input, one row per observation: LLVM's features in its order, which policy.toml repeats."""
+    names = [name for name in observations.dtype.names or () if name != DEFAULT]
+    return np.stack([observations[name].reshape(-1) for name in names], axis=1).astype(np.float32)
+
+
+def learn(observed: Array, decided: npt.NDArray[np.int64]) -> list[Layer]:
+    """Train the network to decide as LLVM did."""
+    inputs, labels = torch.from_numpy(observed).clamp(-LIMIT, LIMIT), torch.from_numpy(decided)
+    mean, deviation = inputs.mean(0), inputs.std(0).clamp(min=1e-3)
+    inputs = (inputs - mean) / deviation
+    network = _network(inputs.shape[1])
+    optimizer = torch.optim.AdamW(network.parameters(), RATE, weight_decay=DECAY)
+    steps = EPOCHS * -(-len(inputs) // BATCH)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, steps)
+    for _ in range(EPOCHS):
+        for chosen in torch.split(torch.randperm(len(inputs)), BATCH):
+            loss = nn.functional.cross_entropy(network(inputs[chosen]), labels[chosen])
+            optimizer.zero_grad()
+            torch.autograd.backward(loss)
+            optimizer.step()
+            schedule.step()
+    return _layers(network, mean, deviation)
+
+
+def _network(width: int) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for size in HIDDEN:
+        layers += [nn.Linear(width, size), nn.ReLU()]
+        width = size
+    return nn.Sequential(*layers, nn.Linear(width, 2))
+
+
+def _layers(network: nn.Sequential, mean: Tensor, deviation: Tensor) -> list[Layer]:
+    """Give the weights, with the normalisation taken into the first layer."""
+    linear = [module for module in network if isinstance(module, nn.Linear)]
+    with torch.no_grad():
+        linear[0].weight.div_(deviation)
+        linear[0].bias.sub_(linear[0].weight @ mean)
+    return [Layer(layer.weight.detach().numpy(), layer.bias.detach().numpy()) for layer in linear]
+
+
+def _report(title: str, observations: Values, model: Path) -> None:
+    session = ort.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    (advice,) = session.run([ADVICE], {"observation": columns(observations)})
+    cost = observations["cost_estimate"].reshape(-1)
+    print(f"{title}: {len(observations):,} decisions")
+    _line("the policy", advice.reshape(-1) == 1, observations)
+    _line("cost_estimate < 50", cost < 50, observations)
+    _line("cost_estimate < 5", cost < 5, observations)
+    _line("always inline", np.full(len(cost), fill_value=True), observations)
+
+
+def _line(who: str, inline: npt.NDArray[np.bool_], observations: Values) -> None:
+    wanted = observations[DEFAULT].reshape(-1) == 1
+    agreed = inline == wanted
+    shares = (agreed.mean(), agreed[wanted].mean(), agreed[~wanted].mean())
+    print("  {:<20} agrees {:.2%}; where LLVM inlines {:.2%}, where not {:.2%}".format(who, *shares))
+
+
+if __name__ == "__main__":
+    main()
