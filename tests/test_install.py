@@ -18,8 +18,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give the ``bin`` folder of an environment with the base install."""
     home = tmp_path_factory.mktemp("install")
     venv.create(home, with_pip=True)
-    constraints = ["--constraint", ROOT / "constraints.txt"]
-    subprocess.run([home / "bin" / "pip", "install", "--quiet", *constraints, ROOT], check=True)
+    constraints = ["--constraint", str(ROOT / "constraints.txt")]
+    subprocess.run([home / "bin" / "pip", "install", "--quiet", *constraints, str(ROOT)], check=True)
     return home / "bin"
 
 
