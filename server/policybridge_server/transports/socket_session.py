@@ -53,6 +53,7 @@ class SocketSession:
         self._wants_chance = False
         self._session: Session | None = None
         self._opening: asyncio.Task[None] | None = None
+        self._lingering: asyncio.TimerHandle | None = None
         # Set where observations or advice are not plain packed records.
         self._features: Codec | None = None
         self._advice: Codec | None = None
@@ -165,11 +166,11 @@ class SocketSession:
     def _linger(self) -> None:
         # Closing a Unix socket with unread data resets the connection: the peer would meet that before our last words.
         self._take = _discard
-        self._events.clear()
+        self._drop()
         self._channel.read(True)
         self._channel.finish()
         self._end()
-        asyncio.get_running_loop().call_later(_LINGER, self.close)
+        self._lingering = asyncio.get_running_loop().call_later(_LINGER, self.close)
 
     def drain(self) -> None:
         """Refuse a connection that has not opened a session yet: the server shuts down."""
@@ -179,9 +180,17 @@ class SocketSession:
     def close(self) -> None:
         """End the session and close the connection; twice is once."""
         self._channel.close()
-        self._events.clear()
+        self._drop()
         self._end()
+        if self._lingering is not None:
+            self._lingering.cancel()
         self._gone(self)
+
+    def _drop(self) -> None:
+        """Let go of what came and is not answered any more."""
+        self._events.clear()
+        self._line = b""
+        self._reader = InteractiveReader()
 
     def _end(self) -> None:
         if self._session is not None:
