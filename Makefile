@@ -3,11 +3,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint check proto bench clean
+.PHONY: demo test lint check proto bench bench-ledger bench-publish replays clean
+
+EXTRAS_torch := ,torch
+EXTRAS_torchscript := ,torch
+EXTRAS_tensorflow := ,tensorflow
+# TensorFlow converts to .tflite.
+EXTRAS_litert := ,litert,tensorflow
 
 # Compile real C and C++ with a real compiler that asks a policy; about a minute.
-demo: $(VENV)/demo.stamp
-	$(BIN)/python -m policybridge_demo $(DEMO)
+# BACKEND=onnx|torch|torchscript|tensorflow|litert serves the same network from another framework.
+demo: $(VENV)/demo$(BACKEND:%=-%).stamp
+	$(BIN)/python -m policybridge_demo $(BACKEND:%=--backend %) $(DEMO)
 
 # Everything: style, types, fresh stubs, behaviour.
 test: lint check
@@ -24,6 +31,17 @@ check: $(VENV)/test.stamp
 bench: $(VENV)/test.stamp
 	$(BIN)/python -m policybridge_bench.session $(BENCH)
 
+# Decision latency with the ledger and without, and publishing under load; minutes each.
+bench-ledger: $(VENV)/test.stamp
+	$(BIN)/python -m policybridge_bench.ledger $(BENCH)
+
+bench-publish: $(VENV)/test.stamp
+	$(BIN)/python -m policybridge_bench.publish $(BENCH)
+
+# Record 50 compilations, end the server, and compile them again from the ledger alone.
+replays: $(VENV)/test.stamp
+	$(BIN)/python -m policybridge_demo.replays
+
 proto:
 	$(PYTHON) proto/generate.py
 
@@ -35,8 +53,12 @@ $(VENV)/demo.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable '.[demo]'
 	touch $@
 
+$(VENV)/demo-%.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[demo$(EXTRAS_$*)]' onnx
+	touch $@
+
 $(VENV)/test.stamp: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) --editable '.[demo]' --group test --group lint
+	$(PIP) --editable '.[demo,litert,parquet,tensorflow,torch]' --group test --group lint
 	touch $@
 
 clean:

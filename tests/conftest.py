@@ -33,9 +33,13 @@ def command(*arguments: object) -> list[str]:
 
 
 @contextmanager
-def running_server(repository: Path | None, folder: Path, *arguments: object) -> Iterator[RunningServer]:
+def running_server(
+    repository: Path | None, folder: Path, *arguments: object, python: bool = True
+) -> Iterator[RunningServer]:
     """Serve ``repository`` (the bundled policies for ``None``) on a free port and a socket in ``folder``."""
-    policies = ["--demo"] if repository is None else ["--repository", repository, "--allow-python"]
+    policies = (
+        ["--demo"] if repository is None else ["--repository", repository, *(["--allow-python"] if python else [])]
+    )
     listen = ["--grpc", "127.0.0.1:0", "--socket", folder / "server.sock"]
     process = subprocess.Popen(command("serve", *policies, *listen, *arguments), stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

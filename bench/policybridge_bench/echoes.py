@@ -46,6 +46,13 @@ class _Echo(PolicyServiceServicer):
     async def Evaluate(self, request: pb.EvaluateRequest, context: object) -> pb.EvaluateResponse:  # noqa: ARG002, N802
         return pb.EvaluateResponse()
 
+    async def ReportOutcome(  # noqa: N802
+        self,
+        request: pb.ReportOutcomeRequest,  # noqa: ARG002
+        context: object,  # noqa: ARG002
+    ) -> pb.ReportOutcomeResponse:
+        return pb.ReportOutcomeResponse()
+
     async def Session(  # noqa: N802
         self,
         requests: AsyncIterator[pb.SessionRequest],

@@ -35,7 +35,7 @@ class Measured:
 
 
 @contextmanager
-def _process(*arguments: str) -> Iterator[list[str]]:
+def process(*arguments: str) -> Iterator[list[str]]:
     """Run a server; give the addresses of its ready line."""
     process = subprocess.Popen([sys.executable, "-m", *arguments], stdout=subprocess.PIPE, text=True)
     with process:
@@ -43,7 +43,8 @@ def _process(*arguments: str) -> Iterator[list[str]]:
         process.terminate()
 
 
-def _measure(kind: str, address: str, policy: str, clients: int, seconds: float) -> Measured:
+def measured(kind: str, address: str, policy: str, clients: int, seconds: float) -> Measured:
+    """Let so many clients of a kind (see clients.py) ask at once, each in a process of its own."""
     command = [sys.executable, "-m", "policybridge_bench.clients", kind, address, policy, str(seconds)]
     pipe = subprocess.PIPE
     running = [subprocess.Popen(command, stdin=pipe, stdout=pipe) for _ in range(clients)]
@@ -99,13 +100,13 @@ class Addresses:
 def one_round(where: Addresses, seconds: float) -> dict[str, Measured]:
     """Measure every case once."""
     return {
-        "socket echo, 1 client": _measure("echo", where.echo_socket, "", 1, seconds),
-        "socket, 1 client": _measure("wire", where.socket, "packed", 1, seconds),
-        "socket, 16 clients": _measure("wire", where.socket, "packed", 16, seconds),
-        "socket, 1 Python client": _measure("session", where.socket, "packed", 1, seconds),
-        "socket, 38 named inputs, 1 client": _measure("wire", where.socket, "named", 1, seconds),
-        "gRPC stream echo, 1 Python client": _measure("session", where.echo_grpc, "packed", 1, seconds),
-        "gRPC session, 1 Python client": _measure("session", where.grpc, "packed", 1, seconds),
+        "socket echo, 1 client": measured("echo", where.echo_socket, "", 1, seconds),
+        "socket, 1 client": measured("wire", where.socket, "packed", 1, seconds),
+        "socket, 16 clients": measured("wire", where.socket, "packed", 16, seconds),
+        "socket, 1 Python client": measured("session", where.socket, "packed", 1, seconds),
+        "socket, 38 named inputs, 1 client": measured("wire", where.socket, "named", 1, seconds),
+        "gRPC stream echo, 1 Python client": measured("session", where.echo_grpc, "packed", 1, seconds),
+        "gRPC session, 1 Python client": measured("session", where.grpc, "packed", 1, seconds),
     }
 
 
@@ -134,10 +135,10 @@ def servers() -> Iterator[Addresses]:
         write_network(folder, "packed")
         write_network(folder, "named", packed=False)
         listen = ["--grpc", "127.0.0.1:0", "--socket", str(folder / "policy.sock")]
-        serve = _process("policybridge_client.cli", "serve", "--repository", str(folder), *listen)
+        serve = process("policybridge_client.cli", "serve", "--repository", str(folder), *listen)
         grpc, socket = stack.enter_context(serve)
-        (echo_socket,) = stack.enter_context(_process("policybridge_bench.echoes", "socket", str(folder / "echo.sock")))
-        (echo_grpc,) = stack.enter_context(_process("policybridge_bench.echoes", "grpc"))
+        (echo_socket,) = stack.enter_context(process("policybridge_bench.echoes", "socket", str(folder / "echo.sock")))
+        (echo_grpc,) = stack.enter_context(process("policybridge_bench.echoes", "grpc"))
         yield Addresses(folder, grpc, socket, echo_socket, echo_grpc)
 
 

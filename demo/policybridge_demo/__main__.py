@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -19,6 +19,8 @@ from policybridge_client.llvm.config import HostConfig
 from policybridge_demo.compilation import CompileError, compile_asking, compile_plain
 from policybridge_demo.compilers import COMPILERS
 from policybridge_demo.corpus import CorpusError, Module, check_sources, demo_modules
+from policybridge_demo.export.formats import FORMATS, ExportError
+from policybridge_demo.inliner import INLINER, exported_server
 from policybridge_demo.outcome import Outcome, Pair
 from policybridge_demo.report import print_outcome, progress
 from policybridge_demo.server import ServerError, demo_server
@@ -31,7 +33,7 @@ _T = TypeVar("_T")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; the exit status is 0 where every module compiled and the policy decided everything."""
-    options = _parser().parse_args(arguments)
+    options = _options(arguments)
     console = Console()
     # Otherwise it would leave the server behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -39,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         outcome = _run(options, console)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except (CompileError, CorpusError, PolicyBridgeError, ServerError) as error:
+    except (CompileError, CorpusError, ExportError, PolicyBridgeError, ServerError) as error:
         return _fail(str(error))
     print_outcome(outcome, console)
     if options.json:
@@ -49,10 +51,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.backend and (options.server or options.policy != INLINER):
+        parser.error(f"--backend is for the policy {INLINER} in the demo's own server")
+    return options
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m policybridge_demo", description=__doc__)
     parser.add_argument("--server", metavar="ADDR", help="a running server; without, the demo starts its own")
-    parser.add_argument("--policy", default="inliner", metavar="NAME[@VERSION]", help="who decides (default: inliner)")
+    parser.add_argument("--policy", default=INLINER, metavar="NAME[@VERSION]", help="who decides (default: inliner)")
+    parser.add_argument("--backend", choices=list(FORMATS), help="export the policy to that framework first")
     parser.add_argument("--compiler", choices=list(COMPILERS), default="zig", help="default: zig, clang 22 from PyPI")
     parser.add_argument("--only", default="", metavar="TEXT", help="only modules with TEXT in their paths")
     parser.add_argument("--jobs", type=_positive, default=os.cpu_count() or 1, metavar="N", help="compilers at a time")
@@ -72,13 +83,19 @@ def _run(options: argparse.Namespace, console: Console) -> Outcome:
     if not modules:
         raise CorpusError(f"no module of the demo has {options.only!r} in its path")
     check_sources(modules)
-    with nullcontext(options.server) if options.server else demo_server() as server:
+    with _server(options) as server:
         config = HostConfig(PolicyReference.parse(options.policy), server)
         run_all = partial(_run_all, modules, options.jobs, console)
         plain, plain_seconds = run_all(partial(compile_plain, options.compiler), "plain -Oz")
         asking, seconds = run_all(partial(compile_asking, options.compiler, config), f"asking {options.policy}")
     pairs = [Pair(built, *asked) for built, asked in zip(plain, asking, strict=True)]
-    return Outcome(options.policy, options.compiler, options.jobs, pairs, plain_seconds, seconds)
+    return Outcome(options.policy, options.backend, options.compiler, options.jobs, pairs, plain_seconds, seconds)
+
+
+def _server(options: argparse.Namespace) -> AbstractContextManager[str]:
+    if options.server:
+        return nullcontext(options.server)
+    return exported_server(options.backend) if options.backend else demo_server()
 
 
 def _run_all(

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from policybridge_client.connection import ClientSession, Connection
-from policybridge_serdes import PolicyReference, PolicyVersion, SessionOptions, Signature, Values
+from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
 
 Listener = Callable[[Values, Values], None]
 """Takes an observation and its advice, one record each, that are overwritten after the call."""
@@ -23,6 +23,10 @@ class ListeningConnection:
     def check(self) -> None:
         """Find out whether the server can be reached."""
         self._connection.check()
+
+    def report_outcome(self, session_id: str, outcome: Outcome) -> None:
+        """Report what a compilation came to."""
+        self._connection.report_outcome(session_id, outcome)
 
     def close(self) -> None:
         """Close the connection listened to."""
@@ -60,6 +64,10 @@ class ListeningSession:
     def context(self, name: str) -> None:
         """Say what the following observations belong to."""
         self._session.context(name)
+
+    def report(self, outcome: Outcome) -> None:
+        """Report what the compilation came to."""
+        self._session.report(outcome)
 
     def close(self) -> None:
         """End the session."""

@@ -55,6 +55,7 @@ class Outcome:
     """The whole demo.
 
     Attributes:
+        backend: what the policy was exported to; ``None`` where it was asked as it is.
         jobs: compilations at a time.
         plain_seconds: wall time of all compilations without the policy.
         seconds: and with it.
@@ -62,6 +63,7 @@ class Outcome:
     """
 
     policy: str
+    backend: str | None
     compiler: str
     jobs: int
     pairs: Sequence[Pair]
@@ -101,6 +103,7 @@ class Outcome:
         p50, p99 = self.latency_us
         return {
             "policy": self.policy,
+            "backend": self.backend,
             "compiler": self.compiler,
             "jobs": self.jobs,
             "plain_seconds": round(self.plain_seconds, 3),

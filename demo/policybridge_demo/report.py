@@ -28,6 +28,7 @@ def print_outcome(outcome: Outcome, console: Console) -> None:
 
 def _libraries(outcome: Outcome) -> Table:
     title = f"{outcome.compiler} -Oz, inlining decided by the policy {outcome.policy}"
+    title += f", exported to {outcome.backend}" if outcome.backend else ""
     table = Table(title=title, title_justify="left", box=SIMPLE, padding=(0, 0, 0, 1))
     table.add_column("library", no_wrap=True)
     for heading in ("modules", "decisions", "inlined", "agreed", "-Oz text", "text", "change"):

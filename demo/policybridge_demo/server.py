@@ -1,10 +1,10 @@
-"""The demo's own policy server: a real ``policybridge serve --demo`` in a process of its own."""
+"""The demo's own policy server: a real ``policybridge serve`` in a process of its own."""
 
 import select
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Final, cast
@@ -17,16 +17,21 @@ class ServerError(Exception):
     """The server did not start, or did not end as it should."""
 
 
+def demo_server(*arguments: str) -> AbstractContextManager[str]:
+    """Serve the bundled policies; ``arguments`` are more options of ``policybridge serve``. As `policy_server`."""
+    return policy_server("--demo", *arguments)
+
+
 @contextmanager
-def demo_server() -> Iterator[str]:
-    """Serve the bundled policies for as long as the context lasts; gives the server's address.
+def policy_server(*arguments: str) -> Iterator[str]:
+    """Serve for as long as the context lasts, with ``arguments`` that say what; gives the server's address.
 
     Raises:
         ServerError: it did not get ready, or did not end as it should; what it says itself is on standard error.
 
     """
     with TemporaryDirectory(prefix="policybridge-demo-") as folder:
-        with _started(Path(folder) / "policybridge.sock") as process:
+        with _started(Path(folder) / "policybridge.sock", arguments) as process:
             try:
                 yield _address(process)
             finally:
@@ -35,18 +40,18 @@ def demo_server() -> Iterator[str]:
             raise ServerError(f"policybridge serve ended with status {process.returncode}")
 
 
-def _started(socket: Path) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "policybridge_client.cli", "serve", "--demo", "--socket", str(socket)]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+def _started(socket: Path, arguments: Sequence[str]) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "policybridge_client.cli", "serve", "--socket", str(socket)]
+    return subprocess.Popen([*command, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
 
 
 def _address(process: "subprocess.Popen[str]") -> str:
     output = cast("IO[str]", process.stdout)
     if not select.select([output], [], [], _READY_WITHIN)[0]:
-        raise ServerError(f"policybridge serve --demo was not ready within {_READY_WITHIN:g} s")
+        raise ServerError(f"policybridge serve was not ready within {_READY_WITHIN:g} s")
     said = output.readline().split()
     if said[:1] != ["ready"]:
-        raise ServerError("policybridge serve --demo did not get ready")
+        raise ServerError("policybridge serve did not get ready")
     return said[1]
 
 

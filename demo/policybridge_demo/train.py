@@ -27,7 +27,8 @@ from torch import Tensor, nn
 
 from policybridge_demo.compilation import DEFAULT
 from policybridge_demo.corpus import demo_modules, training_modules
-from policybridge_demo.graph import Array, Layer, write_classifier
+from policybridge_demo.export.network import Array, Layer, Network
+from policybridge_demo.export.onnx import save_network
 from policybridge_demo.observations import observe
 from policybridge_serdes import Values
 
@@ -50,7 +51,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(options.seed)
     layers = learn(columns(training), training[DEFAULT].reshape(-1))
-    write_classifier(options.output, LIMIT, layers, ADVICE)
+    save_network(Network(layers, ADVICE, LIMIT), options.output)
     _report("training modules", training, options.output)
     _report("demo modules, unseen", unseen, options.output)
 

@@ -2,7 +2,7 @@
 
 from policybridge_serdes.contract import SERDES, Codec, SerDes, load_serdes
 from policybridge_serdes.errors import PolicyBridgeError, Status
-from policybridge_serdes.session import Exploration, PolicyReference, PolicyVersion, SessionOptions
+from policybridge_serdes.session import Exploration, Outcome, PolicyReference, PolicyVersion, SessionOptions
 from policybridge_serdes.specs import VARIES, ElementType, Layout, Signature, TensorSpec, Values
 from policybridge_serdes.values import join, pack, tensor, unpack, zeros
 
@@ -13,6 +13,7 @@ __all__ = [
     "ElementType",
     "Exploration",
     "Layout",
+    "Outcome",
     "PolicyBridgeError",
     "PolicyReference",
     "PolicyVersion",

@@ -4,7 +4,8 @@ r"""LLVM's interactive stream, as a compiler writes it (llvm/lib/Analysis/Intera
     {"context":"name"}\n                        a module or function begins
     {"observation":N}\n<packed tensors>\n       answered by the advice tensor's bytes alone
 
-A client of ours whose tensors vary writes ``{"observation":N,"bytes":B}\n``, B the payload's size. LLVM never does.
+A client of ours whose tensors vary writes ``{"observation":N,"bytes":B}\n``, B the payload's size; one that knows what
+the compilation came to writes ``{"outcome":{"values":{name:number},"status":"…"}}\n``. LLVM never does either.
 """
 
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import msgspec
 
 from policybridge_serdes.checks import decode_json
 from policybridge_serdes.errors import InvalidError, TooLargeError
+from policybridge_serdes.session import Outcome
 from policybridge_serdes.specs import Signature, SpecFields, TensorSpec, is_unicode
 
 MAX_LINE: Final = 1 << 20
@@ -40,7 +42,7 @@ class Context:
     name: str
 
 
-Event = bytes | Header | Context
+Event = bytes | Header | Context | Outcome
 """``bytes``: an observation's payload, in the bitstream's session form."""
 
 
@@ -53,6 +55,27 @@ class _ContextJson(msgspec.Struct):
     context: str
 
 
+class OutcomeFields(msgspec.Struct):
+    """An outcome in JSON."""
+
+    values: dict[str, float] = {}
+    status: str = ""
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome.
+
+        Raises:
+            InvalidError: a name or a status is no text that can be kept.
+
+        """
+        return Outcome(self.values, self.status)
+
+
+class _OutcomeJson(msgspec.Struct):
+    outcome: OutcomeFields
+
+
 class ObservationLine(msgspec.Struct):
     """An observation's number and, from our own clients where tensors vary, its payload's size."""
 
@@ -62,6 +85,7 @@ class ObservationLine(msgspec.Struct):
 
 _HEADER: Final = msgspec.json.Decoder(_HeaderJson)
 _CONTEXT_LINE: Final = msgspec.json.Decoder(_ContextJson)
+_OUTCOME_LINE: Final = msgspec.json.Decoder(_OutcomeJson)
 _OBSERVATION_LINE: Final = msgspec.json.Decoder(ObservationLine)
 
 
@@ -142,6 +166,8 @@ class InteractiveReader:
             return Context(read_context(line))
         if line.startswith(b'{"features":'):
             return self._header(line)
+        if line.startswith(b'{"outcome":'):
+            return decode_json(_OUTCOME_LINE, line, "an outcome line").outcome.outcome
         shown = line[:60].decode("utf-8", "backslashreplace").rstrip()
         raise InvalidError(f'not a line of LLVM\'s stream ("features", "context" or "observation"): {shown!r}')
 
@@ -226,3 +252,8 @@ def observation_lines(number: int, payload: bytes, *, fixed: bool) -> bytes:
     if fixed:
         return b'{"observation":%d}\n%b\n' % (number, payload)
     return b'{"observation":%d,"bytes":%d}\n%b\n' % (number, len(payload), payload)
+
+
+def outcome_line(outcome: Outcome) -> bytes:
+    """Write the line that says what the compilation came to."""
+    return msgspec.json.encode({"outcome": {"values": dict(outcome.values), "status": outcome.status}}) + b"\n"

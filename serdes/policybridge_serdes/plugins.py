@@ -54,8 +54,10 @@ class Table:
 
 def _extra(module: str) -> str:
     room, _, leaf = module.partition(".")
-    backend = leaf.removeprefix("backends.")
-    return backend if backend in ("onnx", "torch") else {"policybridge_server": "server"}.get(room, "all")
+    part = leaf.removeprefix("backends.").removeprefix("ledger.")
+    if part in ("litert", "onnx", "parquet", "tensorflow", "torch"):
+        return part
+    return {"policybridge_server": "server"}.get(room, "all")
 
 
 def _entry_points(group: str) -> "EntryPoints":

@@ -1,9 +1,11 @@
-"""What opening a session says and answers: the same words in every transport, on both sides."""
+"""What is said and answered about a session: the same words in every transport, on both sides."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 
 from policybridge_serdes.errors import InvalidError
+from policybridge_serdes.specs import is_unicode
 
 
 @dataclass(frozen=True)
@@ -87,3 +89,29 @@ class SessionOptions:
     options: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     exploration: Exploration | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a compilation came to.
+
+    Attributes:
+        values: named numbers: ``text`` bytes, ``cycles``, ``seconds``, …
+        status: in a word: ``ok``, ``crash``, ``timeout``, …; empty where there is none to tell.
+
+    Raises:
+        InvalidError: a name is empty or no Unicode text, or a number is not finite.
+
+    """
+
+    values: Mapping[str, float] = field(default_factory=dict)
+    status: str = ""
+
+    def __post_init__(self) -> None:
+        for name, value in self.values.items():
+            if not (name and is_unicode(name)):
+                raise InvalidError(f"an outcome's name is some Unicode text, not {name!a}")
+            if not isfinite(value):
+                raise InvalidError(f"the outcome {name!r} is a finite number, not {value}")
+        if not is_unicode(self.status):
+            raise InvalidError(f"an outcome's status is Unicode text, not {self.status!a}")

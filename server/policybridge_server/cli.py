@@ -9,8 +9,7 @@ from typing import Any
 from policybridge_serdes.errors import PolicyBridgeError
 from policybridge_server.config import make_config
 from policybridge_server.daemon import serve
-
-BUNDLED = Path(__file__).parent / "bundled"
+from policybridge_server.repository import BUNDLED
 
 _DEMO: dict[str, Any] = {"grpc": ["127.0.0.1:0"], "socket": ["policybridge.sock"], "allow_python": True}
 
@@ -22,8 +21,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--grpc", action="append", metavar="ADDR", help="HOST:PORT or unix:PATH; port 0: a free one")
     parser.add_argument("--socket", action="append", metavar="PATH", help="path of a Unix socket; repeatable")
     parser.add_argument("--allow-python", action="store_true", default=None, help="run policies that are Python code")
+    parser.add_argument("--allow-publish", action="store_true", default=None, help="let clients publish versions")
+    parser.add_argument("--keep-versions", type=int, metavar="N", help="of a policy, beside those that have an alias")
+    parser.add_argument("--max-artifact-bytes", type=int, metavar="N", help="refuse larger versions")
+    parser.add_argument("--max-artifact-files", type=int, metavar="N", help="refuse versions of more files")
     parser.add_argument("--max-observation-bytes", type=int, metavar="N", help="refuse larger observations")
     parser.add_argument("--grace", type=float, metavar="SECONDS", help="for running sessions after SIGTERM")
+    parser.add_argument("--ledger", metavar="FILE", help="record sessions, decisions and outcomes there")
+    parser.add_argument("--ledger-max-bytes", type=int, metavar="N", help="then drop the ledger's oldest sessions")
+    parser.add_argument("--ledger-max-age", type=float, metavar="SECONDS", help="drop sessions that began before")
     parser.add_argument("--config", type=Path, metavar="FILE.toml", help="the same, by the options' names")
     parser.add_argument("--demo", action="store_true", help="serve the bundled policies, also without other options")
     parser.add_argument("--verbose", action="store_true", help="log what happens, to standard error")

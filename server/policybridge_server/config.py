@@ -18,7 +18,15 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         socket: paths of Unix sockets.
         allow_python: whether policies that are Python code may run.
         max_observation_bytes: an observation above it is refused.
+        allow_publish: whether clients may publish versions, set aliases and retire.
+        keep_versions: how many versions of a policy stay when one is published, beside those that an alias names.
+        max_artifact_bytes: a version above it is refused, also one whose archives would be larger when unpacked.
+        max_artifact_files: a version of more files is refused.
         grace: seconds that running sessions may still take after SIGTERM.
+        ledger: file that sessions are recorded in; absent: nothing is.
+        ledger_store: how; see `policybridge_server.ledger.store`.
+        ledger_max_bytes: the oldest sessions are dropped from a ledger that is larger.
+        ledger_max_age: sessions that began so many seconds ago are dropped.
 
     """
 
@@ -26,8 +34,16 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     grpc: list[str] = []
     socket: list[Path] = []
     allow_python: bool = False
+    allow_publish: bool = False
+    keep_versions: Annotated[int, msgspec.Meta(ge=1)] = 10
+    max_artifact_bytes: Annotated[int, msgspec.Meta(ge=1)] = 1 << 30
+    max_artifact_files: Annotated[int, msgspec.Meta(ge=1)] = 1000
     max_observation_bytes: Annotated[int, msgspec.Meta(ge=1)] = DEFAULT_LIMIT
     grace: Annotated[float, msgspec.Meta(ge=0)] = 60.0
+    ledger: Path | None = None
+    ledger_store: str = "sqlite"
+    ledger_max_bytes: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    ledger_max_age: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
     def __post_init__(self) -> None:
         if not self.repository:

@@ -4,13 +4,21 @@ import asyncio
 import logging
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 
 from policybridge_serdes import PolicyReference
-from policybridge_serdes.errors import PolicyBridgeError
+from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
+from policybridge_server.arrivals import Arrivals
 from policybridge_server.config import ServerConfig
 from policybridge_server.engine.engine import Engine
 from policybridge_server.engine.gate import Gate
-from policybridge_server.repository import Repository
+from policybridge_server.engine.intake import Intake
+from policybridge_server.engine.publisher import Publisher
+from policybridge_server.ledger.recorder import LedgerRecorder
+from policybridge_server.ledger.store import Bounds, open_store
+from policybridge_server.repository import Limits, Repository, writable
+from policybridge_server.repository.lock import changing
 from policybridge_server.transports.contract import Host, Transport, load_transport
 from policybridge_server.turns import TurnSelector
 
@@ -21,21 +29,40 @@ def serve(config: ServerConfig) -> None:
     """Serve until SIGTERM or SIGINT; a second one ends running sessions at once.
 
     Raises:
-        PolicyBridgeError: a repository or an address cannot be used.
+        PolicyBridgeError: a repository, an address or the ledger cannot be used.
 
     """
-    engine = Engine(Repository(config.repository), allow_python=config.allow_python)
-    turns = TurnSelector(engine.flush)
-    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(turns)) as runner:
-        runner.run(_Daemon(config, engine, turns).run())
-    engine.close()
+    with _publishing(config), _ledger(config) as recorder:
+        repository = Repository(config.repository, Limits(config.max_artifact_bytes, config.max_artifact_files))
+        engine = Engine(repository, allow_python=config.allow_python, recorder=recorder)
+        turns = TurnSelector(engine.flush)
+        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(turns)) as runner:
+            runner.run(_Daemon(config, engine, turns, recorder).run())
+        engine.close()
+
+
+def _publishing(config: ServerConfig) -> AbstractContextManager[None]:
+    return changing(writable(config.repository) if config.allow_publish else [])
+
+
+@contextmanager
+def _ledger(config: ServerConfig) -> Iterator[LedgerRecorder | None]:
+    if config.ledger is None:
+        yield None
+        return
+    bounds = Bounds(config.ledger_max_bytes, config.ledger_max_age)
+    with closing(LedgerRecorder(open_store(config.ledger_store, config.ledger, bounds))) as recorder:
+        yield recorder
 
 
 class _Daemon:
-    def __init__(self, config: ServerConfig, engine: Engine, turns: TurnSelector) -> None:
+    def __init__(
+        self, config: ServerConfig, engine: Engine, turns: TurnSelector, recorder: LedgerRecorder | None
+    ) -> None:
         self._config = config
         self._engine = engine
         self._turns = turns
+        self._recorder = recorder
         self._transports = [
             *(load_transport("grpc", address) for address in config.grpc),
             *(load_transport("socket", str(path)) for path in config.socket),
@@ -43,17 +70,25 @@ class _Daemon:
 
     async def run(self) -> None:
         self._signals = self._watch_signals()
-        self._engine.attach(asyncio.get_running_loop().call_soon_threadsafe)
+        post = asyncio.get_running_loop().call_soon_threadsafe
+        self._engine.attach(post)
+        if self._recorder is not None:
+            self._recorder.start(post)
         self._preload()
         gate = Gate(self._engine)
-        started = await self._listen(Host(gate, self._turns, self._config))
+        publisher = Publisher(gate, allowed=self._config.allow_publish, keep=self._config.keep_versions)
+        started = await self._listen(Host(gate, publisher, self._turns, self._config))
+        arrivals = Arrivals(self._engine.repository, Intake(gate, publisher))
+        watching = asyncio.create_task(arrivals.watch())
         try:
             sys.stdout.write(f"ready {' '.join(transport.address for transport in started)}\n")
             sys.stdout.flush()
             await self._signals.get()
         finally:
             gate.drain()
+            watching.cancel()
             await self._drain(started)
+            publisher.close()
 
     def _watch_signals(self) -> "asyncio.Queue[signal.Signals]":
         signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
@@ -64,11 +99,24 @@ class _Daemon:
     def _preload(self) -> None:
         """Load what new sessions will ask for; a policy that cannot be loaded says why when it is asked for."""
         for name in self._engine.repository.policies():
-            try:
-                loaded = self._engine.load(PolicyReference(name))
-                _LOG.info("loaded %s: %s", loaded.stored, loaded.probe)
-            except PolicyBridgeError as error:
-                _LOG.warning("policy %s is not served: %s", name, error)
+            # A version that cannot be loaded is refused, and the one before it is the newest then.
+            while not self._load_newest(name):
+                continue
+
+    def _load_newest(self, name: str) -> bool:
+        """Say whether it is loaded, or there is nothing to load; a version that cannot be loaded is refused."""
+        repository = self._engine.repository
+        try:
+            loaded = self._engine.load(PolicyReference(name))
+        except PolicyBridgeError as error:
+            _LOG.warning("policy %s is not served: %s", name, error)
+            latest = repository.policy(name).latest
+            if latest is None or not isinstance(error, PreconditionError):
+                return True
+            repository.refuse(name, latest, error)
+            return repository.policy(name).latest is None
+        _LOG.info("loaded %s: %s", loaded.stored, loaded.probe)
+        return True
 
     async def _listen(self, host: Host) -> list[Transport]:
         started: list[Transport] = []

@@ -3,8 +3,8 @@
 import threading
 from pathlib import Path
 
-from policybridge_serdes import PolicyReference, PolicyVersion, SessionOptions, Signature, Values
-from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
+from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
+from policybridge_serdes.errors import PolicyBridgeError, PreconditionError, UnsupportedError
 from policybridge_server.engine.engine import Engine, Session
 from policybridge_server.repository import Repository
 
@@ -46,6 +46,10 @@ class EmbeddedConnection:
 
     def check(self) -> None:
         """Nothing can be out of reach."""
+
+    def report_outcome(self, session_id: str, outcome: Outcome) -> None:  # noqa: ARG002
+        """Refuse: nothing is recorded in the caller's process."""
+        raise UnsupportedError("there is no ledger without a server")
 
     def close(self) -> None:
         """Free the models."""
@@ -120,6 +124,11 @@ class EmbeddedSession:
     def context(self, name: str) -> None:
         """Say what the following observations belong to."""
         self._session.view.context = name
+
+    def report(self, outcome: Outcome) -> None:  # noqa: ARG002
+        """Refuse: nothing is recorded in the caller's process; the session is over then, as everywhere."""
+        self.close()
+        raise UnsupportedError("there is no ledger without a server")
 
     def close(self) -> None:
         """End the session; twice is once."""

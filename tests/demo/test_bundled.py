@@ -17,9 +17,8 @@ from policybridge_demo.observations import observe
 from policybridge_demo.server import demo_server
 from policybridge_serdes import Layout, PolicyReference, PolicyVersion, Values
 from policybridge_server.backends.contract import Batch, Model, SessionView, load_backend
-from policybridge_server.cli import BUNDLED
 from policybridge_server.engine.loaded import load_version
-from policybridge_server.repository import Repository, StoredVersion
+from policybridge_server.repository import BUNDLED, Repository, StoredVersion
 from tests.client.compilers import parameters
 
 MODULES = [

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from policybridge_serdes import VARIES, ElementType, Layout, Signature, TensorSpec
+from policybridge_serdes import VARIES, ElementType, Layout, Outcome, Signature, TensorSpec
 from policybridge_serdes.errors import InvalidError, TooLargeError
 from policybridge_serdes.interactive import (
     MAX_LINE,
@@ -19,6 +19,7 @@ from policybridge_serdes.interactive import (
     context_line,
     header_line,
     observation_lines,
+    outcome_line,
 )
 
 from .strategies import layouts
@@ -206,3 +207,27 @@ def test_a_context_that_is_no_text_is_not_written() -> None:
 def test_features_of_no_bytes_are_observed() -> None:
     empty = Signature(Layout(()), ADVICE)
     assert begun(empty).feed(b'{"observation":0}\n\n{"observation":1}\n\n') == [b"", b""]
+
+
+@given(
+    st.dictionaries(st.text(st.characters(codec="utf-8"), min_size=1), st.floats(allow_nan=False, allow_infinity=False))
+)
+def test_an_outcome_is_read_as_it_was_written(values: dict[str, float]) -> None:
+    outcome = Outcome(values, "größer")
+    assert begun().feed(outcome_line(outcome)) == [outcome]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"outcome":3}',
+        b'{"outcome":{"values":{"x":"y"}}}',
+        b'{"outcome":{"values":{"x":NaN}}}',
+        b'{"outcome":{"values":{"x":1e999}}}',
+        b'{"outcome":{"values":{"":1}}}',
+        b'{"outcome":{"status":1}}',
+    ],
+)
+def test_an_outcome_that_is_none_is_refused(line: bytes) -> None:
+    with pytest.raises(InvalidError):
+        begun().feed(line + b"\n")

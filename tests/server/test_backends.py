@@ -1,129 +1,47 @@
-"""The backend contract: one suite, which every backend's tests inherit."""
+"""The backends python and onnx by the contract of all, and what is theirs alone."""
 
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
 from policybridge_bench.network import FEATURES, observations, write_network
-from policybridge_serdes import (
-    ElementType,
-    Layout,
-    PolicyReference,
-    PolicyVersion,
-    TensorSpec,
-    Values,
-    join,
-    pack,
-    tensor,
-)
+from policybridge_serdes import ElementType, Layout, TensorSpec, join, pack
 from policybridge_serdes.errors import PreconditionError
-from policybridge_server.backends.contract import Batch, Model, SessionView, load_backend
+from policybridge_server.backends.contract import Batch, SessionView, load_backend
 from policybridge_server.engine.probe import probe
-from policybridge_server.repository import Repository
+from tests.frameworks import ADVICE as DECISION
+from tests.frameworks import write_network as write_exported
 from tests.repositories import answering, make_model, write_onnx, write_python
-
-SESSION = SessionView("a", PolicyVersion("p", 1, ""))
-SAMPLES: dict[ElementType, list[Any]] = {
-    ElementType.FLOAT: [1.5, -0.0, np.inf],
-    ElementType.DOUBLE: [1.5, 5e-324, -np.inf],
-    ElementType.BOOL: [True, False, True],
-    ElementType.STRING: ["a", "", "größer"],
-    ElementType.BYTES: [b"a", b"", b"\0\xff"],
-    **{
-        kind: [np.iinfo(kind.dtype).min, 0, np.iinfo(kind.dtype).max] for kind in ElementType if kind.dtype.kind in "iu"
-    },
-}
+from tests.server.backends import SESSION, BackendContract, TensorContract, add_setting, evaluate, load
 
 
-def load(repository: Path, name: str) -> Model:
-    stored = Repository([repository]).resolve(PolicyReference(name))
-    return load_backend(stored.config.backend).load(stored.folder, stored.config)
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [("litert", "ai_edge_litert"), ("onnx", "onnxruntime"), ("tensorflow", "tensorflow"), ("torch", "torch")],
+)
+def test_a_missing_framework_is_named_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, name: str, package: str
+) -> None:
+    for module in [each for each in sys.modules if each.startswith(f"policybridge_server.backends.{name}")]:
+        monkeypatch.delitem(sys.modules, module)
+    for module in [package, *(each for each in sys.modules if each.startswith(f"{package}."))]:
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(PreconditionError, match=rf"'{package}.*': pip install 'policybridge\[{name}\]'"):
+        load_backend(name)
 
 
-def evaluate(model: Model, values: Values, advice: TensorSpec) -> Values:
-    return model.evaluate(Batch(values, [SESSION] * len(values), Layout((advice,))))
-
-
-class BackendContract:
-    """What every backend must do; a subclass says how its artifacts are written."""
-
-    types: ClassVar[list[ElementType]]
-    backend: ClassVar[str]
-    artifact: ClassVar[str]
-
-    def write_identity(self, repository: Path, spec: TensorSpec) -> None:
-        """Add the policy ``same``: the advice is the feature ``x``, which looks like ``spec``."""
-        raise NotImplementedError
-
-    def write_difference(self, repository: Path) -> None:
-        """Add the policy ``difference``: int64 features ``b`` and ``a``, declared in that order; advice a − b."""
-        raise NotImplementedError
-
-    @pytest.mark.parametrize("shape", [(), (1,), (3,), (1, 3)])
-    def test_advice_has_the_bits_and_shape_that_the_policy_gives(self, tmp_path: Path, shape: tuple[int, ...]) -> None:
-        for kind in self.types:
-            spec = TensorSpec("x", kind, shape)
-            self.write_identity(tmp_path / kind.name, spec)
-            samples = SAMPLES[kind][: spec.count]
-            values = pack(Layout((spec,)), {"x": np.array(samples, kind.dtype).reshape(shape)})
-            model = load(tmp_path / kind.name, "same")
-            advice = evaluate(model, values, TensorSpec("advice", kind, shape))
-            given = tensor(TensorSpec("advice", kind, shape), advice)
-            assert given.tolist() == tensor(spec, values).tolist()
-            assert given.dtype == kind.dtype
-            model.close()
-
-    def test_a_shape_that_varies_is_taken_as_it_comes(self, tmp_path: Path) -> None:
-        spec = TensorSpec("x", ElementType.FLOAT, (-1,))
-        self.write_identity(tmp_path, spec)
-        model = load(tmp_path, "same")
-        for size in (0, 1, 5):
-            values = pack(Layout((spec,)), {"x": np.arange(size, dtype=np.float32)})
-            advice = evaluate(model, values, TensorSpec("advice", ElementType.FLOAT, (-1,)))
-            assert tensor(TensorSpec("advice", ElementType.FLOAT, (-1,)), advice).tolist() == list(range(size))
-
-    def test_inputs_are_found_by_name(self, tmp_path: Path) -> None:
-        self.write_difference(tmp_path)
-        model = load(tmp_path, "difference")
-        features = model.signature.features
-        assert features is not None
-        advice = evaluate(model, pack(features, {"a": 10, "b": 3}), TensorSpec("advice", ElementType.INT64))
-        assert advice["advice"].tolist() == [[7]]
-
-    def test_an_observation_gives_the_same_bits_alone_and_in_a_batch(self, tmp_path: Path) -> None:
-        self.write_difference(tmp_path)
-        model = load(tmp_path, "difference")
-        features = model.signature.features
-        assert features is not None
-        spec = TensorSpec("advice", ElementType.INT64)
-        rows = [pack(features, {"a": number, "b": 3}) for number in range(5)]
-        alone = [evaluate(model, row, spec).tobytes() for row in rows]
-        if model.batched:
-            assert evaluate(model, join(features, rows), spec).tobytes() == b"".join(alone)
-        else:
-            assert probe(model).most == 1
-
-    def test_a_missing_artifact_is_refused_by_its_name(self, tmp_path: Path) -> None:
-        self.write_difference(tmp_path)
-        (tmp_path / "difference" / "1" / self.artifact).unlink()
-        with pytest.raises(PreconditionError, match=self.artifact):
-            load(tmp_path, "difference")
-
-    def test_a_corrupt_artifact_is_refused_by_its_name(self, tmp_path: Path) -> None:
-        self.write_difference(tmp_path)
-        (tmp_path / "difference" / "1" / self.artifact).write_bytes(b"\xff\x00 no artifact")
-        with pytest.raises(PreconditionError, match=self.artifact):
-            load(tmp_path, "difference")
-
-    def test_an_unknown_setting_is_refused_by_its_name(self, tmp_path: Path) -> None:
-        self.write_difference(tmp_path)
-        with (tmp_path / "difference" / "policy.toml").open("a") as file:
-            file.write("\n[settings]\nfiel = 'x'\n")
-        with pytest.raises(PreconditionError, match="fiel"):
-            load(tmp_path, "difference")
+def test_frameworks_are_loaded_only_when_a_policy_needs_them() -> None:
+    code = (
+        "import sys; from policybridge_server import daemon, embedded; "
+        "print({'torch', 'tensorflow', 'onnxruntime', 'ai_edge_litert', 'jax'} & set(sys.modules))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "set()\n"
 
 
 class TestPython(BackendContract):
@@ -138,6 +56,18 @@ class TestPython(BackendContract):
         declared = ", ".join(f'{{name = "{name}", type = "int64_t", shape = [1]}}' for name in "ba")
         source = answering("observation['a'] - observation['b']")
         write_python(repository, "difference", source, f"features = [{declared}]\n")
+
+    def write_table(self, repository: Path, size: int) -> None:
+        source = f"""
+            import array
+
+            TABLE = array.array("f", [1.0]) * {size}
+
+            class Policy:
+                def evaluate(self, observation, session):
+                    return TABLE[observation["x"].item()]
+            """
+        write_python(repository, "table", source)
 
     def test_a_policy_is_told_when_its_sessions_start_and_end(self, tmp_path: Path) -> None:
         write_python(
@@ -195,7 +125,7 @@ ONNX_TYPES = {
 }
 
 
-class TestOnnx(BackendContract):
+class TestOnnx(TensorContract):
     types: ClassVar = list(ONNX_TYPES)
     backend = "onnx"
     artifact = "model.onnx"
@@ -211,6 +141,43 @@ class TestOnnx(BackendContract):
         spec: tuple[int, list[int | str]] = (TensorProto.INT64, ["batch", 1])
         write_onnx(repository, "difference", make_model([node], {"b": spec, "a": spec}, {"advice": spec}))
 
+    def write_table(self, repository: Path, size: int) -> None:
+        nodes = [helper.make_node("Gather", ["table", "x"], ["advice"])]
+        x: tuple[int, list[int | str]] = (TensorProto.INT64, ["batch", 1])
+        advice: tuple[int, list[int | str]] = (TensorProto.FLOAT, ["batch", 1])
+        model = make_model(nodes, {"x": x}, {"advice": advice}, {"table": np.ones(size, np.float32)})
+        write_onnx(repository, "table", model)
+
+    def write_network(self, repository: Path, advice: TensorSpec = DECISION) -> None:
+        write_exported(repository, "network", "onnx", advice)
+
+    def test_an_execution_provider_that_is_not_there_is_refused_with_those_that_are(self, tmp_path: Path) -> None:
+        self.write_difference(tmp_path)
+        add_setting(tmp_path, "difference", 'providers = ["AbsentExecutionProvider", "CPUExecutionProvider"]')
+        with pytest.raises(
+            PreconditionError, match=r"'AbsentExecutionProvider'; .*onnxruntime has .*CPUExecutionProvider"
+        ):
+            load(tmp_path, "difference")
+
+    def test_execution_providers_get_their_options(self, tmp_path: Path) -> None:
+        self.write_difference(tmp_path)
+        add_setting(tmp_path, "difference", "provider_options.CPUExecutionProvider.use_arena = false")
+        assert load(tmp_path, "difference").batched
+
+    def test_options_of_a_provider_that_is_not_asked_for_are_refused(self, tmp_path: Path) -> None:
+        self.write_difference(tmp_path)
+        add_setting(tmp_path, "difference", "provider_options.CUDAExecutionProvider.device_id = 1")
+        with pytest.raises(PreconditionError, match="CUDAExecutionProvider, not in providers"):
+            load(tmp_path, "difference")
+
+    def test_a_file_outside_of_the_version_is_refused(self, tmp_path: Path) -> None:
+        self.write_difference(tmp_path)
+        model = tmp_path / "difference" / "1" / "model.onnx"
+        model.rename(tmp_path / "model.onnx")
+        add_setting(tmp_path, "difference", 'file = "../../model.onnx"')
+        with pytest.raises(PreconditionError, match="outside"):
+            load(tmp_path, "difference")
+
     def test_a_packed_input_is_made_of_its_features_in_order(self, tmp_path: Path) -> None:
         write_network(tmp_path, "packed")
         write_network(tmp_path, "named", packed=False)
@@ -224,14 +191,17 @@ class TestOnnx(BackendContract):
         assert evaluate(packed, batch, spec).tobytes() == evaluate(named, batch, spec).tobytes()
         assert 0 < evaluate(packed, batch, spec)["inlining_decision"].sum() < 64
 
-    def test_a_model_with_a_fixed_first_dimension_is_asked_singly(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("shape", [(1,), ()])
+    def test_a_model_without_a_dimension_for_batches_is_asked_singly(
+        self, tmp_path: Path, shape: tuple[int, ...]
+    ) -> None:
         node = helper.make_node("Add", ["x", "x"], ["advice"])
-        spec: tuple[int, list[int | str]] = (TensorProto.INT64, [1])
+        spec: tuple[int, list[int | str]] = (TensorProto.INT64, list(shape))
         write_onnx(tmp_path, "twice", make_model([node], {"x": spec}, {"advice": spec}))
         model = load(tmp_path, "twice")
         assert (model.batched, probe(model).most) == (False, 1)
-        values = pack(Layout((TensorSpec("x", ElementType.INT64),)), {"x": 21})
-        assert evaluate(model, values, TensorSpec("advice", ElementType.INT64))["advice"].tolist() == [[42]]
+        values = pack(Layout((TensorSpec("x", ElementType.INT64, shape),)), {"x": 21})
+        assert evaluate(model, values, TensorSpec("advice", ElementType.INT64, shape))["advice"].item() == 42
 
     def test_one_of_several_outputs_is_named_in_the_settings(self, tmp_path: Path) -> None:
         nodes = [helper.make_node("Identity", ["x"], ["same"]), helper.make_node("Neg", ["x"], ["minus"])]

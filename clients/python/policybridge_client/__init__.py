@@ -2,12 +2,13 @@
 
 from policybridge_client.connection import ClientSession, Connection, connect
 from policybridge_client.runner import ModelRunner, open_runner
-from policybridge_serdes import ElementType, PolicyBridgeError, TensorSpec
+from policybridge_serdes import ElementType, Exploration, PolicyBridgeError, TensorSpec
 
 __all__ = [
     "ClientSession",
     "Connection",
     "ElementType",
+    "Exploration",
     "ModelRunner",
     "PolicyBridgeError",
     "TensorSpec",

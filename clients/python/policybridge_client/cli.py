@@ -29,14 +29,20 @@ COMMANDS: Final = Table(
     kind="command",
     group="policybridge.commands",
     own={
+        "replay": "policybridge_client.llvm.replay_command",
+        "policies": "policybridge_client.policies_cli",
         "run": "policybridge_client.llvm.run",
         "serve": "policybridge_server.cli",
+        "sessions": "policybridge_server.ledger.cli",
     },
 )
 
 _SUMMARIES: Final = {
+    "replay": "compile again as recorded, without a server, and compare",
+    "policies": "publish versions of policies, name them, look at them",
     "run": "run a compiler and let a policy make its decisions",
     "serve": "serve policies to any number of compilers",
+    "sessions": "list, show and export what the server recorded",
 }
 
 

@@ -2,7 +2,7 @@
 
 from typing import Protocol, cast
 
-from policybridge_serdes import PolicyReference, PolicyVersion, SessionOptions, Signature, Values
+from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
 from policybridge_serdes.plugins import Table
 
 
@@ -37,6 +37,18 @@ class ClientSession(Protocol):
         """Say that the following observations belong to the function (or module) ``name``."""
         ...
 
+    def report(self, outcome: Outcome) -> None:
+        """Say what the compilation came to; on return the ledger holds that and every decision of this session.
+
+        A later report adds to it: a name that came before gets its new value.
+
+        Raises:
+            UnsupportedError: the server keeps no ledger.
+            PolicyBridgeError: it is not held. The session is over then, whatever the reason.
+
+        """
+        ...
+
     def close(self) -> None:
         """End the session; twice is once."""
         ...
@@ -64,6 +76,17 @@ class Connection(Protocol):
 
         Raises:
             UnavailableError: it cannot.
+
+        """
+        ...
+
+    def report_outcome(self, session_id: str, outcome: Outcome) -> None:
+        """Say what the compilation of a session came to, from any process, also after the session; as its `report`.
+
+        Raises:
+            NotFoundError: the ledger has no such session.
+            UnsupportedError: the server keeps no ledger.
+            PolicyBridgeError: it is not held.
 
         """
         ...

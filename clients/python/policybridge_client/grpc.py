@@ -12,6 +12,7 @@ from policybridge_client.grpc_stream import Stream, error_of
 from policybridge_serdes import (
     Exploration,
     Layout,
+    Outcome,
     PolicyReference,
     PolicyVersion,
     SerDes,
@@ -88,6 +89,14 @@ class GrpcConnection:
                     f"could not reach the server at {self._target}: {failure.details()}"
                 ) from failure
 
+    def report_outcome(self, session_id: str, outcome: Outcome) -> None:
+        """Report what the compilation of any session came to."""
+        request = pb.ReportOutcomeRequest(session_id=session_id, outcome=_outcome(outcome))
+        try:
+            self._stub.ReportOutcome(request, timeout=self._timeout)
+        except grpc.RpcError as failure:
+            raise error_of(failure, self._target) from failure
+
     def evaluate_once(
         self, policy: PolicyReference, layout: Layout, observation: Values, advice: TensorSpec | None = None
     ) -> Answer:
@@ -143,6 +152,10 @@ class GrpcSession:
         """Say what the following observations belong to."""
         self._stream.send(pb.SessionRequest(context=pb.Context(name=name)))
 
+    def report(self, outcome: Outcome) -> None:
+        """Report what the compilation came to."""
+        self._stream.ask(pb.SessionRequest(outcome=_outcome(outcome)))
+
     def close(self) -> None:
         """End the session."""
         self._stream.close()
@@ -155,6 +168,10 @@ def _policy(reference: PolicyReference) -> pb.PolicyReference:
     if reference.alias is not None:
         message.alias = reference.alias
     return message
+
+
+def _outcome(outcome: Outcome) -> pb.Outcome:
+    return pb.Outcome(values=outcome.values, status=outcome.status)
 
 
 def _exploration(asked: Exploration | None) -> pb.Exploration | None:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from policybridge_client.connection import ClientSession, Connection, connect
 from policybridge_serdes import (
     Exploration,
+    Outcome,
     PolicyReference,
     PolicyVersion,
     SessionOptions,
@@ -97,6 +98,16 @@ class ModelRunner(AbstractContextManager["ModelRunner"]):
     def context(self, name: str) -> None:
         """Say that the following decisions belong to the function (or module) ``name``."""
         self._session.context(name)
+
+    def report(self, status: str = "", **values: float) -> None:
+        """Say what came of it, as a word and named numbers: ``runner.report("ok", cycles=1e6)``.
+
+        Raises:
+            UnsupportedError: the server keeps no ledger.
+            PolicyBridgeError: the ledger does not hold it. The session is over then.
+
+        """
+        self._session.report(Outcome(values, status))
 
     def close(self) -> None:
         """End the session."""

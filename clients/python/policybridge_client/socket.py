@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from policybridge_client.socket_wire import Wire
-from policybridge_serdes import PolicyReference, PolicyVersion, SessionOptions, Signature, Values
+from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
 from policybridge_serdes.bitstream import BitstreamSerDes
 from policybridge_serdes.errors import (
     InvalidError,
@@ -17,11 +17,14 @@ from policybridge_serdes.errors import (
     TooLargeError,
     error_from_status,
 )
-from policybridge_serdes.interactive import DEFAULT_LIMIT, context_line, header_line, observation_lines
+from policybridge_serdes.interactive import DEFAULT_LIMIT, context_line, header_line, observation_lines, outcome_line
 
 _PROTOCOL: Final = 1
 _SIZE: Final = struct.Struct("<Q")
 _CHANCE: Final = struct.Struct("<f")
+
+_A = TypeVar("_A")
+_T = TypeVar("_T")
 
 
 class _Failure(msgspec.Struct):
@@ -38,6 +41,11 @@ class _OpenedJson(msgspec.Struct):
     policy: str = ""
     version: int = 0
     digest: str = ""
+    error: _Failure | None = None
+
+
+class _RecordedJson(msgspec.Struct):
+    recorded: bool = False
     error: _Failure | None = None
 
 
@@ -66,6 +74,17 @@ class SocketConnection:
     def check(self) -> None:
         """Find out whether the server can be reached."""
         self._wire().close()
+
+    def report_outcome(self, session_id: str, outcome: Outcome) -> None:
+        """Report what the compilation of any session came to, on a connection of its own."""
+        wire = self._wire()
+        try:
+            wire.send(_report(session_id, outcome))
+            failure = _parse(wire.receive_line(), _RecordedJson).error
+        finally:
+            wire.close()
+        if failure is not None:
+            raise error_from_status(failure.status, failure.message)
 
     def close(self) -> None:
         """End the sessions."""
@@ -111,10 +130,17 @@ class SocketSession:
 
     def evaluate(self, observation: Values) -> Values:
         """Ask for one decision."""
+        return self._ended_by_failure(self._ask, observation)
+
+    def report(self, outcome: Outcome) -> None:
+        """Report what the compilation came to."""
+        self._ended_by_failure(self._tell, outcome)
+
+    def _ended_by_failure(self, ask: Callable[[_A], _T], what: _A) -> _T:
         if self._over is not None:
             raise PreconditionError(f"the session is over: {self._over}")
         try:
-            return self._ask(observation)
+            return ask(what)
         except BaseException as error:
             # Also where a signal ends the wait: the answer to come would be taken for the next one's.
             self._end(str(error) or repr(error))
@@ -156,6 +182,14 @@ class SocketSession:
             self.log_probability = self._chance()
         return self._decode(advice)
 
+    def _tell(self, outcome: Outcome) -> None:
+        self._wire.send(self._before + outcome_line(outcome))
+        self._before = self._header = b""
+        status = bytearray(1)
+        if not self._wire.receive_into(status) or status[0]:
+            raise self._failure(bytes(status))
+        _parse(self._wire.receive_line(), _RecordedJson)
+
     def _chance(self) -> float:
         told = self._reply[1 + self._size :] if self._advice_fixed else self._wire.receive(_CHANCE.size)
         (chance,) = _CHANCE.unpack(told)
@@ -184,7 +218,9 @@ def _hello(policy: PolicyReference, options: SessionOptions) -> bytes:
     return msgspec.json.encode(fields) + b"\n"
 
 
-_T = TypeVar("_T")
+def _report(session_id: str, outcome: Outcome) -> bytes:
+    told = {"values": dict(outcome.values), "status": outcome.status}
+    return msgspec.json.encode({"policybridge": _PROTOCOL, "report": session_id, "outcome": told}) + b"\n"
 
 
 def _parse(line: bytes, kind: type[_T]) -> _T:

@@ -33,6 +33,76 @@ import typing
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
 @typing.final
+class Outcome(google.protobuf.message.Message):
+    """What a compilation came to."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class ValuesEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.float
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.float = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    VALUES_FIELD_NUMBER: builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
+    status: builtins.str
+    """In a word: `ok`, `crash`, `timeout`, …"""
+    @property
+    def values(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.float]:
+        """Named numbers: `text` bytes, `cycles`, `seconds`, …"""
+
+    def __init__(
+        self,
+        *,
+        values: collections.abc.Mapping[builtins.str, builtins.float] | None = ...,
+        status: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["status", b"status", "values", b"values"]) -> None: ...
+
+global___Outcome = Outcome
+
+@typing.final
+class ReportOutcomeRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: builtins.int
+    OUTCOME_FIELD_NUMBER: builtins.int
+    session_id: builtins.str
+    @property
+    def outcome(self) -> global___Outcome: ...
+    def __init__(
+        self,
+        *,
+        session_id: builtins.str = ...,
+        outcome: global___Outcome | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["outcome", b"outcome"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["outcome", b"outcome", "session_id", b"session_id"]) -> None: ...
+
+global___ReportOutcomeRequest = ReportOutcomeRequest
+
+@typing.final
+class ReportOutcomeResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___ReportOutcomeResponse = ReportOutcomeResponse
+
+@typing.final
 class PolicyReference(google.protobuf.message.Message):
     """Which policy answers. Without a version or an alias: the alias `latest`."""
 
@@ -148,6 +218,7 @@ class SessionRequest(google.protobuf.message.Message):
     OPEN_FIELD_NUMBER: builtins.int
     OBSERVATION_FIELD_NUMBER: builtins.int
     CONTEXT_FIELD_NUMBER: builtins.int
+    OUTCOME_FIELD_NUMBER: builtins.int
     @property
     def open(self) -> global___Open:
         """The first message, and only the first."""
@@ -156,16 +227,21 @@ class SessionRequest(google.protobuf.message.Message):
     def observation(self) -> global___Observation: ...
     @property
     def context(self) -> global___Context: ...
+    @property
+    def outcome(self) -> global___Outcome:
+        """Usually the last message; a later one adds to it, name by name."""
+
     def __init__(
         self,
         *,
         open: global___Open | None = ...,
         observation: global___Observation | None = ...,
         context: global___Context | None = ...,
+        outcome: global___Outcome | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["context", b"context", "message", b"message", "observation", b"observation", "open", b"open"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["context", b"context", "message", b"message", "observation", b"observation", "open", b"open"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["open", "observation", "context"] | None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context", "message", b"message", "observation", b"observation", "open", b"open", "outcome", b"outcome"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "message", b"message", "observation", b"observation", "open", b"open", "outcome", b"outcome"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["open", "observation", "context", "outcome"] | None: ...
 
 global___SessionRequest = SessionRequest
 
@@ -175,6 +251,7 @@ class SessionResponse(google.protobuf.message.Message):
 
     OPENED_FIELD_NUMBER: builtins.int
     DECISION_FIELD_NUMBER: builtins.int
+    OUTCOME_RECORDED_FIELD_NUMBER: builtins.int
     @property
     def opened(self) -> global___Opened:
         """Answers `open`."""
@@ -183,15 +260,20 @@ class SessionResponse(google.protobuf.message.Message):
     def decision(self) -> global___Decision:
         """Answers an observation."""
 
+    @property
+    def outcome_recorded(self) -> global___OutcomeRecorded:
+        """Answers an outcome when the ledger holds it and all decisions before it."""
+
     def __init__(
         self,
         *,
         opened: global___Opened | None = ...,
         decision: global___Decision | None = ...,
+        outcome_recorded: global___OutcomeRecorded | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["decision", b"decision", "message", b"message", "opened", b"opened"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["decision", b"decision", "message", b"message", "opened", b"opened"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["opened", "decision"] | None: ...
+    def HasField(self, field_name: typing.Literal["decision", b"decision", "message", b"message", "opened", b"opened", "outcome_recorded", b"outcome_recorded"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["decision", b"decision", "message", b"message", "opened", b"opened", "outcome_recorded", b"outcome_recorded"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["opened", "decision", "outcome_recorded"] | None: ...
 
 global___SessionResponse = SessionResponse
 
@@ -356,6 +438,16 @@ class Observation(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["step", b"step", "values", b"values"]) -> None: ...
 
 global___Observation = Observation
+
+@typing.final
+class OutcomeRecorded(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___OutcomeRecorded = OutcomeRecorded
 
 @typing.final
 class Context(google.protobuf.message.Message):

@@ -44,6 +44,11 @@ class PolicyServiceStub(object):
                 request_serializer=policybridge_dot_v1_dot_policy__service__pb2.SessionRequest.SerializeToString,
                 response_deserializer=policybridge_dot_v1_dot_policy__service__pb2.SessionResponse.FromString,
                 _registered_method=True)
+        self.ReportOutcome = channel.unary_unary(
+                '/policybridge.v1.PolicyService/ReportOutcome',
+                request_serializer=policybridge_dot_v1_dot_policy__service__pb2.ReportOutcomeRequest.SerializeToString,
+                response_deserializer=policybridge_dot_v1_dot_policy__service__pb2.ReportOutcomeResponse.FromString,
+                _registered_method=True)
 
 
 class PolicyServiceServicer(object):
@@ -66,6 +71,16 @@ class PolicyServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportOutcome(self, request, context):
+        """What a compilation came to, once it is known: after the session, from any
+        process. Answered when the ledger holds it, so that a crash cannot lose it.
+        NOT_FOUND where the ledger has no such session; UNIMPLEMENTED where the server
+        keeps no ledger.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PolicyServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -78,6 +93,11 @@ def add_PolicyServiceServicer_to_server(servicer, server):
                     servicer.Session,
                     request_deserializer=policybridge_dot_v1_dot_policy__service__pb2.SessionRequest.FromString,
                     response_serializer=policybridge_dot_v1_dot_policy__service__pb2.SessionResponse.SerializeToString,
+            ),
+            'ReportOutcome': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportOutcome,
+                    request_deserializer=policybridge_dot_v1_dot_policy__service__pb2.ReportOutcomeRequest.FromString,
+                    response_serializer=policybridge_dot_v1_dot_policy__service__pb2.ReportOutcomeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -134,6 +154,33 @@ class PolicyService(object):
             '/policybridge.v1.PolicyService/Session',
             policybridge_dot_v1_dot_policy__service__pb2.SessionRequest.SerializeToString,
             policybridge_dot_v1_dot_policy__service__pb2.SessionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportOutcome(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/policybridge.v1.PolicyService/ReportOutcome',
+            policybridge_dot_v1_dot_policy__service__pb2.ReportOutcomeRequest.SerializeToString,
+            policybridge_dot_v1_dot_policy__service__pb2.ReportOutcomeResponse.FromString,
             options,
             channel_credentials,
             insecure,

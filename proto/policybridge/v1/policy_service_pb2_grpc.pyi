@@ -55,6 +55,16 @@ class PolicyServiceStub:
     The client half-closes to end the session. An error ends it too.
     """
 
+    ReportOutcome: grpc.UnaryUnaryMultiCallable[
+        policybridge.v1.policy_service_pb2.ReportOutcomeRequest,
+        policybridge.v1.policy_service_pb2.ReportOutcomeResponse,
+    ]
+    """What a compilation came to, once it is known: after the session, from any
+    process. Answered when the ledger holds it, so that a crash cannot lose it.
+    NOT_FOUND where the ledger has no such session; UNIMPLEMENTED where the server
+    keeps no ledger.
+    """
+
 class PolicyServiceAsyncStub:
     Evaluate: grpc.aio.UnaryUnaryMultiCallable[
         policybridge.v1.policy_service_pb2.EvaluateRequest,
@@ -71,6 +81,16 @@ class PolicyServiceAsyncStub:
     """One compilation's conversation. The client opens, then sends observations
     and context changes; each observation is answered by one decision, in order.
     The client half-closes to end the session. An error ends it too.
+    """
+
+    ReportOutcome: grpc.aio.UnaryUnaryMultiCallable[
+        policybridge.v1.policy_service_pb2.ReportOutcomeRequest,
+        policybridge.v1.policy_service_pb2.ReportOutcomeResponse,
+    ]
+    """What a compilation came to, once it is known: after the session, from any
+    process. Answered when the ledger holds it, so that a crash cannot lose it.
+    NOT_FOUND where the ledger has no such session; UNIMPLEMENTED where the server
+    keeps no ledger.
     """
 
 class PolicyServiceServicer(metaclass=abc.ABCMeta):
@@ -93,6 +113,18 @@ class PolicyServiceServicer(metaclass=abc.ABCMeta):
         """One compilation's conversation. The client opens, then sends observations
         and context changes; each observation is answered by one decision, in order.
         The client half-closes to end the session. An error ends it too.
+        """
+
+    @abc.abstractmethod
+    def ReportOutcome(
+        self,
+        request: policybridge.v1.policy_service_pb2.ReportOutcomeRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[policybridge.v1.policy_service_pb2.ReportOutcomeResponse, collections.abc.Awaitable[policybridge.v1.policy_service_pb2.ReportOutcomeResponse]]:
+        """What a compilation came to, once it is known: after the session, from any
+        process. Answered when the ledger holds it, so that a crash cannot lose it.
+        NOT_FOUND where the ledger has no such session; UNIMPLEMENTED where the server
+        keeps no ledger.
         """
 
 def add_PolicyServiceServicer_to_server(servicer: PolicyServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

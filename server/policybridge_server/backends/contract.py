@@ -24,7 +24,7 @@ class SessionView:
         context: the function or module that is being compiled, as it changes.
         options: what the client gave for the policy to read.
         labels: what the client gave for people to find the session by.
-        state: for the policy alone, as long as the session lives.
+        state: for the policy alone, as long as the episode: the session, unless policy.toml says otherwise.
         exploration: how the advice head departs from the best advice; ``None`` for not at all.
         generator: what it draws from.
 
@@ -122,12 +122,32 @@ class Backend(Protocol):
         ...
 
 
+@runtime_checkable
+class WeightsBackend(Protocol):
+    """A backend that can give an artifact other weights."""
+
+    def replace_weights(self, artifact: Path, config: PolicyConfig, weights: bytes) -> None:
+        """Put ``weights``, tensors by name in safetensors, into the folder ``artifact``, a copy made for it.
+
+        Its files may be hard links to those of another version: they are replaced, never written to.
+
+        Raises:
+            InvalidError: these are no safetensors.
+            PreconditionError: a tensor's name, type or shape is not the artifact's.
+
+        """
+        ...
+
+
 BACKENDS = Table(
     kind="backend",
     group="policybridge.backends",
     own={
+        "litert": "policybridge_server.backends.litert:LitertBackend",
         "onnx": "policybridge_server.backends.onnx:OnnxBackend",
         "python": "policybridge_server.backends.python:PythonBackend",
+        "tensorflow": "policybridge_server.backends.tensorflow:TensorflowBackend",
+        "torch": "policybridge_server.backends.torch:TorchBackend",
     },
 )
 

@@ -5,23 +5,29 @@ from collections.abc import Callable
 
 import numpy as np
 
-from policybridge_serdes import PolicyReference, PolicyVersion, SessionOptions, Signature
-from policybridge_serdes.errors import InvalidError, PreconditionError
+from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature
+from policybridge_serdes.errors import InvalidError, PreconditionError, UnsupportedError
 from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
 from policybridge_server.engine.lane import Lane
-from policybridge_server.engine.loaded import LoadedVersion, load_version
+from policybridge_server.engine.loaded import LoadedVersion
+from policybridge_server.engine.recorder import Recorder, Reported, Tap
 from policybridge_server.engine.result import Decision, Sink
+from policybridge_server.engine.versions import LoadedVersions
 from policybridge_server.repository import Repository
 
 
 class Session:
     """One compilation's conversation with one version. Made by ``Engine.open``; for the loop thread."""
 
-    def __init__(self, view: SessionView, loaded: LoadedVersion, sink: Sink, engine: "Engine") -> None:
+    def __init__(
+        self, view: SessionView, loaded: LoadedVersion, sink: Sink, engine: "Engine", tap: Tap | None = None
+    ) -> None:
         self.view = view
         self.loaded = loaded
-        self._sink = sink
+        self._asker = sink
+        self._sink = tap or sink
+        self._tap = tap
         self._engine = engine
         self._lane: Lane | None = None
 
@@ -38,6 +44,8 @@ class Session:
 
         """
         self._lane = self.loaded.lane(signature, self._engine.due)
+        if self._tap is not None:
+            self._tap.recording.bound(signature)
         return self._lane.ignored
 
     def submit(self, row: Row) -> None:
@@ -49,11 +57,32 @@ class Session:
         """
         if self._lane is None:
             raise PreconditionError("an observation came before the signature of its features")
+        if self._tap is not None:
+            self._tap.asked(row)
         self._lane.submit(Decision(self.view, row, self._sink))
+
+    def leave_unrecorded(self) -> None:
+        """Keep nothing of this session; before its signature is bound."""
+        self._sink, self._tap = self._asker, None
+
+    def report(self, outcome: Outcome | None, reported: Reported) -> None:
+        """Keep an outcome (``None``: what there is so far); see `Engine.report`."""
+        self._engine.report(self.view.id, outcome, reported)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether a recorder listens."""
+        return self._tap is not None
 
     def close(self) -> None:
         """End the session; twice is once."""
         self._engine.forget(self)
+
+    def end(self) -> None:
+        """Tell model and recorder of the end; for the engine, once."""
+        self.loaded.end(self.view)
+        if self._tap is not None:
+            self._tap.recording.closed()
 
 
 class Engine:
@@ -62,20 +91,20 @@ class Engine:
     Args:
         repository: where policies are found.
         allow_python: whether artifacts that are code may run.
+        recorder: keeps the sessions; ``None`` for nobody.
 
     """
 
-    def __init__(self, repository: Repository, *, allow_python: bool) -> None:
+    def __init__(self, repository: Repository, *, allow_python: bool, recorder: Recorder | None = None) -> None:
         self.repository = repository
-        self._allow_python = allow_python
-        self._post: Callable[..., object] | None = None
-        self._loaded: dict[PolicyVersion, LoadedVersion] = {}
+        self.versions = LoadedVersions(repository, allow_python=allow_python)
+        self._recorder = recorder
         self._sessions: dict[str, Session] = {}
         self._due: list[Lane] = []
 
     def attach(self, post: Callable[..., object]) -> None:
         """Say how a worker hands a call over to the loop thread; without, every model runs inline."""
-        self._post = post
+        self.versions.attach(post)
 
     @property
     def sessions(self) -> int:
@@ -90,7 +119,7 @@ class Engine:
             PreconditionError: its ``policy.toml`` cannot be used.
 
         """
-        return self._loaded.get(self.repository.resolve(reference).policy)
+        return self.versions.get(self.repository.resolve(reference).policy)
 
     def load(self, reference: PolicyReference) -> LoadedVersion:
         """Load the version that ``reference`` means now, unless it is; blocks, and may run in any one thread.
@@ -100,11 +129,7 @@ class Engine:
             PreconditionError: it cannot be loaded.
 
         """
-        stored = self.repository.resolve(reference)
-        if stored.policy not in self._loaded:
-            made = load_version(stored, allow_python=self._allow_python, post=self._post)
-            self._loaded.setdefault(stored.policy, made)
-        return self._loaded[stored.policy]
+        return self.versions.load(reference)
 
     def open(self, loaded: LoadedVersion, options: SessionOptions, sink: Sink) -> Session:
         """Begin a session on a loaded version; it stays there whatever is published meanwhile.
@@ -116,14 +141,28 @@ class Engine:
         if options.exploration is not None and loaded.head is None:
             raise InvalidError(f"{loaded.stored} has no advice head ([head] in policy.toml), so it cannot explore")
         view = _view(loaded.stored.policy, options)
-        session = Session(view, loaded, sink, self)
+        tap = None if self._recorder is None else Tap(self._recorder.opened(view), sink)
+        session = Session(view, loaded, sink, self, tap)
         self._sessions[view.id] = session
+        loaded.begin()
         return session
 
     def forget(self, session: Session) -> None:
         """End ``session``; twice is once."""
         if self._sessions.pop(session.view.id, None) is not None:
-            session.loaded.end(session.view)
+            session.end()
+            self.versions.release(session.loaded)
+
+    def report(self, session_id: str, outcome: Outcome | None, reported: Reported) -> None:
+        """Keep the outcome of a session, live or over; ``reported`` is told when nothing of it can be lost.
+
+        Raises:
+            UnsupportedError: nothing is recorded here.
+
+        """
+        if self._recorder is None:
+            raise UnsupportedError("this server keeps no ledger; its operator asks for one with --ledger PATH")
+        self._recorder.report(session_id, outcome, reported)
 
     def due(self, lane: Lane) -> None:
         """Let ``lane`` run when the turn ends."""
@@ -141,9 +180,7 @@ class Engine:
 
     def close(self) -> None:
         """Free all models."""
-        for loaded in self._loaded.values():
-            loaded.close()
-        self._loaded.clear()
+        self.versions.close()
 
 
 def _view(policy: PolicyVersion, options: SessionOptions) -> SessionView:

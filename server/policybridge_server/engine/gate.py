@@ -10,11 +10,17 @@ from policybridge_server.engine.result import Sink
 
 
 class Gate:
-    """The engine as transports see it."""
+    """The engine as transports see it.
+
+    Attributes:
+        engine: what they ask.
+        loading: held while a version is loaded off the loop thread: one at a time.
+
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._loading = asyncio.Lock()
+        self.loading = asyncio.Lock()
         self._draining = False
 
     async def version(self, reference: PolicyReference) -> LoadedVersion:
@@ -25,10 +31,10 @@ class Gate:
             PreconditionError: it cannot be loaded.
 
         """
-        loaded = self.engine.loaded(reference)
-        if loaded is None:
-            async with self._loading:
-                loaded = await asyncio.to_thread(self.engine.load, reference)
+        # Again, because what was loaded may be superseded before its turn comes.
+        while (loaded := self.engine.loaded(reference)) is None:
+            async with self.loading:
+                await asyncio.to_thread(self.engine.load, reference)
         return loaded
 
     async def open(self, reference: PolicyReference, options: SessionOptions, sink: Sink) -> Session:
@@ -41,9 +47,18 @@ class Gate:
 
         """
         loaded = await self.version(reference)
+        self.check_open()
+        return self.engine.open(loaded, options, sink)
+
+    def check_open(self) -> None:
+        """Let nobody in who comes too late.
+
+        Raises:
+            UnavailableError: the server drains.
+
+        """
         if self._draining:
             raise UnavailableError("the server is shutting down and opens no new session")
-        return self.engine.open(loaded, options, sink)
 
     def drain(self) -> None:
         """Open no more sessions."""

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -12,7 +13,7 @@ from policybridge_server.engine.binding import bind
 from policybridge_server.engine.evaluator import Evaluator
 from policybridge_server.engine.head import Head
 from policybridge_server.engine.lane import Lane
-from policybridge_server.engine.probe import Probe, probe
+from policybridge_server.engine.probe import Probe, probe, reprobe
 from policybridge_server.engine.worker import Worker
 from policybridge_server.repository import StoredVersion
 
@@ -30,6 +31,7 @@ class LoadedVersion:
         head: what chooses among the model's scores, if policy.toml asks for it.
         probe: the limits of its batches.
         signature: what clients are bound to: the model's, with the head's advice.
+        sessions: how many are on it.
 
     """
 
@@ -42,6 +44,7 @@ class LoadedVersion:
         self.signature = model.signature if head is None else ModelSignature(model.signature.features, head.advice)
         self._model = model
         self._worker = worker
+        self.sessions = 0
         self._lanes: WeakValueDictionary[Signature, Lane] = WeakValueDictionary()
 
     def lane(self, signature: Signature, due: Callable[[Lane], None]) -> Lane:
@@ -59,8 +62,17 @@ class LoadedVersion:
             self._lanes[signature] = lane
         return lane
 
+    def clients(self) -> list[Signature]:
+        """Give the signatures of the clients that are bound now."""
+        return list(self._lanes)
+
+    def begin(self) -> None:
+        """Count one more session."""
+        self.sessions += 1
+
     def end(self, session: SessionView) -> None:
-        """Tell a stateful model that ``session`` is over, after what it still has to answer."""
+        """Count one session less; tell a stateful model that it is over, after what it still has to answer."""
+        self.sessions -= 1
         if isinstance(self._model, StatefulModel):
             model = self._model
             self._run(lambda: _end(model, session))
@@ -86,13 +98,22 @@ def _end(model: StatefulModel, session: SessionView) -> None:
         _LOG.exception("policy %s: end() raised", session.policy.name)
 
 
-def load_version(stored: StoredVersion, *, allow_python: bool, post: Callable[..., object] | None) -> LoadedVersion:
+def load_version(
+    stored: StoredVersion,
+    *,
+    allow_python: bool,
+    post: Callable[..., object] | None,
+    folder: Path | None = None,
+    proven: Probe | None = None,
+) -> LoadedVersion:
     """Load, probe and warm up a version; blocks while it does.
 
     Args:
         stored: what to load.
         allow_python: whether artifacts that are code may run.
         post: hands a call over to the loop thread; ``None`` where there is none, then everything runs inline.
+        folder: where its files are while they are not in their place yet.
+        proven: what was found out about the same architecture with other weights; kernels do not depend on those.
 
     Raises:
         PreconditionError: it cannot be loaded.
@@ -105,11 +126,11 @@ def load_version(stored: StoredVersion, *, allow_python: bool, post: Callable[..
             f"{stored} is Python code, which this server does not run; the operator allows it with --allow-python"
         )
     try:
-        model = backend.load(stored.folder, stored.config)
+        model = backend.load(folder or stored.folder, stored.config)
         head = None if stored.config.head is None else Head(stored.config.head, model.signature.advice)
     except PolicyBridgeError as error:
         raise PreconditionError(f"{stored} cannot be loaded: {error}") from error
-    found = probe(model)
+    found = probe(model) if proven is None else reprobe(model, proven)
     inline = post is None or _inline(stored, model, found)
     worker = None if inline or post is None else Worker(str(stored), post)
     return LoadedVersion(stored, model, head, found, worker)

@@ -15,6 +15,7 @@ from policybridge_server.backends.contract import Batch, Model, SessionView
 MAX_BATCH = 256
 _SIZES = (1, 2, 3, 4, 5, 7, 8, 12, 16, 31, 32, 64, 128, MAX_BATCH)
 _REPEATS = 5
+_SAMPLE = 8
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,23 @@ def probe(model: Model) -> Probe:
         # A model may refuse random input; then nothing is known, and nothing is batched.
         return Probe(most=1)
     return Probe(least=least or 1, most=MAX_BATCH if least else 1, seconds=seconds)
+
+
+def reprobe(model: Model, proven: Probe) -> Probe:
+    """Warm up a ``model`` that has the architecture of one that was probed; only a sample is compared anew."""
+    features, advice = model.signature.features, model.signature.advice
+    if proven.most == 1 or features is None or advice is None:
+        return proven
+    layout, size = Layout((advice,)), proven.least
+    try:
+        observations = _random(features, size * _SAMPLE)
+        together = _evaluate(model, observations, layout).tobytes()
+        parts = [
+            _evaluate(model, observations[start : start + size], layout) for start in range(0, len(observations), size)
+        ]
+    except Exception:
+        return probe(model)
+    return proven if b"".join(part.tobytes() for part in parts) == together else probe(model)
 
 
 def _least(model: Model, observations: Values, layout: Layout) -> int | None:

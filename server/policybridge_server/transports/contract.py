@@ -6,14 +6,16 @@ from typing import Protocol, cast
 from policybridge_serdes.plugins import Table
 from policybridge_server.config import ServerConfig
 from policybridge_server.engine.gate import Gate
+from policybridge_server.engine.publisher import Publisher
 from policybridge_server.turns import TurnSelector
 
 
 @dataclass(frozen=True)
 class Host:
-    """What a transport is given: who answers, the loop that it runs on, and the operator's limits."""
+    """What a transport is given: who answers, who takes versions, the loop that it runs on, the operator's limits."""
 
     gate: Gate
+    publisher: Publisher
     turns: TurnSelector
     config: ServerConfig
 

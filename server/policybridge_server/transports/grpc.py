@@ -1,4 +1,4 @@
-"""Transport `grpc`: the PolicyService over TCP or a Unix socket, in asyncio on the loop thread."""
+"""Transport `grpc`: PolicyService and RepositoryService over TCP or a Unix socket, in asyncio on the loop thread."""
 
 import logging
 
@@ -6,9 +6,11 @@ import grpc
 import grpc.aio
 
 from policybridge.v1.policy_service_pb2_grpc import add_PolicyServiceServicer_to_server
+from policybridge.v1.repository_service_pb2_grpc import add_RepositoryServiceServicer_to_server
 from policybridge_serdes.errors import UnavailableError
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.grpc_service import PolicyServicer
+from policybridge_server.transports.repository_service import RepositoryServicer
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,6 +41,8 @@ class GrpcTransport:
         self._server = grpc.aio.server(options=options)
         self._servicer = PolicyServicer(host.gate, host.config.max_observation_bytes)
         add_PolicyServiceServicer_to_server(self._servicer, self._server)
+        repository = RepositoryServicer(host.publisher, self._servicer.calls)
+        add_RepositoryServiceServicer_to_server(repository, self._server)
         try:
             port = self._server.add_insecure_port(self._asked)
         except RuntimeError as error:

@@ -1,14 +1,15 @@
 """The PolicyService: Evaluate and Session, in terms of the engine."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from functools import lru_cache
+from collections.abc import AsyncIterator, Callable
+from functools import lru_cache, partial
 
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1 import tensor_pb2
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceServicer
 from policybridge_serdes import (
     Exploration,
+    Outcome,
     PolicyReference,
     SerDes,
     SessionOptions,
@@ -22,6 +23,7 @@ from policybridge_serdes.protobuf import signature_from_pb, spec_from_pb
 from policybridge_server.engine.engine import Session
 from policybridge_server.engine.gate import Gate
 from policybridge_server.engine.loaded import LoadedVersion
+from policybridge_server.engine.recorder import Reported
 from policybridge_server.transports.grpc_calls import Calls, Context
 
 _Advice = tuple[Values, float | None]
@@ -64,6 +66,15 @@ class PolicyServicer(PolicyServiceServicer):
         self._limit = limit
         self._serdes = lru_cache(maxsize=16)(load_serdes)
 
+    async def ReportOutcome(  # noqa: N802
+        self, request: pb.ReportOutcomeRequest, context: Context
+    ) -> pb.ReportOutcomeResponse:
+        """Keep the outcome of a session that is over, or that somebody else holds."""
+        async with self.calls.mapped(context):
+            await _kept(partial(self._gate.engine.report, request.session_id, _outcome(request.outcome)))
+            return pb.ReportOutcomeResponse()
+        raise AssertionError("abort always raises")
+
     async def Evaluate(self, request: pb.EvaluateRequest, context: Context) -> pb.EvaluateResponse:  # noqa: N802
         """Answer one observation without a session."""
         async with self.calls.mapped(context):
@@ -81,6 +92,7 @@ class PolicyServicer(PolicyServiceServicer):
         signature = Signature(layout, _advice_spec(request, await self._gate.version(reference)))
         answer = _Answer()
         session = await self._gate.open(reference, SessionOptions(), answer)
+        session.leave_unrecorded()
         try:
             session.bind(signature)
             advice, _ = await answer.ask(session, values)
@@ -112,6 +124,9 @@ class PolicyServicer(PolicyServiceServicer):
                     response = await steps.take(request)
                     if response is not None:
                         yield response
+                if session.recorded:
+                    # The call's OK acknowledges the session's end.
+                    await _kept(partial(session.report, None))
             finally:
                 session.close()
 
@@ -143,7 +158,11 @@ class _Steps:
         if kind == "context":
             self._session.view.context = request.context.name
             return None
-        raise PreconditionError(f"after `open` come `observation` and `context`, not {kind or 'an empty message'}")
+        if kind == "outcome":
+            await _kept(partial(self._session.report, _outcome(request.outcome)))
+            return pb.SessionResponse(outcome_recorded=pb.OutcomeRecorded())
+        known = "`observation`, `context` and `outcome`"
+        raise PreconditionError(f"after `open` come {known}, not {kind or 'an empty message'}")
 
     async def _observation(self, observation: pb.Observation) -> pb.SessionResponse:
         if observation.step == self._step and self._last is not None:
@@ -156,6 +175,26 @@ class _Steps:
         decision = pb.Decision(step=self._step, version=self._version, advice=encoded, log_probability=chance)
         self._last = pb.SessionResponse(decision=decision)
         return self._last
+
+
+async def _kept(report: Callable[[Reported], None]) -> None:
+    """Wait until the ledger holds what ``report`` reports."""
+    kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def reported(error: PolicyBridgeError | None) -> None:
+        if kept.done():
+            return
+        if error is None:
+            kept.set_result(None)
+        else:
+            kept.set_exception(error)
+
+    report(reported)
+    await kept
+
+
+def _outcome(message: pb.Outcome) -> Outcome:
+    return Outcome(dict(message.values), message.status)
 
 
 def _reference(message: pb.PolicyReference) -> PolicyReference:

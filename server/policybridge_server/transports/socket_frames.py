@@ -1,11 +1,15 @@
 """The JSON lines of the socket's protocol, as the server reads and writes them; see proto/SOCKET.md."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from policybridge_serdes import Exploration, PolicyReference, PolicyVersion, SessionOptions
 from policybridge_serdes.errors import InvalidError, PolicyBridgeError
+from policybridge_serdes.interactive import OutcomeFields
+
+RECORDED: Final = b'{"recorded":true}\n'
+"""Answers an outcome when the ledger holds it."""
 
 
 class Explore(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,7 +55,15 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return SessionOptions(options=self.options, labels=self.labels, exploration=exploration)
 
 
-def parse_hello(line: bytes) -> Hello:
+class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A first line of a connection that is no session: the outcome of one that is over, or of somebody else's."""
+
+    policybridge: Literal[1]
+    report: str
+    outcome: OutcomeFields
+
+
+def parse_hello(line: bytes) -> Hello | Report:
     """Read the client's first line.
 
     Raises:
@@ -59,6 +71,9 @@ def parse_hello(line: bytes) -> Hello:
 
     """
     try:
+        # Which of the two it is: the errors of a union would name neither's fields.
+        if "report" in msgspec.json.decode(line, type=dict[str, msgspec.Raw]):
+            return msgspec.json.decode(line, type=Report)
         return msgspec.json.decode(line, type=Hello)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidError(f"the hello line is malformed: {error}; see proto/SOCKET.md") from error

@@ -10,13 +10,20 @@ from collections.abc import Callable
 from math import nan
 from typing import Final
 
-from policybridge_serdes import Codec, ElementType, Values, load_serdes
+from policybridge_serdes import Codec, ElementType, Outcome, Values, load_serdes
 from policybridge_serdes.errors import InvalidError, PolicyBridgeError, TooLargeError, UnavailableError, UnknownError
 from policybridge_serdes.interactive import MAX_LINE, Context, Event, Header, InteractiveReader
 from policybridge_server.engine.engine import Session
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.socket_channel import Channel
-from policybridge_server.transports.socket_frames import Hello, error_line, opened_line, parse_hello
+from policybridge_server.transports.socket_frames import (
+    RECORDED,
+    Hello,
+    Report,
+    error_line,
+    opened_line,
+    parse_hello,
+)
 
 _LOG = logging.getLogger(__name__)
 
@@ -93,8 +100,18 @@ class SocketSession:
             return
         hello, self._line = parse_hello(line), rest
         self._channel.read(False)
+        if isinstance(hello, Report):
+            self._host.gate.engine.report(hello.report, hello.outcome.outcome, self._reported_alone)
+            return
         self._opening = asyncio.get_running_loop().create_task(self._open(hello))
         self._host.turns.leave()
+
+    def _reported_alone(self, error: PolicyBridgeError | None) -> None:
+        if error is None:
+            self._channel.send(RECORDED)
+            self._linger()
+        else:
+            self.fail(error)
 
     async def _open(self, hello: Hello) -> None:
         try:
@@ -124,6 +141,9 @@ class SocketSession:
                 session.submit(event if self._features is None else self._features.decode(event))
             elif isinstance(event, Context):
                 session.view.context = event.name
+            elif isinstance(event, Outcome):
+                self._asked = True
+                session.report(event, self._reported)
             else:
                 self._bind(session, event)
         self._channel.read(not self._events)
@@ -148,12 +168,24 @@ class SocketSession:
         if self._wants_chance:
             frame += _CHANCE.pack(nan if log_probability is None else log_probability)
         self._channel.send(frame)
+        self._answered()
+
+    def _answered(self) -> None:
         self._asked = False
         if self._events:
             try:
                 self._advance()
             except Exception as error:
                 self._break(error)
+
+    def _reported(self, error: PolicyBridgeError | None) -> None:
+        """Acknowledge the outcome, which is answered as an observation is."""
+        if error is not None:
+            self.fail(error)
+            return
+        if self._prefix:
+            self._channel.send(_ADVICE + RECORDED)
+        self._answered()
 
     def fail(self, error: PolicyBridgeError) -> None:
         """Send the error where the framing has room for one, and end the session."""

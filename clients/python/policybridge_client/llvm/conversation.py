@@ -70,6 +70,7 @@ class Conversation:
         if signature != self._signature:
             self.close()
         self._signature = signature
+        self._statistics.headers += 1
 
     def _observe(self, payload: bytes, reply: Callable[[bytes], None]) -> None:
         if self._signature is None:

@@ -4,18 +4,21 @@ import select
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
 
 from policybridge_client.connection import ClientSession, Connection, connect
 from policybridge_client.llvm.channel import Channel
-from policybridge_client.llvm.compilers import Compiler, Kind
+from policybridge_client.llvm.compilers import Compiler
 from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.conversation import Conversation
-from policybridge_client.llvm.defaults import Defaults, defaults_of
+from policybridge_client.llvm.defaults import defaults_of
+from policybridge_client.llvm.flags import asking_flags, asking_variables
 from policybridge_client.llvm.process import CompilerProcess, Surroundings, Watchdog
+from policybridge_client.llvm.record import Compilation, report_outcome
 from policybridge_client.llvm.signals import Interrupts
 from policybridge_client.llvm.statistics import FAILED, Fallback, Report, Statistics
-from policybridge_client.llvm.tasks import INLINE, Task, load_task
+from policybridge_client.llvm.tasks import Task, load_task
 from policybridge_serdes import PolicyReference, SessionOptions, Signature
 from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes.interactive import InteractiveReader
@@ -65,9 +68,10 @@ def run_compiler(
             Statistics(task.choices),
         )
         ending = host.run()
-    return Report(
-        command, task.name, ending.status, perf_counter() - begun, host.statistics, ending.fallback, ending.error
-    )
+        seconds = perf_counter() - begun
+        report = Report(command, task.name, ending.status, seconds, host.statistics, ending.fallback, ending.error)
+        report_outcome(connection, report, host.surroundings.cwd)
+    return report
 
 
 @dataclass(frozen=True)
@@ -124,8 +128,10 @@ class _Host:
         with self._guarded() as stack:
             with self.interrupts.held():
                 channel = stack.enter_context(Channel())
-                command = self.compiler.with_flags(self._flags(channel, defaults))
-                process = stack.enter_context(CompilerProcess(command, self.surroundings, self._variables(channel)))
+                flags = asking_flags(self.task, channel.base, self._growth_limit, defaults)
+                variables = asking_variables(self.compiler.kind, channel.folder)
+                command = self.compiler.with_flags(flags)
+                process = stack.enter_context(CompilerProcess(command, self.surroundings, variables))
                 stack.enter_context(Watchdog(process.group, channel.folder))
             self._started = True
             go_on = self.config.fallback == "default" and defaults.known
@@ -143,21 +149,15 @@ class _Host:
                 with self.interrupts.held():
                     stack.close()
 
-    def _flags(self, channel: Channel, defaults: Defaults) -> list[str]:
-        flags = [flag.format(base=channel.base) for flag in self.task.flags]
-        if self.task.name == INLINE.name:
-            flags.append(f"-ml-advisor-size-increase-threshold={self.config.growth_limit:g}")
-        return [*flags, *defaults.flags]
-
-    def _variables(self, channel: Channel) -> dict[str, str]:
-        # An object made under a policy must neither come from a cache nor stay in one.
-        variables = {"CCACHE_DISABLE": "1"}
-        if self.compiler.kind is Kind.ZIG:
-            variables["ZIG_LOCAL_CACHE_DIR"] = str(channel.folder / "zig")
-        return variables
+    @property
+    def _growth_limit(self) -> str:
+        return f"{self.config.growth_limit:g}"
 
     def _open(self, signature: Signature, context: str) -> ClientSession:
-        options = SessionOptions(context, self.config.options, self.config.labels)
+        words = [*self.compiler.start, *self.compiler.arguments]
+        folder = str(Path(self.surroundings.cwd or ".").absolute())
+        labels = Compilation(words, folder, self.task.name, self._growth_limit).to_labels()
+        options = SessionOptions(context, self.config.options, {**labels, **self.config.labels})
         session = self.connection.open(self._reference(), signature, options)
         self.statistics.policy = session.policy
         return session

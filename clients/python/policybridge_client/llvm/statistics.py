@@ -25,6 +25,7 @@ class Statistics:
     Attributes:
         choices: whether the advice is one of a few integers.
         policy: the version that answered.
+        headers: how often LLVM began to ask: once for each source.
         advice: how often each was given, by its bytes; empty where it is no choice.
         latencies: nanoseconds from an observation's last byte to its reply, the opening of a session not counted.
         defaults: decisions answered with LLVM's own default after a failure; not among ``decisions``.
@@ -34,6 +35,7 @@ class Statistics:
     choices: bool = True
     policy: PolicyVersion | None = None
     sessions: list[str] = field(default_factory=list)
+    headers: int = 0
     decisions: int = 0
     advice: Counter[bytes] = field(default_factory=Counter)
     latencies: "array[int]" = field(default_factory=lambda: array("q"))
@@ -87,6 +89,11 @@ class Report:
     statistics: Statistics
     fallback: Fallback | None = None
     error: PolicyBridgeError | None = None
+
+    @property
+    def session_ids(self) -> Sequence[str]:
+        """The sessions that it took, for `Connection.report_outcome`."""
+        return self.statistics.sessions
 
     def raise_error(self) -> None:
         """Raise ``error``, if there is one."""

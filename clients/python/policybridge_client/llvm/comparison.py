@@ -1,0 +1,111 @@
+"""Comparing what LLVM asks in a replay with what is recorded."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from policybridge_client.llvm.defaults import Defaults
+from policybridge_serdes import Signature
+from policybridge_serdes.errors import InvalidError
+from policybridge_serdes.interactive import Context, Event, Header, InteractiveReader
+
+
+@dataclass(frozen=True)
+class RecordedDecision:
+    """One decision of the record: what was observed, as the policy saw it, and what the policy answered."""
+
+    signature: Signature
+    context: str
+    observation: bytes
+    advice: bytes
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay came to.
+
+    Attributes:
+        decisions: how many were asked again, and were the same.
+        difference: what differs first, in words; ``None``: nothing does.
+        step: of the first decision that differs, counted from 1; ``None`` where no single one does.
+        object: whether the object was compared, and is the same.
+
+    """
+
+    decisions: int
+    difference: str | None = None
+    step: int | None = None
+    object: bool = False
+
+    @property
+    def identical(self) -> bool:
+        """Whether nothing differs."""
+        return self.difference is None
+
+
+class Comparison:
+    """Compares what LLVM writes with the record, as far as it has come.
+
+    Args:
+        decisions: the record.
+        defaults: complete what LLVM writes, as the host did.
+
+    """
+
+    def __init__(self, decisions: Sequence[RecordedDecision], defaults: Defaults) -> None:
+        self.decisions = 0
+        self._recorded = decisions
+        self._defaults = defaults
+        self._reader = InteractiveReader()
+        self._signature: Signature | None = None
+        self._context = ""
+        self._difference: str | None = None
+
+    def take(self, data: bytes) -> bool:
+        """Take the next bytes; false from the first difference on."""
+        try:
+            for event in self._reader.feed(data) if data else ():
+                if self._difference is None:
+                    self._event(event)
+        except InvalidError as error:
+            self._difference = str(error)
+        return self._difference is None
+
+    def _event(self, event: Event) -> None:
+        if isinstance(event, bytes):
+            self._difference = self._observation(self._defaults.completed(event))
+            self.decisions += self._difference is None
+        elif isinstance(event, Header):
+            self._signature = self._defaults.extended(event.signature)
+        elif isinstance(event, Context):
+            self._context = event.name
+
+    def _observation(self, payload: bytes) -> str | None:
+        if self.decisions == len(self._recorded):
+            return f"the compiler asks more often than the {len(self._recorded)} times that are recorded"
+        recorded = self._recorded[self.decisions]
+        if recorded.signature != self._signature:
+            return "the compiler observes other features than are recorded"
+        if recorded.context != self._context:
+            return f"the compiler asks in the context {self._context!r}, recorded is {recorded.context!r}"
+        if recorded.observation != payload:
+            return f"the observation differs in {_different(recorded, payload)}"
+        return None
+
+    def result(self) -> Replayed:
+        """Give the first difference."""
+        return Replayed(self.decisions, self._difference, self.decisions + 1)
+
+    def ended(self) -> Replayed:
+        """Give the result of a compiler that has ended."""
+        if self.decisions < len(self._recorded):
+            asked = f"the compiler asked {self.decisions} times; recorded are {len(self._recorded)}"
+            return Replayed(self.decisions, asked, self.decisions + 1)
+        return Replayed(self.decisions)
+
+
+def _different(recorded: RecordedDecision, payload: bytes) -> str:
+    dtype = recorded.signature.features.dtype
+    before, now = (np.ndarray(1, dtype, data) for data in (recorded.observation, payload))
+    return ", ".join(name for name in dtype.names or () if before[name].tobytes() != now[name].tobytes())

@@ -1,0 +1,135 @@
+"""``policybridge replay``: compile again from the ledger, without a server, and prove that nothing differs."""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Final, Protocol, cast
+
+import msgspec
+
+from policybridge_client.llvm.comparison import RecordedDecision, Replayed
+from policybridge_client.llvm.process import Surroundings
+from policybridge_client.llvm.record import LABEL, OBJECT, Compilation
+from policybridge_client.llvm.replay import RecordedCompilation, replay
+from policybridge_serdes import Signature
+from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
+from policybridge_serdes.plugins import Table
+
+_DIFFERENT: Final = 1
+_USAGE: Final = 2
+
+LEDGERS: Final = Table(
+    kind="ledger",
+    group="policybridge.ledger_readers",
+    own={"sqlite": "policybridge_server.ledger.reader:LedgerReader"},
+)
+"""What reads a ledger: the server's part, which a machine that only compiles does not load."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.description = (
+        "Compiles again with the decisions of a recorded session and without a server, and compares what LLVM observes "
+        "and the object with the record. The object is not kept. Exit status: 0 identical, 1 different, 2 not possible."
+    )
+    parser.usage = "policybridge replay --ledger FILE [options] SESSION [-- COMPILER ARGUMENT…]"
+    parser.add_argument("--ledger", required=True, type=Path, metavar="FILE")
+    parser.add_argument("--cwd", type=Path, metavar="DIR", help="where to compile (default: where it was recorded)")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    parser.add_argument("session", help="its id, or how it begins")
+    parser.add_argument(
+        "command", nargs=argparse.REMAINDER, metavar="-- COMPILER ARGUMENT…", help="default: what was recorded"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replay, and give the exit status."""
+    command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    try:
+        recorded = load_recorded(arguments.ledger, arguments.session, command)
+        result = replay(recorded, Surroundings(cwd=arguments.cwd))
+    except (PolicyBridgeError, OSError) as error:
+        sys.stderr.write(f"policybridge replay: {error}\n")
+        return _USAGE
+    print(_as_json(result) if arguments.json else _in_words(result))
+    return 0 if result.identical else _DIFFERENT
+
+
+def _as_json(result: Replayed) -> str:
+    return msgspec.json.encode({"identical": result.identical, **vars(result)}).decode()
+
+
+def _in_words(result: Replayed) -> str:
+    if result.identical:
+        also = "and the object" if result.object else "(the object's digest is not recorded)"
+        return f"identical: {result.decisions} observations {also}"
+    where = "" if result.step is None else f" at step {result.step}"
+    return f"different{where}: {result.difference}"
+
+
+class _Reader(AbstractContextManager["_Reader"], Protocol):
+    def __init__(self, path: Path) -> None: ...
+
+    def session(self, session_id: str) -> Any: ...
+
+    def trajectory(self, session: Any) -> Any: ...
+
+
+def load_recorded(
+    ledger: Path, session_id: str, command: Sequence[str] = (), *, kind: str = "sqlite"
+) -> RecordedCompilation:
+    """Read a compilation from a ledger.
+
+    Args:
+        ledger: its file.
+        session_id: the session's, or how it begins.
+        command: in place of the recorded one.
+        kind: of the ledger.
+
+    Raises:
+        PreconditionError: the record does not hold all decisions of the compilation, or not how it was started.
+        PolicyBridgeError: the ledger cannot be read, or has no such session.
+
+    """
+    with cast("type[_Reader]", LEDGERS.load(kind))(ledger) as reader:
+        session = reader.session(session_id)
+        compilation = _compilation(session, command)
+        _check_whole(session)
+        decisions = list(_decisions(reader.trajectory(session)))
+    values = session.outcome.values if session.outcome else {}
+    return RecordedCompilation(compilation, decisions, values.get(OBJECT))
+
+
+def _compilation(session: Any, command: Sequence[str]) -> Compilation:
+    label = session.labels.get(LABEL)
+    if label is None:
+        raise PreconditionError(f"session {session.id} does not say which compiler it was (it has no label {LABEL!r})")
+    recorded = Compilation.from_label(label)
+    return msgspec.structs.replace(recorded, command=list(command)) if command else recorded
+
+
+def _check_whole(session: Any) -> None:
+    values = session.outcome.values if session.outcome else {}
+    why = None
+    if session.lost:
+        why = f"{session.lost} decisions found no room in the ledger"
+    elif session.outcome is None:
+        why = "its end was not reported, so that decisions may lack"
+    elif values.get("sessions", 1) > 1 or values.get("headers", 1) > 1:
+        why = "the command compiles several sources, each of which would ask from the start"
+    elif session.outcome.status in ("fallback", "error"):
+        why = "the policy did not decide everything"
+    if why is not None:
+        raise PreconditionError(f"session {session.id} cannot be replayed: {why}")
+
+
+def _decisions(trajectory: Any) -> Iterator[RecordedDecision]:
+    for batch in trajectory.batches:
+        signature: Signature = batch.signature
+        observations, advices = batch.observations.tobytes(), batch.advices.tobytes()
+        wide, narrow = signature.features.size, signature.advice_layout.size
+        for row, context in enumerate(batch.contexts):
+            observation = observations[row * wide : (row + 1) * wide]
+            yield RecordedDecision(signature, context, observation, advices[row * narrow : (row + 1) * narrow])

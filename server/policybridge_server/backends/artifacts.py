@@ -1,0 +1,82 @@
+"""The files of a version's folder: where they are, and ml-compiler-opt's ``output_spec.json`` beside a model."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from policybridge_serdes import TensorSpec
+from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
+
+OUTPUT_SPEC = "output_spec.json"
+
+TRAINING_ONLY = frozenset({"discount", "reward", "step_type"})
+"""Inputs that TF-Agents adds to every saved policy; LLVM's ModelUnderTrainingRunner leaves them zero."""
+
+
+class LoggedOutput(NamedTuple):
+    """One output: its name in LLVM's training log, and the tensor (LLVM's spec and port)."""
+
+    logging_name: str
+    spec: TensorSpec
+    port: int
+
+
+class _Tensor(msgspec.Struct):
+    name: str
+    type: str
+    shape: list[int]
+    port: int = 0
+
+
+class _Entry(msgspec.Struct):
+    logging_name: str
+    tensor_spec: _Tensor
+
+
+def artifact_file(folder: Path, *names: str) -> Path:
+    """Give the first of ``names`` that is a file in the version's ``folder``.
+
+    Raises:
+        PreconditionError: there is none, or it lies outside the folder.
+
+    """
+    for name in names:
+        file = folder / name
+        if not file.resolve().is_relative_to(folder.resolve()):
+            raise PreconditionError(f"{file} is outside of the version's folder")
+        if file.is_file():
+            return file
+    raise PreconditionError(f"there is no model {folder / ' or '.join(names)}")
+
+
+def read_output_spec(folder: Path) -> LoggedOutput | None:
+    """Read the decision's entry of ``output_spec.json``, which is its first; ``None`` where there is no such file.
+
+    Raises:
+        PreconditionError: the file is not as LLVM's ModelUnderTrainingRunner wants it.
+
+    """
+    file = folder / OUTPUT_SPEC
+    if not file.is_file():
+        return None
+    try:
+        entry = msgspec.json.decode(file.read_bytes(), type=list[_Entry])[0]
+        tensor = entry.tensor_spec
+        spec = TensorSpec.from_json({"name": tensor.name, "type": tensor.type, "shape": tensor.shape})
+    except (msgspec.DecodeError, UnicodeDecodeError, IndexError, PolicyBridgeError) as error:
+        raise PreconditionError(f"{file} is no list of logging_name and tensor_spec: {error}") from error
+    return LoggedOutput(entry.logging_name, spec, tensor.port)
+
+
+def feature_names(inputs: Sequence[str], signatures: Sequence[str]) -> list[str]:
+    """Give the features' names for the names of ``inputs``: without port, and without a prefix that all of them have.
+
+    TensorFlow puts the signature's name before each: ``action_callee_users:0`` is the feature ``callee_users``.
+    """
+    names = [name.partition(":")[0] for name in inputs]
+    for signature in signatures:
+        if names and all(name.startswith(f"{signature}_") for name in names):
+            return [name.removeprefix(f"{signature}_") for name in names]
+    return names

@@ -1,0 +1,201 @@
+"""What the backends of tensor frameworks share: from a batch's records to a model's inputs, from its output to advice.
+
+An input is a feature of the same name; or, with ``[settings.pack.INPUT]``, several features side by side, converted to
+the input's type: 38 named inputs cost ONNX Runtime 46 µs a call, one packed tensor 7 µs.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from policybridge_serdes import VARIES, ElementType, Layout, TensorSpec, Values
+from policybridge_serdes.errors import PolicyFailedError, PreconditionError
+from policybridge_server.backends.contract import Batch, ModelSignature
+
+Array = npt.NDArray[Any]
+
+
+class Pack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The features, each of one element of ``type``, that one input is made of, in this order."""
+
+    features: list[str]
+    type: str = "int64_t"
+
+
+class TensorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What every tensor backend reads from ``[settings]``.
+
+    Attributes:
+        output: the output that is the advice; absent: the only one.
+        threads: for the work within one operator.
+        batch: whether the first dimension of all inputs is one of observations; absent: if the model leaves it open.
+        pack: inputs that are made of several features.
+
+    """
+
+    output: str | None = None
+    threads: int = 1
+    batch: bool | None = None
+    pack: dict[str, Pack] = {}
+
+
+class Port(NamedTuple):
+    """One input or output as the model's file declares it; a dimension that is no number varies."""
+
+    name: str
+    type: ElementType
+    dims: Sequence[object]
+
+
+@dataclass(frozen=True)
+class _Input:
+    """One input, the features that it is made of, and the record type whose field ``column`` spans them.
+
+    Without features it is fed zeros; without a column, tensor by tensor.
+    """
+
+    spec: TensorSpec
+    features: tuple[TensorSpec, ...]
+    column: np.dtype[Any] | None = None
+
+
+class Interface:
+    """A model's inputs and its output, brought together with features and advice.
+
+    Attributes:
+        batched: whether a batch may hold more than one observation.
+        signature: the features, packed ones by their own names, and the advice.
+
+    Raises:
+        PreconditionError: a pack fits no input.
+
+    """
+
+    def __init__(
+        self, inputs: Sequence[Port], output: Port, settings: TensorSettings, unused: Collection[str] = ()
+    ) -> None:
+        """Prepare for ``inputs`` in their order; those named in ``unused`` are no features, and are fed zeros."""
+        self.batched = _batched([*inputs, output], settings)
+        specs = [self._spec(port) for port in inputs]
+        _check_packs(settings.pack, specs)
+        found = [(spec, () if spec.name in unused else _features(spec, settings.pack)) for spec in specs]
+        features = Layout.of(feature for _, those in found for feature in those)
+        self.signature = ModelSignature(features, self._spec(output))
+        self._inputs = _place(found, features)
+
+    def _spec(self, port: Port) -> TensorSpec:
+        dims = port.dims[1:] if self.batched else port.dims
+        return TensorSpec(port.name, port.type, tuple(dim if isinstance(dim, int) else VARIES for dim in dims))
+
+    def feeds(self, values: Values) -> list[Array]:
+        """Give one contiguous array per input: [n, …] for a model that batches, else of its own shape."""
+        return [self._feed(each, values) for each in self._inputs]
+
+    def _feed(self, each: _Input, values: Values) -> Array:
+        fed = values.view(each.column)["column"] if each.column is not None else _gathered(each, values)
+        # Not ascontiguousarray, which makes vectors of scalars.
+        return np.asarray(fed if self.batched else fed[0], each.spec.type.dtype, order="C")
+
+    def advice(self, batch: Batch, result: Array) -> Values:
+        """Make records of the model's output for the whole batch.
+
+        Raises:
+            PolicyFailedError: it is of another type or size than the model declared.
+
+        """
+        (spec,), count = batch.advice.specs, len(batch.values)
+        if result.dtype != spec.type.dtype:
+            raise PolicyFailedError(f"the model gave {result.dtype} for {spec}")
+        if spec.fixed:
+            if result.size != count * spec.count:
+                raise PolicyFailedError(f"the model gave shape {list(result.shape)} for {count} times {spec}")
+            advice: Values = np.ndarray(count, batch.advice.dtype, np.ascontiguousarray(result))
+            return advice
+        advice = np.empty(count, batch.advice.dtype)
+        for row, value in enumerate(np.split(result, count) if self.batched else [result[np.newaxis]]):
+            advice[row] = (value[0, ...],)
+        return advice
+
+
+def choose_output(names: Sequence[str], settings: TensorSettings) -> str:
+    """Give the name of the output that is the advice.
+
+    Raises:
+        PreconditionError: the settings name none of ``names``, or nothing while there are several.
+
+    """
+    if settings.output is None and len(names) == 1:
+        return names[0]
+    if settings.output is None or settings.output not in names:
+        raise PreconditionError(f"settings.output is {settings.output!r}; the model's outputs are {', '.join(names)}")
+    return settings.output
+
+
+def element_type(name: str, dtype: npt.DTypeLike) -> ElementType:
+    """Give the element type for a numpy type; ``object`` means byte strings.
+
+    Raises:
+        PreconditionError: there is none; ``name`` says whose type it is.
+
+    """
+    wanted = np.dtype(dtype)
+    for kind in ElementType:
+        if kind is not ElementType.STRING and kind.dtype == wanted:
+            return kind
+    raise PreconditionError(f"{name} has the type {wanted}, which no compiler's tensors have")
+
+
+def _batched(ports: Sequence[Port], settings: TensorSettings) -> bool:
+    if settings.batch is not None:
+        return settings.batch
+    first = {port.dims[0] if port.dims else 1 for port in ports}
+    return len(first) == 1 and not isinstance(next(iter(first)), int)
+
+
+def _check_packs(packs: Mapping[str, Pack], specs: Sequence[TensorSpec]) -> None:
+    known = {spec.name: spec for spec in specs}
+    for name, pack in packs.items():
+        if name not in known:
+            raise PreconditionError(
+                f"settings.pack names the input {name!r}; the model's inputs are {', '.join(known)}"
+            )
+        if known[name].shape not in ((len(pack.features),), (VARIES,)):
+            raise PreconditionError(f"{len(pack.features)} features are packed into the input {known[name]}")
+
+
+def _features(spec: TensorSpec, packs: Mapping[str, Pack]) -> tuple[TensorSpec, ...]:
+    pack = packs.get(spec.name)
+    if pack is None:
+        return (spec,)
+    try:
+        kind = ElementType(pack.type)
+    except ValueError:
+        raise PreconditionError(f"settings.pack.{spec.name}.type is {pack.type!r}, no element type") from None
+    return tuple(TensorSpec(name, kind) for name in pack.features)
+
+
+def _place(found: Sequence[tuple[TensorSpec, tuple[TensorSpec, ...]]], layout: Layout) -> list[_Input]:
+    """Find where each input's features lie in a record: side by side, so that a view is all that packing takes."""
+    inputs, offset = [], 0
+    for spec, features in found:
+        column = None
+        if layout.fixed and features:
+            # One feature keeps its shape; several, of one element each, become a vector.
+            shape = features[0].shape if features == (spec,) else (len(features),)
+            fields = {"names": ["column"], "formats": [(features[0].type.dtype, shape)], "offsets": [offset]}
+            column = np.dtype({**fields, "itemsize": layout.size})  # type: ignore[call-overload]
+        inputs.append(_Input(spec, features, column))
+        offset += sum(feature.size for feature in features)
+    return inputs
+
+
+def _gathered(each: _Input, values: Values) -> Array:
+    if not each.features:
+        return np.zeros((len(values), *map(abs, each.spec.shape)), each.spec.type.dtype)
+    if each.features == (each.spec,):
+        return np.stack(list(values[each.spec.name]))
+    return np.concatenate([values[feature.name].reshape(-1, 1) for feature in each.features], axis=1)

@@ -1,0 +1,84 @@
+"""Columns of a segment as compressed bytes, and back: one column holds one record per decision.
+
+Records of a fixed layout follow each other as they are. Others stand behind their sizes: as many uint32 as there are
+records, then the records in the session form of the SerDes `bitstream`.
+"""
+
+import zlib
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from policybridge_serdes import Layout, Values
+from policybridge_serdes.bitstream import VaryingCodec
+from policybridge_serdes.errors import InvalidError
+from policybridge_serdes.values import Row, join
+
+_LEVEL: Final = 1
+"""Observations of LLVM shrink by a factor of 10 and more at once; higher levels take three times as long for 20 %."""
+
+_SIZE: Final = np.dtype("<u4")
+
+
+def pack_rows(layout: Layout, rows: Sequence[Row]) -> bytes:
+    """Make the column of ``rows``."""
+    if layout.fixed:
+        return zlib.compress(b"".join([row if isinstance(row, bytes) else row.tobytes() for row in rows]), _LEVEL)
+    codec = VaryingCodec(layout)
+    records = [row if isinstance(row, bytes) else codec.encode(row) for row in rows]
+    return zlib.compress(np.array([len(record) for record in records], _SIZE).tobytes() + b"".join(records), _LEVEL)
+
+
+def unpack_rows(layout: Layout, column: bytes, count: int) -> Values:
+    """Give the ``count`` records of a column, read-only where the layout is fixed.
+
+    Raises:
+        InvalidError: the column does not hold them.
+
+    """
+    data = _decompressed(column)
+    if layout.fixed:
+        if len(data) != count * layout.size:
+            raise InvalidError(f"a column of the ledger holds {len(data)} bytes, not {count} times {layout.size}")
+        values: Values = np.ndarray(count, layout.dtype, data)
+        return values
+    codec = VaryingCodec(layout)
+    return join(layout, [codec.decode(record) for record in _cut(data, count)])
+
+
+def pack_numbers(numbers: npt.ArrayLike, dtype: str) -> bytes:
+    """Make the column of plain numbers."""
+    return zlib.compress(np.asarray(numbers, dtype).tobytes(), _LEVEL)
+
+
+def unpack_numbers(column: bytes, dtype: str, count: int) -> npt.NDArray[Any]:
+    """Give the numbers of a column.
+
+    Raises:
+        InvalidError: there are not ``count`` of them.
+
+    """
+    data = _decompressed(column)
+    if len(data) != count * np.dtype(dtype).itemsize:
+        raise InvalidError(f"a column of the ledger holds {len(data)} bytes, not {count} numbers of {dtype}")
+    return np.frombuffer(data, dtype)
+
+
+def _decompressed(column: bytes) -> bytes:
+    try:
+        return zlib.decompress(column)
+    except zlib.error as error:
+        raise InvalidError(f"a column of the ledger is damaged: {error}") from error
+
+
+def _cut(data: bytes, count: int) -> list[bytes]:
+    start = count * _SIZE.itemsize
+    if len(data) < start:
+        raise InvalidError(f"a column of the ledger is damaged: it has no room for {count} sizes")
+    ends = start + np.cumsum(np.frombuffer(data, _SIZE, count), dtype=np.int64)
+    if (int(ends[-1]) if count else start) != len(data):
+        raise InvalidError(f"a column of the ledger is damaged: its {count} sizes do not add up")
+    return [data[begin:end] for begin, end in pairwise([start, *ends.tolist()])]

@@ -1,0 +1,100 @@
+"""Parquet, by pyarrow: one row per decision, one column per feature."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from policybridge_serdes import ElementType, Signature, TensorSpec
+from policybridge_serdes.errors import InvalidError
+from policybridge_server.ledger.export import column, one_signature
+from policybridge_server.ledger.query import Query
+from policybridge_server.ledger.reader import LedgerReader
+from policybridge_server.ledger.trajectory import DecisionBatch
+
+_FIXED: Final = [
+    ("session", pa.string()),
+    ("policy", pa.string()),
+    ("version", pa.uint64()),
+    ("digest", pa.string()),
+    ("status", pa.string()),
+    ("step", pa.uint64()),
+    ("context", pa.string()),
+    ("log_probability", pa.float64()),
+    ("nanoseconds", pa.int64()),
+]
+
+_TYPES: Final = {
+    ElementType.FLOAT: pa.float32(),
+    ElementType.DOUBLE: pa.float64(),
+    ElementType.BOOL: pa.bool_(),
+    ElementType.BYTES: pa.binary(),
+    ElementType.STRING: pa.string(),
+}
+
+
+def export_parquet(reader: LedgerReader, query: Query, target: Path, score: str | None) -> int:
+    """Write one row per decision; features are called ``feature.NAME``, outcomes ``outcome.NAME``.
+
+    Tensors of more than one element are lists, in row-major order. Absent outcomes and log-probabilities are null.
+
+    Args:
+        reader: of the ledger.
+        query: which sessions.
+        target: the file.
+        score: of the outcomes only this one; ``None`` for all.
+
+    Raises:
+        InvalidError: the sessions have several signatures.
+        NotFoundError: no decision is meant.
+
+    """
+    names = sorted({name for session in reader.sessions(query) if session.outcome for name in session.outcome.values})
+    names = names if score is None else [score]
+    signature, batches = one_signature(reader.batches(query))
+    schema = _schema(signature, names)
+    count = 0
+    with pq.ParquetWriter(target, schema, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_table(pa.table(_columns(batch, names), schema))
+            count += len(batch)
+    return count
+
+
+def _schema(signature: Signature, outcomes: list[str]) -> pa.Schema:
+    features = [(f"feature.{spec.name}", _type(spec)) for spec in signature.features.specs]
+    advice = ("advice", _type(signature.advice))
+    return pa.schema([*_FIXED, *features, advice, *((f"outcome.{name}", pa.float64()) for name in outcomes)])
+
+
+def _type(spec: TensorSpec) -> pa.DataType:
+    kind = _TYPES.get(spec.type) or pa.from_numpy_dtype(spec.type.dtype)
+    if spec.fixed and spec.count == 1:
+        return kind
+    if spec.fixed and not spec.count:
+        raise InvalidError(f"{spec}: Parquet has no place for a tensor without elements")
+    return pa.list_(kind, spec.count) if spec.fixed else pa.list_(kind)
+
+
+def _columns(batch: DecisionBatch, outcomes: list[str]) -> dict[str, Any]:
+    sessions = [batch.sessions[index] for index in batch.session]
+    columns: dict[str, Any] = {
+        "session": [session.id for session in sessions],
+        "policy": [session.policy.name for session in sessions],
+        "version": [session.policy.version for session in sessions],
+        "digest": [session.policy.digest for session in sessions],
+        "status": [session.outcome.status if session.outcome else None for session in sessions],
+        "step": batch.steps,
+        "context": batch.contexts.tolist(),
+        "log_probability": _or_null(batch.log_probabilities),
+        "nanoseconds": batch.nanoseconds,
+    }
+    columns |= {f"feature.{spec.name}": column(batch.observations, spec) for spec in batch.signature.features.specs}
+    columns["advice"] = column(batch.advices, batch.signature.advice)
+    return columns | {f"outcome.{name}": _or_null(batch.outcome(name)) for name in outcomes}
+
+
+def _or_null(numbers: Any) -> Any:
+    return pa.array(numbers, mask=np.isnan(numbers))

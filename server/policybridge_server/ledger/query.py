@@ -1,0 +1,84 @@
+"""Which sessions are meant, and what is told of each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from policybridge_serdes import Exploration, Outcome, PolicyVersion
+
+
+@dataclass(frozen=True)
+class Query:
+    """Which sessions; every condition narrows them, and without any it is all of them.
+
+    Attributes:
+        policy: its name.
+        versions: the first and the last version, both included.
+        since: opened then or later, seconds since 1970.
+        until: opened before then.
+        labels: all of these, with these values.
+        status: of the outcome.
+        session: the session's id, or how it begins.
+
+    """
+
+    policy: str | None = None
+    versions: tuple[int, int] | None = None
+    since: float | None = None
+    until: float | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    status: str | None = None
+    session: str | None = None
+
+    def to_sql(self) -> tuple[str, list[Any]]:
+        """Give the condition on the table ``sessions`` and its values."""
+        conditions: list[tuple[str, list[Any]]] = []
+        if self.policy is not None:
+            conditions.append(("policy = ?", [self.policy]))
+        if self.versions is not None:
+            conditions.append(("version BETWEEN ? AND ?", list(self.versions)))
+        if self.since is not None:
+            conditions.append(("opened >= ?", [self.since]))
+        if self.until is not None:
+            conditions.append(("opened < ?", [self.until]))
+        if self.status is not None:
+            conditions.append(("status = ?", [self.status]))
+        if self.session is not None:
+            conditions.append(("substr(id, 1, ?) = ?", [len(self.session), self.session]))
+        label = "EXISTS (SELECT 1 FROM json_each(sessions.labels) AS label WHERE label.key = ? AND label.value = ?)"
+        conditions += [(label, [name, value]) for name, value in self.labels.items()]
+        text = " AND ".join(condition for condition, _ in conditions) or "1"
+        return text, [value for _, values in conditions for value in values]
+
+
+@dataclass(frozen=True)
+class SessionRecord:
+    """A session, without its decisions. Times are seconds since 1970.
+
+    Attributes:
+        number: grows with time.
+        closed: ``None`` while it is open.
+        interrupted: whether its server was killed before it ended.
+        decisions: how many are held; ``lost`` is how many found no room beside them.
+        outcome: ``None`` where nobody reported one.
+
+    """
+
+    number: int
+    id: str
+    policy: PolicyVersion
+    labels: Mapping[str, str]
+    options: Mapping[str, str]
+    exploration: Exploration | None
+    opened: float
+    closed: float | None
+    interrupted: bool
+    decisions: int
+    lost: int
+    outcome: Outcome | None
+
+    def to_json(self) -> dict[str, object]:
+        """Give what ``policybridge sessions`` writes."""
+        outcome = self.outcome and {"values": dict(self.outcome.values), "status": self.outcome.status}
+        exploration = self.exploration and vars(self.exploration)
+        return {**vars(self), "policy": vars(self.policy), "outcome": outcome, "exploration": exploration}

@@ -1,0 +1,193 @@
+"""Ledger store `sqlite`: one file in WAL mode, written by one server and read by any number of others."""
+
+import logging
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import time
+from typing import Any, Final
+
+import msgspec
+
+from policybridge_serdes import Outcome, Signature
+from policybridge_serdes.errors import NotFoundError, PolicyBridgeError, TooLargeError, UnknownError
+from policybridge_serdes.interactive import header_line
+from policybridge_server.ledger.database import Database
+from policybridge_server.ledger.packing import pack_numbers, pack_rows
+from policybridge_server.ledger.records import Begun, Ended, Lost, Record, Reported, Segment
+from policybridge_server.ledger.store import Bounds
+
+_LOG = logging.getLogger(__name__)
+
+_PRUNE_TO: Final = 0.9
+"""What is kept of the bound in bytes, so that dropping happens once in a while and not all the time."""
+
+# Few in one transaction, so that nobody waits long for it.
+_OLDEST: Final = "SELECT number FROM sessions WHERE closed IS NOT NULL AND opened < ? ORDER BY number LIMIT 50"
+
+_ADD_SESSION: Final = """
+INSERT INTO sessions (id, policy, version, digest, labels, options, exploration, opened) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+_ADD_SEGMENT: Final = """
+INSERT INTO segments (session, first, count, signature, context, observations, advices, chances, latencies)
+SELECT number, ?, ?, ?, ?, ?, ?, ?, ? FROM sessions WHERE id = ?
+"""
+
+_DROP: Final = (
+    "DELETE FROM segments WHERE session = ?",
+    "DELETE FROM outcomes WHERE session = ?",
+    "DELETE FROM sessions WHERE number = ?",
+)
+
+
+class SqliteStore:
+    """Writes the file; see `Store`.
+
+    Args:
+        path: of the file.
+        bounds: how much is kept.
+
+    """
+
+    def __init__(self, path: Path, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._signatures: dict[Signature, int] = {}
+        self._database = Database(path)
+        with self._database.mapped():
+            # Sessions of a server that was killed: nobody will end them any more.
+            self._run("UPDATE sessions SET closed = ?, interrupted = 1 WHERE closed IS NULL", time())
+
+    def write(self, records: Sequence[Record]) -> Mapping[int, PolicyBridgeError]:
+        """Keep all ``records`` in one transaction."""
+        refused: dict[int, PolicyBridgeError] = {}
+        try:
+            with self._database.transaction():
+                for position, record in enumerate(records):
+                    error = self._keep_or_lose(record)
+                    if error is not None:
+                        refused[position] = error
+        except BaseException:
+            # They may have been of what is undone.
+            self._signatures.clear()
+            raise
+        return refused
+
+    def _keep_or_lose(self, record: Record) -> PolicyBridgeError | None:
+        try:
+            return self._keep(record)
+        except sqlite3.Error:
+            raise
+        except Exception as error:
+            # What cannot be packed or stored costs its own session, and nobody else's record.
+            _LOG.exception("the ledger cannot keep a record")
+            if isinstance(record, Segment):
+                self._keep(Lost(record.session_id, len(record.decisions)))
+            return UnknownError(f"the ledger failed: {error!r}")
+
+    def _keep(self, record: Record) -> PolicyBridgeError | None:
+        match record:
+            case Segment():
+                self._keep_segment(record)
+            case Begun():
+                self._keep_session(record)
+            case Ended():
+                self._run("UPDATE sessions SET closed = ? WHERE id = ?", record.when, record.session_id)
+            case Lost():
+                self._run("UPDATE sessions SET lost = lost + ? WHERE id = ?", record.count, record.session_id)
+            case Reported():
+                return self._keep_outcome(record)
+        return None
+
+    def _keep_session(self, record: Begun) -> None:
+        session, policy = record.session, record.session.policy
+        self._run(
+            _ADD_SESSION,
+            session.id,
+            policy.name,
+            policy.version,
+            policy.digest,
+            _json(session.labels),
+            _json(session.options),
+            None if session.exploration is None else _json(session.exploration),
+            record.when,
+        )
+
+    def _keep_segment(self, segment: Segment) -> None:
+        rows, advices, chances, nanoseconds = zip(*segment.decisions, strict=True)
+        explored = chances[0] is not None
+        self._run(
+            _ADD_SEGMENT,
+            segment.first,
+            len(rows),
+            self._signature(segment.signature),
+            segment.context,
+            pack_rows(segment.signature.features, rows),
+            pack_rows(segment.signature.advice_layout, advices),
+            pack_numbers(chances, "<f8") if explored else None,
+            pack_numbers(nanoseconds, "<i8"),
+            segment.session_id,
+        )
+        self._run("UPDATE sessions SET decisions = decisions + ? WHERE id = ?", len(rows), segment.session_id)
+
+    def _signature(self, signature: Signature) -> int:
+        number = self._signatures.get(signature)
+        if number is None:
+            text = header_line(signature).decode().rstrip()
+            self._run("INSERT OR IGNORE INTO signatures (text) VALUES (?)", text)
+            (number,) = self._run("SELECT number FROM signatures WHERE text = ?", text).fetchone()
+            self._signatures[signature] = number
+        return number
+
+    def _keep_outcome(self, record: Reported) -> PolicyBridgeError | None:
+        found = self._run("SELECT number, lost FROM sessions WHERE id = ?", record.session_id).fetchone()
+        if found is None:
+            return NotFoundError(f"the ledger holds no session {record.session_id!r}")
+        number, lost = found
+        if record.outcome is not None:
+            self._merge(number, record.outcome, record.when)
+        if lost:
+            return TooLargeError(f"the ledger could not keep up: {lost} decisions of the session are lost")
+        return None
+
+    def _merge(self, number: int, outcome: Outcome, when: float) -> None:
+        """Add an outcome to what came before: a name that came before gets its new value."""
+        self._run(
+            "UPDATE sessions SET reported = ?, status = coalesce(nullif(?, ''), status) WHERE number = ?",
+            when,
+            outcome.status,
+            number,
+        )
+        for name, value in outcome.values.items():
+            self._run("INSERT OR REPLACE INTO outcomes (session, name, value) VALUES (?, ?, ?)", number, name, value)
+
+    def prune(self) -> None:
+        """Drop the oldest sessions that are over, as long as a bound is exceeded."""
+        bounds = self._bounds
+        with self._database.mapped():
+            if bounds.age is not None:
+                while self._drop(time() - bounds.age):
+                    pass
+            if bounds.bytes is not None and self._database.used() > bounds.bytes:
+                while self._database.used() > _PRUNE_TO * bounds.bytes and self._drop(time()):
+                    pass
+                self._database.shrink()
+
+    def _drop(self, before: float) -> bool:
+        """Drop some of the sessions that began before then and are over; say whether there were any."""
+        with self._database.transaction():
+            found = self._run(_OLDEST, before).fetchall()
+            for statement in _DROP:
+                self._database.run_for_each(statement, found)
+        return bool(found)
+
+    def _run(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        return self._database.run(statement, *values)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,27 @@
+"""``DIR/<policy>/aliases.toml``: the aliases that were set while a server ran."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from policybridge_server.repository.config import parse_aliases
+from policybridge_server.repository.files import replace_file
+
+_FILE: Final = "aliases.toml"
+
+
+def read_aliases(policy: Path) -> dict[str, int]:
+    """Read the aliases of the policy in this folder; none where none was ever set.
+
+    Raises:
+        PreconditionError: the file cannot be used.
+
+    """
+    file = policy / _FILE
+    return parse_aliases(file.read_bytes(), str(file)) if file.is_file() else {}
+
+
+def write_aliases(policy: Path, aliases: Mapping[str, int]) -> None:
+    """Set all aliases of the policy in this folder, at once and for good."""
+    text = "".join(f'"{name}" = {number}\n' for name, number in sorted(aliases.items()))
+    replace_file(policy / _FILE, text.encode())

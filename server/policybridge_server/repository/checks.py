@@ -1,0 +1,118 @@
+"""What may come into the repository: names, paths, files. Everything else is refused with the reason."""
+
+import re
+import stat
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from policybridge_serdes.digest import LEFT_BY_PYTHON
+from policybridge_serdes.errors import InvalidError, PreconditionError, TooLargeError
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}")
+_PART: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=@-]{0,199}")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How large a version may be: bytes on disk, bytes when its archives are unpacked, and files."""
+
+    bytes: int = 1 << 30
+    files: int = 1000
+
+
+def is_name(text: str) -> bool:
+    """Whether a policy or an alias may have this name."""
+    return _NAME.fullmatch(text) is not None
+
+
+def is_number(text: str) -> bool:
+    """Whether this is the name of a version's folder."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def check_name(text: str) -> None:
+    """Let only names of policies through.
+
+    Raises:
+        InvalidError: it is none.
+
+    """
+    if not is_name(text):
+        raise InvalidError(f"{text!a} is no name of a policy: up to 100 letters, digits, `.`, `_` and `-`")
+
+
+def check_alias(text: str) -> None:
+    """Let only names through that may be given to a version.
+
+    Raises:
+        InvalidError: it is none, or it is ``latest``.
+
+    """
+    if not is_name(text) or text.isdecimal():
+        raise InvalidError(f"{text!a} is no alias: up to 100 letters, digits, `.`, `_` and `-`, not digits alone")
+    if text == "latest":
+        raise InvalidError("`latest` always names the highest version; publish a new one, or set another alias")
+
+
+def check_path(text: str) -> PurePosixPath:
+    """Let only paths through that stay in their folder.
+
+    Raises:
+        InvalidError: it is absolute, has a ``..``, a backslash, a hidden or an unusual part.
+
+    """
+    parts = text.split("/")
+    if not all(_PART.fullmatch(part) for part in parts) or LEFT_BY_PYTHON in parts or len(text) > 1000:
+        raise InvalidError(
+            f"{text!a} is no path of an artifact: relative, with `/`; parts of letters, digits and `_.+=@-` that do not"
+            f" begin with `.`; no {LEFT_BY_PYTHON}"
+        )
+    return PurePosixPath(*parts)
+
+
+def check_files(folder: Path, limits: Limits) -> None:
+    """Let only folders of plain files through, which nothing leads out of.
+
+    Raises:
+        PreconditionError: a symbolic link, a device, an archive that cannot be read.
+        TooLargeError: more than ``limits``, on disk or unpacked.
+
+    """
+    total = unpacked = count = 0
+    for path in [folder, *folder.rglob("*")]:
+        status = path.lstat()
+        if stat.S_ISDIR(status.st_mode):
+            continue
+        if not stat.S_ISREG(status.st_mode):
+            kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "no plain file"
+            raise PreconditionError(f"{path} is {kind}; a version's files lie in its own folder")
+        count, total = count + 1, total + status.st_size
+        unpacked += max(status.st_size, _unpacked(path))
+        _check_limits(folder, limits, total, unpacked, count)
+
+
+def _check_limits(folder: Path, limits: Limits, total: int, unpacked: int, count: int) -> None:
+    if count > limits.files:
+        raise TooLargeError(f"{folder} has more than {limits.files} files")
+    if total > limits.bytes:
+        raise TooLargeError(f"{folder} has more than {limits.bytes} bytes")
+    if unpacked > limits.bytes:
+        raise TooLargeError(f"{folder} has an archive of more than {limits.bytes} bytes when it is unpacked")
+
+
+def _unpacked(file: Path) -> int:
+    """Give what a zip archive (.pt, .pt2, .npz, …) says that it holds; 0 for any other file."""
+    try:
+        with file.open("rb") as content:
+            if not zipfile.is_zipfile(content):
+                return 0
+            with zipfile.ZipFile(content) as archive:
+                return sum(entry.file_size for entry in archive.infolist())
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, UnicodeDecodeError) as error:
+        # Any file may look like an archive by its last bytes; what needs a real one says so when it loads it.
+        if file.suffix in (".onnx", ".safetensors", ".tflite", ".pb", ".py"):
+            return 0
+        raise PreconditionError(f"{file} is a damaged archive: {error}") from error

@@ -1,0 +1,90 @@
+"""``policy.toml``, and ``aliases.toml`` beside it."""
+
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from policybridge_serdes.errors import PreconditionError
+
+POLICY_TOML: Final = "policy.toml"
+
+
+class HeadConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The ``[head]`` of a ``policy.toml``: the model's output scores choices, and one of them is the advice.
+
+    Attributes:
+        scores: what the output is: ``logits`` or ``probabilities``.
+        mask: a feature of the client with an element per choice, 0 where it is illegal.
+        advice: the advice's name.
+        type: its element type, an integer one.
+
+    """
+
+    scores: Literal["logits", "probabilities"] = "logits"
+    mask: str | None = None
+    advice: str = "advice"
+    type: Literal["int8_t", "int16_t", "int32_t", "int64_t"] = "int64_t"
+
+
+class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A ``policy.toml``.
+
+    Attributes:
+        backend: what loads the versions: ``onnx``, ``python``, …
+        description: for people.
+        inline: evaluate on the loop thread (true) or in a worker (false); absent: measured when a version is loaded.
+        aliases: names for version numbers until others are set; ``latest`` is always the highest.
+        features: the inputs in LLVM's JSON form, where the artifact cannot tell them.
+        advice: the output, likewise.
+        rename: input of the policy → feature of the client, where their names differ.
+        fill: values for inputs that a client may lack.
+        head: what makes advice of scores, where the model gives those.
+        settings: for the backend to read.
+
+    """
+
+    backend: str
+    description: str = ""
+    inline: bool | None = None
+    aliases: dict[str, int] = {}
+    features: list[dict[str, Any]] | None = None
+    advice: dict[str, Any] | None = None
+    rename: dict[str, str] = {}
+    fill: dict[str, Any] = {}
+    head: HeadConfig | None = None
+    settings: dict[str, Any] = {}
+
+
+def parse_config(text: bytes, where: str) -> PolicyConfig:
+    """Read the ``text`` of a ``policy.toml``.
+
+    Raises:
+        PreconditionError: it is not one; ``where`` is named.
+
+    """
+    config: PolicyConfig = _parse(text, where, PolicyConfig)
+    return config
+
+
+def parse_aliases(text: bytes, where: str) -> dict[str, int]:
+    """Read the ``text`` of an ``aliases.toml``.
+
+    Raises:
+        PreconditionError: it is not one; ``where`` is named.
+
+    """
+    aliases: dict[str, int] = _parse(text, where, dict[str, int])
+    return aliases
+
+
+def _parse(text: bytes, where: str, kind: type[Any]) -> Any:
+    try:
+        return msgspec.toml.decode(text, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise PreconditionError(f"{where}: {error}") from error
+
+
+def is_policy(folder: Path) -> bool:
+    """Whether ``folder`` holds a policy, or what wants to be one."""
+    return (folder / POLICY_TOML).is_file()

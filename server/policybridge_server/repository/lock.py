@@ -1,0 +1,46 @@
+"""One server at a time changes a repository; all others may read it."""
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from policybridge_serdes.errors import PreconditionError
+from policybridge_server.repository.files import remove_leftovers
+from policybridge_server.repository.retired import remove_retired
+
+_FILE: Final = ".lock"
+
+
+@contextmanager
+def changing(repositories: Iterable[Path]) -> Iterator[None]:
+    """Own the folders, and remove what a crash of the owner before left in them.
+
+    Raises:
+        PreconditionError: another server owns one of them, or it cannot be written.
+
+    """
+    with ExitStack() as stack:
+        for folder in repositories:
+            stack.callback(os.close, _lock(folder))
+            remove_leftovers(folder)
+            for policy in folder.iterdir():
+                if policy.is_dir() and not policy.is_symlink():
+                    remove_leftovers(policy)
+                    remove_retired(policy)
+        yield
+
+
+def _lock(folder: Path) -> int:
+    try:
+        fd = os.open(folder / _FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise PreconditionError(f"cannot publish into {folder}: {error.strerror}") from error
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise PreconditionError(f"another server publishes into {folder}") from None
+    return fd

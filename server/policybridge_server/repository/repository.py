@@ -1,0 +1,117 @@
+"""The policies under some folders, as they are now."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from policybridge_serdes import PolicyReference
+from policybridge_serdes.errors import NotFoundError, PreconditionError
+from policybridge_server.repository.checks import Limits
+from policybridge_server.repository.reading import policy_folders, read_policy, read_version, version_folders
+from policybridge_server.repository.stored import StoredPolicy, StoredVersion, listed
+
+BUNDLED: Final = Path(__file__).parents[1] / "bundled"
+"""The policies of the package itself, which nobody changes."""
+
+
+def writable(folders: Iterable[Path]) -> list[Path]:
+    """Give those of ``folders`` that may be changed."""
+    return [folder for folder in folders if folder.resolve() != BUNDLED.resolve()]
+
+
+class Repository:
+    """What is asked for, found by name. Reads the folders once; whoever changes them says so.
+
+    Args:
+        folders: each with a folder per policy.
+        limits: of a version.
+
+    Raises:
+        NotFoundError: one of ``folders`` does not exist.
+        PreconditionError: two folders hold a policy of the same name.
+
+    """
+
+    def __init__(self, folders: Sequence[Path], limits: Limits | None = None) -> None:
+        self.folders = tuple(folders)
+        self.limits = limits or Limits()
+        self._policies: dict[str, StoredPolicy] = {}
+        for folder in folders:
+            if not folder.is_dir():
+                raise NotFoundError(f"the repository {folder} is no folder")
+            for policy in policy_folders(folder):
+                self._add(policy)
+
+    def _add(self, folder: Path) -> None:
+        if folder.name in self._policies:
+            raise PreconditionError(f"two repositories hold a policy {folder.name!r}; the second is {folder}")
+        self.put(read_policy(folder))
+        for version in () if isinstance(self._policies[folder.name].config, Exception) else version_folders(folder):
+            try:
+                self.put_version(read_version(version, self._policies[folder.name].usable, self.limits))
+            except PreconditionError as error:
+                self.refuse(folder.name, int(version.name), error)
+
+    def policies(self) -> list[str]:
+        """Name all policies, those with a broken ``policy.toml`` too."""
+        return list(self._policies)
+
+    def find(self, name: str) -> StoredPolicy | None:
+        """Give the policy called ``name`` as it is now, if there is one."""
+        return self._policies.get(name)
+
+    def policy(self, name: str) -> StoredPolicy:
+        """Give the policy called ``name`` as it is now.
+
+        Raises:
+            NotFoundError: there is none; the message lists those that there are.
+
+        """
+        policy = self._policies.get(name)
+        if policy is None:
+            raise NotFoundError(f"no policy {name!r}; there are {listed(self._policies)}")
+        return policy
+
+    @property
+    def writable(self) -> list[Path]:
+        """The folders that policies may be published into; new ones go into the last."""
+        return writable(self.folders)
+
+    def resolve(self, reference: PolicyReference) -> StoredVersion:
+        """Find the version that ``reference`` means now.
+
+        Raises:
+            NotFoundError: no such policy, version or alias; the message lists those that there are.
+            PreconditionError: its ``policy.toml`` cannot be used, or the version is refused.
+
+        """
+        return self.policy(reference.name).resolve(reference)
+
+    def is_named(self, version: StoredVersion) -> bool:
+        """Whether an alias names this version, ``latest`` among them."""
+        policy = self._policies.get(version.policy.name)
+        return policy is not None and bool(policy.named(version.policy.version))
+
+    def put(self, policy: StoredPolicy) -> None:
+        """Let the policy be this from now on."""
+        self._policies[policy.name] = policy
+
+    def put_version(self, version: StoredVersion) -> None:
+        """Add a version, which may have been refused before."""
+        policy, number = self.policy(version.policy.name), version.policy.version
+        refused = {other: error for other, error in policy.refused.items() if other != number}
+        self.put(replace(policy, versions={**policy.versions, number: version}, refused=refused))
+
+    def refuse(self, name: str, number: int, error: PreconditionError) -> None:
+        """Serve this version no more, and say why to whoever asks for it."""
+        policy = self.policy(name)
+        versions = {other: version for other, version in policy.versions.items() if other != number}
+        self.put(replace(policy, versions=versions, refused={**policy.refused, number: error}))
+
+    def forget(self, name: str, numbers: Sequence[int]) -> None:
+        """Serve these versions no more."""
+        policy = self.policy(name)
+        versions = {number: version for number, version in policy.versions.items() if number not in numbers}
+        refused = {number: error for number, error in policy.refused.items() if number not in numbers}
+        self.put(replace(policy, versions=versions, refused=refused))

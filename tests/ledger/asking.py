@@ -1,0 +1,34 @@
+"""What the ledger's tests ask: one network, and Python policies."""
+
+from pathlib import Path
+
+import numpy as np
+
+from policybridge_bench.network import SIGNATURE, observations, write_network
+from policybridge_client.connection import ClientSession, connect
+from policybridge_serdes import PolicyReference, SessionOptions, Values
+from tests.repositories import answering, write_python
+
+_SCORES = 'advice = {name = "scores", type = "float", shape = [1, 3]}\n[head]\nadvice = "choice"\n'
+
+
+def write_policies(repository: Path) -> None:
+    write_network(repository, "network")
+    write_network(repository, "network", version=2)
+    write_python(repository, "reverse", answering('observation["names"][::-1]'))
+    write_python(repository, "scores", answering("[[1.0, 3.0, 2.0]]"), _SCORES)
+    write_python(repository, "sum", answering('observation["x"].sum()'))
+
+
+def rows(count: int, seed: int = 1) -> list[Values]:
+    """Give observations for the network."""
+    return [np.ndarray(1, SIGNATURE.features.dtype, row.tobytes()) for row in observations(count, seed)]
+
+
+def open_network(address: str, options: SessionOptions | None = None, policy: str = "network") -> ClientSession:
+    return connect(address).open(PolicyReference.parse(policy), SIGNATURE, options or SessionOptions())
+
+
+def ask(session: ClientSession, observations: list[Values]) -> bytes:
+    """Ask for all, and give the advices' bytes."""
+    return b"".join(session.evaluate(row).tobytes() for row in observations)

@@ -1,0 +1,35 @@
+"""PyTorch modules for tests, in a module that can be imported by name: a policy's settings name them."""
+
+import torch
+
+
+class Same(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+class Difference(torch.nn.Module):
+    def forward(self, b: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
+        return a - b
+
+
+class Table(torch.nn.Module):
+    """Weights of ``size`` numbers, the advice being the one at ``x``."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.table = torch.nn.Parameter(torch.ones(size))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.table[x]
+
+
+class Both(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"same": x, "minus": -x}
+
+
+class Writing(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        torch.save(x, "written-by-a-policy")
+        return x
