@@ -1,0 +1,1 @@
+"""One small network as each framework stores it, and the policies that are made of it."""

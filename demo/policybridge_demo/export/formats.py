@@ -1,0 +1,69 @@
+"""The ways to store a network, by the names that ``--backend`` takes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import cast
+
+from policybridge_demo.export.network import Network
+
+Writer = Callable[[Network, Path], None]
+"""Writes a network into the folder of a version."""
+
+
+class ExportError(Exception):
+    """A framework is missing; the message says which command installs it."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """One way to store a network.
+
+    Attributes:
+        backend: what loads it.
+        writer: the import string of its `Writer`.
+        packages: what must be importable to write it and to serve it.
+        extras: of the package policybridge, which bring those.
+        declared: ``policy.toml`` has to say what the network takes and gives, because its file does not.
+
+    """
+
+    backend: str
+    writer: str
+    packages: Sequence[str]
+    extras: Sequence[str]
+    declared: bool = False
+
+    def load(self) -> Writer:
+        """Import the writer.
+
+        Raises:
+            ExportError: a package that exporting or serving needs is not installed.
+
+        """
+        for package in self.packages:
+            if find_spec(package) is None:
+                command = f"pip install 'policybridge[{','.join(('demo', *self.extras))}]' onnx"
+                raise ExportError(f"this demo of the backend {self.backend!r} needs the package {package!r}: {command}")
+        module, _, function = self.writer.partition(":")
+        return cast("Writer", getattr(import_module(module), function))
+
+
+_TORCH = "policybridge_demo.export.torch"
+_TENSORFLOW = "policybridge_demo.export.tensorflow"
+
+# Whatever is written, onnx reads the weights; and TensorFlow has the converter to .tflite, but no longer what runs it.
+FORMATS: Mapping[str, Format] = {
+    "torch": Format("torch", f"{_TORCH}:write_program", ["onnx", "torch"], ["torch"]),
+    "torchscript": Format("torch", f"{_TORCH}:write_script", ["onnx", "torch"], ["torch"], declared=True),
+    "tensorflow": Format("tensorflow", f"{_TENSORFLOW}:write_saved_model", ["onnx", "tensorflow"], ["tensorflow"]),
+    "litert": Format(
+        "litert",
+        f"{_TENSORFLOW}:write_litert",
+        ["onnx", "tensorflow", "ai_edge_litert"],
+        ["litert", "tensorflow"],
+    ),
+    "onnx": Format("onnx", "policybridge_demo.export.onnx:write_onnx", ["onnx", "onnxruntime"], []),
+}
