@@ -58,7 +58,7 @@ $(VENV)/demo-%.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 $(VENV)/test.stamp: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) --editable '.[demo,litert,parquet,tensorflow,torch]' --group test --group lint
+	$(PIP) --editable '.[demo,jax,litert,parquet,tensorflow,torch]' --group test --group lint
 	touch $@
 
 clean:

@@ -1,7 +1,6 @@
 """Reading: queries, batches for trainers, and readers beside a writing server."""
 
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +40,7 @@ def known(recording: Recording) -> list[str]:
         (Query(labels={"kind": "even", "n": "4"}), [4]),
         (Query(labels={"kind": "x' OR 1"}), []),
         (Query(status="crash"), [3, 4]),
-        (Query(since=time.time() + 60), []),
+        (Query(since=4e9), []),
         (Query(until=0), []),
     ],
     ids=str,

@@ -8,9 +8,7 @@ from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1 import tensor_pb2
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceServicer
 from policybridge_serdes import (
-    Exploration,
     Outcome,
-    PolicyReference,
     SerDes,
     SessionOptions,
     Signature,
@@ -25,6 +23,7 @@ from policybridge_server.engine.gate import Gate
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.recorder import Reported
 from policybridge_server.transports.grpc_calls import Calls, Context
+from policybridge_server.transports.grpc_messages import options_from_pb, reference_from_pb, version_to_pb
 
 _Advice = tuple[Values, float | None]
 
@@ -88,7 +87,7 @@ class PolicyServicer(PolicyServiceServicer):
         typed = form == "tensors"
         serdes = self._serdes("protobuf" if typed else request.encoded.serdes)
         layout, values = serdes.decode(request.tensors.SerializeToString() if typed else request.encoded.data)
-        reference = _reference(request.policy)
+        reference = reference_from_pb(request.policy)
         signature = Signature(layout, _advice_spec(request, await self._gate.version(reference)))
         answer = _Answer()
         session = await self._gate.open(reference, SessionOptions(), answer)
@@ -98,11 +97,11 @@ class PolicyServicer(PolicyServiceServicer):
             advice, _ = await answer.ask(session, values)
         finally:
             session.close()
-        data = serdes.encode(advice, signature.advice_layout)
+        data, policy = serdes.encode(advice, signature.advice_layout), version_to_pb(session.policy)
         if typed:
-            return pb.EvaluateResponse(policy=_version(session), tensors=tensor_pb2.DescribedTensors.FromString(data))
+            return pb.EvaluateResponse(policy=policy, tensors=tensor_pb2.DescribedTensors.FromString(data))
         encoded = tensor_pb2.EncodedTensors(serdes=request.encoded.serdes, data=data)
-        return pb.EvaluateResponse(policy=_version(session), encoded=encoded)
+        return pb.EvaluateResponse(policy=policy, encoded=encoded)
 
     async def Session(  # noqa: N802
         self, requests: AsyncIterator[pb.SessionRequest], context: Context
@@ -114,7 +113,7 @@ class PolicyServicer(PolicyServiceServicer):
                 raise PreconditionError("a session's first message is `open`")
             answer = _Answer()
             opened = first.open
-            session = await self._gate.open(_reference(opened.policy), _options(opened), answer)
+            session = await self._gate.open(reference_from_pb(opened.policy), options_from_pb(opened), answer)
             try:
                 steps = _Steps(
                     session, answer, self._signature(opened.signature), self._serdes(opened.serdes or "bitstream")
@@ -197,23 +196,6 @@ def _outcome(message: pb.Outcome) -> Outcome:
     return Outcome(dict(message.values), message.status)
 
 
-def _reference(message: pb.PolicyReference) -> PolicyReference:
-    which = message.WhichOneof("which")
-    return PolicyReference(
-        message.name,
-        version=message.version if which == "version" else None,
-        alias=message.alias if which == "alias" else None,
-    )
-
-
-def _options(message: pb.Open) -> SessionOptions:
-    asked = message.exploration
-    exploration = None
-    if message.HasField("exploration"):
-        exploration = Exploration(asked.seed, asked.temperature, asked.epsilon)
-    return SessionOptions(message.context, dict(message.options), dict(message.labels), exploration)
-
-
 def _advice_spec(request: pb.EvaluateRequest, loaded: LoadedVersion) -> TensorSpec:
     if request.HasField("advice_spec"):
         return spec_from_pb(request.advice_spec)
@@ -223,11 +205,6 @@ def _advice_spec(request: pb.EvaluateRequest, loaded: LoadedVersion) -> TensorSp
     return advice
 
 
-def _version(session: Session) -> pb.PolicyVersion:
-    policy = session.policy
-    return pb.PolicyVersion(name=policy.name, version=policy.version, digest=policy.digest)
-
-
 def _opened(session: Session, ignored: tuple[str, ...]) -> pb.SessionResponse:
-    opened = pb.Opened(session_id=session.view.id, policy=_version(session), ignored_features=ignored)
+    opened = pb.Opened(session_id=session.view.id, policy=version_to_pb(session.policy), ignored_features=ignored)
     return pb.SessionResponse(opened=opened)

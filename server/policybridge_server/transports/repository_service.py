@@ -5,16 +5,17 @@ from collections.abc import AsyncIterator, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
-from policybridge.v1 import policy_service_pb2, tensor_pb2
 from policybridge.v1 import repository_service_pb2 as pb
+from policybridge.v1 import tensor_pb2
 from policybridge.v1.repository_service_pb2_grpc import RepositoryServiceServicer
-from policybridge_serdes import Layout, PolicyReference, PolicyVersion
+from policybridge_serdes import Layout, PolicyVersion
 from policybridge_serdes.errors import InvalidError, PreconditionError, TooLargeError
 from policybridge_serdes.protobuf import spec_to_pb
 from policybridge_server.engine.draft import Draft
 from policybridge_server.engine.publisher import Publisher, Shown
 from policybridge_server.repository import StoredPolicy
 from policybridge_server.transports.grpc_calls import Calls, Context
+from policybridge_server.transports.grpc_messages import reference_from_pb, version_to_pb
 
 _Given = TypeVar("_Given")
 
@@ -46,7 +47,7 @@ class RepositoryServicer(RepositoryServiceServicer):
             except BaseException:
                 draft.staging.remove()
                 raise
-            return pb.PublishResponse(version=_version(await _to_its_end(self._publish(draft, first.header))))
+            return pb.PublishResponse(version=version_to_pb(await _to_its_end(self._publish(draft, first.header))))
         raise AssertionError("abort always raises")
 
     async def _publish(self, draft: Draft, header: pb.PublishHeader) -> PolicyVersion:
@@ -69,8 +70,9 @@ class RepositoryServicer(RepositoryServiceServicer):
                 pieces.append(request.safetensors)
                 if sum(map(len, pieces)) > self._publisher.limits.bytes:
                     raise TooLargeError(f"more than {self._publisher.limits.bytes} bytes; the operator allows no more")
-            publishing = self._publisher.publish_weights(_reference(first.base), b"".join(pieces), list(first.aliases))
-            return pb.PublishResponse(version=_version(await _to_its_end(publishing)))
+            base, weights = reference_from_pb(first.base), b"".join(pieces)
+            publishing = self._publisher.publish_weights(base, weights, list(first.aliases))
+            return pb.PublishResponse(version=version_to_pb(await _to_its_end(publishing)))
         raise AssertionError("abort always raises")
 
     async def SetAlias(self, request: pb.SetAliasRequest, context: Context) -> pb.SetAliasResponse:  # noqa: N802
@@ -120,16 +122,6 @@ async def _to_its_end(work: Coroutine[Any, Any, _Given]) -> _Given:
     return await asyncio.shield(asyncio.get_running_loop().create_task(work))
 
 
-def _reference(message: policy_service_pb2.PolicyReference) -> PolicyReference:
-    which = message.WhichOneof("which")
-    version = message.version if which == "version" else None
-    return PolicyReference(message.name, version=version, alias=message.alias if which == "alias" else None)
-
-
-def _version(policy: PolicyVersion) -> policy_service_pb2.PolicyVersion:
-    return policy_service_pb2.PolicyVersion(name=policy.name, version=policy.version, digest=policy.digest)
-
-
 def _summary(policy: StoredPolicy) -> pb.PolicySummary:
     broken = isinstance(policy.config, PreconditionError)
     refused = str(policy.refused[max(policy.refused)]) if policy.refused and not policy.versions else ""
@@ -145,7 +137,7 @@ def _summary(policy: StoredPolicy) -> pb.PolicySummary:
 
 def _details(shown: Shown) -> pb.VersionDetails:
     details = pb.VersionDetails(
-        version=_version(shown.policy), bytes=shown.bytes, sessions=shown.sessions, error=shown.error
+        version=version_to_pb(shown.policy), bytes=shown.bytes, sessions=shown.sessions, error=shown.error
     )
     if shown.signature is not None:
         details.loaded = True
