@@ -83,13 +83,14 @@ def test_the_training_log_holds_observations_decisions_and_the_reward(
     assert b"".join(one.values.tobytes()[wide:] for one in logged) == batch.advices.tobytes()
 
 
-def test_an_export_without_decisions_or_without_the_score_says_so(
+def test_an_export_without_decisions_or_without_the_score_says_so_and_leaves_no_file(
     recording: Recording, known: list[str], tmp_path: Path
 ) -> None:
     assert "no session with decisions" in refused(recording, "export", "--to", tmp_path / "a", "--policy", "nobody")
     assert f"the session {known[0]} has no outcome 'cycles'" in refused(
         recording, "export", "--to", tmp_path / "b", "--score", "cycles"
     )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_parquet_has_a_row_for_each_decision(recording: Recording, known: list[str], tmp_path: Path) -> None:

@@ -105,7 +105,13 @@ def _show(reader: LedgerReader, arguments: argparse.Namespace) -> None:
 
 def _export(reader: LedgerReader, arguments: argparse.Namespace) -> None:
     export = cast("_Export", FORMATS.load(arguments.format))
-    count = export(reader, _query(arguments), arguments.to, arguments.score)
+    # A file is there whole or not at all: an outcome may be missing in the last of many sessions.
+    part = arguments.to.with_name(f"{arguments.to.name}.part")
+    try:
+        count = export(reader, _query(arguments), part, arguments.score)
+        part.replace(arguments.to)
+    finally:
+        part.unlink(missing_ok=True)
     print(f"{count} decisions written to {arguments.to}")
 
 
