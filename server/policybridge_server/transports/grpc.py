@@ -1,7 +1,5 @@
 """Transport `grpc`: PolicyService and RepositoryService over TCP or a Unix socket, in asyncio on the loop thread."""
 
-import logging
-
 import grpc
 import grpc.aio
 
@@ -11,8 +9,6 @@ from policybridge_serdes.errors import UnavailableError
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.grpc_service import PolicyServicer
 from policybridge_server.transports.repository_service import RepositoryServicer
-
-_LOG = logging.getLogger(__name__)
 
 _ENVELOPE = 1 << 20
 """Bytes that a message may have beside its observation: names, shapes, labels."""
