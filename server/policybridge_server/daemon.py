@@ -24,6 +24,9 @@ from policybridge_server.turns import TurnSelector
 
 _LOG = logging.getLogger(__name__)
 
+_SWITCH_SECONDS = 5e-4
+"""Python's own 5 ms is what the loop thread would wait for while a version is loaded beside it."""
+
 
 def serve(config: ServerConfig) -> None:
     """Serve until SIGTERM or SIGINT; a second one ends running sessions at once.
@@ -32,6 +35,7 @@ def serve(config: ServerConfig) -> None:
         PolicyBridgeError: a repository, an address or the ledger cannot be used.
 
     """
+    sys.setswitchinterval(_SWITCH_SECONDS)
     with _publishing(config), _ledger(config) as recorder:
         repository = Repository(config.repository, Limits(config.max_artifact_bytes, config.max_artifact_files))
         engine = Engine(repository, allow_python=config.allow_python, recorder=recorder)

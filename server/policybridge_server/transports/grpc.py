@@ -1,14 +1,27 @@
-"""Transport `grpc`: PolicyService and RepositoryService over TCP or a Unix socket, in asyncio on the loop thread."""
+"""Transport `grpc`: services over TCP or a Unix socket, in asyncio on the loop thread."""
+
+from collections.abc import Callable
+from typing import cast
 
 import grpc
 import grpc.aio
 
-from policybridge.v1.policy_service_pb2_grpc import add_PolicyServiceServicer_to_server
-from policybridge.v1.repository_service_pb2_grpc import add_RepositoryServiceServicer_to_server
 from policybridge_serdes.errors import UnavailableError
+from policybridge_serdes.plugins import Table
 from policybridge_server.transports.contract import Host
-from policybridge_server.transports.grpc_service import PolicyServicer
-from policybridge_server.transports.repository_service import RepositoryServicer
+from policybridge_server.transports.grpc_calls import Calls
+
+AddService = Callable[[grpc.aio.Server, Host, Calls], None]
+"""Adds one service to a server that has not started; what runs is counted in ``Calls``, which a drain waits for."""
+
+SERVICES = Table(
+    kind="gRPC service",
+    group="policybridge.grpc_services",
+    own={
+        "policy": "policybridge_server.transports.grpc_service:add_to_server",
+        "repository": "policybridge_server.transports.repository_service:add_to_server",
+    },
+)
 
 _ENVELOPE = 1 << 20
 """Bytes that a message may have beside its observation: names, shapes, labels."""
@@ -20,6 +33,7 @@ class GrpcTransport:
     def __init__(self, address: str) -> None:
         self._asked = address
         self._address = address
+        self._calls = Calls()
 
     @property
     def address(self) -> str:
@@ -35,10 +49,8 @@ class GrpcTransport:
             ("grpc.so_reuseport", 0),
         ]
         self._server = grpc.aio.server(options=options)
-        self._servicer = PolicyServicer(host.gate, host.config.max_observation_bytes)
-        add_PolicyServiceServicer_to_server(self._servicer, self._server)
-        repository = RepositoryServicer(host.publisher, self._servicer.calls)
-        add_RepositoryServiceServicer_to_server(repository, self._server)
+        for name in SERVICES.names():
+            cast("AddService", SERVICES.load(name))(self._server, host, self._calls)
         try:
             port = self._server.add_insecure_port(self._asked)
         except RuntimeError as error:
@@ -52,5 +64,5 @@ class GrpcTransport:
 
         gRPC's own grace would answer new calls with CANCELLED, as if their clients had done it.
         """
-        await self._servicer.calls.drain(grace)
+        await self._calls.drain(grace)
         await self._server.stop(None)

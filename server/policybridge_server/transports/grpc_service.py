@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from functools import lru_cache, partial
 
+import grpc.aio
+
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1 import tensor_pb2
-from policybridge.v1.policy_service_pb2_grpc import PolicyServiceServicer
+from policybridge.v1.policy_service_pb2_grpc import PolicyServiceServicer, add_PolicyServiceServicer_to_server
 from policybridge_serdes import (
     Outcome,
     SerDes,
@@ -22,6 +24,7 @@ from policybridge_server.engine.engine import Session
 from policybridge_server.engine.gate import Gate
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.recorder import Reported
+from policybridge_server.transports.contract import Host
 from policybridge_server.transports.grpc_calls import Calls, Context
 from policybridge_server.transports.grpc_messages import options_from_pb, reference_from_pb, version_to_pb
 
@@ -56,11 +59,12 @@ class PolicyServicer(PolicyServiceServicer):
     Args:
         gate: opens sessions.
         limit: largest observation in bytes.
+        calls: those that run.
 
     """
 
-    def __init__(self, gate: Gate, limit: int) -> None:
-        self.calls = Calls()
+    def __init__(self, gate: Gate, limit: int, calls: Calls) -> None:
+        self.calls = calls
         self._gate = gate
         self._limit = limit
         self._serdes = lru_cache(maxsize=16)(load_serdes)
@@ -134,6 +138,12 @@ class PolicyServicer(PolicyServiceServicer):
         if signature.features.size > self._limit:
             raise TooLargeError(f"observations of {signature.features.size} bytes; at most {self._limit} are taken")
         return signature
+
+
+def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:
+    """Serve PolicyService on ``server``."""
+    servicer = PolicyServicer(host.gate, host.config.max_observation_bytes, calls)
+    add_PolicyServiceServicer_to_server(servicer, server)
 
 
 class _Steps:

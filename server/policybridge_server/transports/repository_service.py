@@ -5,15 +5,21 @@ from collections.abc import AsyncIterator, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
+import grpc.aio
+
 from policybridge.v1 import repository_service_pb2 as pb
 from policybridge.v1 import tensor_pb2
-from policybridge.v1.repository_service_pb2_grpc import RepositoryServiceServicer
+from policybridge.v1.repository_service_pb2_grpc import (
+    RepositoryServiceServicer,
+    add_RepositoryServiceServicer_to_server,
+)
 from policybridge_serdes import Layout, PolicyVersion
 from policybridge_serdes.errors import InvalidError, PreconditionError, TooLargeError
 from policybridge_serdes.protobuf import spec_to_pb
 from policybridge_server.engine.draft import Draft
 from policybridge_server.engine.publisher import Publisher, Shown
 from policybridge_server.repository import StoredPolicy
+from policybridge_server.transports.contract import Host
 from policybridge_server.transports.grpc_calls import Calls, Context
 from policybridge_server.transports.grpc_messages import reference_from_pb, version_to_pb
 
@@ -107,6 +113,11 @@ class RepositoryServicer(RepositoryServiceServicer):
                 summary=_summary(policy), aliases=policy.aliases, versions=map(_details, versions)
             )
         raise AssertionError("abort always raises")
+
+
+def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:
+    """Serve RepositoryService on ``server``."""
+    add_RepositoryServiceServicer_to_server(RepositoryServicer(host.publisher, calls), server)
 
 
 async def _receive(draft: Draft, requests: AsyncIterator[pb.PublishRequest]) -> None:
