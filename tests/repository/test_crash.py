@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,18 +38,19 @@ def test_after_a_kill_in_a_publish_the_old_or_the_new_version_serves_whole(tmp_p
     files = large_version(tmp_path / "large", 777)
     digests = {1: digest(policies / "adder" / "1")}
     delays = random.Random(what)
-    acknowledged = 0
+    with running_server(policies, tmp_path, "--allow-publish") as running, client(running) as server:
+        started = time.monotonic()
+        acknowledged = publish(server, what, files, 0)
+        seconds = time.monotonic() - started
     for _ in range(8):
         with running_server(policies, tmp_path, "--allow-publish") as running, client(running) as server:
-            killing = kill_after(running, delays.uniform(0, 0.35 if what != "weights" else 0.12))
+            killing = kill_after(running, delays.uniform(0, 2 * seconds))
             with suppress(PolicyBridgeError):
                 while True:
                     acknowledged = publish(server, what, files, acknowledged)
             killing.join()
         with running_server(policies, tmp_path, "--allow-publish") as running, client(running) as server:
             check(server, policies, what, acknowledged, digests)
-    # A test in which every publish was cut off, or none, would show nothing.
-    assert acknowledged > 0 or what != "weights"
 
 
 def publish(server: Client, what: str, files: Path, before: int) -> int:

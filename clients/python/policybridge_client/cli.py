@@ -29,6 +29,7 @@ COMMANDS: Final = Table(
     kind="command",
     group="policybridge.commands",
     own={
+        "bench": "policybridge_bench.command",
         "replay": "policybridge_client.llvm.replay_command",
         "policies": "policybridge_client.policies_cli",
         "run": "policybridge_client.llvm.run",
@@ -38,6 +39,7 @@ COMMANDS: Final = Table(
 )
 
 _SUMMARIES: Final = {
+    "bench": "measure policy servers, ours beside others",
     "replay": "compile again as recorded, without a server, and compare",
     "policies": "publish versions of policies, name them, look at them",
     "run": "run a compiler and let a policy make its decisions",

@@ -67,7 +67,12 @@ class SocketConnection:
 
     def open(self, policy: PolicyReference, signature: Signature, options: SessionOptions) -> "SocketSession":
         """Open a session; whether the signature fits the policy comes out at the first observation."""
-        session = SocketSession(self._wire(), policy, signature, options, self._sessions.discard)
+        wire = self._wire()
+        try:
+            session = SocketSession(wire, policy, signature, options, self._sessions.discard)
+        except BaseException:
+            wire.close()
+            raise
         self._sessions.add(session)
         return session
 
@@ -122,11 +127,7 @@ class SocketSession:
         self._wire = wire
         self._ended = ended
         self._over: str | None = None
-        try:
-            self.id, self.policy = self._open(policy, options)
-        except BaseException:
-            wire.close()
-            raise
+        self.id, self.policy = self._open(policy, options)
 
     def evaluate(self, observation: Values) -> Values:
         """Ask for one decision."""

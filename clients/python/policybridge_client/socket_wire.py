@@ -29,9 +29,11 @@ class Wire:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
             self._socket.connect(path)
-        except OSError as error:
+        except BaseException as error:
             self._socket.close()
-            raise self._error("reach", error) from error
+            if isinstance(error, OSError):
+                raise self._error("reach", error) from error
+            raise
 
     def send(self, data: bytes) -> None:
         """Send all of it; that the server has closed comes out when its answer is read."""
