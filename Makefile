@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint check proto bench bench-ledger bench-publish replays clean
+.PHONY: demo test lint check proto bench bench-ledger bench-publish bench-inference bench-mlbridge replays clean
 
 EXTRAS_torch := ,torch
 EXTRAS_torchscript := ,torch
@@ -38,6 +38,14 @@ bench-ledger: $(VENV)/test.stamp
 bench-publish: $(VENV)/test.stamp
 	$(BIN)/python -m policybridge_bench.publish $(BENCH)
 
+# ModelInfer of the Open Inference Protocol beside a native Evaluate.
+bench-inference: $(VENV)/test.stamp
+	$(BIN)/python -m policybridge_bench.inference $(BENCH)
+
+# A foreign client's getAdvice beside our own Evaluate.
+bench-mlbridge: $(VENV)/test.stamp
+	$(BIN)/python -m policybridge_bench.mlbridge $(BENCH)
+
 # Record 50 compilations, end the server, and compile them again from the ledger alone.
 replays: $(VENV)/test.stamp
 	$(BIN)/python -m policybridge_demo.replays
@@ -58,7 +66,7 @@ $(VENV)/demo-%.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 $(VENV)/test.stamp: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) --editable '.[demo,jax,litert,parquet,tensorflow,torch]' --group test --group lint
+	$(PIP) --editable '.[demo,http,jax,litert,parquet,tensorflow,torch]' --group test --group lint
 	touch $@
 
 clean:

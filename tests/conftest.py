@@ -4,7 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,11 +13,17 @@ import pytest
 
 @dataclass
 class RunningServer:
-    """A ``policybridge serve`` that has printed its ready line."""
+    """A ``policybridge serve`` that has printed its ready line.
+
+    Attributes:
+        others: its addresses but the one over gRPC and TCP.
+
+    """
 
     process: subprocess.Popen[str]
     grpc: str
     socket: str
+    others: list[str] = field(default_factory=list)
 
     def kill(self) -> None:
         """End it as a crash would."""
@@ -46,8 +52,8 @@ def running_server(
     try:
         word, _, addresses = process.stdout.readline().partition(" ")
         assert word == "ready", f"the server ended with {process.wait()}"
-        grpc, socket = addresses.split()
-        yield RunningServer(process, grpc, socket)
+        grpc, *others = addresses.split()
+        yield RunningServer(process, grpc, next(each for each in others if each.startswith("socket:")), others)
     finally:
         if process.poll() is None:
             process.terminate()

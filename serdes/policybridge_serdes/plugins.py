@@ -54,8 +54,8 @@ class Table:
 
 def _extra(module: str) -> str:
     room, _, leaf = module.partition(".")
-    part = leaf.removeprefix("backends.").removeprefix("ledger.")
-    if part in ("litert", "onnx", "parquet", "tensorflow", "torch"):
+    part = leaf.removeprefix("backends.").removeprefix("ledger.").removeprefix("inference.")
+    if part in ("http", "litert", "onnx", "parquet", "tensorflow", "torch"):
         return part
     return {"policybridge_server": "server"}.get(room, "all")
 

@@ -101,22 +101,22 @@ class TensorSpec:
     def __str__(self) -> str:
         return f"{self.name}: {self.type.value}{list(self.shape)}"
 
-    @property
+    @cached_property
     def varies(self) -> bool:
         """Whether any dimension is −1."""
         return VARIES in self.shape
 
-    @property
+    @cached_property
     def fixed(self) -> bool:
         """Whether every value of this tensor takes the same number of bytes."""
         return not self.varies and not self.type.is_text
 
-    @property
+    @cached_property
     def count(self) -> int:
         """Number of elements, the varying dimensions taken as 1."""
         return math.prod(abs(dim) for dim in self.shape)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of bytes, the varying dimensions taken as 1."""
         return self.count * self.type.dtype.itemsize

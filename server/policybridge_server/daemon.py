@@ -39,7 +39,7 @@ def serve(config: ServerConfig) -> None:
     with _publishing(config), _ledger(config) as recorder:
         repository = Repository(config.repository, Limits(config.max_artifact_bytes, config.max_artifact_files))
         engine = Engine(repository, allow_python=config.allow_python, recorder=recorder)
-        turns = TurnSelector(engine.flush)
+        turns = TurnSelector(engine.flush, config.spin / 1e6)
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(turns)) as runner:
             runner.run(_Daemon(config, engine, turns, recorder).run())
         engine.close()
@@ -69,7 +69,10 @@ class _Daemon:
         self._recorder = recorder
         self._transports = [
             *(load_transport("grpc", address) for address in config.grpc),
+            *(load_transport("grpcio", address) for address in config.grpcio),
             *(load_transport("socket", str(path)) for path in config.socket),
+            *(load_transport("http", address) for address in config.http),
+            *(load_transport("pipe", pipe) for pipe in config.pipe),
         ]
 
     async def run(self) -> None:

@@ -30,7 +30,7 @@ def missing(what: str) -> None:
 def configured(build: Path = BUILD, *options: str) -> Path:
     """Configure the CMake project with ``options``; give its build folder."""
     majors = ";".join(major for major in MAJORS if Path(f"/usr/lib/llvm-{major}/cmake").is_dir())
-    command = ["cmake", "-S", ROOT / "clients", "-B", build, "-G", "Ninja", "-DPOLICYBRIDGE_TESTS=ON"]
+    command: list[str | Path] = ["cmake", "-S", ROOT / "clients", "-B", build, "-G", "Ninja", "-DPOLICYBRIDGE_TESTS=ON"]
     _run([*command, f"-DPOLICYBRIDGE_LLVM={majors}", *options])
     return build
 

@@ -206,7 +206,7 @@ def _with_json(data: bytes) -> pb.EvaluateRequest:
             "NOT_FOUND",
             "unknown SerDes 'xml'; there are bitstream, json, protobuf",
         ),
-        (lambda: _with_json(bytes(2 << 20)), "RESOURCE_EXHAUSTED", "larger than max"),
+        (lambda: _with_json(bytes(2 << 20)), "RESOURCE_EXHAUSTED", "at most 1052672 are taken"),
     ],
 )
 def test_an_evaluate_that_cannot_be_served_says_why(

@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -70,9 +71,16 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def serving(repository: Path, folder: Path, *arguments: object) -> AbstractContextManager[RunningServer]:
+    """Serve in all ways that there are."""
+    return running_server(
+        repository, folder, "--grpc", f"unix:{folder}/grpc.sock", "--grpcio", "127.0.0.1:0", *arguments
+    )
+
+
 @pytest.fixture(scope="module")
 def server(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    with running_server(repository, tmp_path_factory.mktemp("s")) as running:
+    with serving(repository, tmp_path_factory.mktemp("s")) as running:
         yield running
 
 
@@ -295,7 +303,7 @@ class ServedContract(TransportContract):
         impatient.connection.close()
 
     def test_a_server_that_is_killed_is_unavailable(self, repository: Path, tmp_path: Path) -> None:
-        with running_server(repository, tmp_path) as server:
+        with serving(repository, tmp_path) as server:
             client = Client(connect(self.address(server), timeout=5))
             session = client.open("echo")
             assert client.ask_in(session, 1).item() == 1
@@ -309,7 +317,7 @@ class ServedContract(TransportContract):
             client.connection.close()
 
     def test_sigterm_lets_running_sessions_end_and_opens_no_new_one(self, repository: Path, tmp_path: Path) -> None:
-        with running_server(repository, tmp_path) as server:
+        with serving(repository, tmp_path) as server:
             client = Client(connect(self.address(server), timeout=5))
             session = client.open("echo")
             server.process.send_signal(signal.SIGTERM)
@@ -322,7 +330,7 @@ class ServedContract(TransportContract):
             client.connection.close()
 
     def test_after_the_grace_time_running_sessions_are_ended(self, repository: Path, tmp_path: Path) -> None:
-        with running_server(repository, tmp_path, "--grace", "0.2") as server:
+        with serving(repository, tmp_path, "--grace", "0.2") as server:
             client = Client(connect(self.address(server), timeout=5))
             session = client.open("echo")
             server.process.send_signal(signal.SIGTERM)
@@ -342,3 +350,15 @@ class TestGrpc(ServedContract):
     @staticmethod
     def address(server: RunningServer) -> str:
         return server.grpc
+
+
+class TestGrpcOverAUnixSocket(ServedContract):
+    @staticmethod
+    def address(server: RunningServer) -> str:
+        return server.others[0]
+
+
+class TestGrpcio(ServedContract):
+    @staticmethod
+    def address(server: RunningServer) -> str:
+        return server.others[1]

@@ -103,6 +103,7 @@ CONNECTIONS = Table(
         "grpc": "policybridge_client.grpc:GrpcConnection",
         "socket": "policybridge_client.socket:SocketConnection",
         "inprocess": "policybridge_server.embedded:EmbeddedConnection",
+        "mlbridge-pipe": "policybridge_client.pipe:PipeConnection",
     },
 )
 
@@ -111,8 +112,8 @@ def connect(address: str, *, timeout: float = 10.0) -> Connection:
     """Make a connection; nothing is sent before it is used.
 
     Args:
-        address: ``socket:PATH``, ``grpc:HOST:PORT``, ``grpc:unix:PATH`` or ``inprocess:REPOSITORY``; a bare path is a
-            socket, anything else bare is a gRPC target.
+        address: ``socket:PATH``, ``grpc:HOST:PORT``, ``grpc:unix:PATH``, ``inprocess:REPOSITORY`` or
+            ``mlbridge-pipe:BASE``; a bare path is a socket, anything else bare is a gRPC target.
         timeout: seconds, for each wait.
 
     """

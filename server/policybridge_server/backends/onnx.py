@@ -10,12 +10,17 @@ from policybridge_serdes import ElementType, Values
 from policybridge_serdes.errors import PolicyFailedError, PreconditionError
 from policybridge_server.backends.artifacts import artifact_file
 from policybridge_server.backends.contract import Batch, convert_settings
+from policybridge_server.backends.onnx_bound import BoundBatch
 from policybridge_server.backends.tensors import Interface, Port, TensorSettings, choose_output
 from policybridge_server.repository import PolicyConfig
 
 _ONNX_TYPES = {
     f"tensor({kind.value.removesuffix('_t')})": kind for kind in ElementType if kind is not ElementType.BYTES
 }
+
+
+_MOST_BOUND = 64
+"""Observations of a batch that has its places; a larger one does not gain by it."""
 
 
 class OnnxSettings(TensorSettings, frozen=True, forbid_unknown_fields=True):
@@ -114,19 +119,36 @@ class OnnxModel:
         self._outputs = [output.name]
         self.batched = self._interface.batched
         self.signature = self._interface.signature
+        self._bindable = _bindable(self._interface)
+        self._bound: dict[int, BoundBatch] = {}
 
     def evaluate(self, batch: Batch) -> Values:
         """Run the model once for all observations of the batch."""
-        feeds = dict(zip(self._names, self._interface.feeds(batch.values), strict=True))
+        count = len(batch.values)
         try:
-            (result,) = self._session.run(self._outputs, feeds)
+            if self._bindable and count <= _MOST_BOUND:
+                bound = self._bound.get(count) or self._bind(count)
+                result = bound.run(batch.values)
+            else:
+                feeds = dict(zip(self._names, self._interface.feeds(batch.values), strict=True))
+                (result,) = self._session.run(self._outputs, feeds)
         except Exception as error:
             raise PolicyFailedError(f"ONNX Runtime: {error}") from error
         return self._interface.advice(batch, result)
 
+    def _bind(self, count: int) -> BoundBatch:
+        self._bound[count] = BoundBatch(self._session, self._interface, self._outputs[0], count)
+        return self._bound[count]
+
     def close(self) -> None:
         """Free the session's memory."""
+        self._bound.clear()
         del self._session
+
+
+def _bindable(interface: Interface) -> bool:
+    features, advice = interface.signature.features, interface.signature.advice
+    return features is not None and features.fixed and advice is not None and advice.fixed
 
 
 def _port(node: ort.NodeArg) -> Port:

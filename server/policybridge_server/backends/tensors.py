@@ -52,7 +52,7 @@ class Port(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Input:
+class Input:
     """One input, the features that it is made of, and the record type whose field ``column`` spans them.
 
     Without features it is fed zeros; without a column, tensor by tensor.
@@ -69,6 +69,7 @@ class Interface:
     Attributes:
         batched: whether a batch may hold more than one observation.
         signature: the features, packed ones by their own names, and the advice.
+        inputs: what each input is made of.
 
     Raises:
         PreconditionError: a pack fits no input.
@@ -85,7 +86,7 @@ class Interface:
         found = [(spec, () if spec.name in unused else _features(spec, settings.pack)) for spec in specs]
         features = Layout.of(feature for _, those in found for feature in those)
         self.signature = ModelSignature(features, self._spec(output))
-        self._inputs = _place(found, features)
+        self.inputs = _place(found, features)
 
     def _spec(self, port: Port) -> TensorSpec:
         dims = port.dims[1:] if self.batched else port.dims
@@ -93,9 +94,9 @@ class Interface:
 
     def feeds(self, values: Values) -> list[Array]:
         """Give one contiguous array per input: [n, …] for a model that batches, else of its own shape."""
-        return [self._feed(each, values) for each in self._inputs]
+        return [self._feed(each, values) for each in self.inputs]
 
-    def _feed(self, each: _Input, values: Values) -> Array:
+    def _feed(self, each: Input, values: Values) -> Array:
         fed = values.view(each.column)["column"] if each.column is not None else _gathered(each, values)
         # Not ascontiguousarray, which makes vectors of scalars.
         return np.asarray(fed if self.batched else fed[0], each.spec.type.dtype, order="C")
@@ -178,7 +179,7 @@ def _features(spec: TensorSpec, packs: Mapping[str, Pack]) -> tuple[TensorSpec, 
     return tuple(TensorSpec(name, kind) for name in pack.features)
 
 
-def _place(found: Sequence[tuple[TensorSpec, tuple[TensorSpec, ...]]], layout: Layout) -> list[_Input]:
+def _place(found: Sequence[tuple[TensorSpec, tuple[TensorSpec, ...]]], layout: Layout) -> list[Input]:
     """Find where each input's features lie in a record: side by side, so that a view is all that packing takes."""
     inputs, offset = [], 0
     for spec, features in found:
@@ -186,14 +187,20 @@ def _place(found: Sequence[tuple[TensorSpec, tuple[TensorSpec, ...]]], layout: L
         if layout.fixed and features:
             # One feature keeps its shape; several, of one element each, become a vector.
             shape = features[0].shape if features == (spec,) else (len(features),)
-            fields = {"names": ["column"], "formats": [(features[0].type.dtype, shape)], "offsets": [offset]}
-            column = np.dtype({**fields, "itemsize": layout.size})  # type: ignore[call-overload]
-        inputs.append(_Input(spec, features, column))
+            column = span(features[0].type.dtype, shape, offset, layout.size)
+        inputs.append(Input(spec, features, column))
         offset += sum(feature.size for feature in features)
     return inputs
 
 
-def _gathered(each: _Input, values: Values) -> Array:
+def span(element: np.dtype[Any], shape: tuple[int, ...], offset: int, size: int) -> np.dtype[Any]:
+    """Give a record type of ``size`` bytes whose one field ``column`` lies at ``offset``."""
+    fields: Any = {"names": ["column"], "formats": [(element, shape)], "offsets": [offset], "itemsize": size}
+    made: np.dtype[Any] = np.dtype(fields)
+    return made
+
+
+def _gathered(each: Input, values: Values) -> Array:
     if not each.features:
         return np.zeros((len(values), *map(abs, each.spec.shape)), each.spec.type.dtype)
     if each.features == (each.spec,):

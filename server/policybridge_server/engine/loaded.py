@@ -45,6 +45,8 @@ class LoadedVersion:
         self._model = model
         self._worker = worker
         self.sessions = 0
+        # Once: asking whether an object keeps to a protocol takes as long as a small model.
+        self._stateful = model if isinstance(model, StatefulModel) else None
         self._lanes: WeakValueDictionary[Signature, Lane] = WeakValueDictionary()
 
     def lane(self, signature: Signature, due: Callable[[Lane], None]) -> Lane:
@@ -73,8 +75,8 @@ class LoadedVersion:
     def end(self, session: SessionView) -> None:
         """Count one session less; tell a stateful model that it is over, after what it still has to answer."""
         self.sessions -= 1
-        if isinstance(self._model, StatefulModel):
-            model = self._model
+        model = self._stateful
+        if model is not None:
             self._run(lambda: _end(model, session))
 
     def close(self) -> None:

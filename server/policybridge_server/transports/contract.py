@@ -1,12 +1,14 @@
 """The transport contract, and the table of those that there are."""
 
 from dataclasses import dataclass
-from typing import Protocol, cast
+from functools import cached_property
+from typing import Any, Protocol, cast
 
 from policybridge_serdes.plugins import Table
 from policybridge_server.config import ServerConfig
 from policybridge_server.engine.gate import Gate
 from policybridge_server.engine.publisher import Publisher
+from policybridge_server.inference.inference import Inference
 from policybridge_server.turns import TurnSelector
 
 
@@ -19,13 +21,18 @@ class Host:
     turns: TurnSelector
     config: ServerConfig
 
+    @cached_property
+    def inference(self) -> Inference:
+        """The Open Inference Protocol; one for all transports, so that a sequence may go over any."""
+        return Inference(self.gate, self.config.sequence_idle)
+
 
 class Transport(Protocol):
     """One way in, at one address."""
 
     @property
     def address(self) -> str:
-        """The real address, as clients take it: ``grpc:HOST:PORT``, ``grpc:unix:PATH``, ``socket:PATH``."""
+        """The real address, such as ``grpc:HOST:PORT``, ``grpc:unix:PATH``, ``socket:PATH`` or ``pipe:BASE``."""
         ...
 
     async def start(self, host: Host) -> None:
@@ -47,17 +54,20 @@ TRANSPORTS = Table(
     group="policybridge.transports",
     own={
         "grpc": "policybridge_server.transports.grpc:GrpcTransport",
+        "grpcio": "policybridge_server.transports.grpcio:GrpcioTransport",
+        "http": "policybridge_server.inference.http:HttpTransport",
         "socket": "policybridge_server.transports.socket:SocketTransport",
+        "pipe": "policybridge_server.pipes.transport:PipeTransport",
     },
 )
 
 
 class _Made(Transport, Protocol):
-    def __init__(self, address: str) -> None: ...
+    def __init__(self, address: Any) -> None: ...
 
 
-def load_transport(name: str, address: str) -> Transport:
-    """Make the transport called ``name`` for ``address``.
+def load_transport(name: str, address: Any) -> Transport:
+    """Make the transport called ``name`` for ``address``, of the type that the configuration has for it.
 
     Raises:
         NotFoundError: there is none of that name.

@@ -1,13 +1,12 @@
-"""Transport `grpc`: services over TCP or a Unix socket, in asyncio on the loop thread."""
+"""Transport `grpc`: services over TCP or a Unix socket, inside the loop's turns."""
 
 from collections.abc import Callable
 from typing import cast
 
-import grpc
 import grpc.aio
 
-from policybridge_serdes.errors import UnavailableError
 from policybridge_serdes.plugins import Table
+from policybridge_server.http2.server import Http2Server
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.grpc_calls import Calls
 
@@ -18,13 +17,15 @@ SERVICES = Table(
     kind="gRPC service",
     group="policybridge.grpc_services",
     own={
+        "channelz": "policybridge_server.citizenship.channelz:add_to_server",
+        "health": "policybridge_server.citizenship.health:add_to_server",
+        "inference": "policybridge_server.inference.service:add_to_server",
+        "mlbridge": "policybridge_server.mlbridge.service:add_to_server",
         "policy": "policybridge_server.transports.grpc_service:add_to_server",
+        "reflection": "policybridge_server.citizenship.reflection:add_to_server",
         "repository": "policybridge_server.transports.repository_service:add_to_server",
     },
 )
-
-_ENVELOPE = 1 << 20
-"""Bytes that a message may have beside its observation: names, shapes, labels."""
 
 
 class GrpcTransport:
@@ -42,27 +43,14 @@ class GrpcTransport:
 
     async def start(self, host: Host) -> None:
         """Listen; an address that somebody else has is an error."""
-        limit = host.config.max_observation_bytes + _ENVELOPE
-        options = [
-            ("grpc.max_receive_message_length", limit),
-            ("grpc.max_send_message_length", limit),
-            ("grpc.so_reuseport", 0),
-        ]
-        self._server = grpc.aio.server(options=options)
+        self._server = Http2Server(host.turns, host.config.message_limit)
         for name in SERVICES.names():
-            cast("AddService", SERVICES.load(name))(self._server, host, self._calls)
-        try:
-            port = self._server.add_insecure_port(self._asked)
-        except RuntimeError as error:
-            raise UnavailableError(f"cannot listen on {self._asked}: {error}") from error
-        if not self._asked.startswith("unix:"):
-            self._address = f"{self._asked.rpartition(':')[0]}:{port}"
-        await self._server.start()
+            # It takes servicers as a grpc.aio.Server does, which has no interface to implement.
+            add = cast("Callable[[Http2Server, Host, Calls], None]", SERVICES.load(name))
+            add(self._server, host, self._calls)
+        self._address = self._server.listen(self._asked)
 
     async def stop(self, grace: float) -> None:
-        """Let running calls end for ``grace`` seconds, then end them; the gate refuses new ones meanwhile.
-
-        gRPC's own grace would answer new calls with CANCELLED, as if their clients had done it.
-        """
+        """Let running calls end for ``grace`` seconds, then end them; the gate refuses new ones meanwhile."""
         await self._calls.drain(grace)
-        await self._server.stop(None)
+        await self._server.stop()

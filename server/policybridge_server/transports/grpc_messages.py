@@ -1,7 +1,7 @@
 """Our words from the protocol's messages, and back."""
 
 from policybridge.v1 import policy_service_pb2 as pb
-from policybridge_serdes import Exploration, PolicyReference, PolicyVersion, SessionOptions
+from policybridge_serdes import Exploration, Outcome, PolicyReference, PolicyVersion, SessionOptions
 
 
 def reference_from_pb(message: pb.PolicyReference) -> PolicyReference:
@@ -31,3 +31,8 @@ def options_from_pb(message: pb.Open) -> SessionOptions:
     if message.HasField("exploration"):
         exploration = Exploration(asked.seed, asked.temperature, asked.epsilon)
     return SessionOptions(message.context, dict(message.options), dict(message.labels), exploration)
+
+
+def outcome_from_pb(message: pb.Outcome) -> Outcome:
+    """Read what a compilation came to."""
+    return Outcome(dict(message.values), message.status)

@@ -3,30 +3,32 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from functools import lru_cache, partial
+from typing import cast
 
 import grpc.aio
 
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1 import tensor_pb2
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceServicer, add_PolicyServiceServicer_to_server
-from policybridge_serdes import (
-    Outcome,
-    SerDes,
-    SessionOptions,
-    Signature,
-    TensorSpec,
-    Values,
-    load_serdes,
-)
-from policybridge_serdes.errors import InvalidError, PolicyBridgeError, PreconditionError, TooLargeError
-from policybridge_serdes.protobuf import signature_from_pb, spec_from_pb
+from policybridge_serdes import Outcome, SessionOptions, Signature, TensorSpec, Values, load_serdes
+from policybridge_serdes.errors import InvalidError, PolicyBridgeError, PreconditionError
+from policybridge_serdes.protobuf import spec_from_pb
+from policybridge_serdes.values import Row
 from policybridge_server.engine.engine import Session
 from policybridge_server.engine.gate import Gate
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.recorder import Reported
+from policybridge_server.http2.server import Http2Server
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.grpc_calls import Calls, Context
-from policybridge_server.transports.grpc_messages import options_from_pb, reference_from_pb, version_to_pb
+from policybridge_server.transports.grpc_messages import (
+    options_from_pb,
+    outcome_from_pb,
+    reference_from_pb,
+    version_to_pb,
+)
+from policybridge_server.transports.grpc_session import SessionCall
+from policybridge_server.transports.grpc_steps import RECORDED, Asked, Steps
 
 _Advice = tuple[Values, float | None]
 
@@ -38,7 +40,7 @@ class _Answer:
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[_Advice] | None = None
 
-    def ask(self, session: Session, row: Values) -> "asyncio.Future[_Advice]":
+    def ask(self, session: Session, row: Row) -> "asyncio.Future[_Advice]":
         """Submit ``row`` and give the future of its advice."""
         self._future = self._loop.create_future()
         session.submit(row)
@@ -74,7 +76,7 @@ class PolicyServicer(PolicyServiceServicer):
     ) -> pb.ReportOutcomeResponse:
         """Keep the outcome of a session that is over, or that somebody else holds."""
         async with self.calls.mapped(context):
-            await _kept(partial(self._gate.engine.report, request.session_id, _outcome(request.outcome)))
+            await _kept(partial(self._gate.engine.report, request.session_id, outcome_from_pb(request.outcome)))
             return pb.ReportOutcomeResponse()
         raise AssertionError("abort always raises")
 
@@ -119,10 +121,8 @@ class PolicyServicer(PolicyServiceServicer):
             opened = first.open
             session = await self._gate.open(reference_from_pb(opened.policy), options_from_pb(opened), answer)
             try:
-                steps = _Steps(
-                    session, answer, self._signature(opened.signature), self._serdes(opened.serdes or "bitstream")
-                )
-                yield _opened(session, steps.ignored)
+                steps = _Awaited(session, answer, opened, self._limit)
+                yield steps.opened
                 async for request in requests:
                     response = await steps.take(request)
                     if response is not None:
@@ -133,57 +133,37 @@ class PolicyServicer(PolicyServiceServicer):
             finally:
                 session.close()
 
-    def _signature(self, message: tensor_pb2.Signature) -> Signature:
-        signature = signature_from_pb(message)
-        if signature.features.size > self._limit:
-            raise TooLargeError(f"observations of {signature.features.size} bytes; at most {self._limit} are taken")
-        return signature
 
-
-def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:
+def add_to_server(server: grpc.aio.Server | Http2Server, host: Host, calls: Calls) -> None:
     """Serve PolicyService on ``server``."""
-    servicer = PolicyServicer(host.gate, host.config.max_observation_bytes, calls)
-    add_PolicyServiceServicer_to_server(servicer, server)
+    limit = host.config.max_observation_bytes
+    add_PolicyServiceServicer_to_server(PolicyServicer(host.gate, limit, calls), cast("grpc.aio.Server", server))
+    if isinstance(server, Http2Server):
+        server.add_call("/policybridge.v1.PolicyService/Session", lambda stream: SessionCall(stream, host, calls))
 
 
-class _Steps:
-    """The messages of one open session."""
+class _Awaited:
+    """The messages of one open session, whose answers are awaited."""
 
-    def __init__(self, session: Session, answer: _Answer, signature: Signature, serdes: SerDes) -> None:
-        self.ignored = session.bind(signature)
+    def __init__(self, session: Session, answer: _Answer, opened: pb.Open, limit: int) -> None:
         self._session = session
-        self._version = session.policy.version
         self._answer = answer
-        self._features = serdes.codec(signature.features)
-        self._advice = serdes.codec(signature.advice_layout)
-        self._step = 0
-        self._last: pb.SessionResponse | None = None
+        self._steps = Steps(session, opened, limit)
+
+    @property
+    def opened(self) -> pb.SessionResponse:
+        """The answer to `open`."""
+        return self._steps.opened
 
     async def take(self, request: pb.SessionRequest) -> pb.SessionResponse | None:
         """Take one message; give the answer where it has one."""
-        kind = request.WhichOneof("message")
-        if kind == "observation":
-            return await self._observation(request.observation)
-        if kind == "context":
-            self._session.view.context = request.context.name
-            return None
-        if kind == "outcome":
-            await _kept(partial(self._session.report, _outcome(request.outcome)))
-            return pb.SessionResponse(outcome_recorded=pb.OutcomeRecorded())
-        known = "`observation`, `context` and `outcome`"
-        raise PreconditionError(f"after `open` come {known}, not {kind or 'an empty message'}")
-
-    async def _observation(self, observation: pb.Observation) -> pb.SessionResponse:
-        if observation.step == self._step and self._last is not None:
-            return self._last
-        if observation.step != self._step + 1:
-            raise PreconditionError(f"step {observation.step} came; {self._step + 1} is next, or {self._step} again")
-        advice, chance = await self._answer.ask(self._session, self._features.decode(observation.values))
-        self._step += 1
-        encoded = self._advice.encode(advice)
-        decision = pb.Decision(step=self._step, version=self._version, advice=encoded, log_probability=chance)
-        self._last = pb.SessionResponse(decision=decision)
-        return self._last
+        taken = self._steps.take(request)
+        if isinstance(taken, Outcome):
+            await _kept(partial(self._session.report, taken))
+            return RECORDED
+        if isinstance(taken, Asked):
+            return self._steps.answered(*await self._answer.ask(self._session, taken.row))
+        return taken
 
 
 async def _kept(report: Callable[[Reported], None]) -> None:
@@ -202,10 +182,6 @@ async def _kept(report: Callable[[Reported], None]) -> None:
     await kept
 
 
-def _outcome(message: pb.Outcome) -> Outcome:
-    return Outcome(dict(message.values), message.status)
-
-
 def _advice_spec(request: pb.EvaluateRequest, loaded: LoadedVersion) -> TensorSpec:
     if request.HasField("advice_spec"):
         return spec_from_pb(request.advice_spec)
@@ -213,8 +189,3 @@ def _advice_spec(request: pb.EvaluateRequest, loaded: LoadedVersion) -> TensorSp
     if advice is None:
         raise InvalidError(f"{loaded.stored} gives whatever advice is asked for: say which in `advice_spec`")
     return advice
-
-
-def _opened(session: Session, ignored: tuple[str, ...]) -> pb.SessionResponse:
-    opened = pb.Opened(session_id=session.view.id, policy=version_to_pb(session.policy), ignored_features=ignored)
-    return pb.SessionResponse(opened=opened)

@@ -1,0 +1,229 @@
+"""The connection to a model behind ML-Compiler-Bridge's pipes: ``mlbridge-pipe:BASE`` or ``mlbridge-pipe:BASE:json``.
+
+For models written with its Python package, `compilerinterface`, and for `policybridge serve --pipe`. One session at a
+time; what the format has no words for, a policy's name or an outcome, cannot be sent.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from policybridge_client.pipe_wire import PipeWire
+from policybridge_serdes import (
+    VARIES,
+    ElementType,
+    Layout,
+    Outcome,
+    PolicyReference,
+    PolicyVersion,
+    SessionOptions,
+    Signature,
+    TensorSpec,
+    Values,
+    pack,
+    tensor,
+)
+from policybridge_serdes.errors import InvalidError, PreconditionError, UnsupportedError
+
+_PORT: Final = 6020
+"""What ML-Compiler-Bridge writes into every tensor's description."""
+
+_FORMATS: Final = ("bytes", "json")
+
+
+class PipeConnection:
+    """A model behind a pair of FIFOs.
+
+    Args:
+        target: ``BASE``, and ``:json`` or ``:bytes`` (the default) behind it.
+        timeout: seconds, for each wait.
+
+    """
+
+    def __init__(self, target: str, timeout: float) -> None:
+        if not timeout > 0:
+            raise InvalidError(f"a timeout is more than 0 seconds, not {timeout}")
+        base, _, form = target.rpartition(":")
+        self._base, self._format = (base, form) if form in _FORMATS else (target, "bytes")
+        self._timeout = timeout
+        self._session: PipeSession | None = None
+
+    def open(self, policy: PolicyReference, signature: Signature, options: SessionOptions) -> "PipeSession":  # noqa: ARG002
+        """Open the FIFOs; the other side has one policy, and what its name is cannot be checked."""
+        if options.exploration is not None or options.options or options.labels:
+            raise UnsupportedError("ML-Compiler-Bridge's pipes carry neither exploration nor options nor labels")
+        if self._session is not None and self._session.is_open:
+            raise PreconditionError(f"{self._base} has one session at a time; close the one before")
+        self._session = PipeSession(PipeWire(self._base, self._timeout), signature, self._format)
+        return self._session
+
+    def check(self) -> None:
+        """Find out whether somebody serves the FIFOs, which looks like a compile that asks nothing."""
+        PipeWire(self._base, self._timeout).close()
+
+    def report_outcome(self, session_id: str, outcome: Outcome) -> None:  # noqa: ARG002
+        """Refuse: the format has no words for it."""
+        raise UnsupportedError("ML-Compiler-Bridge's pipes carry no outcomes")
+
+    def close(self) -> None:
+        """End the session."""
+        if self._session is not None:
+            self._session.close()
+
+
+class PipeSession:
+    """One compile; see `ClientSession`."""
+
+    log_probability: float | None = None
+
+    def __init__(self, wire: PipeWire, signature: Signature, form: str) -> None:
+        self._wire = wire
+        if signature.advice.shape.count(VARIES) > 1:
+            wire.close()
+            raise InvalidError(f"ML-Compiler-Bridge's answers are flat; {signature.advice} has more than one open size")
+        encoder: Callable[[Layout], Callable[[Values], bytes]] = _bytes_encoder if form == "bytes" else _json_encoder
+        decoder = _bytes_decoder if form == "bytes" else _json_decoder
+        try:
+            self._encode, self._decode = encoder(signature.features), decoder(signature.advice)
+        except BaseException:
+            wire.close()
+            raise
+        self.is_open = True
+
+    @property
+    def id(self) -> str:
+        """Refuse: the other side gives none."""
+        return _unknown()
+
+    @property
+    def policy(self) -> PolicyVersion:
+        """Refuse: the other side tells none."""
+        return _unknown()
+
+    def evaluate(self, observation: Values) -> Values:
+        """Ask for one decision."""
+        if not self.is_open:
+            raise PreconditionError("the session is over")
+        try:
+            return self._decode(self._wire.exchange(self._encode(observation)))
+        except BaseException:
+            # Also where a signal ends the wait: the answer to come would be taken for the next one's.
+            self.close()
+            raise
+
+    def context(self, name: str) -> None:
+        """Drop the name: the format has no words for it."""
+
+    def report(self, outcome: Outcome) -> None:  # noqa: ARG002
+        """Refuse: the format has no words for it; the session is over then, as everywhere."""
+        self.close()
+        raise UnsupportedError("ML-Compiler-Bridge's pipes carry no outcomes")
+
+    def close(self) -> None:
+        """End the session; twice is once."""
+        self.is_open = False
+        self._wire.close()
+
+
+def _unknown() -> NoReturn:
+    raise UnsupportedError("ML-Compiler-Bridge's pipes do not tell who answers, nor in which session")
+
+
+def _bytes_encoder(layout: Layout) -> Callable[[Values], bytes]:
+    fixed = _header([(spec, spec.shape) for spec in layout.specs]) if layout.fixed else None
+
+    def encode(values: Values) -> bytes:
+        arrays = [(spec, _raw(spec, tensor(spec, values))) for spec in layout.specs]
+        header = _header([(spec, array.shape) for spec, array in arrays]) if fixed is None else fixed
+        return b"".join([header, *(array.tobytes() for _, array in arrays), b"\n"])
+
+    return encode
+
+
+def _header(described: list[tuple[TensorSpec, tuple[int, ...]]]) -> bytes:
+    features = [
+        {"name": spec.name, "type": _element(spec.type), "port": _PORT, "shape": list(shape) or [1]}
+        for spec, shape in described
+    ]
+    return msgspec.json.encode({"features": features}) + b"\n"
+
+
+def _element(kind: ElementType) -> str:
+    return "uint8_t" if kind.is_text or kind is ElementType.BOOL else kind.value
+
+
+def _raw(spec: TensorSpec, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if not spec.type.is_text:
+        return array
+    if array.size != 1:
+        raise InvalidError(f"{spec}: ML-Compiler-Bridge's bytes carry one string, not {array.size}")
+    (text,) = array.flat
+    return np.frombuffer(text.encode() if isinstance(text, str) else text, np.uint8)
+
+
+def _json_encoder(layout: Layout) -> Callable[[Values], bytes]:
+    if any(spec.type is ElementType.BYTES for spec in layout.specs):
+        raise UnsupportedError("ML-Compiler-Bridge's JSON carries no bytes")
+    names = sorted(layout.by_name)
+
+    def encode(values: Values) -> bytes:
+        fields = (f"{_plain(name)}:{_json(layout.by_name[name], values)}" for name in names)
+        return f"{{{','.join(fields)}}}".encode()
+
+    return encode
+
+
+def _json(spec: TensorSpec, values: Values) -> str:
+    texts = [_plain(element) for element in tensor(spec, values).reshape(-1).tolist()]
+    return texts[0] if spec.shape in ((), (1,)) else f"[{','.join(texts)}]"
+
+
+def _plain(element: object) -> str:
+    # As LLVM writes it, also where that is no JSON: inf and nan.
+    return f"{element:.17g}" if isinstance(element, float) else msgspec.json.encode(element).decode()
+
+
+def _bytes_decoder(spec: TensorSpec) -> Callable[[bytes], Values]:
+    layout = Layout((spec,))
+
+    def decode(data: bytes) -> Values:
+        if spec.type.is_text:
+            return _packed(layout, _text(spec, data))
+        if len(data) % spec.type.dtype.itemsize or (spec.fixed and len(data) != spec.size):
+            raise InvalidError(f"{len(data)} bytes came where {spec} was asked for")
+        return _packed(layout, np.frombuffer(data, spec.type.dtype))
+
+    return decode
+
+
+def _json_decoder(spec: TensorSpec) -> Callable[[bytes], Values]:
+    layout = Layout((spec,))
+
+    def decode(data: bytes) -> Values:
+        try:
+            # Python's own parser reads 1e999 as infinity, as the compilers' does.
+            answer = json.loads(data)["out"]
+            flat = np.asarray(answer, object if spec.type.is_text else None).reshape(-1)
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise InvalidError(f'the answer is no {{"out": advice}}: {data[:60]!r}') from error
+        return _packed(layout, flat)
+
+    return decode
+
+
+def _text(spec: TensorSpec, data: bytes) -> npt.NDArray[Any]:
+    try:
+        return np.array([data.decode() if spec.type is ElementType.STRING else data], object)
+    except UnicodeDecodeError as error:
+        raise InvalidError(f"{spec}: a string is not UTF-8: {error}") from error
+
+
+def _packed(layout: Layout, flat: npt.NDArray[Any]) -> Values:
+    (spec,) = layout.specs
+    if spec.fixed and flat.size != spec.count:
+        raise InvalidError(f"{flat.size} elements came where {spec} was asked for")
+    return pack(layout, {spec.name: flat.reshape(spec.shape)})

@@ -1,0 +1,103 @@
+"""The compiler's ends of ML-Compiler-Bridge's two FIFOs; every failure is one of our errors."""
+
+import errno
+import os
+import select
+import time
+from typing import Final
+
+from policybridge_serdes.errors import DeadlineError, PolicyBridgeError, TooLargeError, UnavailableError
+from policybridge_serdes.interactive import DEFAULT_LIMIT
+
+_LENGTH: Final = 8
+_PAUSE: Final = 0.002
+_READ: Final = 1 << 18
+
+
+class PipeWire:
+    """Opens ``BASE.in``, then ``BASE.out``, as such a compiler does; the other side makes them, and has to be there.
+
+    Args:
+        base: the FIFOs' common name.
+        timeout: seconds, for each wait.
+
+    Raises:
+        DeadlineError: what was waited for did not come within the timeout.
+        UnavailableError: the FIFOs cannot be opened, or the other side went away.
+
+    """
+
+    def __init__(self, base: str, timeout: float) -> None:
+        self._base = base
+        self._timeout = timeout
+        deadline = time.monotonic() + timeout
+        self._answers = self._open(".in", os.O_RDONLY, deadline)
+        try:
+            self._questions = self._open(".out", os.O_WRONLY, deadline)
+        except PolicyBridgeError:
+            os.close(self._answers)
+            raise
+        self._is_open = True
+
+    def _open(self, which: str, access: int, deadline: float) -> int:
+        while True:
+            try:
+                return os.open(self._base + which, access | os.O_NONBLOCK)
+            except OSError as error:
+                if error.errno not in (errno.ENXIO, errno.ENOENT):
+                    raise UnavailableError(f"cannot open the FIFO {self._base}{which}: {error.strerror}") from error
+                if time.monotonic() >= deadline:
+                    raise UnavailableError(
+                        f"nobody serves the FIFO {self._base}{which} within {self._timeout:g} s: {error.strerror}"
+                    ) from error
+            # No event tells that somebody opens the other end.
+            time.sleep(_PAUSE)
+
+    def exchange(self, message: bytes) -> bytes:
+        """Send a message and give its answer."""
+        deadline = time.monotonic() + self._timeout
+        self._send(len(message).to_bytes(_LENGTH, "little") + message, deadline)
+        size = int.from_bytes(self._receive(_LENGTH, deadline), "little")
+        if size > DEFAULT_LIMIT:
+            raise TooLargeError(f"{self._base}.in announces {size} bytes; at most {DEFAULT_LIMIT} are taken")
+        return self._receive(size, deadline)
+
+    def _send(self, data: bytes, deadline: float) -> None:
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[os.write(self._questions, view) :]
+            except BlockingIOError:
+                self._wait(self._questions, select.POLLOUT, deadline)
+            except OSError as error:
+                raise self._gone() from error
+
+    def _receive(self, size: int, deadline: float) -> bytes:
+        pieces: list[bytes] = []
+        while size:
+            try:
+                piece = os.read(self._answers, min(size, _READ))
+            except BlockingIOError:
+                self._wait(self._answers, select.POLLIN, deadline)
+                continue
+            if not piece:
+                raise self._gone()
+            pieces.append(piece)
+            size -= len(piece)
+        return b"".join(pieces)
+
+    def _wait(self, descriptor: int, events: int, deadline: float) -> None:
+        poll = select.poll()
+        poll.register(descriptor, events)
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise DeadlineError(f"no answer came through {self._base}.in within {self._timeout:g} s")
+
+    def _gone(self) -> UnavailableError:
+        return UnavailableError(f"whoever served {self._base} went away without an answer")
+
+    def close(self) -> None:
+        """Close both; twice is once."""
+        if self._is_open:
+            self._is_open = False
+            os.close(self._questions)
+            os.close(self._answers)
