@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint check proto bench bench-ledger bench-publish bench-inference bench-mlbridge replays clean
+.PHONY: demo test lint check proto bench bench-ledger bench-publish bench-inference bench-mlbridge bench-launcher replays clean
 
 EXTRAS_torch := ,torch
 EXTRAS_torchscript := ,torch
@@ -45,6 +45,11 @@ bench-inference: $(VENV)/test.stamp
 # A foreign client's getAdvice beside our own Evaluate.
 bench-mlbridge: $(VENV)/test.stamp
 	$(BIN)/python -m policybridge_bench.mlbridge $(BENCH)
+
+# The native launcher and the Python host beside the bare compiler.
+bench-launcher: $(VENV)/test.stamp
+	cmake -S clients -B .cache/native -G Ninja && cmake --build .cache/native --target policybridge-run
+	$(BIN)/python -m policybridge_bench.launcher .cache/native/bin/policybridge-run $(BENCH)
 
 # Record 50 compilations, end the server, and compile them again from the ledger alone.
 replays: $(VENV)/test.stamp

@@ -1,0 +1,143 @@
+#include "files.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <ftw.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace policybridge {
+
+namespace {
+
+constexpr std::size_t piece = 1 << 16;
+constexpr int open_folders = 16;
+
+bool is_program(const std::string &path) { return is_file(path) && access(path.c_str(), X_OK) == 0; }
+
+int remove_one(const char *path, const struct stat *, int, struct FTW *) {
+  (void)remove(path);
+  return 0;
+}
+
+bool write_all(int file, std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t written = write(file, content.data(), content.size());
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written < 0)
+      return false;
+    content.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+} // namespace
+
+Error Error::system(int number, const std::string &path) {
+  return {Kind::System, number, "[Errno " + std::to_string(number) + "] " + strerror(number) + ": '" + path + "'"};
+}
+
+Descriptor &Descriptor::operator=(Descriptor &&other) noexcept {
+  if (this != &other) {
+    close();
+    number_ = std::exchange(other.number_, -1);
+  }
+  return *this;
+}
+
+void Descriptor::close() {
+  if (number_ >= 0)
+    ::close(std::exchange(number_, -1));
+}
+
+std::string file_name(std::string_view path) {
+  while (path.size() > 1 && path.back() == '/')
+    path.remove_suffix(1);
+  return std::string(path.substr(path.rfind('/') + 1));
+}
+
+std::string folder_of(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string_view::npos)
+    return ".";
+  return std::string(path.substr(0, slash ? slash : 1));
+}
+
+std::string working_folder() {
+  char folder[PATH_MAX];
+  return getcwd(folder, sizeof folder) ? folder : ".";
+}
+
+std::string find_program(const std::string &word) {
+  if (word.empty() || word.find('/') != std::string::npos)
+    return is_program(word) ? word : "";
+  const char *set = getenv("PATH");
+  const std::string path = set ? set : "/bin:/usr/bin";
+  for (std::size_t start = 0; start <= path.size();) {
+    const std::size_t end = std::min(path.find(':', start), path.size());
+    const std::string folder = end > start ? path.substr(start, end - start) : ".";
+    if (is_program(folder + "/" + word))
+      return folder + "/" + word;
+    start = end + 1;
+  }
+  return "";
+}
+
+std::string real_path(const std::string &path) {
+  char real[PATH_MAX];
+  return realpath(path.c_str(), real) ? real : "";
+}
+
+bool is_file(const std::string &path) {
+  struct stat found{};
+  return stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode);
+}
+
+Result<std::string> read_file(const std::string &path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file)
+    return Error::system(errno, path);
+  std::string content;
+  for (;;) {
+    const std::size_t held = content.size();
+    content.resize(held + piece);
+    const ssize_t got = read(file.get(), &content[held], piece);
+    content.resize(held + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    if (got == 0)
+      return content;
+    if (got < 0 && errno != EINTR)
+      return Error::system(errno, path);
+  }
+}
+
+Failure write_file(const std::string &path, std::string_view content) {
+  const std::string partial = folder_of(path) + "/." + file_name(path) + "." + std::to_string(getpid());
+  const Descriptor file(open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file)
+    return Error::system(errno, partial);
+  if (write_all(file.get(), content) && rename(partial.c_str(), path.c_str()) == 0)
+    return {};
+  const int number = errno;
+  (void)unlink(partial.c_str());
+  return Error::system(number, path);
+}
+
+void make_folders(const std::string &path) {
+  for (std::size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1))
+    (void)mkdir(path.substr(0, slash).c_str(), 0777);
+  (void)mkdir(path.c_str(), 0777);
+}
+
+void remove_tree(const std::string &path) { nftw(path.c_str(), remove_one, open_folders, FTW_DEPTH | FTW_PHYS); }
+
+std::string variable(const char *name) {
+  const char *value = getenv(name);
+  return value ? value : "";
+}
+
+} // namespace policybridge

@@ -1,0 +1,105 @@
+#include "json_writer.h"
+
+#include "utf8.h"
+
+#include <charconv>
+#include <utility>
+
+namespace policybridge {
+
+void JsonWriter::key(std::string_view name) {
+  separate();
+  quote(name);
+  text_ += indented_ ? ": " : ":";
+  after_key_ = true;
+}
+
+void JsonWriter::string(std::string_view text) {
+  separate();
+  quote(text);
+}
+
+void JsonWriter::integer(std::int64_t number) {
+  separate();
+  text_ += std::to_string(number);
+}
+
+void JsonWriter::number(double value) {
+  separate();
+  text_ += shown(value);
+}
+
+void JsonWriter::boolean(bool value) {
+  separate();
+  text_ += value ? "true" : "false";
+}
+
+void JsonWriter::strings(const std::vector<std::string> &texts) {
+  begin_array();
+  for (const std::string &text : texts)
+    string(text);
+  end_array();
+}
+
+void JsonWriter::null() {
+  separate();
+  text_ += "null";
+}
+
+void JsonWriter::begin(char bracket) {
+  separate();
+  text_ += bracket;
+  ++depth_;
+  empty_ = true;
+}
+
+void JsonWriter::end(char bracket) {
+  --depth_;
+  if (!empty_)
+    new_line();
+  text_ += bracket;
+  empty_ = false;
+}
+
+void JsonWriter::separate() {
+  if (std::exchange(after_key_, false)) {
+    empty_ = false;
+    return;
+  }
+  if (!std::exchange(empty_, false))
+    text_ += ',';
+  if (depth_)
+    new_line();
+}
+
+void JsonWriter::new_line() {
+  if (indented_)
+    text_.append("\n").append(2 * depth_, ' ');
+}
+
+void JsonWriter::quote(std::string_view text) {
+  constexpr std::string_view plain = "\"\\\b\f\n\r\t", letters = "\"\\bfnrt", digits = "0123456789abcdef";
+  text_ += '"';
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    const auto first = static_cast<unsigned char>(text.front());
+    if (!length)
+      append_utf8(text_, 0xfffd);
+    else if (const std::size_t place = plain.find(text.front()); place != std::string_view::npos)
+      text_.append("\\").append(1, letters[place]);
+    else if (first < 0x20)
+      text_.append("\\u00").append(1, digits[first >> 4]).append(1, digits[first & 15]);
+    else
+      text_ += text.substr(0, length);
+    text.remove_prefix(length ? length : 1);
+  }
+  text_ += '"';
+}
+
+std::string shown(double value) {
+  char digits[64];
+  std::string text(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
+  return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
+}
+
+} // namespace policybridge

@@ -1,0 +1,241 @@
+"""What the launcher does in its own way: passing through, being started for every file, and staying small."""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from policybridge_client.llvm.versions import llvm_version
+from policybridge_demo.compilers import COMPILERS
+from policybridge_demo.corpus import demo_modules, library_root
+from tests.client.compilers import left_behind, parameters, write_source
+from tests.client.test_llvm_failures import wait_until
+from tests.conftest import RunningServer, command, running_server
+from tests.native.launcher.running import lasting, run
+
+NOWHERE = ["--policy", "echo", "--server", "socket:/nowhere/server.sock"]
+
+
+def write_compiler(path: Path, lines: str) -> str:
+    """Write a program that passes for a compiler by its name."""
+    path.write_text(f"#!{sys.executable}\n{lines}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--version",
+        "-print-resource-dir",
+        "-E x.c",
+        "-O2 -M x.c",
+        "-O2 -fsyntax-only x.c",
+        "-O2 -### -c x.c",
+        "-cc1 -O2 x.c",
+        "-c x.c",
+        "-O2 -O0 -c x.c",
+        "-O2 x.o y.a -lm -L lib -o program",
+        "-O2 x.o libx.so.1.2 -Xlinker -E -o program.c",
+        "-O2 -c x.s",
+        "-O2 -c x.S",
+        "-O2 -x assembler-with-cpp -c x.c",
+        "-O2",
+    ],
+)
+def test_what_asks_nothing_becomes_the_compiler_itself(launcher: str, folder: Path, arguments: str) -> None:
+    compiler = write_compiler(folder / "clang", "import os, sys\nprint(os.getpid(), *sys.argv[1:])")
+    words = [launcher, *NOWHERE, "--", compiler, *arguments.split()]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+        said, complaints = started.communicate()
+    assert (said.split(), complaints) == ([str(started.pid), *arguments.split()], "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "-O2 -c x.c",
+        "-O -c x.cc",
+        "-Os -S x.ll",
+        "-O2 x.c y.o -o program",
+        "-O2 -x c -c x",
+        "-O2 -x c -c -",
+        "-O2 -MD -MF x.d -c x.c",
+        "-c x.c -Xclang -Oz",
+        "-c x.c -O0 -mllvm -x",
+        "@arguments",
+        "-O2 -Xlinker -E x.c",
+        "-O2 -c -- x.c",
+        "-O2 -c x.unknown",
+    ],
+)
+def test_what_may_ask_is_told_to(launcher: str, folder: Path, arguments: str) -> None:
+    compiler = write_compiler(folder / "clang", "import sys\nprint(*sys.argv[1:])")
+    words = [launcher, "--policy", "weight", "--server", "/nowhere", "--task", "priority", "--fallback", "error"]
+    said = subprocess.run([*words, "--", compiler, *arguments.split()], stdout=subprocess.PIPE, text=True, check=True)
+    assert "-regalloc-enable-priority-advisor=release" in said.stdout.split()
+    assert said.stdout.strip().endswith(arguments)
+
+
+def test_a_compiler_inherits_what_it_would_without_the_launcher(launcher: str, folder: Path) -> None:
+    listing = "import os\nprint(*sorted(os.listdir('/proc/self/fd')), os.getcwd())"
+    compiler = write_compiler(folder / "clang", listing)
+    reading, writing = os.pipe()
+    seen = []
+    for before in ([], [launcher, "--policy", "x", "--server", "/nowhere", "--task", "evict", "--fallback", "error"]):
+        words = [*before, compiler, "-O2", "-c", "x.c"]
+        seen.append(subprocess.run(words, stdout=subprocess.PIPE, pass_fds=[reading, writing], check=True).stdout)
+    assert seen[0] == seen[1]
+    os.close(reading)
+    os.close(writing)
+
+
+def test_signals_are_to_the_compiler_as_they_were_to_the_launcher(launcher: str, folder: Path) -> None:
+    compiler = write_compiler(folder / "clang", "print([line for line in open('/proc/self/status') if 'Sig' in line])")
+    words = [launcher, "--policy", "x", "--server", "/nowhere", "--task", "evict", "--fallback", "error", compiler]
+    bare, hosted = ((["nohup", *start, "-O2", "x.c"]) for start in ([compiler], words))
+    seen = [subprocess.run(each, capture_output=True, check=True).stdout for each in (bare, hosted)]
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("compiler", parameters("clang-22"))
+def test_killed_at_any_moment_it_leaves_neither_pipes_nor_processes(
+    launcher: str, server: RunningServer, folder: Path, compiler: str
+) -> None:
+    write_source(folder, functions=40)
+    words = [launcher, "--policy", "echo", "--server", server.socket, "--", compiler, "-O2", "-c", "module.c"]
+    chance = random.Random(5)
+    for _ in range(25):
+        with subprocess.Popen(words) as started:
+            try:
+                started.wait(chance.uniform(0, 0.1))
+            except subprocess.TimeoutExpired:
+                started.kill()
+    channels = Path(os.environ["TMPDIR"])
+    wait_until(lambda: not left_behind(channels) and not list(channels.iterdir()))
+
+
+@pytest.mark.parametrize("address", ["grpc:127.0.0.1:50051", "127.0.0.1:50051", "inprocess:/x", "grpc:unix:/x", "name"])
+def test_another_address_than_a_sockets_is_refused_with_what_would_do(launcher: str, address: str) -> None:
+    words = [launcher, "--policy", "echo", "--server", address, "--", "clang", "-c", "x.c"]
+    refused = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert address in refused.stderr
+    assert "socket:PATH" in refused.stderr
+    assert "`policybridge run`" in refused.stderr
+
+
+def test_help_names_every_option_of_the_python_command(launcher: str) -> None:
+    said = subprocess.run(command("run", "--help"), capture_output=True, text=True, check=True).stdout
+    options = {word.strip("[],") for word in said.split() if word.startswith("--") and len(word) > 2}
+    helped = subprocess.run([launcher, "--help"], capture_output=True, text=True, check=True)
+    assert options
+    assert [option for option in options if option not in helped.stdout] == []
+
+
+class TestVersions:
+    """LLVM's version decides how its own decision becomes known; to ask for it costs a process."""
+
+    SCRIPT = "import sys\nopen(sys.argv[0] + '.log', 'a').write(sys.argv[1] + '\\n')\nprint('clang version 22.1.0')"
+
+    def compile(self, launcher: str, compiler: str) -> Sequence[str]:
+        words = [launcher, "--policy", "echo", "--server", "/nowhere", "--fallback", "error", "--", compiler]
+        subprocess.run([*words, "-O2", "-c", "x.c"], check=True, stdout=subprocess.DEVNULL)
+        return Path(f"{compiler}.log").read_text().split()
+
+    @pytest.fixture(autouse=True)
+    def cache(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        return folder / "cache"
+
+    def test_it_is_asked_once(self, launcher: str, folder: Path) -> None:
+        compiler = write_compiler(folder / "clang", self.SCRIPT)
+        for _ in range(3):
+            started = self.compile(launcher, compiler)
+        assert started.count("--version") == 1
+        assert len(started) == 4
+
+    def test_a_compiler_that_was_replaced_is_asked_again(self, launcher: str, folder: Path) -> None:
+        compiler = write_compiler(folder / "clang", self.SCRIPT)
+        self.compile(launcher, compiler)
+        os.utime(compiler, (1, 1))
+        assert self.compile(launcher, compiler).count("--version") == 2
+
+    def test_a_wrapper_is_asked_every_time(self, launcher: str, folder: Path) -> None:
+        Path(write_compiler(folder / "ccache", self.SCRIPT))
+        compiler = folder / "clang"
+        compiler.symlink_to(folder / "ccache")
+        self.compile(launcher, str(compiler))
+        assert self.compile(launcher, str(compiler)).count("--version") == 2
+
+    def test_the_answer_is_shared_with_the_python_host(self, launcher: str, folder: Path, cache: Path) -> None:
+        compiler = write_compiler(folder / "clang", self.SCRIPT)
+        self.compile(launcher, compiler)
+        assert llvm_version([compiler]) == 22
+        assert self.compile(launcher, compiler).count("--version") == 1
+
+    def test_ziglangs_is_found_without_starting_it(
+        self, launcher: str, folder: Path, server: RunningServer, cache: Path
+    ) -> None:
+        write_source(folder)
+        zig = [sys.executable, "-m", "ziglang", "cc"]
+        assert llvm_version(zig) >= 21
+        (kept,) = (cache / "policybridge" / "llvm-versions").iterdir()
+        kept.write_text("19")  # so that an answer from there can be told from zig's own
+        options = ["--policy", "never", "--option", "raise_at=5", "--server", server.socket]
+        assert run([launcher], options, [*zig, "-O2", "-c", "module.c", "-o", "made.o"]).stats["fallback"]["restarted"]
+
+
+@pytest.fixture(scope="module")
+def bundled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with running_server(None, tmp_path_factory.mktemp("s")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("compiler", parameters("clang-19", "clang-22"))
+def test_the_demos_objects_under_the_echo_of_the_default_are_those_of_plain_oz(
+    launcher: str, bundled: RunningServer, tmp_path: Path, compiler: str
+) -> None:
+    asking = [launcher, "--policy", "inlining-default", "--server", bundled.socket, "--fallback", "error", "--"]
+    modules = demo_modules()[8::6]
+
+    def compile_both(number: int) -> bool:
+        made = []
+        for before in ([], asking):
+            output = tmp_path / f"{number}-{len(before)}.o"
+            words = [*before, *COMPILERS[compiler](modules[number], output)]
+            subprocess.run(words, check=True, cwd=library_root())
+            made.append(output.read_bytes())
+        return made[0] == made[1]
+
+    with ThreadPoolExecutor(4) as pool:
+        identical = list(pool.map(compile_both, range(len(modules))))
+    assert len(modules) > 10
+    assert all(identical)
+
+
+def said(*words: object) -> str:
+    return subprocess.run(command(*words), capture_output=True, text=True, check=True).stdout
+
+
+def test_the_ledger_can_repeat_what_the_launcher_compiled(
+    launcher: str, policies: Path, folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    ledger = folder / "runs.db"
+    write_source(folder)
+    with running_server(policies, tmp_path_factory.mktemp("s"), "--ledger", ledger) as running:
+        compiler = shutil.which("clang-22") or "clang-22"
+        if not Path(compiler).exists():
+            pytest.skip("no clang-22 here")
+        words = [compiler, "-Oz", "-c", "module.c", "-o", "made.o"]
+        ran = run([launcher], ["--policy", "echo", "--server", running.socket, "--label", "a=b"], words)
+        assert ran.stats["sessions"][0][:12] in said("sessions", "list", "--ledger", ledger, "--status", "ok")
+    replayed = said("replay", "--ledger", ledger, ran.stats["sessions"][0])
+    assert replayed.strip() == f"identical: {ran.stats['decisions']} observations and the object"
+    assert lasting(ran.stats)["sessions"] == 1
