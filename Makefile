@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint check proto bench bench-ledger bench-publish bench-inference bench-mlbridge bench-launcher replays clean
+.PHONY: demo test lint check proto bench bench-ledger bench-publish bench-inference bench-mlbridge bench-launcher bench-peers replays clean
 
 EXTRAS_torch := ,torch
 EXTRAS_torchscript := ,torch
@@ -51,6 +51,10 @@ bench-launcher: $(VENV)/test.stamp
 	cmake -S clients -B .cache/native -G Ninja && cmake --build .cache/native --target policybridge-run
 	$(BIN)/python -m policybridge_bench.launcher .cache/native/bin/policybridge-run $(BENCH)
 
+# Beside bare echoes and other servers, which it downloads; long.
+bench-peers: $(VENV)/test.stamp
+	$(BIN)/policybridge bench peers $(BENCH)
+
 # Record 50 compilations, end the server, and compile them again from the ledger alone.
 replays: $(VENV)/test.stamp
 	$(BIN)/python -m policybridge_demo.replays
@@ -71,7 +75,7 @@ $(VENV)/demo-%.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 $(VENV)/test.stamp: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) --editable '.[demo,http,jax,litert,parquet,tensorflow,torch]' --group test --group lint
+	$(PIP) --editable '.[bench,demo,http,jax,litert,parquet,tensorflow,torch]' --group test --group lint
 	touch $@
 
 clean:

@@ -1,77 +1,122 @@
-"""A closed-loop client in a process of its own: one observation after another, as a compiler asks.
+"""The clients in Python: one observation after another, as a compiler asks.
 
-    python -m policybridge_bench.clients KIND ADDRESS POLICY SECONDS
+    python -m policybridge_bench.clients LOAD
 
-KIND is ``session`` (the Python client), ``echo`` (a bare socket), or ``wire`` (a bare socket that speaks the socket's
-protocol). Prints ``ready``, waits for a line, so that many can begin together, and prints JSON: the latencies in µs.
+LOAD is a `Load` in JSON; its kind is one of `KINDS`.
 """
 
 import json
 import socket
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
 
-import numpy as np
+import grpc
+import msgspec
 
-from policybridge_bench.network import SIGNATURE, observations
-from policybridge_client.connection import connect
+from policybridge_bench.load import Load, asked, tell
+from policybridge_bench.payloads import payload
+from policybridge_bench.requests import EVALUATE, messages, read_messages
+from policybridge_client.connection import Connection, connect
+from policybridge_client.grpc import GrpcConnection
 from policybridge_serdes import PolicyReference, SessionOptions
-from policybridge_serdes.interactive import header_line, observation_lines
+from policybridge_serdes.interactive import header_line
 
-_REPLY = 9
-_WARM_UP = 200
+_TIMEOUT: Final = 30.0
+_REPLY: Final = 9
 
-
-def measure(ask: Callable[[int], None], seconds: float) -> list[float]:
-    """Ask for ``seconds`` after a warm-up and the word to begin; give the latencies in µs."""
-    for number in range(_WARM_UP):
-        ask(number)
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    sys.stdin.readline()
-    latencies: list[float] = []
-    number, clock = 0, time.perf_counter
-    end = clock() + seconds
-    while (started := clock()) < end:
-        ask(number)
-        latencies.append((clock() - started) * 1e6)
-        number += 1
-    return latencies
+Ask = Callable[[int], None]
 
 
-def session(address: str, policy: str) -> Callable[[int], None]:
-    """Ask by the Python client."""
-    opened = connect(address).open(PolicyReference(policy), SIGNATURE, SessionOptions())
-    dtype = SIGNATURE.features.dtype
-    values = [np.ndarray(1, dtype, row.tobytes()) for row in observations(1024)]
+def session(load: Load) -> Ask:
+    """Ask in a session of the Python client."""
+    asking = payload(load.payload)
+    opened = _connect(load).open(PolicyReference(load.policy), asking.signature, SessionOptions())
+    values = asking.observations()
 
     def ask(number: int) -> None:
-        opened.evaluate(values[number % 1024])
+        opened.evaluate(values[number % len(values)])
 
     return ask
 
 
-def wire(address: str, policy: str) -> Callable[[int], None]:
-    """Ask by bytes made beforehand; without a policy, of a bare echo."""
-    connection = socket.socket(socket.AF_UNIX)
-    connection.connect(address.removeprefix("socket:"))
-    if policy:
-        connection.sendall(json.dumps({"policybridge": 1, "policy": policy}).encode() + b"\n")
+def evaluate(load: Load) -> Ask:
+    """Ask without a session, one unary call for each decision."""
+    asking, connection = payload(load.payload), _grpc(load)
+    values, layout, advice = asking.observations(), asking.signature.features, asking.signature.advice
+    reference = PolicyReference(load.policy)
+
+    def ask(number: int) -> None:
+        connection.evaluate_once(reference, layout, values[number % len(values)], advice)
+
+    return ask
+
+
+def wire(load: Load) -> Ask:
+    """Ask on a bare socket by bytes made beforehand; without a policy, ask a bare echo of this protocol's sizes."""
+    connection = _connected(load)
+    if load.policy:
+        connection.sendall(json.dumps({"policybridge": 1, "policy": load.policy}).encode() + b"\n")
         connection.makefile("rb", buffering=0).readline()
-        connection.sendall(header_line(SIGNATURE))
-    lines = [observation_lines(number, row.tobytes(), fixed=True) for number, row in enumerate(observations(1024))]
+        connection.sendall(header_line(payload(load.payload).signature))
+    lines = messages(load)
     reply = bytearray(_REPLY)
 
     def ask(number: int) -> None:
-        connection.send(lines[number % 1024])
+        connection.sendall(lines[number % len(lines)])
         if connection.recv_into(reply) != _REPLY or reply[0]:
-            raise SystemExit(f"no advice came from {address}")
+            raise SystemExit(f"no advice came from {load.address}: {bytes(reply)!r}{connection.recv(1000)!r}")
 
     return ask
 
 
+def unary(load: Load) -> Ask:
+    """Make a unary gRPC call of messages encoded beforehand, and read whatever comes."""
+    call = grpc.insecure_channel(load.address.removeprefix("grpc:")).unary_unary(load.method or EVALUATE, None, None)
+    requests = read_messages(Path(load.file)) if load.file else messages(load)
+
+    def ask(number: int) -> None:
+        call(requests[number % len(requests)], timeout=_TIMEOUT)
+
+    return ask
+
+
+def _connect(load: Load) -> Connection:
+    return _grpc(load) if load.address.startswith("grpc:") else connect(load.address, timeout=_TIMEOUT)
+
+
+def _grpc(load: Load) -> GrpcConnection:
+    return GrpcConnection(load.address.removeprefix("grpc:"), _TIMEOUT, serdes=load.serdes)
+
+
+def _connected(load: Load) -> socket.socket:
+    scheme, _, target = load.address.partition(":")
+    if scheme == "tcp":
+        host, _, port = target.rpartition(":")
+        connection = socket.create_connection((host, int(port)))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(target)
+    return connection
+
+
+KINDS: Mapping[str, Callable[[Load], Ask]] = {
+    "session": session,
+    "evaluate": evaluate,
+    "wire": wire,
+    "unary": unary,
+    "echo-unary": unary,
+    "echo-stream": session,
+}
+
+
+def main() -> None:
+    """Ask, and print what was seen."""
+    load = msgspec.json.decode(sys.argv[1], type=Load)
+    tell(*asked(KINDS[load.kind](load), load))
+
+
 if __name__ == "__main__":
-    kind, address, policy, seconds = sys.argv[1:]
-    ask = session(address, policy) if kind == "session" else wire(address, policy if kind == "wire" else "")
-    json.dump(measure(ask, float(seconds)), sys.stdout)
+    main()

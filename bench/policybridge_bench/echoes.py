@@ -1,9 +1,10 @@
 """Bare echoes: what the transports alone cost, in a process of their own.
 
-    python -m policybridge_bench.echoes socket PATH
+    python -m policybridge_bench.echoes socket PATH SIZE
     python -m policybridge_bench.echoes grpc
 
-Both answer the advice's size without looking at what came, and print one line, ``ready ADDRESS``.
+Both answer the advice's size without looking at what came, and print one line, ``ready ADDRESS``. A bare socket's
+messages have SIZE bytes each.
 """
 
 import asyncio
@@ -16,18 +17,20 @@ import grpc.aio
 
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceServicer, add_PolicyServiceServicer_to_server
+from policybridge.v1.tensor_pb2 import EncodedTensors
 
 ADVICE = bytes(8)
 
 
-def serve_socket(path: str) -> None:
-    """Answer 9 bytes to whatever comes, on a Unix socket, by an epoll loop."""
+def serve_socket(path: str, size: int) -> None:
+    """Answer 9 bytes to each ``size`` bytes that come, on a Unix socket, by an epoll loop."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen(64)
     epoll = select.epoll()
     epoll.register(listener.fileno(), select.EPOLLIN)
     connections: dict[int, socket.socket] = {}
+    held: dict[int, int] = {}
     _ready(f"socket:{path}")
     while True:
         for fd, _ in epoll.poll():
@@ -35,8 +38,11 @@ def serve_socket(path: str) -> None:
                 connection, _ = listener.accept()
                 connections[connection.fileno()] = connection
                 epoll.register(connection.fileno(), select.EPOLLIN)
-            elif connections[fd].recv(65536):
-                connections[fd].send(b"\0" + ADVICE)
+                held[connection.fileno()] = 0
+            elif got := len(connections[fd].recv(65536)):
+                complete, held[fd] = divmod(held[fd] + got, size)
+                if complete:
+                    connections[fd].sendall((b"\0" + ADVICE) * complete)
             else:
                 epoll.unregister(fd)
                 connections.pop(fd).close()
@@ -44,7 +50,7 @@ def serve_socket(path: str) -> None:
 
 class _Echo(PolicyServiceServicer):
     async def Evaluate(self, request: pb.EvaluateRequest, context: object) -> pb.EvaluateResponse:  # noqa: ARG002, N802
-        return pb.EvaluateResponse()
+        return pb.EvaluateResponse(encoded=EncodedTensors(data=ADVICE))
 
     async def ReportOutcome(  # noqa: N802
         self,
@@ -83,6 +89,6 @@ def _ready(address: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "socket":
-        serve_socket(sys.argv[2])
+        serve_socket(sys.argv[2], int(sys.argv[3]))
     else:
         asyncio.run(serve_grpc())

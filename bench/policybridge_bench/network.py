@@ -4,16 +4,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from policybridge_serdes import ElementType, Signature, TensorSpec
+from policybridge_bench.inliner import FEATURES, SIGNATURE, observations
 
-FEATURES = [f"f{index}" for index in range(38)]
-SIGNATURE = Signature.of(
-    [TensorSpec(name, ElementType.INT64) for name in FEATURES], TensorSpec("inlining_decision", ElementType.INT64)
-)
+__all__ = ["FEATURES", "SIGNATURE", "make_network", "observations", "write_network"]
+
 _SIZES = (38, 64, 64, 20, 2)
 
 
@@ -55,8 +52,3 @@ def write_network(repository: Path, name: str, *, packed: bool = True, version: 
     onnx.save(make_network(packed=packed), folder / "model.onnx")
     pack = f"[settings.pack.observation]\nfeatures = {FEATURES}\n" if packed else ""
     (repository / name / "policy.toml").write_text(f'backend = "onnx"\n{pack}')
-
-
-def observations(count: int, seed: int = 1) -> npt.NDArray[np.int64]:
-    """Give random observations, shape [count, 38], on which both advices occur."""
-    return np.random.default_rng(seed).integers(-50, 50, (count, 38))

@@ -7,11 +7,9 @@ Each round measures every case once, one after the other; ratios are taken withi
 
 import argparse
 import json
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +17,10 @@ from statistics import median
 
 import numpy as np
 
+from policybridge_bench.drive import command, drive
+from policybridge_bench.load import Load
 from policybridge_bench.network import SIGNATURE, observations, write_network
+from policybridge_bench.processes import module, server
 from policybridge_serdes import PolicyReference
 from policybridge_server.backends.contract import Batch, SessionView, load_backend
 from policybridge_server.repository import Repository
@@ -35,37 +36,16 @@ class Measured:
 
 
 @contextmanager
-def process(*arguments: str) -> Iterator[list[str]]:
+def process(*arguments: str) -> Iterator[Sequence[str]]:
     """Run a server; give the addresses of its ready line."""
-    process = subprocess.Popen([sys.executable, "-m", *arguments], stdout=subprocess.PIPE, text=True)
-    with process:
-        yield process.stdout.readline().split()[1:] if process.stdout else []
-        process.terminate()
+    with server(module(*arguments)) as started:
+        yield started.addresses
 
 
 def measured(kind: str, address: str, policy: str, clients: int, seconds: float) -> Measured:
     """Let so many clients of a kind (see clients.py) ask at once, each in a process of its own."""
-    command = [sys.executable, "-m", "policybridge_bench.clients", kind, address, policy, str(seconds)]
-    pipe = subprocess.PIPE
-    running = [subprocess.Popen(command, stdin=pipe, stdout=pipe) for _ in range(clients)]
-    for client in running:
-        _line(client)
-    for client in running:
-        _go(client)
-    latencies = [json.loads(client.communicate()[0]) for client in running]
-    p50, p99 = np.percentile(np.concatenate(latencies), (50, 99)).tolist()
-    return Measured(p50, p99, sum(len(own) for own in latencies) / seconds)
-
-
-def _line(client: "subprocess.Popen[bytes]") -> None:
-    if client.stdout is None or client.stdout.readline() != b"ready\n":
-        raise SystemExit(f"a client ended with {client.wait()}")
-
-
-def _go(client: "subprocess.Popen[bytes]") -> None:
-    if client.stdin is not None:
-        client.stdin.write(b"\n")
-        client.stdin.flush()
+    seen = drive(command(Load(kind=kind, address=address, policy=policy, seconds=seconds)), clients)
+    return Measured(seen.p50, seen.p99, seen.throughput)
 
 
 def model_alone(repository: Path, policy: str) -> float:
@@ -100,7 +80,7 @@ class Addresses:
 def one_round(where: Addresses, seconds: float) -> dict[str, Measured]:
     """Measure every case once."""
     return {
-        "socket echo, 1 client": measured("echo", where.echo_socket, "", 1, seconds),
+        "socket echo, 1 client": measured("wire", where.echo_socket, "", 1, seconds),
         "socket, 1 client": measured("wire", where.socket, "packed", 1, seconds),
         "socket, 16 clients": measured("wire", where.socket, "packed", 16, seconds),
         "socket, 1 Python client": measured("session", where.socket, "packed", 1, seconds),
@@ -137,7 +117,9 @@ def servers() -> Iterator[Addresses]:
         listen = ["--grpc", "127.0.0.1:0", "--socket", str(folder / "policy.sock")]
         serve = process("policybridge_client.cli", "serve", "--repository", str(folder), *listen)
         grpc, socket = stack.enter_context(serve)
-        (echo_socket,) = stack.enter_context(process("policybridge_bench.echoes", "socket", str(folder / "echo.sock")))
+        (echo_socket,) = stack.enter_context(
+            process("policybridge_bench.echoes", "socket", str(folder / "echo.sock"), str(SIGNATURE.features.size))
+        )
         (echo_grpc,) = stack.enter_context(process("policybridge_bench.echoes", "grpc"))
         yield Addresses(folder, grpc, socket, echo_socket, echo_grpc)
 

@@ -57,7 +57,7 @@ def _extra(module: str) -> str:
     part = leaf.removeprefix("backends.").removeprefix("ledger.").removeprefix("inference.")
     if part in ("http", "litert", "onnx", "parquet", "tensorflow", "torch"):
         return part
-    return {"policybridge_server": "server"}.get(room, "all")
+    return {"policybridge_bench": "bench", "policybridge_server": "server"}.get(room, "all")
 
 
 def _entry_points(group: str) -> "EntryPoints":

@@ -1,0 +1,102 @@
+#include "askers.h"
+
+#include <utility>
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/client_unary_call.h>
+#include <grpcpp/support/sync_stream.h>
+
+namespace bench {
+
+using grpc::ByteBuffer;
+using policybridge::Status;
+
+namespace {
+
+// These are the calls that a generated stub makes, on bytes that its messages would be encoded to: whoever answers, this
+// side costs the same.
+
+std::shared_ptr<grpc::Channel> connect(const Options &options) {
+  const std::string scheme = "grpc:";
+  const std::string target =
+      options.address.rfind(scheme, 0) == 0 ? options.address.substr(scheme.size()) : options.address;
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
+}
+
+std::vector<ByteBuffer> to_buffers(const Messages &messages) {
+  std::vector<ByteBuffer> buffers;
+  for (const std::string &message : messages.messages) {
+    const grpc::Slice slice(message);
+    buffers.emplace_back(&slice, 1);
+  }
+  return buffers;
+}
+
+Status to_status(const grpc::Status &status) {
+  return {policybridge::status_code_from(status.error_code()), status.error_message()};
+}
+
+class UnaryAsker final : public Asker {
+public:
+  UnaryAsker(const Options &options, const Messages &messages)
+      : channel_(connect(options)), name_(options.method),
+        method_(name_.c_str(), grpc::internal::RpcMethod::NORMAL_RPC, channel_), requests_(to_buffers(messages)) {}
+
+  Status ask(std::size_t number) override {
+    grpc::ClientContext context;
+    ByteBuffer reply;
+    const grpc::Status status = grpc::internal::BlockingUnaryCall<ByteBuffer, ByteBuffer>(
+        channel_.get(), method_, &context, requests_[number % requests_.size()], &reply);
+    return status.ok() ? Status() : to_status(status);
+  }
+
+private:
+  std::shared_ptr<grpc::Channel> channel_;
+  std::string name_;
+  grpc::internal::RpcMethod method_;
+  std::vector<ByteBuffer> requests_;
+};
+
+class StreamAsker final : public Asker {
+public:
+  StreamAsker(const Options &options, const Messages &messages)
+      : channel_(connect(options)), name_(options.method),
+        method_(name_.c_str(), grpc::internal::RpcMethod::BIDI_STREAMING, channel_), requests_(to_buffers(messages)),
+        stream_(grpc::internal::ClientReaderWriterFactory<ByteBuffer, ByteBuffer>::Create(channel_.get(), method_,
+                                                                                          &context_)) {}
+
+  ~StreamAsker() override {
+    context_.TryCancel();
+    (void)stream_->Finish();
+  }
+
+  Status ask(std::size_t number) override {
+    ByteBuffer reply;
+    if (stream_->Write(requests_[number % requests_.size()]) && stream_->Read(&reply))
+      return {};
+    return policybridge::unavailable("the stream ended");
+  }
+
+private:
+  std::shared_ptr<grpc::Channel> channel_;
+  std::string name_;
+  grpc::internal::RpcMethod method_;
+  std::vector<ByteBuffer> requests_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<ByteBuffer, ByteBuffer>> stream_;
+};
+
+} // namespace
+
+Made make_unary(const Options &options, Messages messages) {
+  return Made(std::make_unique<UnaryAsker>(options, messages));
+}
+
+Made make_stream(const Options &options, Messages messages) {
+  return Made(std::make_unique<StreamAsker>(options, messages));
+}
+
+} // namespace bench

@@ -1,0 +1,29 @@
+#ifndef POLICYBRIDGE_BENCH_MEASURE_H
+#define POLICYBRIDGE_BENCH_MEASURE_H
+
+#include "options.h"
+#include "policybridge/status.h"
+
+#include <cstddef>
+
+namespace bench {
+
+/// One way to ask.
+class Asker {
+public:
+  virtual ~Asker() = default;
+  /// Send message `number` (counted without end; the asker begins again at its first) and wait for the answer.
+  virtual policybridge::Status ask(std::size_t number) = 0;
+
+protected:
+  Asker() = default;
+  Asker(const Asker &) = delete;
+  Asker &operator=(const Asker &) = delete;
+};
+
+/// Warm up, print `ready`, wait for a line, ask, and print what was seen; see policybridge_bench/load.py.
+policybridge::Status measure(Asker &asker, const Options &options);
+
+} // namespace bench
+
+#endif

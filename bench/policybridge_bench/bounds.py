@@ -1,0 +1,107 @@
+"""What PolicyBridge promises beside floors and peers, held against a run."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from policybridge_bench.contenders.contract import PEERS
+from policybridge_bench.results import Measured
+from policybridge_bench.table import ratio
+
+_FEW, _MANY = 8, 32
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A ratio of medians within the rounds, and what it must not pass.
+
+    Attributes:
+        way: ours.
+        clients: how many, on both sides.
+        figure: ``p50``, at most ``limit`` times the other's; or ``throughput``, at least.
+        limit: the bound.
+        others: contenders that it is held against, as CONTENDER/WAY or CONTENDER; the one that is worst for us counts.
+        payload: what is asked on both sides.
+
+    """
+
+    way: str
+    clients: int
+    figure: str
+    limit: float
+    others: tuple[str, ...]
+    payload: str = "inliner"
+
+    def __str__(self) -> str:
+        who = self.others[0] if len(self.others) == 1 else "fastest peer"
+        return f"{self.clients} × {self.way} / {who}, {self.payload}, {self.figure}"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A promise and what came of it."""
+
+    text: str
+    value: float
+    limit: float
+    at_least: bool
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is kept."""
+        return self.value >= self.limit if self.at_least else self.value <= self.limit
+
+
+_ECHO: Final = ("grpc-echo/unary",)
+_GRPC_PEERS: Final = tuple(peer for peer in PEERS if peer != "mosec")
+_FORMS: Final = ("inliner", "vector")
+
+PROMISES: Final = (
+    Promise("socket", 1, "p50", 0.35, _ECHO),
+    Promise("socket", 1, "p50", 0.25, _GRPC_PEERS),
+    Promise("grpc-unix", 1, "p50", 1.1, _ECHO),
+    Promise("grpc-unix", 1, "p50", 1, _GRPC_PEERS),
+    Promise("grpc", 1, "p50", 1.5, _ECHO),
+    # Beside the echo stands the model's own time, some 7 µs, which this leaves in.
+    Promise("grpc-unary", 1, "p50", 1.15, ("python-grpc-echo/unary",)),
+    Promise("socket", _FEW, "throughput", 2.5, _ECHO),
+    *(Promise("socket", _FEW, "throughput", 5, PEERS, form) for form in _FORMS),
+    *(Promise("grpc-unix", _FEW, "throughput", 1, PEERS, form) for form in _FORMS),
+)
+
+
+def bounds(measured: Sequence[Measured]) -> Iterator[Bound]:
+    """Give what came of all promises whose cases were measured: by native clients, in a closed loop."""
+    for promise in PROMISES:
+        own = _find(measured, f"policybridge/{promise.way}", promise.clients, promise.payload)
+        others = [one for who in promise.others for one in _find(measured, who, promise.clients, promise.payload)]
+        if own and others:
+            values = [ratio(own[0], other, promise.figure) for other in others]
+            more = promise.figure == "throughput"
+            yield Bound(str(promise), min(values) if more else max(values), promise.limit, more)
+    for way in ("socket", "grpc-unix"):
+        few, many = (_find(measured, f"policybridge/{way}", clients, "inliner") for clients in (_FEW, _MANY))
+        if few and many:
+            yield Bound(f"{way}: {_MANY} clients / {_FEW}, throughput", ratio(many[0], few[0], "throughput"), 1, True)
+            tail = (many[0].median("p99") or 0.0) / (many[0].median("p50") or 1.0)
+            yield Bound(f"{way}: {_MANY} clients, p99 / p50", tail, 6, False)
+
+
+def _find(measured: Sequence[Measured], who: str, clients: int, payload: str) -> list[Measured]:
+    contender, _, way = who.partition("/")
+    return [
+        each
+        for each in measured
+        if each.rounds
+        and (each.case.contender, each.case.clients, each.case.payload) == (contender, clients, payload)
+        and each.case.way == (way or each.case.way)
+        and each.case.generator == "native"
+        and each.case.rate is None
+    ]
+
+
+def print_bounds(measured: Sequence[Measured]) -> None:
+    """Print them."""
+    for bound in bounds(measured):
+        word = "at least" if bound.at_least else "at most"
+        print(f"{bound.text:<56} {bound.value:7.2f}   {word} {bound.limit:g}{'' if bound.holds else '   MISSED'}")

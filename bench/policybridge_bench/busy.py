@@ -1,0 +1,28 @@
+"""Two regimes: quiet, and busy, where no core goes to sleep.
+
+An idle core takes some 40 µs to wake up, which is as much as an answer takes. On a machine that compiles, cores are
+awake.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from policybridge_bench.processes import end
+
+_SPIN = "import os\nos.nice(19)\nprint('ready', flush=True)\nwhile True: pass"
+
+
+@contextlib.contextmanager
+def regime(*, busy: bool) -> Iterator[None]:
+    """Keep every core awake in the body, by one process on each that lets all others go first."""
+    with contextlib.ExitStack() as stack:
+        for core in sorted(os.sched_getaffinity(0)) if busy else ():
+            spinner = subprocess.Popen([sys.executable, "-c", _SPIN], stdout=subprocess.PIPE)
+            stack.callback(end, spinner)
+            os.sched_setaffinity(spinner.pid, {core})
+            if spinner.stdout is not None:
+                spinner.stdout.readline()
+        yield

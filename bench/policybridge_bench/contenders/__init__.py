@@ -1,0 +1,1 @@
+"""What is measured beside each other: PolicyBridge, floors without a model, and other servers with the same one."""

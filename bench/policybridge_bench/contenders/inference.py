@@ -1,0 +1,66 @@
+"""Servers of the Open Inference Protocol over gRPC: the ways to them, their requests and answers as bytes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from policybridge.inference import inference_service_pb2 as oip
+from policybridge_bench.contenders.contract import Route
+from policybridge_bench.contenders.peer import check, decisions, grpc_call, model_inputs
+from policybridge_bench.load import Load
+from policybridge_bench.requests import write_messages
+
+INFER: Final = "/inference.GRPCInferenceService/ModelInfer"
+STREAM: Final = "/inference.GRPCInferenceService/ModelStreamInfer"
+
+_DATATYPES: Final = {"<i8": "INT64", "<f4": "FP32"}
+
+
+def check_models(who: str, port: int, models: Mapping[str, Path]) -> None:
+    """Make sure that each payload's model answers as it does here.
+
+    Raises:
+        PolicyFailedError: one answers otherwise.
+
+    """
+    call = grpc_call(port, INFER)
+    for name, model in models.items():
+        inputs = model_inputs(name)
+        requests = [infer_request(name, tensors) for tensors in inputs]
+        check(lambda request: first_output(call(request)), requests, decisions(model, inputs), who)
+
+
+def routes(folder: Path, port: int, payloads: Sequence[str], *, streams: bool) -> Iterator[Route]:
+    """Give the ways to a server whose models have the payloads' names."""
+    for name in payloads:
+        file = folder / f"{name}.infer"
+        write_messages([infer_request(name, tensors) for tensors in model_inputs(name)], file)
+        for way in ("unary", "stream") if streams else ("unary",):
+            load = Load(
+                kind=way,
+                address=f"grpc:127.0.0.1:{port}",
+                method=INFER if way == "unary" else STREAM,
+                payload=name,
+                file=str(file),
+            )
+            yield Route(way, load, ("native", "python") if way == "unary" else ("native",), "onnx")
+
+
+def infer_request(model: str, tensors: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
+    """Encode a ModelInferRequest with raw contents."""
+    inputs = [
+        oip.ModelInferRequest.InferInputTensor(name=name, datatype=_DATATYPES[tensor.dtype.str], shape=tensor.shape)
+        for name, tensor in tensors.items()
+    ]
+    raw = [tensor.tobytes() for tensor in tensors.values()]
+    return oip.ModelInferRequest(model_name=model, inputs=inputs, raw_input_contents=raw).SerializeToString()
+
+
+def first_output(reply: bytes) -> int:
+    """Give the one element of a ModelInferResponse's one output, an INT64; raw or typed."""
+    response = oip.ModelInferResponse.FromString(reply)
+    if response.raw_output_contents:
+        return int(np.frombuffer(response.raw_output_contents[0], "<i8")[0])
+    return response.outputs[0].contents.int64_contents[0]

@@ -1,0 +1,21 @@
+# mypy: ignore-errors
+"""The model in ONNX Runtime, asked by a message with a field per input."""
+
+import numpy
+import onnxruntime
+
+
+class Decider:
+    """One model."""
+
+    def __init__(self, file):
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        self.session = onnxruntime.InferenceSession(file, options)
+        kinds = {"tensor(int64)": numpy.int64, "tensor(float)": numpy.float32}
+        self.inputs = [(one.name, kinds[one.type]) for one in self.session.get_inputs()]
+
+    def decide(self, request):
+        """Give the decision."""
+        tensors = {name: numpy.array(getattr(request, name), kind).reshape(1, -1) for name, kind in self.inputs}
+        return int(self.session.run(None, tensors)[0].item())

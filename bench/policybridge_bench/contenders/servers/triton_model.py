@@ -1,0 +1,42 @@
+# mypy: ignore-errors
+"""Triton's Python backend: the model beside this file, in ONNX Runtime."""
+
+from pathlib import Path
+
+import onnxruntime
+import triton_python_backend_utils as triton
+
+# By another name, Triton would serve it itself.
+MODEL = str(Path(__file__).parent / "weights.onnx")
+
+
+class TritonPythonModel:
+    """One model."""
+
+    @staticmethod
+    def auto_complete_config(config):
+        """Declare inputs and outputs as the model does."""
+        session = onnxruntime.InferenceSession(MODEL)
+        kinds = {"tensor(float)": "TYPE_FP32", "tensor(int64)": "TYPE_INT64"}
+        for one in session.get_inputs():
+            config.add_input({"name": one.name, "data_type": kinds[one.type], "dims": [-1, *one.shape[1:]]})
+        for one in session.get_outputs():
+            config.add_output({"name": one.name, "data_type": kinds[one.type], "dims": [-1, *one.shape[1:]]})
+        config.set_max_batch_size(0)
+        return config
+
+    def initialize(self, args):  # noqa: ARG002
+        """Load it."""
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        self.session = onnxruntime.InferenceSession(MODEL, options)
+        self.inputs = [one.name for one in self.session.get_inputs()]
+        self.output = self.session.get_outputs()[0].name
+
+    def execute(self, requests):
+        """Answer."""
+        return [triton.InferenceResponse([self._answer(request)]) for request in requests]
+
+    def _answer(self, request):
+        tensors = {name: triton.get_input_tensor_by_name(request, name).as_numpy() for name in self.inputs}
+        return triton.Tensor(self.output, self.session.run(None, tensors)[0])

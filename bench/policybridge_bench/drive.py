@@ -1,0 +1,78 @@
+"""One case, once: its clients are started, begin together, and are asked what they saw."""
+
+import contextlib
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from policybridge_bench.load import Latencies, Load, Report, read_report
+from policybridge_bench.native import client_command
+from policybridge_bench.processes import Usages, end, module
+from policybridge_bench.results import Round, summary
+from policybridge_serdes.errors import PolicyFailedError
+
+Client = subprocess.Popen[bytes]
+
+
+def command(load: Load, client: Path | None = None) -> list[str]:
+    """Give the command of a client that does ``load``: of the native program ``client``, or else in Python."""
+    if client is not None:
+        return client_command(client, load)
+    return module("policybridge_bench.clients", msgspec.json.encode(load).decode())
+
+
+def drive(command: Sequence[str], clients: int, server: int | None = None) -> Round:
+    """Let so many clients ask at once, each in a process of its own; ``server`` is the process that answers.
+
+    Raises:
+        PolicyFailedError: a client failed; what it said is on standard error.
+
+    """
+    usages = None if server is None else Usages(server)
+    with contextlib.ExitStack() as stack:
+        running = [_start(command, stack) for _ in range(clients)]
+        for client in running:
+            _wait(client)
+        before = usages.now() if usages else None
+        for client in running:
+            _go(client)
+        seen = [_result(client) for client in running]
+        after = usages.now() if usages else None
+    result = _round(seen)
+    if before is None or after is None:
+        return result
+    cpu = (after.cpu - before.cpu) / result.count * 1e6
+    return msgspec.structs.replace(result, server_cpu=cpu, server_rss=after.rss)
+
+
+def _start(command: Sequence[str], stack: contextlib.ExitStack) -> Client:
+    client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    stack.callback(end, client)
+    return client
+
+
+def _wait(client: Client) -> None:
+    if client.stdout is None or client.stdout.readline() != b"ready\n":
+        raise PolicyFailedError(f"a client ended with {client.wait()} before it was ready")
+
+
+def _go(client: Client) -> None:
+    if client.stdin is not None:
+        client.stdin.write(b"\n")
+        client.stdin.flush()
+
+
+def _result(client: Client) -> tuple[Report, Latencies]:
+    output, _ = client.communicate()
+    if client.returncode:
+        raise PolicyFailedError(f"a client ended with {client.returncode}")
+    return read_report(output)
+
+
+def _round(seen: Sequence[tuple[Report, Latencies]]) -> Round:
+    reports = [report for report, _ in seen]
+    rate = sum(report.count / report.seconds for report in reports)
+    count = max(1, sum(report.count for report in reports))
+    return summary([latencies for _, latencies in seen], rate, sum(report.cpu for report in reports) / count * 1e6)

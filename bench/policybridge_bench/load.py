@@ -1,0 +1,129 @@
+"""What one client is told to do, and what it tells: the same for the clients in Python and the native ones.
+
+A client is a process. It prints ``ready`` once it is connected and warmed up, waits for a line, asks, and prints one
+line of JSON, a `Report`, and behind it each latency in µs as a float32.
+"""
+
+import ctypes
+import resource
+import sys
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+WARM_UP_ASKS: Final = 200
+_PR_SET_TIMERSLACK: Final = 29
+
+Latencies = npt.NDArray[np.float32]
+"""In µs, shape [n], in the order in which they came."""
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """What one client does.
+
+    Attributes:
+        kind: how it asks; see clients.py and bench/native.
+        address: where, in the form that the kind takes.
+        method: of gRPC, where the kind calls one: ``/package.Service/Method``.
+        policy: which policy it asks, by its name.
+        payload: what it sends, by its name in `PAYLOADS`.
+        serdes: how values travel.
+        seconds: how long it asks.
+        warm_up: how long it asks before, at least `WARM_UP_ASKS` times or until a second is over.
+        rate: open loop: asks per second, each due at its time; latency counts from then, also where the ask before
+            it was late (no coordinated omission). Absent: closed loop, one ask after another.
+        file: what the native client sends, made beforehand.
+
+    """
+
+    kind: str
+    address: str
+    method: str = ""
+    policy: str = ""
+    payload: str = "inliner"
+    serdes: str = "bitstream"
+    seconds: float = 1.0
+    warm_up: float = 0.2
+    rate: float | None = None
+    file: str = ""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What one client saw.
+
+    Attributes:
+        count: of answers.
+        seconds: that it took for them.
+        cpu: seconds of CPU that it used meanwhile.
+        rss: bytes of memory.
+
+    """
+
+    count: int
+    seconds: float
+    cpu: float
+    rss: int
+
+
+def asked(ask: Callable[[int], None], load: Load) -> tuple[Report, Latencies]:
+    """Do what ``load`` says with ``ask``, which takes the number of the observation."""
+    _warm_up(ask, load.warm_up)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
+    before, started = time.process_time(), time.perf_counter()
+    latencies = _closed(ask, load.seconds) if load.rate is None else _open(ask, load.seconds, load.rate)
+    seconds, cpu = time.perf_counter() - started, time.process_time() - before
+    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return Report(count=len(latencies), seconds=seconds, cpu=cpu, rss=rss), np.array(latencies, np.float32)
+
+
+def _warm_up(ask: Callable[[int], None], seconds: float) -> None:
+    number, clock = 0, time.perf_counter
+    started = clock()
+    while clock() - started < seconds or (number < WARM_UP_ASKS and clock() - started < 1):
+        ask(number)
+        number += 1
+
+
+def _closed(ask: Callable[[int], None], seconds: float) -> list[float]:
+    latencies: list[float] = []
+    number, clock = 0, time.perf_counter
+    end = clock() + seconds
+    while (started := clock()) < end:
+        ask(number)
+        latencies.append((clock() - started) * 1e6)
+        number += 1
+    return latencies
+
+
+def _open(ask: Callable[[int], None], seconds: float, rate: float) -> list[float]:
+    # By default the kernel wakes a sleeper up to 50 µs late, which is as much as an answer takes.
+    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)
+    latencies: list[float] = []
+    clock = time.perf_counter
+    started = clock()
+    for number in range(int(seconds * rate)):
+        due = started + number / rate
+        wait = due - clock()
+        if wait > 0:
+            time.sleep(wait)
+        ask(number)
+        latencies.append((clock() - due) * 1e6)
+    return latencies
+
+
+def tell(report: Report, latencies: Latencies) -> None:
+    """Print what was seen."""
+    sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n" + latencies.tobytes())
+    sys.stdout.buffer.flush()
+
+
+def read_report(output: bytes) -> tuple[Report, Latencies]:
+    """Read what a client printed after ``ready``."""
+    line, _, latencies = output.partition(b"\n")
+    return msgspec.json.decode(line, type=Report), np.frombuffer(latencies, np.float32)

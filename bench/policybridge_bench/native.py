@@ -1,0 +1,60 @@
+"""The programs in C++: the load generator and the echoes, built when they are first needed."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from policybridge_bench.load import Load
+from policybridge_serdes.errors import PreconditionError
+
+SOURCES: Final = Path(__file__).parents[1] / "native"
+BUILD: Final = "POLICYBRIDGE_BENCH_BUILD"
+"""Environment variable: the build folder, where it is not to be one in the cache."""
+
+_PACKAGES: Final = "cmake ninja-build g++ libgrpc++-dev libprotobuf-dev protobuf-compiler-grpc"
+_TOOLS: Final = ("cmake", "ninja", "g++", "protoc", "grpc_cpp_plugin")
+
+
+@cache
+def program(name: str, folder: Path) -> Path:
+    """Give the path of a program, built under ``folder``.
+
+    Raises:
+        PreconditionError: there are no sources, or no compiler, or they do not build.
+
+    """
+    if not SOURCES.is_dir():
+        raise PreconditionError("the native programs are built from the source tree; this installation has none")
+    missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
+    if missing:
+        raise PreconditionError(f"the native programs need {', '.join(missing)}: apt install {_PACKAGES}")
+    build = Path(os.environ.get(BUILD, folder / "native")).absolute()
+    _run(["cmake", "-S", SOURCES, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"])
+    _run(["cmake", "--build", build, "--target", name])
+    return build / "bin" / name
+
+
+def _run(command: Sequence[str | Path]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stdout + done.stderr)[-2000:]
+        raise PreconditionError(f"{' '.join(map(str, command))} failed:\n{said}")
+
+
+def client_command(client: Path, load: Load) -> list[str]:
+    """Give the command of a native client."""
+    options = {
+        "kind": load.kind,
+        "address": load.address,
+        "method": load.method,
+        "policy": load.policy,
+        "file": load.file,
+        "seconds": load.seconds,
+        "warm-up": load.warm_up,
+        "rate": load.rate,
+    }
+    return [str(client), *(f"--{name}={value}" for name, value in options.items() if value not in ("", None))]

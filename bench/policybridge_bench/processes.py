@@ -1,0 +1,109 @@
+"""Processes that are measured: started, waited for until they are ready, and what they have used since."""
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from policybridge_bench.extras import library
+from policybridge_serdes.errors import PolicyFailedError
+
+_GRACE = 20.0
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a process and its children have used: seconds of CPU so far, bytes of memory now."""
+
+    cpu: float
+    rss: int
+
+
+class Usages:
+    """What the process ``pid`` uses, with all its children."""
+
+    def __init__(self, pid: int) -> None:
+        self._process: Any = library("psutil").Process(pid)
+        self._gone: type[Exception] = library("psutil").Error
+
+    def now(self) -> Usage:
+        """Give what it has used so far; a child that has ended counts with its parent."""
+        cpu, rss = 0.0, 0
+        for process in [self._process, *self._process.children(recursive=True)]:
+            with contextlib.suppress(self._gone):
+                times = process.cpu_times()
+                cpu += times.user + times.system + times.children_user + times.children_system
+                rss += process.memory_info().rss
+        return Usage(cpu, rss)
+
+
+@dataclass(frozen=True)
+class Started:
+    """A server that is ready.
+
+    Attributes:
+        pid: of its first process.
+        addresses: that it listens on, by its ready line.
+
+    """
+
+    pid: int
+    addresses: Sequence[str]
+
+
+@contextlib.contextmanager
+def server(
+    command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, log: Path | None = None
+) -> Iterator[Started]:
+    """Run a server that prints one line, ``ready ADDRESS…``, until the body ends.
+
+    Raises:
+        PolicyFailedError: it ended before it was ready; the message has the end of its ``log``.
+
+    """
+    with contextlib.ExitStack() as stack:
+        errors = stack.enter_context(log.open("wb")) if log else None
+        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=errors, env=env)
+        stack.callback(end, process)
+        yield Started(process.pid, _addresses(process, command, log))
+
+
+def _addresses(process: "subprocess.Popen[bytes]", command: Sequence[str | Path], log: Path | None) -> list[str]:
+    for line in process.stdout or ():
+        if line.startswith(b"ready"):
+            return line.decode().split()[1:]
+    said = log.read_text(errors="replace")[-2000:] if log else ""
+    raise PolicyFailedError(f"{' '.join(map(str, command))} ended with {process.wait()} before it was ready\n{said}")
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """End a process: asked first, then made to; and whatever of its children it left behind."""
+    children = _children(process)
+    if process.poll() is None:
+        process.terminate()
+    try:
+        process.wait(_GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for child in children:
+        with contextlib.suppress(library("psutil").Error):
+            child.kill()
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+
+
+def _children(process: "subprocess.Popen[bytes]") -> list[Any]:
+    if process.poll() is None:
+        with contextlib.suppress(library("psutil").Error):
+            return list(library("psutil").Process(process.pid).children(recursive=True))
+    return []
+
+
+def module(name: str, *arguments: object) -> list[str]:
+    """Give the command that runs a Python module with this interpreter."""
+    return [sys.executable, "-m", name, *map(str, arguments)]

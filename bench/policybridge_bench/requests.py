@@ -1,0 +1,88 @@
+"""Messages made beforehand, in the file that native clients read (bench/native/load/file.h)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from policybridge.v1 import policy_service_pb2 as pb
+from policybridge.v1.tensor_pb2 import EncodedTensors
+from policybridge_bench.load import Load
+from policybridge_bench.payloads import payload
+from policybridge_serdes import Signature, TensorSpec, load_serdes
+from policybridge_serdes.interactive import observation_lines
+from policybridge_serdes.protobuf import spec_to_pb
+
+EVALUATE: Final = "/policybridge.v1.PolicyService/Evaluate"
+SESSION: Final = "/policybridge.v1.PolicyService/Session"
+
+_NATIVE: Final = {
+    "evaluate": ("unary", EVALUATE),
+    "echo-unary": ("unary", EVALUATE),
+    "echo-stream": ("stream", SESSION),
+    "wire": ("socket", ""),
+}
+
+
+def native(load: Load, folder: Path) -> Load:
+    """Give what the native client is told instead: its kind, and the file of what it sends."""
+    if load.file:
+        return load
+    file = folder / "-".join(filter(None, (load.kind, load.payload, load.policy, load.serdes)))
+    if not file.exists():
+        signature = payload(load.payload).signature if load.kind == "session" else None
+        write_messages(messages(load), file, signature)
+    kind, method = _NATIVE.get(load.kind, (load.kind, load.method))
+    return msgspec.structs.replace(load, kind=kind, method=method, file=str(file))
+
+
+def messages(load: Load) -> list[bytes]:
+    """Give what a load sends, without the messages that open a session."""
+    asking = payload(load.payload)
+    layout = asking.signature.features
+    observations = asking.observations()
+    if load.kind == "evaluate":
+        serdes, advice = load_serdes(load.serdes), spec_to_pb(asking.signature.advice)
+        encoded = [EncodedTensors(serdes=load.serdes, data=serdes.encode(one, layout)) for one in observations]
+        reference = pb.PolicyReference(name=load.policy)
+        requests = [pb.EvaluateRequest(policy=reference, encoded=one, advice_spec=advice) for one in encoded]
+        return [request.SerializeToString() for request in requests]
+    encode = load_serdes(load.serdes).codec(layout).encode
+    packed = [encode(one) for one in observations]
+    if load.kind == "wire" and load.policy:
+        return [observation_lines(number, one, fixed=layout.fixed) for number, one in enumerate(packed)]
+    if load.kind == "echo-unary":
+        return [pb.EvaluateRequest(encoded=EncodedTensors(data=one)).SerializeToString() for one in packed]
+    if load.kind == "echo-stream":
+        return [pb.SessionRequest(observation=pb.Observation(step=1, values=one)).SerializeToString() for one in packed]
+    return packed
+
+
+def write_messages(made: Sequence[bytes], file: Path, signature: Signature | None = None) -> None:
+    """Write them, behind the ``signature`` of the session that they belong to."""
+    lines = [] if signature is None else [_line("feature", spec) for spec in signature.features.specs]
+    lines += [] if signature is None else [_line("advice", signature.advice)]
+    parts = [part for message in made for part in (len(message).to_bytes(8, "little"), message)]
+    file.write_bytes("".join(lines).encode() + b"\n" + b"".join(parts))
+
+
+def read_messages(file: Path) -> list[bytes]:
+    """Read messages that belong to no session.
+
+    Raises:
+        ValueError: they do.
+
+    """
+    data, offset, made = file.read_bytes(), 1, []
+    if data[:1] != b"\n":
+        raise ValueError(f"{file} holds the messages of a session")
+    while offset < len(data):
+        size = int.from_bytes(data[offset : offset + 8], "little")
+        made.append(data[offset + 8 : offset + 8 + size])
+        offset += 8 + size
+    return made
+
+
+def _line(what: str, spec: TensorSpec) -> str:
+    return f"{what} {spec.name} {spec.type.value} {' '.join(map(str, spec.shape))}\n"

@@ -1,0 +1,1 @@
+"""What ``policybridge bench`` can measure, each a module with ``run``."""

@@ -1,0 +1,144 @@
+"""What every contender has to do: be ready, and answer whatever way it offers."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from policybridge_bench.busy import regime
+from policybridge_bench.contenders.contract import CONTENDERS, FLOORS, PEERS, Setting, load_contender
+from policybridge_bench.inliner import SIGNATURE
+from policybridge_bench.native import program
+from policybridge_bench.processes import Usages
+from policybridge_bench.requests import write_messages
+from policybridge_bench.rounds import Plan
+from policybridge_serdes.errors import PreconditionError
+from tests.bench.running import CACHE, bench
+
+NATIVE = "POLICYBRIDGE_REQUIRE_NATIVE"
+"""Environment variable: set where the native programs have to build."""
+
+OTHERS = "POLICYBRIDGE_TEST_PEERS"
+"""Environment variable: set where other servers shall be installed, some gigabytes, and asked too."""
+
+
+@pytest.fixture(scope="session")
+def client() -> Path | None:
+    try:
+        return program("policybridge-load", CACHE)
+    except PreconditionError as error:
+        if os.environ.get(NATIVE):
+            pytest.fail(f"{error}, and {NATIVE} is set")
+        return None
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with TemporaryDirectory(prefix="pb-") as made:
+        yield Path(made)
+
+
+@pytest.mark.parametrize("name", ["policybridge", *FLOORS, *PEERS])
+def test_a_contender_answers_by_every_way_that_it_offers(name: str, client: Path | None, folder: Path) -> None:
+    if name in PEERS and not os.environ.get(OTHERS):
+        pytest.skip(f"other servers are downloads; set {OTHERS} to install and ask them")
+    contender = load_contender(name)
+    try:
+        contender.prepare(CACHE)
+    except PreconditionError as error:
+        if os.environ.get(NATIVE):
+            raise
+        pytest.skip(str(error))
+    generators = ["native", "python"] if client else ["python", "wire"]
+    plan = Plan(generators, [2], [None], seconds=0.05, warm_up=0.02, client=client, folder=folder)
+    with contender.serve(Setting(folder, CACHE, ["inliner"])) as serving:
+        candidates = list(plan.candidates(name, serving))
+        rounds = [candidate.measure() for candidate in candidates]
+    assert {candidate.case.way for candidate in candidates} == {
+        route.way for route in serving.routes if set(generators) & set(route.generators)
+    }
+    assert all(each.count > 0 for each in rounds)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--kind=pigeon", "--address=x", "--file={file}"], "no kind of client is called pigeon"),
+        (["--kind=session", "--address=socket:/nonexistent", "--file={file}"], "/nonexistent"),
+        (["--kind=session", "--address=x", "--file=/nonexistent"], "/nonexistent holds no message"),
+        (["--kind=session"], "--address=ADDRESS"),
+        (["--seconds=soon"], "--seconds=soon"),
+    ],
+)
+def test_the_native_client_says_what_is_wrong_and_gives_no_figures(
+    words: list[str], message: str, client: Path | None, folder: Path
+) -> None:
+    if client is None:
+        pytest.skip("the native client cannot be built here")
+    file = folder / "messages"
+    write_messages([bytes(304)], file, SIGNATURE)
+    done = subprocess.run(
+        [client, *(word.format(file=file) for word in words)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode in (1, 2)
+    assert message in done.stderr
+    assert done.stdout == ""
+
+
+def test_the_table_lists_all_floors_and_peers() -> None:
+    assert set(CONTENDERS.own) == {"policybridge", *FLOORS, *PEERS}
+
+
+def test_a_contender_that_cannot_be_built_is_left_out_and_said_why() -> None:
+    words = ["--contenders", "policybridge,grpc-echo", "--ways", "socket", "--rounds", "1", "--seconds", "0.05"]
+    ended = bench(*words, "--clients", "1", "--generators", "python", env={"PATH": "/nonexistent"})
+    assert ended.status == 0, ended.errors
+    assert "without grpc-echo: the native programs need cmake" in ended.errors
+    assert "policybridge socket" in ended.output
+
+
+def test_ratios_are_taken_to_the_baseline() -> None:
+    words = [
+        "--contenders",
+        "policybridge,python-socket-echo",
+        "--ways",
+        "socket",
+        "--baseline",
+        "python-socket-echo/unix",
+    ]
+    ended = bench(*words, "--rounds", "1", "--seconds", "0.05", "--clients", "1", "--generators", "wire")
+    assert ended.status == 0, ended.errors
+    assert "p50 / python-socket-echo unix" in ended.output
+    assert "1.00" in ended.output
+
+
+def test_peers_holds_what_is_promised_against_the_run(client: Path | None) -> None:
+    if client is None:
+        pytest.skip("the native client cannot be built here")
+    words = ["--contenders", "policybridge,grpc-echo", "--ways", "socket", "--clients", "1"]
+    ended = bench("peers", *words, "--rounds", "1", "--seconds", "0.05")
+    assert ended.status == 0, ended.errors
+    assert "p50 / grpc-echo unary" in ended.output
+    assert "1 × socket / grpc-echo/unary, inliner, p50" in ended.output
+
+
+def test_no_core_sleeps_in_the_busy_regime_and_nobody_spins_after_it() -> None:
+    with ExitStack() as stack:
+        stack.enter_context(regime(busy=True))
+        spinning = Usages(os.getpid())
+        before = spinning.now().cpu
+        while spinning.now().cpu - before < 0.05:
+            pass
+        children = set(_children())
+        assert len(children) == len(os.sched_getaffinity(0))
+    assert not children & set(_children())
+
+
+def _children() -> list[int]:
+    return [
+        int(pid) for file in Path(f"/proc/{os.getpid()}/task").glob("*/children") for pid in file.read_text().split()
+    ]
