@@ -1,0 +1,17 @@
+#ifndef PB_ONNX_H
+#define PB_ONNX_H
+
+#include "policybridge.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** For `pb_connect_options.schemes`; it lives as long as the program. */
+PB_EXPORT const pb_scheme *pb_onnx_scheme(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

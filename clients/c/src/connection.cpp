@@ -1,0 +1,65 @@
+#include "handles.h"
+
+#include <cmath>
+
+using namespace policybridge;
+using namespace policybridge::c;
+
+namespace {
+
+/// Seconds as a time; what is no time is one that `connect` refuses, and what is too long is long enough.
+std::chrono::microseconds time_of(double seconds) {
+  constexpr double year = 365.0 * 86400;
+  return std::chrono::microseconds(std::isnan(seconds) ? 0 : std::llround(std::clamp(seconds, 0.0, year) * 1e6));
+}
+
+Result<ConnectOptions> options_of(const pb_connect_options &given) {
+  ConnectOptions options;
+  options.timeout = time_of(given.timeout);
+  options.onnxruntime = given.onnxruntime ? given.onnxruntime : "";
+  if (given.scheme_count && !given.schemes)
+    return invalid_argument("the schemes of a connection are NULL");
+  for (size_t n = 0; n < given.scheme_count; ++n) {
+    if (!given.schemes[n])
+      return invalid_argument("a scheme of a connection is NULL");
+    options.schemes.push_back(given.schemes[n]->scheme);
+  }
+  return options;
+}
+
+} // namespace
+
+pb_status pb_connect(const char *address, const pb_connect_options *options, pb_connection **connection,
+                     pb_error *error) {
+  if (!address || !connection)
+    return told_null("an address, or where to put the connection,", error);
+  return at_edge(error, [&]() -> Status {
+    const pb_connect_options defaults = PB_CONNECT_OPTIONS;
+    const Result<ConnectOptions> asked = options_of(options ? *options : defaults);
+    if (!asked.ok())
+      return asked.status();
+    Result<std::shared_ptr<Connection>> made = connect(address, *asked);
+    if (!made.ok())
+      return made.status();
+    *connection = new pb_connection{std::move(*made)};
+    return {};
+  });
+}
+
+pb_status pb_connection_check(pb_connection *connection, pb_error *error) {
+  if (!connection)
+    return told_null("a connection", error);
+  return at_edge(error, [&] { return connection->connection->check(); });
+}
+
+pb_status pb_connection_report(pb_connection *connection, const char *session_id, const char *status,
+                               const pb_value *values, size_t count, pb_error *error) {
+  if (!connection || !session_id)
+    return told_null("a connection or a session's id", error);
+  return at_edge(error, [&]() -> Status {
+    const Result<Outcome> outcome = outcome_of(status, values, count);
+    return outcome.ok() ? connection->connection->report_outcome(session_id, *outcome) : outcome.status();
+  });
+}
+
+void pb_connection_free(pb_connection *connection) { delete connection; }

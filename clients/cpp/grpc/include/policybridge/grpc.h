@@ -1,0 +1,19 @@
+#ifndef POLICYBRIDGE_GRPC_H
+#define POLICYBRIDGE_GRPC_H
+
+#include "policybridge/connection.h"
+
+namespace policybridge {
+
+/// Over gRPC, as proto/policybridge/v1/policy_service.proto has it. `target` is `HOST:PORT` or `unix:PATH`.
+///
+/// Sessions share one channel; each is a stream of its own. A thread of the connection, started with its first session,
+/// ends what has waited longer than the timeout.
+Result<std::shared_ptr<Connection>> connect_grpc(std::string_view target, const ConnectOptions &options);
+
+/// For `ConnectOptions::schemes`.
+inline constexpr Scheme grpc_scheme{"grpc", connect_grpc};
+
+} // namespace policybridge
+
+#endif

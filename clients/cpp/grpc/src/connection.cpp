@@ -1,0 +1,110 @@
+#include "policybridge/grpc.h"
+
+#include "guard.h"
+#include "messages.h"
+#include "session.h"
+#include "stream.h"
+
+#include <mutex>
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+
+namespace policybridge {
+namespace {
+
+/// With what a message may have beside its values.
+constexpr int largest_message = static_cast<int>(largest_values) + (1 << 20);
+
+/// What is longer is for ever, and would not fit a clock.
+constexpr std::chrono::microseconds longest_timeout = std::chrono::hours(24 * 365);
+
+class GrpcConnection final : public Connection {
+public:
+  GrpcConnection(std::string target, std::chrono::microseconds timeout)
+      : server_{std::move(target), timeout}, deadlines_(std::make_shared<Deadlines>(timeout)) {}
+
+  Result<std::unique_ptr<Session>> open(const OpenOptions &options, const Signature &signature) override {
+    return guarded([&] {
+      return GrpcSession::open(std::make_unique<Stream>(channel(), server_, deadlines_), options, signature);
+    });
+  }
+
+  Status check() override {
+    return guarded([&] { return ask_nothing(); });
+  }
+
+  Status report_outcome(const std::string &session_id, const Outcome &outcome) override {
+    return guarded([&] { return report(session_id, outcome); });
+  }
+
+private:
+  Status ask_nothing() {
+    // Any answer to an empty question will do.
+    v1::EvaluateResponse response;
+    const ::grpc::Status status = call(&v1::PolicyService::Stub::Evaluate, v1::EvaluateRequest(), response);
+    const ::grpc::StatusCode code = status.error_code();
+    if (code == ::grpc::StatusCode::UNAVAILABLE || code == ::grpc::StatusCode::DEADLINE_EXCEEDED)
+      return unavailable("could not reach the server at " + server_.target + ": " + status.error_message());
+    return {};
+  }
+
+  Status report(const std::string &session_id, const Outcome &outcome) {
+    v1::ReportOutcomeRequest request;
+    request.set_session_id(session_id);
+    *request.mutable_outcome() = to_message(outcome);
+    v1::ReportOutcomeResponse response;
+    const ::grpc::Status status = call(&v1::PolicyService::Stub::ReportOutcome, request, response);
+    if (status.error_code() == ::grpc::StatusCode::DEADLINE_EXCEEDED)
+      return server_.late();
+    return status.ok() ? Status() : server_.status_of(status);
+  }
+
+  template <class Method, class Request, class Response>
+  ::grpc::Status call(Method method, const Request &request, Response &response) {
+    ::grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + server_.timeout);
+    const std::unique_ptr<v1::PolicyService::Stub> stub = v1::PolicyService::NewStub(channel());
+    return ((*stub).*method)(&context, request, &response);
+  }
+
+  /// The channel that sessions share; a new one after a failed try, so that the next try is one: a channel that could
+  /// not connect fails its calls for a while without trying.
+  std::shared_ptr<::grpc::Channel> channel() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!channel_ || channel_->GetState(false) == GRPC_CHANNEL_TRANSIENT_FAILURE)
+      channel_ = made_channel();
+    return channel_;
+  }
+
+  std::shared_ptr<::grpc::Channel> made_channel() const {
+    ::grpc::ChannelArguments arguments;
+    arguments.SetMaxReceiveMessageSize(largest_message);
+    arguments.SetMaxSendMessageSize(largest_message);
+    // A build's http_proxy is for downloads; the policy server is not behind it.
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    // Channels of one target would share their connection, and the wait after a failed try with it.
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    return ::grpc::CreateCustomChannel(server_.target, ::grpc::InsecureChannelCredentials(), arguments);
+  }
+
+  const Server server_;
+  const std::shared_ptr<Deadlines> deadlines_;
+  std::mutex mutex_;
+  std::shared_ptr<::grpc::Channel> channel_;
+};
+
+} // namespace
+
+Result<std::shared_ptr<Connection>> connect_grpc(std::string_view target, const ConnectOptions &options) {
+  if (target.empty())
+    return invalid_argument("a gRPC address is grpc:HOST:PORT or grpc:unix:PATH; there is nothing after grpc:");
+  const std::chrono::microseconds timeout = std::min(options.timeout, longest_timeout);
+  if (timeout.count() <= 0)
+    return invalid_argument("a timeout is more than 0 seconds");
+  return guarded([&]() -> Result<std::shared_ptr<Connection>> {
+    return std::shared_ptr<Connection>(std::make_shared<GrpcConnection>(std::string(target), timeout));
+  });
+}
+
+} // namespace policybridge

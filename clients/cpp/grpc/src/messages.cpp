@@ -1,0 +1,60 @@
+#include "messages.h"
+
+namespace policybridge {
+namespace {
+
+static_assert(static_cast<int>(ElementType::Float) == v1::ELEMENT_TYPE_FLOAT);
+static_assert(static_cast<int>(ElementType::UInt64) == v1::ELEMENT_TYPE_UINT64);
+static_assert(static_cast<int>(ElementType::Bool) == v1::ELEMENT_TYPE_BOOL);
+static_assert(static_cast<int>(ElementType::String) == v1::ELEMENT_TYPE_STRING);
+
+void write(const TensorSpec &spec, v1::TensorSpec &message) {
+  message.set_name(spec.name);
+  message.set_type(static_cast<v1::ElementType>(spec.type));
+  message.mutable_shape()->Assign(spec.shape.begin(), spec.shape.end());
+}
+
+void write(const PolicyReference &policy, v1::PolicyReference &message) {
+  message.set_name(policy.name);
+  if (policy.version)
+    message.set_version(*policy.version);
+  else if (policy.alias)
+    message.set_alias(*policy.alias);
+}
+
+void write(const Exploration &exploration, v1::Exploration &message) {
+  message.set_seed(exploration.seed);
+  message.set_temperature(static_cast<float>(exploration.temperature));
+  message.set_epsilon(static_cast<float>(exploration.epsilon));
+}
+
+} // namespace
+
+v1::Open to_message(const OpenOptions &options, const Signature &signature) {
+  v1::Open message;
+  write(options.policy, *message.mutable_policy());
+  for (const TensorSpec &spec : signature.features)
+    write(spec, *message.mutable_signature()->add_features());
+  write(signature.advice, *message.mutable_signature()->mutable_advice());
+  message.set_serdes("bitstream");
+  message.set_context(options.context);
+  message.mutable_options()->insert(options.options.begin(), options.options.end());
+  message.mutable_labels()->insert(options.labels.begin(), options.labels.end());
+  if (options.exploration)
+    write(*options.exploration, *message.mutable_exploration());
+  return message;
+}
+
+v1::Outcome to_message(const Outcome &outcome) {
+  v1::Outcome message;
+  message.mutable_values()->insert(outcome.values.begin(), outcome.values.end());
+  message.set_status(outcome.status);
+  return message;
+}
+
+SessionInfo from_message(const v1::Opened &opened) {
+  const v1::PolicyVersion &policy = opened.policy();
+  return {opened.session_id(), {policy.name(), policy.version(), policy.digest()}};
+}
+
+} // namespace policybridge

@@ -1,0 +1,84 @@
+#include "session.h"
+
+#include "guard.h"
+#include "json.h"
+#include "messages.h"
+
+namespace policybridge {
+
+Result<std::unique_ptr<Session>> GrpcSession::open(std::unique_ptr<Stream> stream, const OpenOptions &options,
+                                                   const Signature &signature) {
+  v1::SessionRequest request;
+  *request.mutable_open() = to_message(options, signature);
+  v1::SessionResponse response;
+  if (Status asked = stream->ask(nullptr, request, response); !asked.ok())
+    return asked;
+  if (!response.has_opened())
+    return stream->fail(internal_error("the server's first answer is not `opened`"));
+  return std::unique_ptr<Session>(new GrpcSession(std::move(stream), from_message(response.opened())));
+}
+
+template <class Call> Status GrpcSession::ended_by_failure(Call &&call) {
+  Status status = guarded(call);
+  // Whatever it was: the answer to come would be taken for the next one's.
+  return !status.ok() && is_open() ? stream_->fail(std::move(status)) : status;
+}
+
+Status GrpcSession::evaluate(std::uint64_t step, std::string_view observation, AdviceBuffer &advice) {
+  return ended_by_failure([&] { return decide(step, observation, advice); });
+}
+
+Status GrpcSession::decide(std::uint64_t step, std::string_view observation, AdviceBuffer &advice) {
+  if (observation.size() > largest_values)
+    return resource_exhausted("an observation of " + std::to_string(observation.size()) + " bytes; at most " +
+                              std::to_string(largest_values) + " are sent");
+  v1::Observation &message = *request_.mutable_observation();
+  message.set_step(step);
+  message.mutable_values()->assign(observation.data(), observation.size());
+  if (Status asked = ask(request_); !asked.ok())
+    return asked;
+  const v1::Decision &decision = response_.decision();
+  if (decision.step() != step || decision.version() != info_.policy.version)
+    return internal_error("step " + std::to_string(step) + " was asked of version " +
+                          std::to_string(info_.policy.version) + ", and step " + std::to_string(decision.step()) +
+                          " answered by version " + std::to_string(decision.version()));
+  advice.bytes.assign(decision.advice().begin(), decision.advice().end());
+  advice.log_probability.reset();
+  if (decision.has_log_probability())
+    advice.log_probability = decision.log_probability();
+  return {};
+}
+
+Status GrpcSession::set_context(std::string_view name) {
+  return guarded([&]() -> Status {
+    if (!is_open())
+      return failed_precondition("the session is over: " + stream_->over().message());
+    if (!json::is_utf8(name))
+      return invalid_argument("a context's name is no UTF-8: " + json::shown(name));
+    context_.mutable_context()->mutable_name()->assign(name.data(), name.size());
+    context_pending_ = true;
+    return {};
+  });
+}
+
+Status GrpcSession::report(const Outcome &outcome) {
+  return ended_by_failure([&] { return tell(outcome); });
+}
+
+Status GrpcSession::tell(const Outcome &outcome) {
+  v1::SessionRequest request;
+  *request.mutable_outcome() = to_message(outcome);
+  if (Status asked = ask(request); !asked.ok())
+    return asked;
+  return response_.has_outcome_recorded()
+             ? Status()
+             : internal_error("the server's answer to an outcome is not `outcome_recorded`");
+}
+
+Status GrpcSession::ask(const v1::SessionRequest &request) {
+  const v1::SessionRequest *before = context_pending_ ? &context_ : nullptr;
+  context_pending_ = false;
+  return stream_->ask(before, request, response_);
+}
+
+} // namespace policybridge

@@ -1,0 +1,43 @@
+#ifndef POLICYBRIDGE_GRPC_SESSION_H
+#define POLICYBRIDGE_GRPC_SESSION_H
+
+#include "stream.h"
+
+#include "policybridge/session.h"
+#include "policybridge/tensor_spec.h"
+
+namespace policybridge {
+
+/// One session over gRPC; see `Session`. A failed step cannot be asked again, since any failure ends the stream.
+class GrpcSession final : public Session {
+public:
+  /// Errors as `Connection::open`.
+  static Result<std::unique_ptr<Session>> open(std::unique_ptr<Stream> stream, const OpenOptions &options,
+                                               const Signature &signature);
+
+  Result<SessionInfo> info() const override { return info_; }
+  Status evaluate(std::uint64_t step, std::string_view observation, AdviceBuffer &advice) override;
+  Status set_context(std::string_view name) override;
+  Status report(const Outcome &outcome) override;
+  bool is_open() const noexcept override { return stream_->over().ok(); }
+  void close() noexcept override { stream_->close(); }
+
+private:
+  GrpcSession(std::unique_ptr<Stream> stream, SessionInfo info) : stream_(std::move(stream)), info_(std::move(info)) {}
+  template <class Call> Status ended_by_failure(Call &&call);
+  Status decide(std::uint64_t step, std::string_view observation, AdviceBuffer &advice);
+  Status tell(const Outcome &outcome);
+  Status ask(const v1::SessionRequest &request);
+
+  const std::unique_ptr<Stream> stream_;
+  const SessionInfo info_;
+  bool context_pending_ = false;
+  v1::SessionRequest context_;
+  // Kept for the whole session: what they hold is allocated once.
+  v1::SessionRequest request_;
+  v1::SessionResponse response_;
+};
+
+} // namespace policybridge
+
+#endif

@@ -1,0 +1,79 @@
+#ifndef POLICYBRIDGE_CONNECTION_H
+#define POLICYBRIDGE_CONNECTION_H
+
+#include "policybridge/session.h"
+#include "policybridge/status.h"
+#include "policybridge/tensor_spec.h"
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace policybridge {
+
+struct ConnectOptions;
+
+/// A way to one server, shared by any number of threads and runners. Sessions may outlive it.
+class Connection {
+public:
+  virtual ~Connection() = default;
+
+  /// Open a session. `signature` and `options` have passed their checks.
+  /// NotFound: no such policy. Unavailable: no server. DeadlineExceeded: no answer in time. InvalidArgument: the
+  /// signature does not fit the policy, which over `socket:` comes out at the first observation.
+  virtual Result<std::unique_ptr<Session>> open(const OpenOptions &options, const Signature &signature) = 0;
+
+  /// Find out whether the server can be reached. Unavailable: it cannot.
+  virtual Status check() = 0;
+
+  /// Say what the compilation of a session came to, from any process, also after the session.
+  /// NotFound: the ledger has no such session. Unimplemented: there is no ledger.
+  virtual Status report_outcome(const std::string &session_id, const Outcome &outcome) = 0;
+
+protected:
+  Connection() = default;
+  Connection(const Connection &) = delete;
+  Connection &operator=(const Connection &) = delete;
+};
+
+/// One kind of connection: the first word of an address, and what makes it of the rest. Nothing is sent yet.
+struct Scheme {
+  std::string_view name;
+  Result<std::shared_ptr<Connection>> (*connect)(std::string_view target, const ConnectOptions &options);
+};
+
+/// How a connection is made.
+struct ConnectOptions {
+  /// Bounds every wait for the server, opening and each decision alike; more than 0.
+  std::chrono::microseconds timeout = std::chrono::seconds(10);
+  /// Kinds of connection beside the built-in ones, `socket` and `pipe`: `{grpc_scheme}` of policybridge/grpc.h,
+  /// `{onnx_scheme}` of policybridge/onnx.h, or your own. The first of a name wins.
+  std::vector<Scheme> schemes;
+  /// For `onnx:`, the library ONNX Runtime; empty for the environment variable POLICYBRIDGE_ONNXRUNTIME, else the
+  /// loader's libonnxruntime.so.
+  std::string onnxruntime;
+};
+
+/// Over the server's Unix socket; see proto/SOCKET.md. `target` is the socket's path.
+Result<std::shared_ptr<Connection>> connect_socket(std::string_view target, const ConnectOptions &options);
+
+/// LLVM's interactive channel, from the compiler's side: observations into the FIFO BASE.out, advice out of BASE.in.
+/// It has one session at a time, and neither a version nor outcomes (Unimplemented).
+Result<std::shared_ptr<Connection>> connect_pipe(std::string_view target, const ConnectOptions &options);
+
+inline constexpr Scheme socket_scheme{"socket", connect_socket};
+inline constexpr Scheme pipe_scheme{"pipe", connect_pipe};
+
+/// Make a connection; nothing is sent before it is used.
+///
+/// `address` is `socket:PATH`, `pipe:BASE`, or of a scheme in `options.schemes`: `grpc:HOST:PORT`, `grpc:unix:PATH`,
+/// `onnx:FILE`. A bare path is a socket, anything else bare is a gRPC target, as for the Python client.
+/// Unimplemented: the scheme is not there; the message says what would bring it. InvalidArgument: no address, no
+/// timeout.
+Result<std::shared_ptr<Connection>> connect(std::string_view address, const ConnectOptions &options = {});
+
+} // namespace policybridge
+
+#endif

@@ -1,0 +1,124 @@
+#ifndef POLICYBRIDGE_SESSION_H
+#define POLICYBRIDGE_SESSION_H
+
+#include "policybridge/status.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace policybridge {
+
+/// Which policy is asked for: by version, by alias, or by neither for the alias `latest`.
+struct PolicyReference {
+  std::string name;
+  std::optional<std::uint64_t> version;
+  std::optional<std::string> alias;
+
+  /// Read `NAME`, `NAME@VERSION` or `NAME@ALIAS`. InvalidArgument: a version above 2⁶⁴ − 1.
+  static Result<PolicyReference> parse(std::string_view text);
+};
+
+/// The exact version that answers; `digest` is `sha256:` and hexadecimal digits.
+struct PolicyVersion {
+  std::string name;
+  std::uint64_t version = 0;
+  std::string digest;
+};
+
+/// How a session departs from the policy's best advice; reproducible by its seed.
+struct Exploration {
+  /// Fixes every choice of the session.
+  std::uint64_t seed = 0;
+  /// Above 0, advice is drawn from softmax(logits / temperature); 0 takes the best one.
+  double temperature = 0;
+  /// With this probability, 0 to 1, any legal advice is drawn, each as likely.
+  double epsilon = 0;
+};
+
+/// What a session is opened with beside its signature.
+struct OpenOptions {
+  PolicyReference policy;
+  /// What is compiled: a module, or the first function.
+  std::string context;
+  /// For the policy to read.
+  std::map<std::string, std::string> options;
+  /// For people and trainers to find the session by.
+  std::map<std::string, std::string> labels;
+  /// Absent: always the policy's best advice.
+  std::optional<Exploration> exploration;
+
+  /// InvalidArgument: both a version and an alias, a text that is no UTF-8, an exploration out of its range.
+  Status check() const;
+};
+
+/// Who answers a session.
+struct SessionInfo {
+  /// The server's id of the session.
+  std::string id;
+  /// Answers every observation of the session, whatever is published meanwhile.
+  PolicyVersion policy;
+};
+
+/// What a compilation came to.
+struct Outcome {
+  /// Named numbers: `text` bytes, `cycles`, `seconds`, …
+  std::map<std::string, double> values;
+  /// In a word: `ok`, `crash`, `timeout`, …; empty where there is none to tell.
+  std::string status;
+
+  /// InvalidArgument: a name is empty or no UTF-8, or a number is not finite.
+  Status check() const;
+};
+
+/// Where a session puts the advice.
+struct AdviceBuffer {
+  /// The advice in the session form of the SerDes `bitstream`: of a fixed advice its packed elements. Its size is kept
+  /// from one decision to the next, so that nothing is allocated for a fixed advice.
+  std::vector<char> bytes;
+  /// The natural logarithm of the probability with which it was chosen; absent in a session that does not explore.
+  std::optional<float> log_probability;
+};
+
+/// One compilation's conversation, bound to one policy version. For one thread at a time.
+class Session {
+public:
+  virtual ~Session() = default;
+
+  /// Who answers. Unimplemented where the channel does not say (`pipe:`).
+  virtual Result<SessionInfo> info() const = 0;
+
+  /// Ask for one decision.
+  ///
+  /// `step` is 1 for the first observation of the session, then one more each time; a step that failed may be asked
+  /// again while `is_open()`, and the policy is not asked twice for it. `observation` holds the features in the session
+  /// form of the SerDes `bitstream`, in the signature's order, and is not kept.
+  ///
+  /// Any error but one that leaves `is_open()` true ends the session. FailedPrecondition: it was over before.
+  virtual Status evaluate(std::uint64_t step, std::string_view observation, AdviceBuffer &advice) = 0;
+
+  /// Say that the following observations belong to the function (or module) `name`. It travels with the next of them.
+  virtual Status set_context(std::string_view name) = 0;
+
+  /// Say what the compilation came to; when this is Ok the ledger holds it and every decision of the session.
+  /// A later report adds to it. Unimplemented where the server keeps no ledger, or the channel carries none.
+  virtual Status report(const Outcome &outcome) = 0;
+
+  /// Whether it can still be asked.
+  virtual bool is_open() const noexcept = 0;
+
+  /// End the session; twice is once, and so is destroying it.
+  virtual void close() noexcept = 0;
+
+protected:
+  Session() = default;
+  Session(const Session &) = delete;
+  Session &operator=(const Session &) = delete;
+};
+
+} // namespace policybridge
+
+#endif

@@ -1,0 +1,76 @@
+#include "guard.h"
+#include "policybridge/connection.h"
+
+#include <array>
+
+namespace policybridge {
+
+namespace {
+
+constexpr std::array<Scheme, 2> built_in = {socket_scheme, pipe_scheme};
+
+/// Schemes of libraries that are linked beside this one.
+struct Elsewhere {
+  std::string_view name;
+  const char *remedy;
+};
+
+constexpr std::array<Elsewhere, 2> elsewhere = {{
+    {"grpc",
+     "link PolicyBridge::grpc (built where libgrpc++-dev and protobuf-compiler-grpc are installed) and give its "
+     "grpc_scheme in ConnectOptions::schemes"},
+    {"onnx", "link PolicyBridge::onnx and give its onnx_scheme in ConnectOptions::schemes"},
+}};
+
+const Scheme *find(std::string_view name, const ConnectOptions &options) {
+  for (const Scheme &scheme : options.schemes)
+    if (scheme.name == name)
+      return &scheme;
+  for (const Scheme &scheme : built_in)
+    if (scheme.name == name)
+      return &scheme;
+  return nullptr;
+}
+
+const Elsewhere *find_elsewhere(std::string_view name) {
+  for (const Elsewhere &library : elsewhere)
+    if (library.name == name)
+      return &library;
+  return nullptr;
+}
+
+struct Address {
+  std::string_view scheme;
+  std::string_view target;
+};
+
+Address parse(std::string_view address, const ConnectOptions &options) {
+  const std::size_t colon = address.find(':');
+  if (colon != std::string_view::npos) {
+    const std::string_view scheme = address.substr(0, colon);
+    if (find(scheme, options) || find_elsewhere(scheme))
+      return {scheme, address.substr(colon + 1)};
+  }
+  const bool path = address.find('/') != std::string_view::npos && address.substr(0, 5) != "unix:";
+  return {path ? "socket" : "grpc", address};
+}
+
+} // namespace
+
+Result<std::shared_ptr<Connection>> connect(std::string_view address, const ConnectOptions &options) {
+  using Made = Result<std::shared_ptr<Connection>>;
+  return guarded([&]() -> Made {
+    if (options.timeout <= options.timeout.zero())
+      return invalid_argument("a timeout is more than 0 seconds, not " + std::to_string(options.timeout.count()) +
+                              " microseconds");
+    const auto [name, target] = parse(address, options);
+    if (target.empty())
+      return invalid_argument("'" + std::string(address) + "' is no address; socket:PATH is one");
+    if (const Scheme *scheme = find(name, options))
+      return scheme->connect(target, options);
+    return unimplemented("there is no connection '" + std::string(name) + "' in this program, for the address '" +
+                         std::string(address) + "'; " + find_elsewhere(name)->remedy);
+  });
+}
+
+} // namespace policybridge
