@@ -143,12 +143,13 @@ private:
 /// Every session is a connection of its own, so that sessions share nothing.
 class SocketConnection final : public Connection {
 public:
-  SocketConnection(std::string path, std::chrono::microseconds timeout) : path_(std::move(path)), timeout_(timeout) {}
+  SocketConnection(std::string path, const ConnectOptions &options)
+      : path_(std::move(path)), timeout_(options.timeout), spin_(options.spin) {}
 
   Result<std::unique_ptr<Session>> open(const OpenOptions &options, const Signature &signature) override {
     using Opened = Result<std::unique_ptr<Session>>;
     return guarded([&]() -> Opened {
-      Result<Wire> wire = Wire::connect(path_, timeout_);
+      Result<Wire> wire = Wire::connect(path_, timeout_, spin_);
       if (!wire.ok())
         return wire.status();
       Result<std::string> line = exchange(*wire, protocol::hello_line(options));
@@ -188,13 +189,14 @@ private:
 
   const std::string path_;
   const std::chrono::microseconds timeout_;
+  const std::chrono::microseconds spin_;
 };
 
 } // namespace
 
 Result<std::shared_ptr<Connection>> connect_socket(std::string_view target, const ConnectOptions &options) {
   using Made = Result<std::shared_ptr<Connection>>;
-  return guarded([&]() -> Made { return {std::make_shared<SocketConnection>(std::string(target), options.timeout)}; });
+  return guarded([&]() -> Made { return {std::make_shared<SocketConnection>(std::string(target), options)}; });
 }
 
 } // namespace policybridge

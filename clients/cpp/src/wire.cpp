@@ -68,7 +68,8 @@ int Descriptor::release() noexcept { return std::exchange(fd_, -1); }
 Wire::Wire(Descriptor socket, std::string path, std::chrono::microseconds timeout)
     : socket_(std::move(socket)), path_(std::move(path)), timeout_(timeout), buffer_(new char[buffer_size]) {}
 
-Result<Wire> Wire::connect(const std::string &path, std::chrono::microseconds timeout) {
+Result<Wire> Wire::connect(const std::string &path, std::chrono::microseconds timeout,
+                           std::chrono::microseconds spin) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path || path.find('\0') != std::string::npos)
@@ -91,6 +92,7 @@ Result<Wire> Wire::connect(const std::string &path, std::chrono::microseconds ti
   } while (failed && errno == EINTR);
   if (failed)
     return wire.failed("reach", errno);
+  wire.spin_ = spin;
   return wire;
 }
 
@@ -129,6 +131,23 @@ Status Wire::send(Span<const std::string_view> parts) {
   }
 }
 
+/// As recv, but awake for a while.
+ssize_t Wire::receive_awake(char *to, std::size_t size) {
+  using Clock = std::chrono::steady_clock;
+  if (spin_.count() && wakefulness_.is_due()) {
+    const Clock::time_point end = Clock::now() + spin_;
+    do {
+      const ssize_t got = ::recv(socket_.get(), to, size, MSG_DONTWAIT);
+      if (got >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) {
+        wakefulness_.paid();
+        return got;
+      }
+    } while (Clock::now() < end);
+    wakefulness_.cost();
+  }
+  return ::recv(socket_.get(), to, size, 0);
+}
+
 /// Give what there is, at least one byte. The first wait of a call is the kernel's; `waited` tells the later ones,
 /// which get what is left of the time.
 Result<std::size_t> Wire::receive_some(char *to, std::size_t size, const Deadline &deadline, bool &waited) {
@@ -143,7 +162,7 @@ Result<std::size_t> Wire::receive_some(char *to, std::size_t size, const Deadlin
       if (ready < 0)
         continue;
     }
-    const ssize_t got = ::recv(socket_.get(), to, size, 0);
+    const ssize_t got = receive_awake(to, size);
     if (got > 0)
       return static_cast<std::size_t>(got);
     if (got == 0 || is_gone(errno))

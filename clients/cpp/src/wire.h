@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <sys/types.h>
 
 namespace policybridge {
 
@@ -45,12 +46,28 @@ private:
   int fd_ = -1;
 };
 
+/// Whether to wait awake for the next answer: always where the last one came soon enough, ever more seldom where it did
+/// not. Who waits awake where cores are scarce keeps the server from running.
+class Wakefulness {
+public:
+  bool is_due() noexcept { return left_ == 0 || --left_ == 0; }
+  void paid() noexcept { pause_ = 0; }
+  void cost() noexcept { left_ = pause_ = pause_ < longest_pause ? 2 * pause_ + 1 : longest_pause; }
+
+private:
+  static constexpr unsigned longest_pause = 255;
+
+  unsigned pause_ = 0;
+  unsigned left_ = 0;
+};
+
 /// A connected Unix socket whose every failure is a status: DeadlineExceeded where something did not come within the
 /// timeout, Unavailable where the server cannot be reached or went away.
 class Wire {
 public:
-  /// Connect to the server at `path`; `timeout` bounds this and each later call.
-  static Result<Wire> connect(const std::string &path, std::chrono::microseconds timeout);
+  /// Connect to the server at `path`; `timeout` bounds this and each later call, for `spin` of which it stays awake.
+  static Result<Wire> connect(const std::string &path, std::chrono::microseconds timeout,
+                              std::chrono::microseconds spin = {});
 
   /// Send the parts as one. That the server has closed comes out when its answer is read: what it said before, perhaps
   /// why, is still there.
@@ -68,6 +85,7 @@ public:
 private:
   Wire(Descriptor socket, std::string path, std::chrono::microseconds timeout);
 
+  ssize_t receive_awake(char *to, std::size_t size);
   Result<std::size_t> receive_some(char *to, std::size_t size, const Deadline &deadline, bool &waited);
   Status fill(const Deadline &deadline, bool &waited);
   Status gone() const;
@@ -76,6 +94,8 @@ private:
   Descriptor socket_;
   std::string path_;
   std::chrono::microseconds timeout_;
+  std::chrono::microseconds spin_ = {};
+  Wakefulness wakefulness_;
   // Received and not taken yet: a reply comes by one system call, whatever it is read in.
   std::unique_ptr<char[]> buffer_;
   std::size_t begin_ = 0;

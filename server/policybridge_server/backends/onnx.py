@@ -127,11 +127,9 @@ class OnnxModel:
         count = len(batch.values)
         try:
             if self._bindable and count <= _MOST_BOUND:
-                bound = self._bound.get(count) or self._bind(count)
-                result = bound.run(batch.values)
-            else:
-                feeds = dict(zip(self._names, self._interface.feeds(batch.values), strict=True))
-                (result,) = self._session.run(self._outputs, feeds)
+                return (self._bound.get(count) or self._bind(count)).run(batch.values)
+            feeds = dict(zip(self._names, self._interface.feeds(batch.values), strict=True))
+            (result,) = self._session.run(self._outputs, feeds)
         except Exception as error:
             raise PolicyFailedError(f"ONNX Runtime: {error}") from error
         return self._interface.advice(batch, result)

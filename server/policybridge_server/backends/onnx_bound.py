@@ -37,6 +37,7 @@ class BoundBatch:
                 self._bind(self._binding.bind_input, each.spec.name, array)
         self._output = np.zeros((count, *advice.shape) if interface.batched else advice.shape, advice.type.dtype)
         self._bind(self._binding.bind_output, output, self._output)
+        self._advice: Values = np.ndarray(count, Layout((advice,)).dtype, self._output)
 
     @staticmethod
     def _bind(bind: Callable[..., None], name: str, array: Array) -> None:
@@ -56,12 +57,12 @@ class BoundBatch:
         self._fills.append(partial(_fill_rows, rows, column))
         return [row.reshape((*lead, *each.spec.shape)) for row, each in zip(rows, inputs, strict=True)]
 
-    def run(self, values: Values) -> Array:
-        """Give the output for these observations; it is the caller's."""
+    def run(self, values: Values) -> Values:
+        """Give the advice for these observations; it is the caller's."""
         for fill in self._fills:
             fill(values)
         self._run(self._binding)
-        return self._output.copy()
+        return self._advice.copy()
 
 
 def _fill(array: Array, column: np.dtype[Any], batched: bool, values: Values) -> None:

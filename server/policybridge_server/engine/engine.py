@@ -168,15 +168,14 @@ class Engine:
         """Let ``lane`` run when the turn ends."""
         self._due.append(lane)
 
-    def flush(self) -> bool:
-        """End the turn: run what is due, and what becomes due by the answers; say whether there was anything."""
-        if not self._due:
-            return False
+    def flush(self) -> int:
+        """End the turn: run what is due, and what becomes due by the answers; give how many decisions there were."""
+        count = 0
         while self._due:
             due, self._due = self._due, []
             for lane in due:
-                lane.run()
-        return True
+                count += lane.run()
+        return count
 
     def close(self) -> None:
         """Free all models."""

@@ -35,14 +35,15 @@ class Lane:
             self._due(self)
         self._waiting.append(decision)
 
-    def run(self) -> None:
-        """Evaluate all that waits: here, or in the worker; then more may collect meanwhile."""
+    def run(self) -> int:
+        """Evaluate all that waits: here, or in the worker; then more may collect meanwhile. Give how many there were."""
         decisions, self._waiting = self._waiting, []
         if self._worker is None:
             _deliver(decisions, self._evaluator.results(decisions))
-            return
-        self._busy = True
-        self._worker.put(lambda: (decisions, self._evaluator.results(decisions)), self._done)
+        else:
+            self._busy = True
+            self._worker.put(lambda: (decisions, self._evaluator.results(decisions)), self._done)
+        return len(decisions)
 
     def _done(self, answered: tuple[Sequence[Decision], Sequence[Result]]) -> None:
         self._busy = False

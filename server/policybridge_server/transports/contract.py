@@ -2,14 +2,16 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from policybridge_serdes.plugins import Table
 from policybridge_server.config import ServerConfig
 from policybridge_server.engine.gate import Gate
 from policybridge_server.engine.publisher import Publisher
-from policybridge_server.inference.inference import Inference
 from policybridge_server.turns import TurnSelector
+
+if TYPE_CHECKING:
+    from policybridge_server.inference.inference import Inference
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,11 @@ class Host:
     config: ServerConfig
 
     @cached_property
-    def inference(self) -> Inference:
+    def inference(self) -> "Inference":
         """The Open Inference Protocol; one for all transports, so that a sequence may go over any."""
+        # Late: its messages have Triton's names, so that a process which has imported Triton's client cannot load them.
+        from policybridge_server.inference.inference import Inference  # noqa: PLC0415
+
         return Inference(self.gate, self.config.sequence_idle)
 
 

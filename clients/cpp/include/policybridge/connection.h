@@ -48,6 +48,9 @@ struct Scheme {
 struct ConnectOptions {
   /// Bounds every wait for the server, opening and each decision alike; more than 0.
   std::chrono::microseconds timeout = std::chrono::seconds(10);
+  /// Over `socket:`, how long an answer is waited for awake: it mostly comes sooner than a sleeping core wakes up. Where
+  /// that does not pay, because cores are scarce, it is seldom tried. 0: never.
+  std::chrono::microseconds spin = std::chrono::microseconds(50);
   /// Kinds of connection beside the built-in ones, `socket` and `pipe`: `{grpc_scheme}` of policybridge/grpc.h,
   /// `{onnx_scheme}` of policybridge/onnx.h, or your own. The first of a name wins.
   std::vector<Scheme> schemes;
