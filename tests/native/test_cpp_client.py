@@ -433,17 +433,17 @@ def test_with_a_fallback_no_server_is_needed_at_all(kind: Kind, connect: Connect
 def test_a_session_that_may_reopen_goes_on_at_the_same_version_on_the_next_server(
     kind: Kind, connect: Connect, tmp_path: Path
 ) -> None:
-    if kind.transport == "grpc":
-        pytest.skip("the next gRPC server has another free port")
     write_python(tmp_path, "number", answering("1"))
     with TemporaryDirectory(prefix="pb-") as folder:
-        with running_server(tmp_path, Path(folder)) as first:
-            connection = connect(first.socket)
+        # Both servers have the same addresses.
+        listen = ("--grpc", f"unix:{folder}/grpc.sock")
+        with running_server(tmp_path, Path(folder), *listen) as first:
+            connection = connect(first.socket if kind.transport == "socket" else first.others[0])
             session = connection.open(PolicyReference("number"), SUM, SessionOptions(), "reopen")
             assert session.decide() == 1
             first.kill()
         write_python(tmp_path, "number", answering("2"), version=2)
-        with running_server(tmp_path, Path(folder)):
+        with running_server(tmp_path, Path(folder), *listen):
             assert session.decide() == 1
             assert session.counts == {"decisions": 2, "fallbacks": 0, "retries": 1, "reopened": 1}
             assert session.policy.version == 1

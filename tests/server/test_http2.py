@@ -433,6 +433,18 @@ def test_when_the_server_ends_its_clients_are_told_to_go_elsewhere(tmp_path: Pat
         assert client.ended()
 
 
+def test_the_path_of_a_socket_goes_with_its_server_and_a_dead_servers_is_taken_over(tmp_path: Path) -> None:
+    repository = tmp_path / "policies"
+    write_python(repository, "echo", answering("observation['x']"))
+    path = tmp_path / "grpc.sock"
+    with running_server(repository, tmp_path, "--grpc", f"unix:{path}") as first:
+        first.kill()
+    assert path.exists()
+    with running_server(repository, tmp_path, "--grpc", f"unix:{path}") as second:
+        assert second.others[0] == f"grpc:unix:{path}"
+    assert not path.exists()
+
+
 def test_an_address_that_somebody_else_has_is_refused(server: RunningServer, tmp_path: Path) -> None:
     from tests.server.test_serve import refusal  # noqa: PLC0415
 

@@ -36,7 +36,7 @@ class Lane:
         self._waiting.append(decision)
 
     def run(self) -> int:
-        """Evaluate all that waits: here, or in the worker; then more may collect meanwhile. Give how many there were."""
+        """Evaluate all that waits, here or in the worker, while more collects; give how many there were."""
         decisions, self._waiting = self._waiting, []
         if self._worker is None:
             _deliver(decisions, self._evaluator.results(decisions))

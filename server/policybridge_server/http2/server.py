@@ -17,6 +17,7 @@ from policybridge_serdes.errors import UnavailableError, UnsupportedError
 from policybridge_server.http2.call import ServicerCall
 from policybridge_server.http2.connection import Http2Connection
 from policybridge_server.http2.stream import Call, Stream
+from policybridge_server.transports.socket_path import remove_stale
 from policybridge_server.turns import TurnSelector
 
 _LOG = logging.getLogger(__name__)
@@ -116,17 +117,13 @@ class Http2Server:
                 return handler
         return None
 
-    def stop_listening(self) -> None:
-        """Take no new connection."""
+    async def stop(self) -> None:
+        """Stop listening, end what is left, and close all connections once their clients have read why."""
         for listener in self._listeners:
             self.turns.unwatch(listener.fileno())
             listener.close()
-        self._listeners.clear()
         for path in self._paths:
             path.unlink(missing_ok=True)
-
-    async def stop(self) -> None:
-        """End what is left, and close all connections once their clients have read why."""
         for connection in list(self._connections):
             connection.shut(UnavailableError("the server shut down before the call ended"))
             connection.leave()
@@ -185,6 +182,7 @@ def _tcp(address: str) -> socket.socket:
 
 
 def _unix(path: str) -> socket.socket:
+    remove_stale(Path(path))
     return _bound(socket.AF_UNIX, path)
 
 

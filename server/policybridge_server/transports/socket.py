@@ -5,11 +5,11 @@ import errno
 import logging
 import select
 import socket
-import stat
 from pathlib import Path
 
 from policybridge_serdes.errors import UnavailableError
 from policybridge_server.transports.contract import Host
+from policybridge_server.transports.socket_path import remove_stale
 from policybridge_server.transports.socket_session import SocketSession
 
 _LOG = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class SocketTransport:
         """Listen on the path; a socket file that a dead server left there is replaced."""
         self._host = host
         try:
-            _remove_stale(self._path)
+            remove_stale(self._path)
             self._listener.bind(str(self._path))
         except OSError as error:
             raise UnavailableError(f"cannot listen on {self._path}: {error.strerror or error}") from error
@@ -87,16 +87,3 @@ class SocketTransport:
         except TimeoutError:
             for session in list(self._sessions):
                 session.fail(UnavailableError("the server shut down before the session ended"))
-
-
-def _remove_stale(path: Path) -> None:
-    try:
-        if not stat.S_ISSOCK(path.stat().st_mode):
-            return
-    except FileNotFoundError:
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(str(path))
-        except ConnectionRefusedError:
-            path.unlink()
