@@ -307,11 +307,14 @@ class Http2Connection:
         window = settings.get(Setting.INITIAL_WINDOW_SIZE, self._stream_window)
         if window > MAX_WINDOW:
             raise Http2Error(Code.FLOW_CONTROL_ERROR, "an initial window of more than 2 GiB")
+        largest = settings.get(Setting.MAX_FRAME_SIZE, self.frame_size)
+        if largest < DEFAULT_FRAME:
+            raise Http2Error(Code.PROTOCOL_ERROR, f"frames of {largest} bytes; everybody takes {DEFAULT_FRAME}")
+        self.frame_size = min(largest, _FRAME)
         for stream in list(self._streams.values()):
             stream.window += window - self._stream_window
             stream.pump()
         self._stream_window = window
-        self.frame_size = min(settings.get(Setting.MAX_FRAME_SIZE, self.frame_size), _FRAME)
         self.write(frame(Kind.SETTINGS, Flag.ACK, 0))
 
     def forget(self, stream: Stream) -> None:

@@ -73,7 +73,7 @@ class Http2Error(Exception):
         self.code = code
 
 
-def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+def frame(kind: int, flags: int, stream: int, payload: bytes | memoryview = b"") -> bytes:
     """Write one frame."""
     size = len(payload)
     return HEAD.pack(size >> 8, size & 0xFF, kind, flags, stream) + payload

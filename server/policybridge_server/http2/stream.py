@@ -101,7 +101,7 @@ class Stream:
         self._missing = 0
         self._held = 0
         self._holding = False
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[memoryview] = deque()
         self._started = False
         self._remote_closed = False
         self._over = False
@@ -156,8 +156,7 @@ class Stream:
             payload = self._joined(payload)
         if payload:
             self._cut(payload)
-        if not self._holding:
-            self._give_back()
+        self._give_back()
 
     def _joined(self, payload: bytes) -> bytes:
         """Give what came once it holds a message, ``b""`` before: joining at every piece would be quadratic."""
@@ -189,11 +188,11 @@ class Stream:
     def hold(self, holding: bool) -> None:
         """Let the peer wait, or not, because messages of it do."""
         self._holding = holding
-        if not holding:
-            self._give_back()
+        self._give_back()
 
     def _give_back(self) -> None:
-        if self._held and not self._remote_closed:
+        # Who does not take answers may not ask for ever more of them.
+        if self._held and not (self._holding or self._waiting or self._remote_closed):
             held, self._held = self._held, 0
             self.wire.consumed(self, held)
 
@@ -240,10 +239,11 @@ class Stream:
         if not self._waiting and len(data) <= min(self.window, self.wire.window, self.wire.frame_size):
             self._write(data)
             return
-        self._waiting.append(data)
+        # A view: what is cut off it again and again is not copied.
+        self._waiting.append(memoryview(data))
         self.pump()
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes | memoryview) -> None:
         self.window -= len(data)
         self.wire.window -= len(data)
         self.wire.write(frame(_DATA, 0, self.number, data))
@@ -258,6 +258,7 @@ class Stream:
             self._write(data[:room])
             if len(data) > room:
                 self._waiting.appendleft(data[room:])
+        self._give_back()
         if self._trailers is not None:
             self._close(self._trailers)
 
