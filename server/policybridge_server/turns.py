@@ -63,8 +63,7 @@ class TurnSelector(selectors.BaseSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Run turns until asyncio has something to do, or ``timeout`` seconds are over."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        if self._flush():
-            self._lone = False
+        if self._answered():
             deadline = 0.0
         while True:
             asyncio_ready = self._turn(_left(deadline))
@@ -80,8 +79,14 @@ class TurnSelector(selectors.BaseSelector):
                 handler.ready(events)
             elif fd == self._inner.fileno():
                 asyncio_ready = True
-        self._lone = self._flush() == 1
+        self._answered()
         return asyncio_ready
+
+    def _answered(self) -> bool:
+        count = self._flush()
+        if count:
+            self._lone = count == 1
+        return count > 0
 
     def _awake(self, timeout: float | None) -> list[tuple[int, int]]:
         """Wait for events without going to sleep, for a while."""
@@ -91,6 +96,7 @@ class TurnSelector(selectors.BaseSelector):
         end = time.perf_counter() + self._spin
         while not events and time.perf_counter() < end:
             events = self._epoll.poll(0)
+        self._lone = bool(events)
         return events or self._epoll.poll(timeout)
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:

@@ -43,10 +43,17 @@ class Session:
             InvalidError: the signature does not fit the policy's.
 
         """
-        self._lane = self.loaded.lane(signature, self._engine.due)
+        lane = self.loaded.lane(signature, self._engine.due)
+        self._unbind()
+        self._lane = lane
+        lane.sessions += 1
         if self._tap is not None:
             self._tap.recording.bound(signature)
         return self._lane.ignored
+
+    def _unbind(self) -> None:
+        if self._lane is not None:
+            self._lane.sessions -= 1
 
     def submit(self, row: Row) -> None:
         """Ask for one decision; the sink gets the answer when the turn ends, or when the worker has it.
@@ -80,6 +87,7 @@ class Session:
 
     def end(self) -> None:
         """Tell model and recorder of the end; for the engine, once."""
+        self._unbind()
         self.loaded.end(self.view)
         if self._tap is not None:
             self._tap.recording.closed()

@@ -11,6 +11,10 @@ from policybridge_server.engine.worker import Worker
 class Lane:
     """Collects decisions and runs them as batches. Made by ``LoadedVersion.lane``.
 
+    Attributes:
+        ignored: the client's features that the model does not know.
+        sessions: how many are bound to it.
+
     Args:
         evaluator: gives the results of a batch.
         worker: where it runs; ``None`` for here.
@@ -23,6 +27,7 @@ class Lane:
         self, evaluator: Evaluator, worker: Worker | None, due: Callable[["Lane"], None], ignored: tuple[str, ...]
     ) -> None:
         self.ignored = ignored
+        self.sessions = 0
         self._evaluator = evaluator
         self._worker = worker
         self._due = due

@@ -23,6 +23,10 @@ INLINE_SECONDS = 2e-3
 """A model that takes longer for one observation would hold up everybody else on the loop thread."""
 
 
+_KEPT = 16
+"""Lanes that are kept without a session."""
+
+
 class LoadedVersion:
     """One version, ready to answer. Made by ``load_version``; used on the loop thread.
 
@@ -48,6 +52,7 @@ class LoadedVersion:
         # Once: asking whether an object keeps to a protocol takes as long as a small model.
         self._stateful = model if isinstance(model, StatefulModel) else None
         self._lanes: WeakValueDictionary[Signature, Lane] = WeakValueDictionary()
+        self._kept: dict[Signature, Lane] = {}
 
     def lane(self, signature: Signature, due: Callable[[Lane], None]) -> Lane:
         """Give the lane of all clients with this signature; it lives as long as one of their sessions.
@@ -64,9 +69,22 @@ class LoadedVersion:
             self._lanes[signature] = lane
         return lane
 
+    def keep(self, signature: Signature, due: Callable[[Lane], None]) -> None:
+        """Keep the lane of clients that come without a session, so that each of them need not be bound anew.
+
+        Raises:
+            InvalidError: the signature does not fit the model's.
+
+        """
+        if signature not in self._kept:
+            if len(self._kept) >= _KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[signature] = self.lane(signature, due)
+
     def clients(self) -> list[Signature]:
-        """Give the signatures of the clients that are bound now."""
-        return list(self._lanes)
+        """Give the signatures of the clients that are bound now; one that is only kept is none."""
+        lanes = self._lanes.items()
+        return [signature for signature, lane in lanes if lane.sessions or signature not in self._kept]
 
     def begin(self) -> None:
         """Count one more session."""
