@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint check proto bench bench-ledger bench-publish bench-inference bench-mlbridge bench-launcher bench-peers replays clean
+.PHONY: demo test lint check proto bench bench-ledger bench-publish bench-inference bench-mlbridge bench-launcher bench-echo bench-peers replays clean
 
 EXTRAS_torch := ,torch
 EXTRAS_torchscript := ,torch
@@ -50,6 +50,11 @@ bench-mlbridge: $(VENV)/test.stamp
 bench-launcher: $(VENV)/test.stamp
 	cmake -S clients -B .cache/native -G Ninja && cmake --build .cache/native --target policybridge-run
 	$(BIN)/python -m policybridge_bench.launcher .cache/native/bin/policybridge-run $(BENCH)
+
+# A Python echo policy asked from C++, beside a bare C++-to-Python echo over the same socket.
+bench-echo: $(VENV)/test.stamp
+	$(BIN)/policybridge bench --contenders policybridge,python-socket-echo --ways socket,unix --backends python \
+	  --clients 1 --rounds 5 --baseline python-socket-echo/unix $(BENCH)
 
 # Beside bare echoes and other servers, which it downloads; long.
 bench-peers: $(VENV)/test.stamp

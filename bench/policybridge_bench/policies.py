@@ -59,7 +59,7 @@ def write_policies(repository: Path, payloads: Sequence[str], wanted: Sequence[s
 def _write(repository: Path, payload_name: str, backend: str) -> None:
     name, signature = policy_name(payload_name, backend), payload(payload_name).signature
     if backend == "python":
-        folder = policy_folder(repository, name, "python")
+        folder = policy_folder(repository, name, "python", "inline = true\n")
         (folder / "policy.py").write_text(_PYTHON.format(name=signature.features.specs[0].name))
     elif payload_name == "eviction":
         _write_onnx(repository, name, _eviction(signature))
