@@ -1,10 +1,7 @@
 """A gRPC server on one address, whose connections are served inside the loop's turns."""
 
 import asyncio
-import errno
 import itertools
-import logging
-import select
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,12 +14,8 @@ from policybridge_serdes.errors import UnavailableError, UnsupportedError
 from policybridge_server.http2.call import ServicerCall
 from policybridge_server.http2.connection import Http2Connection
 from policybridge_server.http2.stream import Call, Stream
-from policybridge_server.transports.socket_path import remove_stale
+from policybridge_server.transports.listener import Listener, remove_stale
 from policybridge_server.turns import TurnSelector
-
-_LOG = logging.getLogger(__name__)
-
-_ACCEPT_PAUSE = 0.1
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
@@ -42,9 +35,10 @@ class Http2Server:
         self._calls: dict[str, Callable[[Stream], Call]] = {}
         self._handlers: dict[str, Handler] = {}
         self._generic: list[grpc.GenericRpcHandler[Any, Any]] = []
-        self._listeners: list[socket.socket] = []
+        self._listeners: list[Listener] = []
         self._paths: list[Path] = []
         self._connections: set[Http2Connection] = set()
+        self._gone = asyncio.Event()
         self._numbers = itertools.count(1)
 
     def add_call(self, path: str, serve: Callable[[Stream], Call]) -> None:
@@ -71,17 +65,13 @@ class Http2Server:
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise UnavailableError(f"cannot listen on {address}: {reason}") from error
-        listener.listen(1024)
-        listener.setblocking(False)
-        self._listeners.append(listener)
-        self.turns.watch(listener.fileno(), _Accepting(listener, self.turns, self._accept))
+        self._listeners.append(Listener(listener, self.turns, self._accept))
         if listener.family == socket.AF_UNIX:
             self._paths.append(Path(address.removeprefix("unix:")))
             return address
         return f"{address.rpartition(':')[0]}:{listener.getsockname()[1]}"
 
     def _accept(self, connection: socket.socket, address: Any) -> None:
-        connection.setblocking(False)
         if connection.family == socket.AF_UNIX:
             peer = f"unix:{next(self._numbers)}"
         else:
@@ -93,6 +83,8 @@ class Http2Server:
     def gone(self, connection: Http2Connection) -> None:
         """Take the news that a connection is closed."""
         self._connections.discard(connection)
+        self._gone.set()
+        self.turns.leave()
 
     def begin(self, stream: Stream) -> Call:
         """Find out who serves a stream.
@@ -120,7 +112,6 @@ class Http2Server:
     async def stop(self) -> None:
         """Stop listening, end what is left, and close all connections once their clients have read why."""
         for listener in self._listeners:
-            self.turns.unwatch(listener.fileno())
             listener.close()
         for path in self._paths:
             path.unlink(missing_ok=True)
@@ -130,7 +121,8 @@ class Http2Server:
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 while self._connections:
-                    await asyncio.sleep(0.01)
+                    self._gone.clear()
+                    await self._gone.wait()
         for connection in list(self._connections):
             connection.close()
 
@@ -139,39 +131,6 @@ class _Details(grpc.HandlerCallDetails):
     def __init__(self, method: str, metadata: tuple[tuple[str, str | bytes], ...]) -> None:
         self.method = method
         self.invocation_metadata = metadata
-
-
-class _Accepting:
-    """Serves a listener."""
-
-    def __init__(
-        self, listener: socket.socket, turns: TurnSelector, accepted: Callable[[socket.socket, Any], None]
-    ) -> None:
-        self._listener = listener
-        self._turns = turns
-        self._accepted = accepted
-
-    def ready(self, events: int) -> None:  # noqa: ARG002
-        while True:
-            try:
-                connection, address = self._listener.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                self._pause(error)
-                return
-            self._accepted(connection, address)
-
-    def _pause(self, error: OSError) -> None:
-        # Out of descriptors: the listener stays readable, and asking again at once would only burn the processor.
-        if error.errno in (errno.EMFILE, errno.ENFILE):
-            _LOG.warning("cannot accept: %s", error)
-            self._turns.rewatch(self._listener.fileno(), 0)
-            asyncio.get_running_loop().call_later(_ACCEPT_PAUSE, self._resume)
-
-    def _resume(self) -> None:
-        if self._listener.fileno() >= 0:
-            self._turns.rewatch(self._listener.fileno(), select.EPOLLIN)
 
 
 def _tcp(address: str) -> socket.socket:

@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from policybridge_serdes import Values
 from policybridge_serdes.errors import PolicyBridgeError
@@ -11,7 +11,6 @@ from policybridge_server.backends.contract import SessionView
 from policybridge_server.engine.engine import Engine
 from policybridge_server.engine.lane import Lane
 from policybridge_server.engine.loaded import LoadedVersion
-from policybridge_server.engine.recorder import Reported
 from policybridge_server.engine.result import Decision
 
 
@@ -61,24 +60,3 @@ async def evaluate(
         for view in views:
             loaded.end(view)
         engine.versions.release(loaded)
-
-
-async def kept(report: Callable[[Reported], None]) -> None:
-    """Wait until the ledger holds what ``report`` reports.
-
-    Raises:
-        PolicyBridgeError: it does not.
-
-    """
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def reported(error: PolicyBridgeError | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)
-
-    report(reported)
-    await future

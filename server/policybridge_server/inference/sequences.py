@@ -12,8 +12,9 @@ from policybridge_serdes.errors import PreconditionError, TooLargeError
 from policybridge_serdes.values import Row
 from policybridge_server.citizenship.fields import FieldError
 from policybridge_server.engine.engine import Session
+from policybridge_server.engine.kept import kept
 from policybridge_server.inference.asked import Asked, Step
-from policybridge_server.inference.evaluation import Answers, kept
+from policybridge_server.inference.evaluation import Answers
 
 _MOST: Final = 10_000
 """Live sequences: their number is in strangers' hands."""

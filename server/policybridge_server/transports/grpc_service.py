@@ -1,7 +1,7 @@
 """The PolicyService: Evaluate and Session, in terms of the engine."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from functools import lru_cache, partial
 from typing import cast
 
@@ -16,8 +16,8 @@ from policybridge_serdes.protobuf import spec_from_pb
 from policybridge_serdes.values import Row
 from policybridge_server.engine.engine import Session
 from policybridge_server.engine.gate import Gate
+from policybridge_server.engine.kept import kept
 from policybridge_server.engine.loaded import LoadedVersion
-from policybridge_server.engine.recorder import Reported
 from policybridge_server.http2.server import Http2Server
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.grpc_calls import Calls, Context
@@ -76,7 +76,7 @@ class PolicyServicer(PolicyServiceServicer):
     ) -> pb.ReportOutcomeResponse:
         """Keep the outcome of a session that is over, or that somebody else holds."""
         async with self.calls.mapped(context):
-            await _kept(partial(self._gate.engine.report, request.session_id, outcome_from_pb(request.outcome)))
+            await kept(partial(self._gate.engine.report, request.session_id, outcome_from_pb(request.outcome)))
             return pb.ReportOutcomeResponse()
         raise AssertionError("abort always raises")
 
@@ -131,7 +131,7 @@ class PolicyServicer(PolicyServiceServicer):
                         yield response
                 if session.recorded:
                     # The call's OK acknowledges the session's end.
-                    await _kept(partial(session.report, None))
+                    await kept(partial(session.report, None))
             finally:
                 session.close()
 
@@ -161,27 +161,11 @@ class _Awaited:
         """Take one message; give the answer where it has one."""
         taken = self._steps.take(request)
         if isinstance(taken, Outcome):
-            await _kept(partial(self._session.report, taken))
+            await kept(partial(self._session.report, taken))
             return RECORDED
         if isinstance(taken, Asked):
             return self._steps.answered(*await self._answer.ask(self._session, taken.row))
         return taken
-
-
-async def _kept(report: Callable[[Reported], None]) -> None:
-    """Wait until the ledger holds what ``report`` reports."""
-    kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def reported(error: PolicyBridgeError | None) -> None:
-        if kept.done():
-            return
-        if error is None:
-            kept.set_result(None)
-        else:
-            kept.set_exception(error)
-
-    report(reported)
-    await kept
 
 
 def _advice_spec(request: pb.EvaluateRequest, loaded: LoadedVersion) -> TensorSpec:

@@ -1,0 +1,82 @@
+"""Listening sockets inside the loop's turns."""
+
+import asyncio
+import errno
+import logging
+import select
+import socket
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from policybridge_server.turns import TurnSelector
+
+_LOG = logging.getLogger(__name__)
+
+_ACCEPT_PAUSE: Final = 0.1
+_BACKLOG: Final = 1024
+
+
+class Listener:
+    """Accepts inside the loop's turns.
+
+    Args:
+        listener: bound; the object owns it.
+        turns: where its events are served.
+        accepted: told of each connection, which does not block, and of its peer's address.
+
+    """
+
+    def __init__(
+        self, listener: socket.socket, turns: TurnSelector, accepted: Callable[[socket.socket, Any], None]
+    ) -> None:
+        self._listener = listener
+        self._turns = turns
+        self._accepted = accepted
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+        turns.watch(listener.fileno(), self)
+
+    def ready(self, events: int) -> None:  # noqa: ARG002
+        """Accept whoever is waiting."""
+        while True:
+            try:
+                connection, address = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._pause(error)
+                return
+            connection.setblocking(False)
+            self._accepted(connection, address)
+
+    def _pause(self, error: OSError) -> None:
+        # Out of descriptors: the listener stays readable, and asking again at once would only burn the processor.
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            _LOG.warning("cannot accept: %s", error)
+            self._turns.rewatch(self._listener.fileno(), 0)
+            asyncio.get_running_loop().call_later(_ACCEPT_PAUSE, self._resume)
+
+    def _resume(self) -> None:
+        if self._listener.fileno() >= 0:
+            self._turns.rewatch(self._listener.fileno(), select.EPOLLIN)
+
+    def close(self) -> None:
+        """Accept nobody any more."""
+        self._turns.unwatch(self._listener.fileno())
+        self._listener.close()
+
+
+def remove_stale(path: Path) -> None:
+    """Remove the socket file that a dead server left at ``path``; what somebody listens on, or is no socket, stays."""
+    try:
+        if not stat.S_ISSOCK(path.stat().st_mode):
+            return
+    except FileNotFoundError:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()
