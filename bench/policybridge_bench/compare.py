@@ -9,7 +9,7 @@ import numpy as np
 
 from policybridge_bench.extras import library
 from policybridge_bench.results import Measured, Run, read_json
-from policybridge_serdes.errors import InvalidError
+from policybridge_core.errors import InvalidError
 
 FIGURES: Final = {"p50": False, "p99": False, "throughput": True, "client_cpu": False, "server_cpu": False}
 """What is compared, and whether more of it is better."""

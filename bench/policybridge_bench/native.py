@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from policybridge_bench.load import Load
-from policybridge_serdes.errors import PreconditionError
+from policybridge_core.errors import PreconditionError
 
 SOURCES: Final = Path(__file__).parents[1] / "native"
 BUILD: Final = "POLICYBRIDGE_BENCH_BUILD"

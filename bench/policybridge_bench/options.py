@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from policybridge_bench.results import Case
-from policybridge_serdes.errors import InvalidError
+from policybridge_core.errors import InvalidError
 
 
 def words(text: str, all_of_them: Sequence[str] | None = None) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from policybridge_bench.extras import library
-from policybridge_serdes.errors import PolicyFailedError
+from policybridge_core.errors import PolicyFailedError
 
 _GRACE = 20.0
 

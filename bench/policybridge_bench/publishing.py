@@ -18,9 +18,9 @@ from onnx import TensorProto, helper, numpy_helper
 from policybridge_bench.network import FEATURES, SIGNATURE, make_network, observations
 from policybridge_client.connection import ClientSession, Connection, connect
 from policybridge_client.policies import RepositoryClient
+from policybridge_core.digest import digest
+from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes import PolicyReference, SessionOptions
-from policybridge_serdes.digest import digest
-from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
 
 POLICY = "numbered"
 TOML = f'backend = "onnx"\n[settings.pack.observation]\nfeatures = {FEATURES}\n'

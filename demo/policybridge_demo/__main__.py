@@ -16,6 +16,7 @@ from typing import TypeVar
 from rich.console import Console
 
 from policybridge_client.llvm.config import HostConfig
+from policybridge_core.errors import PolicyBridgeError
 from policybridge_demo.compilation import CompileError, compile_asking, compile_plain
 from policybridge_demo.compilers import COMPILERS
 from policybridge_demo.corpus import CorpusError, Module, check_sources, demo_modules
@@ -26,7 +27,6 @@ from policybridge_demo.report import print_outcome, progress
 from policybridge_demo.server import ServerError, demo_server
 from policybridge_demo.workers import for_each
 from policybridge_serdes import PolicyReference
-from policybridge_serdes.errors import PolicyBridgeError
 
 _T = TypeVar("_T")
 

@@ -12,9 +12,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_core.errors import InvalidError
 from policybridge_serdes.checks import Prepared, check_bool, decode_json, fill_shape, remember, texts_to_array
 from policybridge_serdes.contract import Codec
-from policybridge_serdes.errors import InvalidError
 from policybridge_serdes.specs import VARIES, ElementType, Layout, SpecFields, TensorSpec, Values
 from policybridge_serdes.values import tensor
 

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_core.errors import InvalidError
 from policybridge_serdes.contract import Codec
-from policybridge_serdes.errors import InvalidError
 from policybridge_serdes.specs import VARIES, ElementType, Layout, TensorSpec
 
 _LARGEST_HEADER = 1 << 16

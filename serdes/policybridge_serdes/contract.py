@@ -2,7 +2,7 @@
 
 from typing import Protocol, cast
 
-from policybridge_serdes.plugins import Table
+from policybridge_core.plugins import Table
 from policybridge_serdes.specs import Layout, Values
 
 

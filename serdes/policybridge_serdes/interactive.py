@@ -14,10 +14,11 @@ from typing import Final
 
 import msgspec
 
+from policybridge_core.errors import InvalidError, TooLargeError
+from policybridge_core.session import Outcome
+from policybridge_core.text import is_unicode
 from policybridge_serdes.checks import decode_json
-from policybridge_serdes.errors import InvalidError, TooLargeError
-from policybridge_serdes.session import Outcome
-from policybridge_serdes.specs import Signature, SpecFields, TensorSpec, is_unicode
+from policybridge_serdes.specs import Signature, SpecFields, TensorSpec
 
 MAX_LINE: Final = 1 << 20
 """Longest line taken, its newline included; LLVM's longest known, the eviction header, has 2 KB."""

@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_core.errors import InvalidError
 from policybridge_serdes.bitstream import parse_layout
 from policybridge_serdes.checks import Prepared, decode_json, fill_shape, remember, reshape
 from policybridge_serdes.contract import Codec
-from policybridge_serdes.errors import InvalidError
 from policybridge_serdes.specs import VARIES, ElementType, Layout, TensorSpec, Values
 from policybridge_serdes.values import shape_fits, tensor
 

@@ -8,10 +8,10 @@ import numpy.typing as npt
 from google.protobuf.message import DecodeError, Message
 
 from policybridge.v1 import tensor_pb2 as pb
+from policybridge_core.errors import InvalidError
 from policybridge_serdes.bitstream import PackedCodec
 from policybridge_serdes.checks import Prepared, check_bool, fill_shape, remember, reshape, texts_to_array
 from policybridge_serdes.contract import Codec
-from policybridge_serdes.errors import InvalidError
 from policybridge_serdes.specs import VARIES, ElementType, Layout, Signature, TensorSpec, Values
 from policybridge_serdes.values import tensor
 

@@ -11,7 +11,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from policybridge_serdes.errors import InvalidError, TooLargeError
+from policybridge_core.errors import InvalidError, TooLargeError
+from policybridge_core.text import is_unicode
 
 VARIES: Final = -1
 """In a shape: a dimension whose size each observation says anew."""
@@ -143,15 +144,6 @@ class TensorSpec:
             known = ", ".join(kind.value for kind in ElementType)
             raise InvalidError(f"{raw['name']}: unknown element type {raw['type']!r}; known are {known}") from None
         return cls(raw["name"], kind, tuple(raw["shape"]))
-
-
-def is_unicode(text: str) -> bool:
-    """Whether ``text`` can be sent; a file name that Python read from a system of another encoding cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from typing import Any, BinaryIO, Final
 import msgspec
 import numpy.typing as npt
 
+from policybridge_core.errors import InvalidError, PolicyBridgeError, PreconditionError, TooLargeError
 from policybridge_serdes.bitstream import PackedCodec
 from policybridge_serdes.checks import decode_json
-from policybridge_serdes.errors import InvalidError, PolicyBridgeError, PreconditionError, TooLargeError
 from policybridge_serdes.interactive import (
     DEFAULT_LIMIT,
     MAX_LINE,

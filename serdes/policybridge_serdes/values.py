@@ -6,8 +6,9 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from policybridge_serdes.errors import InvalidError
-from policybridge_serdes.specs import ElementType, Layout, TensorSpec, Values, is_unicode
+from policybridge_core.errors import InvalidError
+from policybridge_core.text import is_unicode
+from policybridge_serdes.specs import ElementType, Layout, TensorSpec, Values
 
 Row = Values | bytes
 """One observation or advice: a record, or (fixed layouts alone) its packed bytes as they came."""

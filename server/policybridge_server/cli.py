@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from policybridge_serdes.errors import PolicyBridgeError
+from policybridge_core.errors import PolicyBridgeError
 from policybridge_server.config import make_config
 from policybridge_server.daemon import serve
 from policybridge_server.repository import BUNDLED

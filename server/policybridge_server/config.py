@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from policybridge_serdes.errors import InvalidError
+from policybridge_core.errors import InvalidError
 from policybridge_serdes.interactive import DEFAULT_LIMIT
-from policybridge_server.mlbridge.config import MlBridgeConfig
-from policybridge_server.pipes.config import PipeConfig
+from policybridge_server.mlbridge.grpc.config import MlBridgeConfig
+from policybridge_server.mlbridge.pipes.config import PipeConfig
 
 _ENVELOPE = 1 << 20
 """Bytes that a message may have beside its observation: names, shapes, labels."""

@@ -6,21 +6,22 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
+from typing import cast
 
+from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes import PolicyReference
-from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
-from policybridge_server.arrivals import Arrivals
 from policybridge_server.config import ServerConfig
 from policybridge_server.engine.engine import Engine
-from policybridge_server.engine.gate import Gate
-from policybridge_server.engine.intake import Intake
-from policybridge_server.engine.publisher import Publisher
+from policybridge_server.engine.opener import SessionOpener
 from policybridge_server.ledger.recorder import LedgerRecorder
 from policybridge_server.ledger.store import Bounds, open_store
+from policybridge_server.loop import Loop
+from policybridge_server.publishing.intake import Intake
+from policybridge_server.publishing.publisher import Publisher
+from policybridge_server.publishing.watcher import FolderWatcher
 from policybridge_server.repository import Limits, Repository, writable
 from policybridge_server.repository.lock import changing
 from policybridge_server.transports.contract import Host, Transport, load_transport
-from policybridge_server.turns import TurnSelector
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,9 +40,9 @@ def serve(config: ServerConfig) -> None:
     with _publishing(config), _ledger(config) as recorder:
         repository = Repository(config.repository, Limits(config.max_artifact_bytes, config.max_artifact_files))
         engine = Engine(repository, allow_python=config.allow_python, recorder=recorder)
-        turns = TurnSelector(engine.flush, config.spin / 1e6)
-        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(turns)) as runner:
-            runner.run(_Daemon(config, engine, turns, recorder).run())
+        with asyncio.Runner(loop_factory=lambda: Loop(engine.flush, config.spin / 1e6)) as runner:
+            loop = cast("Loop", runner.get_loop())
+            runner.run(_Daemon(config, engine, loop, recorder).run())
         engine.close()
 
 
@@ -60,12 +61,10 @@ def _ledger(config: ServerConfig) -> Iterator[LedgerRecorder | None]:
 
 
 class _Daemon:
-    def __init__(
-        self, config: ServerConfig, engine: Engine, turns: TurnSelector, recorder: LedgerRecorder | None
-    ) -> None:
+    def __init__(self, config: ServerConfig, engine: Engine, loop: Loop, recorder: LedgerRecorder | None) -> None:
         self._config = config
         self._engine = engine
-        self._turns = turns
+        self._loop = loop
         self._recorder = recorder
         self._transports = [
             *(load_transport("grpc", address) for address in config.grpc),
@@ -82,17 +81,17 @@ class _Daemon:
         if self._recorder is not None:
             self._recorder.start(post)
         self._preload()
-        gate = Gate(self._engine)
-        publisher = Publisher(gate, allowed=self._config.allow_publish, keep=self._config.keep_versions)
-        started = await self._listen(Host(gate, publisher, self._turns, self._config))
-        arrivals = Arrivals(self._engine.repository, Intake(gate, publisher))
-        watching = asyncio.create_task(arrivals.watch())
+        opener = SessionOpener(self._engine)
+        publisher = Publisher(opener, allowed=self._config.allow_publish, keep=self._config.keep_versions)
+        started = await self._listen(Host(opener, publisher, self._loop, self._config))
+        watcher = FolderWatcher(self._engine.repository, Intake(opener, publisher))
+        watching = asyncio.create_task(watcher.watch())
         try:
             sys.stdout.write(f"ready {' '.join(transport.address for transport in started)}\n")
             sys.stdout.flush()
             await self._signals.get()
         finally:
-            gate.drain()
+            opener.drain()
             watching.cancel()
             await self._drain(started)
             publisher.close()

@@ -3,8 +3,8 @@
 import threading
 from pathlib import Path
 
+from policybridge_core.errors import PolicyBridgeError, PreconditionError, UnsupportedError
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
-from policybridge_serdes.errors import PolicyBridgeError, PreconditionError, UnsupportedError
 from policybridge_server.engine.engine import Engine, Session
 from policybridge_server.repository import Repository
 

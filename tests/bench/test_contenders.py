@@ -16,7 +16,7 @@ from policybridge_bench.native import program
 from policybridge_bench.processes import Usages
 from policybridge_bench.requests import write_messages
 from policybridge_bench.rounds import Plan
-from policybridge_serdes.errors import PreconditionError
+from policybridge_core.errors import PreconditionError
 from tests.bench.running import CACHE, bench
 
 NATIVE = "POLICYBRIDGE_REQUIRE_NATIVE"

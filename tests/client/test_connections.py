@@ -13,8 +13,7 @@ import pytest
 
 from policybridge_client.connection import ClientSession, Connection, connect
 from policybridge_client.grpc import GrpcConnection
-from policybridge_serdes import ElementType, PolicyReference, SessionOptions, Signature, TensorSpec, pack, unpack
-from policybridge_serdes.errors import (
+from policybridge_core.errors import (
     DeadlineError,
     InvalidError,
     NotFoundError,
@@ -22,6 +21,7 @@ from policybridge_serdes.errors import (
     PolicyFailedError,
     UnavailableError,
 )
+from policybridge_serdes import ElementType, PolicyReference, SessionOptions, Signature, TensorSpec, pack, unpack
 from tests.conftest import RunningServer, ServerFactory
 
 SUM = Signature.of(

@@ -3,7 +3,7 @@
 import pytest
 
 from policybridge_client.llvm.compilers import Compiler, Kind
-from policybridge_serdes.errors import InvalidError
+from policybridge_core.errors import InvalidError
 
 
 @pytest.mark.parametrize(

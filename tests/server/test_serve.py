@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from policybridge_client.connection import connect
+from policybridge_core.errors import PreconditionError
 from policybridge_serdes import ElementType, PolicyReference, SessionOptions, Signature, TensorSpec, pack
-from policybridge_serdes.errors import PreconditionError
 from tests.conftest import ServerFactory, command, running_server
 from tests.repositories import answering, write_python
 

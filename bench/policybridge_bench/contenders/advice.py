@@ -12,8 +12,8 @@ from policybridge_bench.contenders.peer import check, decisions, grpc_call, mode
 from policybridge_bench.load import Load
 from policybridge_bench.payloads import payload
 from policybridge_bench.requests import write_messages
+from policybridge_core.errors import PreconditionError
 from policybridge_serdes import ElementType
-from policybridge_serdes.errors import PreconditionError
 
 METHOD: Final = "/policybridge_bench.Advice/getAdvice"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from policybridge_bench.load import Load
-from policybridge_serdes.plugins import Table
+from policybridge_core.plugins import Table
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from policybridge_serdes.errors import PreconditionError
+from policybridge_core.errors import PreconditionError
 
 RUNTIME: Final = "onnxruntime==1.31.1"
 """The same for everybody who is served by it from Python, so that servers are compared and not runtimes."""

@@ -15,8 +15,8 @@ import numpy as np
 from policybridge_bench.payloads import payload
 from policybridge_bench.policies import NAMED, policy_name, write_policies
 from policybridge_bench.processes import end
+from policybridge_core.errors import PolicyFailedError
 from policybridge_serdes import Values
-from policybridge_serdes.errors import PolicyFailedError
 
 SERVERS: Final = Path(__file__).parent / "servers"
 """Programs that run in the other servers' environments."""

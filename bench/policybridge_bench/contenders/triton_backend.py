@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from policybridge_bench.contenders.environments import RUNTIME, environment, site_packages
-from policybridge_serdes.errors import PreconditionError
+from policybridge_core.errors import PreconditionError
 
 GIT: Final = "POLICYBRIDGE_BENCH_GIT"
 """Environment variable: where public repositories are cloned from, with ``{owner}`` and ``{name}`` in their places."""

@@ -19,7 +19,7 @@ from policybridge_bench.load import Load
 from policybridge_bench.options import words
 from policybridge_bench.payloads import payload
 from policybridge_bench.requests import native as native_load
-from policybridge_serdes.errors import PreconditionError
+from policybridge_core.errors import PreconditionError
 
 _REPLY = 9
 

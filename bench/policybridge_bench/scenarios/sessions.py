@@ -13,8 +13,8 @@ from policybridge_bench.options import words
 from policybridge_bench.payloads import payload
 from policybridge_bench.processes import Usages
 from policybridge_client.connection import ClientSession, Connection, connect
+from policybridge_core.errors import PreconditionError
 from policybridge_serdes import PolicyReference, SessionOptions
-from policybridge_serdes.errors import PreconditionError
 
 _ASKED = 2
 

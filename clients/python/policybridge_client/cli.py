@@ -5,8 +5,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final, Protocol, cast
 
-from policybridge_serdes.errors import PolicyBridgeError
-from policybridge_serdes.plugins import Table
+from policybridge_core.errors import PolicyBridgeError
+from policybridge_core.plugins import Table
 
 _USAGE: Final = 2
 
@@ -29,12 +29,12 @@ COMMANDS: Final = Table(
     kind="command",
     group="policybridge.commands",
     own={
-        "bench": "policybridge_bench.command",
+        "bench": "policybridge_bench.command [bench]",
         "replay": "policybridge_client.llvm.replay_command",
         "policies": "policybridge_client.policies_cli",
         "run": "policybridge_client.llvm.run",
-        "serve": "policybridge_server.cli",
-        "sessions": "policybridge_server.ledger.cli",
+        "serve": "policybridge_server.cli [server]",
+        "sessions": "policybridge_server.ledger.cli [server]",
     },
 )
 

@@ -2,8 +2,8 @@
 
 from typing import Protocol, cast
 
+from policybridge_core.plugins import Table
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
-from policybridge_serdes.plugins import Table
 
 
 class ClientSession(Protocol):
@@ -102,7 +102,7 @@ CONNECTIONS = Table(
     own={
         "grpc": "policybridge_client.grpc:GrpcConnection",
         "socket": "policybridge_client.socket:SocketConnection",
-        "inprocess": "policybridge_server.embedded:EmbeddedConnection",
+        "inprocess": "policybridge_server.embedded:EmbeddedConnection [server]",
         "mlbridge-pipe": "policybridge_client.pipe:PipeConnection",
     },
 )

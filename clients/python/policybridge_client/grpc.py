@@ -9,6 +9,7 @@ from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
 from policybridge.v1.tensor_pb2 import EncodedTensors
 from policybridge_client.grpc_stream import Stream, error_of
+from policybridge_core.errors import InvalidError, UnavailableError
 from policybridge_serdes import (
     Exploration,
     Layout,
@@ -22,7 +23,6 @@ from policybridge_serdes import (
     Values,
     load_serdes,
 )
-from policybridge_serdes.errors import InvalidError, UnavailableError
 from policybridge_serdes.interactive import DEFAULT_LIMIT
 from policybridge_serdes.protobuf import signature_to_pb, spec_to_pb
 

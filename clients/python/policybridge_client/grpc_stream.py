@@ -11,7 +11,7 @@ import grpc
 
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
-from policybridge_serdes.errors import (
+from policybridge_core.errors import (
     DeadlineError,
     PolicyBridgeError,
     PreconditionError,

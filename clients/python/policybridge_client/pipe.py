@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policybridge_client.pipe_wire import PipeWire
+from policybridge_core.errors import InvalidError, PreconditionError, UnsupportedError
 from policybridge_serdes import (
     VARIES,
     ElementType,
@@ -27,7 +28,6 @@ from policybridge_serdes import (
     pack,
     tensor,
 )
-from policybridge_serdes.errors import InvalidError, PreconditionError, UnsupportedError
 
 _PORT: Final = 6020
 """What ML-Compiler-Bridge writes into every tensor's description."""

@@ -6,7 +6,7 @@ import select
 import time
 from typing import Final
 
-from policybridge_serdes.errors import DeadlineError, PolicyBridgeError, TooLargeError, UnavailableError
+from policybridge_core.errors import DeadlineError, PolicyBridgeError, TooLargeError, UnavailableError
 from policybridge_serdes.interactive import DEFAULT_LIMIT
 
 _LENGTH: Final = 8

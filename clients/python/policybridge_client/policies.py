@@ -12,9 +12,9 @@ from policybridge.v1 import policy_service_pb2
 from policybridge.v1 import repository_service_pb2 as pb
 from policybridge.v1.repository_service_pb2_grpc import RepositoryServiceStub
 from policybridge_client.grpc_stream import error_of
+from policybridge_core.digest import digest, version_files
+from policybridge_core.errors import InvalidError
 from policybridge_serdes import PolicyReference, PolicyVersion
-from policybridge_serdes.digest import digest, version_files
-from policybridge_serdes.errors import InvalidError
 from policybridge_serdes.protobuf import spec_from_pb
 
 _PIECE: Final = 256 << 10

@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from policybridge_client.policies import PolicyDetails, PolicySummary, RepositoryClient
+from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import PolicyReference, PolicyVersion
-from policybridge_serdes.errors import PolicyBridgeError
 
 _DIGEST: Final = 19
 """Characters of a digest that people compare."""

@@ -8,15 +8,15 @@ from typing import Final, TypeVar
 import msgspec
 
 from policybridge_client.socket_wire import Wire
-from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
-from policybridge_serdes.bitstream import BitstreamSerDes
-from policybridge_serdes.errors import (
+from policybridge_core.errors import (
     InvalidError,
     PolicyBridgeError,
     PreconditionError,
     TooLargeError,
     error_from_status,
 )
+from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
+from policybridge_serdes.bitstream import BitstreamSerDes
 from policybridge_serdes.interactive import DEFAULT_LIMIT, context_line, header_line, observation_lines, outcome_line
 
 _PROTOCOL: Final = 1

@@ -3,7 +3,7 @@
 import socket
 import struct
 
-from policybridge_serdes.errors import DeadlineError, PolicyBridgeError, TooLargeError, UnavailableError
+from policybridge_core.errors import DeadlineError, PolicyBridgeError, TooLargeError, UnavailableError
 from policybridge_serdes.interactive import MAX_LINE
 
 

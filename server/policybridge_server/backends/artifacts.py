@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes import TensorSpec
-from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
 
 OUTPUT_SPEC = "output_spec.json"
 

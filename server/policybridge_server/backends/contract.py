@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 import msgspec
 import numpy as np
 
+from policybridge_core.errors import PreconditionError
+from policybridge_core.plugins import Table
 from policybridge_serdes import Exploration, Layout, PolicyVersion, TensorSpec, Values
-from policybridge_serdes.errors import PreconditionError
-from policybridge_serdes.plugins import Table
 from policybridge_server.repository import PolicyConfig
 
 
@@ -143,11 +143,11 @@ BACKENDS = Table(
     kind="backend",
     group="policybridge.backends",
     own={
-        "litert": "policybridge_server.backends.litert:LitertBackend",
-        "onnx": "policybridge_server.backends.onnx:OnnxBackend",
-        "python": "policybridge_server.backends.python:PythonBackend",
-        "tensorflow": "policybridge_server.backends.tensorflow:TensorflowBackend",
-        "torch": "policybridge_server.backends.torch:TorchBackend",
+        "litert": "policybridge_server.backends.litert:LitertBackend [litert]",
+        "onnx": "policybridge_server.backends.onnx.backend:OnnxBackend [onnx]",
+        "python": "policybridge_server.backends.python.backend:PythonBackend [server]",
+        "tensorflow": "policybridge_server.backends.tensorflow.backend:TensorflowBackend [tensorflow]",
+        "torch": "policybridge_server.backends.torch.backend:TorchBackend [torch]",
     },
 )
 

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
+from policybridge_core.errors import PolicyBridgeError, PolicyFailedError, PreconditionError
 from policybridge_serdes import Values
-from policybridge_serdes.errors import PolicyBridgeError, PolicyFailedError, PreconditionError
 from policybridge_server.backends.artifacts import (
     TRAINING_ONLY,
     LoggedOutput,

@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_core.errors import PolicyFailedError, PreconditionError
 from policybridge_serdes import VARIES, ElementType, Layout, TensorSpec, Values
-from policybridge_serdes.errors import PolicyFailedError, PreconditionError
 from policybridge_server.backends.contract import Batch, ModelSignature
 
 Array = npt.NDArray[Any]

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import safetensors
 
-from policybridge_serdes.errors import InvalidError, PreconditionError
+from policybridge_core.errors import InvalidError, PreconditionError
 
 _FLOATS: Final = {"F16": "<f2", "F32": "<f4", "F64": "<f8"}
 

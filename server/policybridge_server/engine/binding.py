@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from policybridge_core.errors import InvalidError
 from policybridge_serdes import Layout, Signature, TensorSpec, Values
-from policybridge_serdes.errors import InvalidError
 from policybridge_serdes.values import fit, shape_fits
 from policybridge_server.backends.contract import ModelSignature
 from policybridge_server.repository import StoredVersion

@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 import numpy as np
 
+from policybridge_core.errors import InvalidError, PreconditionError, UnsupportedError
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature
-from policybridge_serdes.errors import InvalidError, PreconditionError, UnsupportedError
 from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
-from policybridge_server.engine.lane import Lane
+from policybridge_server.engine.batcher import Batcher
+from policybridge_server.engine.decision import Decision, Sink
 from policybridge_server.engine.loaded import LoadedVersion
-from policybridge_server.engine.recorder import Recorder, Reported, Tap
-from policybridge_server.engine.result import Decision, Sink
+from policybridge_server.engine.recorder import Recorder, RecordingSink, Reported
 from policybridge_server.engine.versions import LoadedVersions
 from policybridge_server.repository import Repository
 
@@ -21,7 +21,7 @@ class Session:
     """One compilation's conversation with one version. Made by ``Engine.open``; for the loop thread."""
 
     def __init__(
-        self, view: SessionView, loaded: LoadedVersion, sink: Sink, engine: "Engine", tap: Tap | None = None
+        self, view: SessionView, loaded: LoadedVersion, sink: Sink, engine: "Engine", tap: RecordingSink | None = None
     ) -> None:
         self.view = view
         self.loaded = loaded
@@ -29,7 +29,7 @@ class Session:
         self._sink = tap or sink
         self._tap = tap
         self._engine = engine
-        self._lane: Lane | None = None
+        self._batcher: Batcher | None = None
 
     @property
     def policy(self) -> PolicyVersion:
@@ -43,17 +43,17 @@ class Session:
             InvalidError: the signature does not fit the policy's.
 
         """
-        lane = self.loaded.lane(signature, self._engine.due)
+        batcher = self.loaded.batcher(signature, self._engine.due)
         self._unbind()
-        self._lane = lane
-        lane.sessions += 1
+        self._batcher = batcher
+        batcher.sessions += 1
         if self._tap is not None:
             self._tap.recording.bound(signature)
-        return self._lane.ignored
+        return self._batcher.ignored
 
     def _unbind(self) -> None:
-        if self._lane is not None:
-            self._lane.sessions -= 1
+        if self._batcher is not None:
+            self._batcher.sessions -= 1
 
     def submit(self, row: Row) -> None:
         """Ask for one decision; the sink gets the answer when the turn ends, or when the worker has it.
@@ -62,11 +62,11 @@ class Session:
             PreconditionError: no signature is bound yet.
 
         """
-        if self._lane is None:
+        if self._batcher is None:
             raise PreconditionError("an observation came before the signature of its features")
         if self._tap is not None:
             self._tap.asked(row)
-        self._lane.submit(Decision(self.view, row, self._sink))
+        self._batcher.submit(Decision(self.view, row, self._sink))
 
     def leave_unrecorded(self) -> None:
         """Keep nothing of this session; before its signature is bound."""
@@ -108,7 +108,7 @@ class Engine:
         self.versions = LoadedVersions(repository, allow_python=allow_python)
         self._recorder = recorder
         self._sessions: dict[str, Session] = {}
-        self._due: list[Lane] = []
+        self._due: list[Batcher] = []
 
     def attach(self, post: Callable[..., object]) -> None:
         """Say how a worker hands a call over to the loop thread; without, every model runs inline."""
@@ -149,7 +149,7 @@ class Engine:
         if options.exploration is not None and loaded.head is None:
             raise InvalidError(f"{loaded.stored} has no advice head ([head] in policy.toml), so it cannot explore")
         view = _view(loaded.stored.policy, options)
-        tap = None if self._recorder is None else Tap(self._recorder.opened(view), sink)
+        tap = None if self._recorder is None else RecordingSink(self._recorder.opened(view), sink)
         session = Session(view, loaded, sink, self, tap)
         self._sessions[view.id] = session
         loaded.begin()
@@ -172,17 +172,17 @@ class Engine:
             raise UnsupportedError("this server keeps no ledger; its operator asks for one with --ledger PATH")
         self._recorder.report(session_id, outcome, reported)
 
-    def due(self, lane: Lane) -> None:
-        """Let ``lane`` run when the turn ends."""
-        self._due.append(lane)
+    def due(self, batcher: Batcher) -> None:
+        """Let ``batcher`` run when the turn ends."""
+        self._due.append(batcher)
 
     def flush(self) -> int:
         """End the turn: run what is due, and what becomes due by the answers; give how many decisions there were."""
         count = 0
         while self._due:
             due, self._due = self._due, []
-            for lane in due:
-                count += lane.run()
+            for batcher in due:
+                count += batcher.run()
         return count
 
     def close(self) -> None:

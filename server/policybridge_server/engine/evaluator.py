@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_core.errors import PolicyFailedError
 from policybridge_serdes import Layout, Signature, Values, join
-from policybridge_serdes.errors import PolicyFailedError
 from policybridge_server.backends.contract import Batch, Model
 from policybridge_server.engine.binding import Binding
+from policybridge_server.engine.decision import Decision, Result
 from policybridge_server.engine.head import Head
 from policybridge_server.engine.probe import Probe
-from policybridge_server.engine.result import Decision, Result
 
 
 class Evaluator:

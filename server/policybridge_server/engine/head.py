@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_core.errors import InvalidError, PolicyFailedError, PreconditionError
 from policybridge_serdes import ElementType, Layout, TensorSpec, Values
-from policybridge_serdes.errors import InvalidError, PolicyFailedError, PreconditionError
 from policybridge_server.backends.contract import SessionView
-from policybridge_server.engine.result import Result
+from policybridge_server.engine.decision import Result
 from policybridge_server.repository import HeadConfig
 
 Scores = npt.NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""A loaded version: its model, how it is run, and the lanes of those who ask it."""
+"""A loaded version: its model, how it is run, and the batchers of those who ask it."""
 
 import logging
 from collections.abc import Callable
@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
+from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes import Signature
-from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
 from policybridge_server.backends.contract import Model, ModelSignature, SessionView, StatefulModel, load_backend
+from policybridge_server.engine.batcher import Batcher
 from policybridge_server.engine.binding import bind
 from policybridge_server.engine.evaluator import Evaluator
 from policybridge_server.engine.head import Head
-from policybridge_server.engine.lane import Lane
 from policybridge_server.engine.probe import Probe, probe, reprobe
 from policybridge_server.engine.worker import Worker
 from policybridge_server.repository import StoredVersion
@@ -24,7 +24,7 @@ INLINE_SECONDS = 2e-3
 
 
 _KEPT = 16
-"""Lanes that are kept without a session."""
+"""Batchers that are kept without a session."""
 
 
 class LoadedVersion:
@@ -51,26 +51,26 @@ class LoadedVersion:
         self.sessions = 0
         # Once: asking whether an object keeps to a protocol takes as long as a small model.
         self._stateful = model if isinstance(model, StatefulModel) else None
-        self._lanes: WeakValueDictionary[Signature, Lane] = WeakValueDictionary()
-        self._kept: dict[Signature, Lane] = {}
+        self._batchers: WeakValueDictionary[Signature, Batcher] = WeakValueDictionary()
+        self._kept: dict[Signature, Batcher] = {}
 
-    def lane(self, signature: Signature, due: Callable[[Lane], None]) -> Lane:
-        """Give the lane of all clients with this signature; it lives as long as one of their sessions.
+    def batcher(self, signature: Signature, due: Callable[[Batcher], None]) -> Batcher:
+        """Give the batcher of all clients with this signature; it lives as long as one of their sessions.
 
         Raises:
             InvalidError: the signature does not fit the model's.
 
         """
-        lane = self._lanes.get(signature)
-        if lane is None:
+        batcher = self._batchers.get(signature)
+        if batcher is None:
             binding = bind(signature, self.signature, self.stored)
             evaluator = Evaluator(self._model, self.head, binding, signature, self.probe)
-            lane = Lane(evaluator, self._worker, due, binding.ignored)
-            self._lanes[signature] = lane
-        return lane
+            batcher = Batcher(evaluator, self._worker, due, binding.ignored)
+            self._batchers[signature] = batcher
+        return batcher
 
-    def keep(self, signature: Signature, due: Callable[[Lane], None]) -> None:
-        """Keep the lane of clients that come without a session, so that each of them need not be bound anew.
+    def keep(self, signature: Signature, due: Callable[[Batcher], None]) -> None:
+        """Keep the batcher of clients that come without a session, so that each of them need not be bound anew.
 
         Raises:
             InvalidError: the signature does not fit the model's.
@@ -79,12 +79,12 @@ class LoadedVersion:
         if signature not in self._kept:
             if len(self._kept) >= _KEPT:
                 del self._kept[next(iter(self._kept))]
-            self._kept[signature] = self.lane(signature, due)
+            self._kept[signature] = self.batcher(signature, due)
 
     def clients(self) -> list[Signature]:
         """Give the signatures of the clients that are bound now; one that is only kept is none."""
-        lanes = self._lanes.items()
-        return [signature for signature, lane in lanes if lane.sessions or signature not in self._kept]
+        batchers = self._batchers.items()
+        return [signature for signature, batcher in batchers if batcher.sessions or signature not in self._kept]
 
     def begin(self) -> None:
         """Count one more session."""

@@ -1,15 +1,16 @@
 """What may listen to sessions: the recorder, and the tap that tells it what was asked and answered."""
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Protocol
 
+from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import Outcome, Signature, Values
-from policybridge_serdes.errors import PolicyBridgeError
 from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
-from policybridge_server.engine.result import Sink
+from policybridge_server.engine.decision import Sink
 
 Reported = Callable[[PolicyBridgeError | None], None]
 """Told on the loop thread that a report is kept, or why it is not."""
@@ -46,7 +47,7 @@ class Recorder(Protocol):
         ...
 
 
-class Tap:
+class RecordingSink:
     """Between a session and its sink: tells the recording of every decision, in the order of the observations."""
 
     def __init__(self, recording: Recording, sink: Sink) -> None:
@@ -68,3 +69,24 @@ class Tap:
         """Pass the error on: it is no decision."""
         self._asked.popleft()
         self._sink.fail(error)
+
+
+async def wait_recorded(report: Callable[[Reported], None]) -> None:
+    """Call ``report``, and wait until the ledger holds what it reports.
+
+    Raises:
+        PolicyBridgeError: it does not.
+
+    """
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def reported(error: PolicyBridgeError | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+
+    report(reported)
+    await future

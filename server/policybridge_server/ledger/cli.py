@@ -11,7 +11,7 @@ from typing import Final, cast
 
 import msgspec
 
-from policybridge_serdes.errors import PolicyBridgeError
+from policybridge_core.errors import PolicyBridgeError
 from policybridge_server.ledger.export import FORMATS
 from policybridge_server.ledger.query import Query, SessionRecord
 from policybridge_server.ledger.reader import LedgerReader

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final
 
-from policybridge_serdes.errors import PolicyBridgeError, UnavailableError
+from policybridge_core.errors import PolicyBridgeError, UnavailableError
 from policybridge_server.ledger.schema import CREATE, FORMAT
 
 _PAGES: Final = ("page_count", "freelist_count", "page_size")

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from policybridge_core.errors import InvalidError, NotFoundError
+from policybridge_core.plugins import Table
 from policybridge_serdes import ElementType, Layout, Signature, TensorSpec
-from policybridge_serdes.errors import InvalidError, NotFoundError
-from policybridge_serdes.plugins import Table
 from policybridge_serdes.training_log import LogHeader, TrainingLogWriter
 from policybridge_server.ledger.query import Query
 from policybridge_server.ledger.reader import LedgerReader
@@ -20,8 +20,8 @@ FORMATS: Final = Table(
     kind="export format",
     group="policybridge.exports",
     own={
-        "log": "policybridge_server.ledger.export:export_log",
-        "parquet": "policybridge_server.ledger.parquet:export_parquet",
+        "log": "policybridge_server.ledger.export:export_log [server]",
+        "parquet": "policybridge_server.ledger.parquet:export_parquet [parquet]",
     },
 )
 """Functions of a reader, a query, a file and an outcome's name (or ``None``); they give the number of decisions."""

@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_core.errors import InvalidError
 from policybridge_serdes import Layout, Values
 from policybridge_serdes.bitstream import VaryingCodec
-from policybridge_serdes.errors import InvalidError
 from policybridge_serdes.values import Row, join
 
 _LEVEL: Final = 1

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from policybridge_core.errors import InvalidError
 from policybridge_serdes import ElementType, Signature, TensorSpec
-from policybridge_serdes.errors import InvalidError
 from policybridge_server.ledger.export import column, one_signature
 from policybridge_server.ledger.query import Query
 from policybridge_server.ledger.reader import LedgerReader

@@ -9,8 +9,8 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from policybridge_core.errors import InvalidError, NotFoundError, UnavailableError
 from policybridge_serdes import Exploration, Outcome, PolicyVersion, Signature
-from policybridge_serdes.errors import InvalidError, NotFoundError, UnavailableError
 from policybridge_serdes.interactive import Header, InteractiveReader
 from policybridge_serdes.specs import MAX_LAYOUT_BYTES
 from policybridge_server.ledger.packing import unpack_numbers, unpack_rows

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
+from policybridge_core.errors import NotFoundError, PolicyBridgeError, TooLargeError, UnknownError
 from policybridge_serdes import Outcome, Signature
-from policybridge_serdes.errors import NotFoundError, PolicyBridgeError, TooLargeError, UnknownError
 from policybridge_serdes.interactive import header_line
 from policybridge_server.ledger.database import Database
 from policybridge_server.ledger.packing import pack_numbers, pack_rows

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
 
-from policybridge_serdes.errors import PolicyBridgeError
-from policybridge_serdes.plugins import Table
+from policybridge_core.errors import PolicyBridgeError
+from policybridge_core.plugins import Table
 from policybridge_server.ledger.records import Record
 
 
@@ -57,7 +57,7 @@ class Store(Protocol):
 STORES = Table(
     kind="ledger store",
     group="policybridge.ledgers",
-    own={"sqlite": "policybridge_server.ledger.sqlite:SqliteStore"},
+    own={"sqlite": "policybridge_server.ledger.sqlite:SqliteStore [server]"},
 )
 
 

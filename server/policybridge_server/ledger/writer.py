@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from policybridge_serdes.errors import PolicyBridgeError, UnavailableError
+from policybridge_core.errors import PolicyBridgeError, UnavailableError
 from policybridge_server.engine.recorder import Reported
 from policybridge_server.ledger.records import Record, Segment
 from policybridge_server.ledger.store import Store

@@ -11,7 +11,7 @@
 ===================================== ================================================================================
 """
 
-from policybridge_serdes.digest import digest
+from policybridge_core.digest import digest
 from policybridge_server.repository.checks import Limits
 from policybridge_server.repository.config import HeadConfig, PolicyConfig
 from policybridge_server.repository.repository import BUNDLED, Repository, writable

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from policybridge_serdes.digest import LEFT_BY_PYTHON
-from policybridge_serdes.errors import InvalidError, PreconditionError, TooLargeError
+from policybridge_core.digest import LEFT_BY_PYTHON
+from policybridge_core.errors import InvalidError, PreconditionError, TooLargeError
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}")

@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from policybridge_serdes.errors import PreconditionError
+from policybridge_core.errors import PreconditionError
 
 POLICY_TOML: Final = "policy.toml"
 

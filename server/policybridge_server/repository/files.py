@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from policybridge_serdes.digest import version_files
+from policybridge_core.digest import version_files
 
 PUBLISHING: Final = ".publish-"
 RETIRED: Final = ".retired-"

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from policybridge_serdes.errors import PreconditionError
+from policybridge_core.errors import PreconditionError
 from policybridge_server.repository.files import remove_leftovers
 from policybridge_server.repository.retired import remove_retired
 

@@ -5,9 +5,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from policybridge_core.digest import digest
+from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes import PolicyVersion
-from policybridge_serdes.digest import digest
-from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
 from policybridge_server.repository.aliases import read_aliases
 from policybridge_server.repository.checks import Limits, check_files, is_name, is_number
 from policybridge_server.repository.config import POLICY_TOML, PolicyConfig, is_policy, parse_config

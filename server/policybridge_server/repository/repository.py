@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from policybridge_core.errors import NotFoundError, PreconditionError
 from policybridge_serdes import PolicyReference
-from policybridge_serdes.errors import NotFoundError, PreconditionError
 from policybridge_server.repository.checks import Limits
 from policybridge_server.repository.reading import policy_folders, read_policy, read_version, version_folders
 from policybridge_server.repository.stored import StoredPolicy, StoredVersion, listed

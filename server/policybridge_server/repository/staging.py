@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final
 
-from policybridge_serdes.digest import digest, version_files
-from policybridge_serdes.errors import InvalidError, PreconditionError, TooLargeError
+from policybridge_core.digest import digest, version_files
+from policybridge_core.errors import InvalidError, PreconditionError, TooLargeError
 from policybridge_server.repository.checks import Limits, check_files, check_path
 from policybridge_server.repository.config import POLICY_TOML
 from policybridge_server.repository.files import PUBLISHING, hidden, remove_folder, sync

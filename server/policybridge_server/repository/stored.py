@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from policybridge_core.errors import NotFoundError, PreconditionError
 from policybridge_serdes import PolicyReference, PolicyVersion
-from policybridge_serdes.errors import NotFoundError, PreconditionError
 from policybridge_server.repository.config import PolicyConfig
 
 LATEST: Final = "latest"

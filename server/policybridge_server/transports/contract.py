@@ -4,32 +4,32 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from policybridge_serdes.plugins import Table
+from policybridge_core.plugins import Table
 from policybridge_server.config import ServerConfig
-from policybridge_server.engine.gate import Gate
-from policybridge_server.engine.publisher import Publisher
-from policybridge_server.turns import TurnSelector
+from policybridge_server.engine.opener import SessionOpener
+from policybridge_server.loop import Loop
+from policybridge_server.publishing.publisher import Publisher
 
 if TYPE_CHECKING:
-    from policybridge_server.inference.inference import Inference
+    from policybridge_server.open_inference.inference import Inference
 
 
 @dataclass(frozen=True)
 class Host:
     """What a transport is given: who answers, who takes versions, the loop that it runs on, the operator's limits."""
 
-    gate: Gate
+    opener: SessionOpener
     publisher: Publisher
-    turns: TurnSelector
+    loop: Loop
     config: ServerConfig
 
     @cached_property
     def inference(self) -> "Inference":
         """The Open Inference Protocol; one for all transports, so that a sequence may go over any."""
         # Late: its messages have Triton's names, so that a process which has imported Triton's client cannot load them.
-        from policybridge_server.inference.inference import Inference  # noqa: PLC0415
+        from policybridge_server.open_inference.inference import Inference  # noqa: PLC0415
 
-        return Inference(self.gate, self.config.sequence_idle)
+        return Inference(self.opener, self.config.sequence_idle)
 
 
 class Transport(Protocol):
@@ -58,11 +58,11 @@ TRANSPORTS = Table(
     kind="transport",
     group="policybridge.transports",
     own={
-        "grpc": "policybridge_server.transports.grpc:GrpcTransport",
-        "grpcio": "policybridge_server.transports.grpcio:GrpcioTransport",
-        "http": "policybridge_server.inference.http:HttpTransport",
-        "socket": "policybridge_server.transports.socket:SocketTransport",
-        "pipe": "policybridge_server.pipes.transport:PipeTransport",
+        "grpc": "policybridge_server.grpc.transport:GrpcTransport [server]",
+        "grpcio": "policybridge_server.grpc.grpcio:GrpcioTransport [server]",
+        "http": "policybridge_server.open_inference.http:HttpTransport [http]",
+        "socket": "policybridge_server.transports.socket:SocketTransport [server]",
+        "pipe": "policybridge_server.mlbridge.pipes.transport:PipeTransport [server]",
     },
 )
 

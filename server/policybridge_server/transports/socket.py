@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from policybridge_serdes.errors import UnavailableError
+from policybridge_core.errors import UnavailableError
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.listener import Listener, remove_stale
 from policybridge_server.transports.socket_session import SocketSession
@@ -33,7 +33,7 @@ class SocketTransport:
             self._listener.bind(str(self._path))
         except OSError as error:
             raise UnavailableError(f"cannot listen on {self._path}: {error.strerror or error}") from error
-        self._listening = Listener(self._listener, host.turns, self._accept)
+        self._listening = Listener(self._listener, host.loop, self._accept)
 
     def _accept(self, connection: socket.socket, address: Any) -> None:  # noqa: ARG002
         self._sessions.add(SocketSession(connection, self._host, self._forget))
@@ -41,7 +41,6 @@ class SocketTransport:
     def _forget(self, session: SocketSession) -> None:
         self._sessions.discard(session)
         self._gone.set()
-        self._host.turns.leave()
 
     async def stop(self, grace: float) -> None:
         """Remove the path, let sessions end for ``grace`` seconds, then end them."""

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from math import nan
 from typing import Final
 
+from policybridge_core.errors import InvalidError, PolicyBridgeError, TooLargeError, UnavailableError, UnknownError
 from policybridge_serdes import Codec, ElementType, Outcome, Values, load_serdes
-from policybridge_serdes.errors import InvalidError, PolicyBridgeError, TooLargeError, UnavailableError, UnknownError
 from policybridge_serdes.interactive import MAX_LINE, Context, Event, Header, InteractiveReader
 from policybridge_server.engine.engine import Session
+from policybridge_server.transports.channel import Channel
 from policybridge_server.transports.contract import Host
-from policybridge_server.transports.socket_channel import Channel
 from policybridge_server.transports.socket_frames import (
     RECORDED,
     Hello,
@@ -64,7 +64,7 @@ class SocketSession:
         # Set where observations or advice are not plain packed records.
         self._features: Codec | None = None
         self._advice: Codec | None = None
-        self._channel = Channel(connection, host.turns, self)
+        self._channel = Channel(connection, host.loop, self)
 
     def ready(self, events: int) -> None:
         """Take what has arrived; whatever goes wrong ends this session and no other."""
@@ -101,10 +101,9 @@ class SocketSession:
         hello, self._line = parse_hello(line), rest
         self._channel.read(False)
         if isinstance(hello, Report):
-            self._host.gate.engine.report(hello.report, hello.outcome.outcome, self._reported_alone)
+            self._host.opener.engine.report(hello.report, hello.outcome.outcome, self._reported_alone)
             return
-        self._opening = asyncio.get_running_loop().create_task(self._open(hello))
-        self._host.turns.leave()
+        self._opening = self._host.loop.spawn(self._open(hello))
 
     def _reported_alone(self, error: PolicyBridgeError | None) -> None:
         if error is None:
@@ -115,7 +114,7 @@ class SocketSession:
 
     async def _open(self, hello: Hello) -> None:
         try:
-            session = await self._host.gate.open(hello.reference, hello.session_options, self)
+            session = await self._host.opener.open(hello.reference, hello.session_options, self)
             if not self._channel.is_open:
                 session.close()
                 return
@@ -202,7 +201,7 @@ class SocketSession:
         self._channel.read(True)
         self._channel.finish()
         self._end()
-        self._lingering = asyncio.get_running_loop().call_later(_LINGER, self.close)
+        self._lingering = self._host.loop.call_later(_LINGER, self.close)
 
     def drain(self) -> None:
         """Refuse a connection that has not opened a session yet: the server shuts down."""

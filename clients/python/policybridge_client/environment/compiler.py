@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from policybridge_serdes.errors import DeadlineError, InvalidError, UnavailableError
+from policybridge_core.errors import DeadlineError, InvalidError, UnavailableError
 
 _PAUSE: Final = 0.01
 _DYING: Final = 1.0

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from policybridge_client.environment.compiler import Compiler, RunningCompiler
 from policybridge_client.environment.methods import Method
 from policybridge_client.environment.spaces import ReplySpace, field_setter
-from policybridge_serdes.errors import (
+from policybridge_core.errors import (
     DeadlineError,
     InvalidError,
     PolicyBridgeError,

@@ -13,7 +13,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from policybridge_serdes.errors import InvalidError, NotFoundError, PreconditionError
+from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from policybridge_serdes.errors import InvalidError
+from policybridge_core.errors import InvalidError
 
 Observation = dict[str, npt.NDArray[Any]]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from policybridge_client.llvm.defaults import Defaults
+from policybridge_core.errors import InvalidError
 from policybridge_serdes import Signature
-from policybridge_serdes.errors import InvalidError
 from policybridge_serdes.interactive import Context, Event, Header, InteractiveReader
 
 

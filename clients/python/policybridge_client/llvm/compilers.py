@@ -8,7 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from policybridge_serdes.errors import InvalidError
+from policybridge_core.errors import InvalidError
 
 
 class Kind(Enum):

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from policybridge_client.llvm.tasks import INLINE
+from policybridge_core.errors import InvalidError
 from policybridge_serdes import PolicyReference
-from policybridge_serdes.errors import InvalidError
 
 NO_LIMIT: Final = float("inf")
 """LLVM stops asking once a module has grown by a factor, 2 unless told otherwise; so large a one is never reached."""

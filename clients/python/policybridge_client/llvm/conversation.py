@@ -9,8 +9,8 @@ from policybridge_client.connection import ClientSession
 from policybridge_client.llvm.defaults import Defaults
 from policybridge_client.llvm.statistics import Statistics
 from policybridge_client.llvm.tasks import Task
+from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_serdes import Signature, Values
-from policybridge_serdes.errors import InvalidError, PolicyBridgeError
 from policybridge_serdes.interactive import Context, Event, Header
 
 OpenSession = Callable[[Signature, str], ClientSession]

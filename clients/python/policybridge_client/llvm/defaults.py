@@ -6,8 +6,8 @@ from typing import Final, Protocol
 from policybridge_client.llvm.compilers import Compiler
 from policybridge_client.llvm.tasks import INLINE, INLINING_DEFAULT, Task
 from policybridge_client.llvm.versions import llvm_version
+from policybridge_core.errors import InvalidError, PreconditionError
 from policybridge_serdes import Signature, Values
-from policybridge_serdes.errors import InvalidError, PreconditionError
 
 _SENT_FROM: Final = 21
 """Earlier ones write the default over the feature ``callee_basic_block_count`` and always send 0 in its own place

@@ -19,8 +19,8 @@ from policybridge_client.llvm.record import Compilation, report_outcome
 from policybridge_client.llvm.signals import Interrupts
 from policybridge_client.llvm.statistics import FAILED, Fallback, Report, Statistics
 from policybridge_client.llvm.tasks import Task, load_task
+from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes import PolicyReference, SessionOptions, Signature
-from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes.interactive import InteractiveReader
 
 

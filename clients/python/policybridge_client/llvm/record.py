@@ -10,9 +10,9 @@ import msgspec
 
 from policybridge_client.connection import Connection
 from policybridge_client.llvm.statistics import Report
+from policybridge_core.errors import DeadlineError, InvalidError, PolicyBridgeError, UnavailableError
+from policybridge_core.text import is_unicode
 from policybridge_serdes import Outcome
-from policybridge_serdes.errors import DeadlineError, InvalidError, PolicyBridgeError, UnavailableError
-from policybridge_serdes.specs import is_unicode
 
 LABEL: Final = "compilation"
 """The label that holds a `Compilation`."""

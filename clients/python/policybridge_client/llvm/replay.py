@@ -19,7 +19,7 @@ from policybridge_client.llvm.flags import asking_flags, asking_variables
 from policybridge_client.llvm.process import CompilerProcess, Surroundings
 from policybridge_client.llvm.record import Compilation, object_digest, output_place
 from policybridge_client.llvm.tasks import Task, load_task
-from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
+from policybridge_core.errors import PolicyBridgeError, PreconditionError
 
 _LOOK: Final = 0.02
 """Seconds between two looks at what LLVM has written."""

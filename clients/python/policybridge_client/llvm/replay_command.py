@@ -13,9 +13,9 @@ from policybridge_client.llvm.comparison import RecordedDecision, Replayed
 from policybridge_client.llvm.process import Surroundings
 from policybridge_client.llvm.record import LABEL, OBJECT, Compilation
 from policybridge_client.llvm.replay import RecordedCompilation, replay
+from policybridge_core.errors import PolicyBridgeError, PreconditionError
+from policybridge_core.plugins import Table
 from policybridge_serdes import Signature
-from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
-from policybridge_serdes.plugins import Table
 
 _DIFFERENT: Final = 1
 _USAGE: Final = 2
@@ -23,7 +23,7 @@ _USAGE: Final = 2
 LEDGERS: Final = Table(
     kind="ledger",
     group="policybridge.ledger_readers",
-    own={"sqlite": "policybridge_server.ledger.reader:LedgerReader"},
+    own={"sqlite": "policybridge_server.ledger.reader:LedgerReader [server]"},
 )
 """What reads a ledger: the server's part, which a machine that only compiles does not load."""
 

@@ -9,8 +9,8 @@ from policybridge_client.llvm.host import run_compiler
 from policybridge_client.llvm.signals import Interrupted, TakenSignals
 from policybridge_client.llvm.statistics import Report, write_report
 from policybridge_client.llvm.tasks import TASKS
+from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import PolicyReference
-from policybridge_serdes.errors import PolicyBridgeError
 
 _NOT_FOUND: Final = 127
 _NOT_STARTED: Final = 126

@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import PolicyVersion
-from policybridge_serdes.errors import PolicyBridgeError
 
 FAILED: Final = os.EX_SOFTWARE
 """Exit status where the host ended a compiler that it had no advice for."""

@@ -7,9 +7,9 @@ from typing import Final, cast
 import numpy as np
 
 from policybridge_client.llvm.compilers import Kind
+from policybridge_core.errors import InvalidError, PolicyFailedError
+from policybridge_core.plugins import Table
 from policybridge_serdes import ElementType, TensorSpec, Values
-from policybridge_serdes.errors import InvalidError, PolicyFailedError
-from policybridge_serdes.plugins import Table
 
 INLINING_DEFAULT: Final = TensorSpec("inlining_default", ElementType.INT64)
 """What LLVM's own heuristic would do at this call site; the last feature, where LLVM is told to send it."""
