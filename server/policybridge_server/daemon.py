@@ -16,7 +16,6 @@ from policybridge_server.engine.opener import SessionOpener
 from policybridge_server.ledger.recorder import LedgerRecorder
 from policybridge_server.ledger.store import Bounds, open_store
 from policybridge_server.loop import Loop
-from policybridge_server.publishing.intake import Intake
 from policybridge_server.publishing.publisher import Publisher
 from policybridge_server.publishing.watcher import FolderWatcher
 from policybridge_server.repository import Limits, Repository, writable
@@ -82,9 +81,9 @@ class _Daemon:
             self._recorder.start(post)
         self._preload()
         opener = SessionOpener(self._engine)
-        publisher = Publisher(opener, allowed=self._config.allow_publish, keep=self._config.keep_versions)
+        publisher = Publisher(opener, allowed=self._config.allow_publish, keep_versions=self._config.keep_versions)
         started = await self._listen(Host(opener, publisher, self._loop, self._config))
-        watcher = FolderWatcher(self._engine.repository, Intake(opener, publisher))
+        watcher = FolderWatcher(self._engine.repository, publisher)
         watching = asyncio.create_task(watcher.watch())
         try:
             sys.stdout.write(f"ready {' '.join(transport.address for transport in started)}\n")

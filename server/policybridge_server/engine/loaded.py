@@ -13,7 +13,7 @@ from policybridge_server.engine.batcher import Batcher
 from policybridge_server.engine.binding import bind
 from policybridge_server.engine.evaluator import Evaluator
 from policybridge_server.engine.head import Head
-from policybridge_server.engine.probe import Probe, probe, reprobe
+from policybridge_server.engine.probe import Probe, confirm_probe, probe
 from policybridge_server.engine.worker import Worker
 from policybridge_server.repository import StoredVersion
 
@@ -124,7 +124,7 @@ def load_version(
     allow_python: bool,
     post: Callable[..., object] | None,
     folder: Path | None = None,
-    proven: Probe | None = None,
+    probed: Probe | None = None,
 ) -> LoadedVersion:
     """Load, probe and warm up a version; blocks while it does.
 
@@ -133,7 +133,7 @@ def load_version(
         allow_python: whether artifacts that are code may run.
         post: hands a call over to the loop thread; ``None`` where there is none, then everything runs inline.
         folder: where its files are while they are not in their place yet.
-        proven: what was found out about the same architecture with other weights; kernels do not depend on those.
+        probed: what is known of the same architecture with other weights; kernels do not depend on those.
 
     Raises:
         PreconditionError: it cannot be loaded.
@@ -150,7 +150,7 @@ def load_version(
         head = None if stored.config.head is None else Head(stored.config.head, model.signature.advice)
     except PolicyBridgeError as error:
         raise PreconditionError(f"{stored} cannot be loaded: {error}") from error
-    found = probe(model) if proven is None else reprobe(model, proven)
+    found = probe(model) if probed is None else confirm_probe(model, probed)
     inline = post is None or _inline(stored, model, found)
     worker = None if inline or post is None else Worker(str(stored), post)
     return LoadedVersion(stored, model, head, found, worker)

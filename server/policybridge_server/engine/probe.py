@@ -51,12 +51,16 @@ def probe(model: Model) -> Probe:
     return Probe(least=least or 1, most=MAX_BATCH if least else 1, seconds=seconds)
 
 
-def reprobe(model: Model, proven: Probe) -> Probe:
-    """Warm up a ``model`` that has the architecture of one that was probed; only a sample is compared anew."""
+def confirm_probe(model: Model, expected: Probe) -> Probe:
+    """Warm ``model`` up and compare a sample of batches only.
+
+    ``expected`` is the probe of the same architecture with other weights. Where the sample does not agree with it, the
+    model is probed in full.
+    """
     features, advice = model.signature.features, model.signature.advice
-    if proven.most == 1 or features is None or advice is None:
-        return proven
-    layout, size = Layout((advice,)), proven.least
+    if expected.most == 1 or features is None or advice is None:
+        return expected
+    layout, size = Layout((advice,)), expected.least
     try:
         observations = _random(features, size * _SAMPLE)
         together = _evaluate(model, observations, layout).tobytes()
@@ -65,7 +69,7 @@ def reprobe(model: Model, proven: Probe) -> Probe:
         ]
     except Exception:
         return probe(model)
-    return proven if b"".join(part.tobytes() for part in parts) == together else probe(model)
+    return expected if b"".join(part.tobytes() for part in parts) == together else probe(model)
 
 
 def _least(model: Model, observations: Values, layout: Layout) -> int | None:

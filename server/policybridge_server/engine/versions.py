@@ -29,8 +29,8 @@ class LoadedVersions:
         """Say how a worker hands a call over to the loop thread."""
         self._post = post
 
-    def notify(self, unloaded: Callable[[StoredVersion], None]) -> None:
-        """Say whom to tell of versions that were unloaded."""
+    def on_unload(self, unloaded: Callable[[StoredVersion], None]) -> None:
+        """Call ``unloaded`` with each version that has been unloaded, from now on."""
         self._unloaded = unloaded
 
     def get(self, version: PolicyVersion) -> LoadedVersion | None:
@@ -50,7 +50,7 @@ class LoadedVersions:
             self._loaded.setdefault(stored.policy, self.prepare(stored))
         return self._loaded[stored.policy]
 
-    def prepare(self, stored: StoredVersion, folder: Path | None = None, proven: Probe | None = None) -> LoadedVersion:
+    def prepare(self, stored: StoredVersion, folder: Path | None = None, probed: Probe | None = None) -> LoadedVersion:
         """Load a version that nobody gets yet; blocks, and may run in any one thread. See ``load_version``.
 
         Raises:
@@ -58,14 +58,14 @@ class LoadedVersions:
             NotFoundError: its backend is unknown.
 
         """
-        return load_version(stored, allow_python=self._allow_python, post=self._post, folder=folder, proven=proven)
+        return load_version(stored, allow_python=self._allow_python, post=self._post, folder=folder, probed=probed)
 
     def admit(self, loaded: LoadedVersion) -> None:
         """Let sessions get what was prepared."""
         self._loaded[loaded.stored.policy] = loaded
 
-    def sweep(self) -> None:
-        """Unload what no alias names and no session is on."""
+    def unload_unused(self) -> None:
+        """Unload the versions that no alias names and no session is on."""
         for loaded in list(self._loaded.values()):
             self.release(loaded)
 

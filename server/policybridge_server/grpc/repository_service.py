@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from functools import partial
 from typing import Any, TypeVar
 
 import grpc.aio
@@ -14,12 +13,11 @@ from policybridge.v1.repository_service_pb2_grpc import (
     add_RepositoryServiceServicer_to_server,
 )
 from policybridge_core.errors import InvalidError, PreconditionError, TooLargeError
-from policybridge_serdes import Layout, PolicyVersion
+from policybridge_serdes import Layout
 from policybridge_serdes.protobuf import spec_to_pb
 from policybridge_server.grpc.calls import Calls, Context
 from policybridge_server.grpc.messages import reference_from_pb, version_to_pb
-from policybridge_server.publishing.publication import Draft
-from policybridge_server.publishing.publisher import Publisher, Shown
+from policybridge_server.publishing.publisher import Publisher, VersionDescription
 from policybridge_server.repository import StoredPolicy
 from policybridge_server.transports.contract import Host
 
@@ -47,21 +45,12 @@ class RepositoryServicer(RepositoryServiceServicer):
             first = await anext(requests, None)
             if first is None or first.WhichOneof("message") != "header":
                 raise PreconditionError("the first message of a publication is `header`")
-            draft = self._publisher.draft(first.header.policy, first.header.config)
-            try:
-                await _receive(draft, requests)
-            except BaseException:
-                draft.staging.remove()
-                raise
-            return pb.PublishResponse(version=version_to_pb(await _to_its_end(self._publish(draft, first.header))))
+            header = first.header
+            version = await self._publisher.publish(
+                header.policy, header.config, _pieces(requests), header.digest, list(header.aliases)
+            )
+            return pb.PublishResponse(version=version_to_pb(version))
         raise AssertionError("abort always raises")
-
-    async def _publish(self, draft: Draft, header: pb.PublishHeader) -> PolicyVersion:
-        try:
-            return await self._publisher.publish(draft, header.digest, list(header.aliases))
-        except BaseException:
-            await asyncio.to_thread(draft.staging.remove)
-            raise
 
     async def PublishWeights(  # noqa: N802
         self, requests: AsyncIterator[pb.PublishWeightsRequest], context: Context
@@ -77,8 +66,8 @@ class RepositoryServicer(RepositoryServiceServicer):
                 if sum(map(len, pieces)) > self._publisher.limits.bytes:
                     raise TooLargeError(f"more than {self._publisher.limits.bytes} bytes; the operator allows no more")
             base, weights = reference_from_pb(first.base), b"".join(pieces)
-            publishing = self._publisher.publish_weights(base, weights, list(first.aliases))
-            return pb.PublishResponse(version=version_to_pb(await _to_its_end(publishing)))
+            version = await self._publisher.publish_weights(base, weights, list(first.aliases))
+            return pb.PublishResponse(version=version_to_pb(version))
         raise AssertionError("abort always raises")
 
     async def SetAlias(self, request: pb.SetAliasRequest, context: Context) -> pb.SetAliasResponse:  # noqa: N802
@@ -108,7 +97,7 @@ class RepositoryServicer(RepositoryServiceServicer):
     ) -> pb.ShowPolicyResponse:
         """Describe one policy and its versions."""
         async with self._calls.mapped(context):
-            policy, versions = await self._publisher.show(request.policy)
+            policy, versions = await self._publisher.describe(request.policy)
             return pb.ShowPolicyResponse(
                 summary=_summary(policy), aliases=policy.aliases, versions=map(_details, versions)
             )
@@ -120,16 +109,15 @@ def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:
     add_RepositoryServiceServicer_to_server(RepositoryServicer(host.publisher, calls), server)
 
 
-async def _receive(draft: Draft, requests: AsyncIterator[pb.PublishRequest]) -> None:
+async def _pieces(requests: AsyncIterator[pb.PublishRequest]) -> AsyncIterator[tuple[str, bytes]]:
     async for request in requests:
         if request.WhichOneof("message") != "chunk":
             raise InvalidError("after `header` come `chunk`s")
-        # The disk may be slow, and others wait for decisions.
-        await asyncio.to_thread(partial(draft.staging.write, request.chunk.path, request.chunk.data))
+        yield request.chunk.path, request.chunk.data
 
 
 async def _to_its_end(work: Coroutine[Any, Any, _Given]) -> _Given:
-    """Finish ``work`` also where its client does not wait for it: half of a change helps nobody."""
+    """Finish ``work`` even if the client cancels the call: half of a change must not stay."""
     return await asyncio.shield(asyncio.get_running_loop().create_task(work))
 
 
@@ -146,14 +134,14 @@ def _summary(policy: StoredPolicy) -> pb.PolicySummary:
     )
 
 
-def _details(shown: Shown) -> pb.VersionDetails:
+def _details(version: VersionDescription) -> pb.VersionDetails:
     details = pb.VersionDetails(
-        version=version_to_pb(shown.policy), bytes=shown.bytes, sessions=shown.sessions, error=shown.error
+        version=version_to_pb(version.policy), bytes=version.bytes, sessions=version.sessions, error=version.error
     )
-    if shown.signature is not None:
+    if version.signature is not None:
         details.loaded = True
-        features = shown.signature.features or Layout(())
-        advice = shown.signature.advice
+        features = version.signature.features or Layout(())
+        advice = version.signature.advice
         details.signature.CopyFrom(
             tensor_pb2.Signature(
                 features=map(spec_to_pb, features.specs), advice=spec_to_pb(advice) if advice else None

@@ -1,4 +1,4 @@
-"""Whether a new version may take an old one's place: it must take what clients of the old one send."""
+"""Whether a new version may take the place of an old one: it must accept what clients of the old one send."""
 
 from collections.abc import Iterable
 
@@ -10,24 +10,25 @@ from policybridge_server.engine.loaded import LoadedVersion
 
 
 def check_compatible(new: LoadedVersion, old: LoadedVersion, clients: Iterable[Signature]) -> None:
-    """Bind to ``new`` whoever could be bound to ``old``, and the ``clients`` that are.
+    """Bind to ``new`` the signatures of ``clients``, and the smallest one that ``old`` accepts.
 
     Raises:
-        PreconditionError: an input too many, another type or shape, other advice; both specs are in the message.
+        PreconditionError: one does not fit: ``new`` needs another input, type, shape or advice. Both specs are in the
+            message.
 
     """
     if (new.signature, new.stored.config) == (old.signature, old.stored.config):
-        # Binding looks at nothing else.
+        # Binding depends on nothing else.
         return
-    for client in [*_least_clients(new, old), *clients]:
+    for client in [*_smallest_client(new, old), *clients]:
         try:
             bind(client, new.signature, new.stored)
         except InvalidError as error:
             raise PreconditionError(f"clients of {old.stored} could not go on with {new.stored}: {error}") from error
 
 
-def _least_clients(new: LoadedVersion, old: LoadedVersion) -> list[Signature]:
-    """Give the client that sends no more than ``old`` needs, where ``old`` says what that is."""
+def _smallest_client(new: LoadedVersion, old: LoadedVersion) -> list[Signature]:
+    """Give the signature with no feature beyond those that ``old`` needs; none where ``old`` does not declare them."""
     features, advice = old.signature.features, old.signature.advice or new.signature.advice
     if features is None or advice is None:
         return []

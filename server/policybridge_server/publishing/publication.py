@@ -1,139 +1,150 @@
-"""A version that is being made, up to the moment at which sessions may get it."""
+"""A publication: one transaction, from a version's first file to the moment at which new sessions get it."""
 
+import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Protocol, TypeVar
 
-from policybridge_core.errors import InvalidError, PolicyBridgeError, PreconditionError
-from policybridge_serdes import PolicyVersion, Signature
-from policybridge_server.backends.contract import WeightsBackend, load_backend
+from policybridge_core.errors import NotFoundError, PolicyBridgeError, PreconditionError
+from policybridge_serdes import PolicyReference, PolicyVersion
 from policybridge_server.engine.loaded import LoadedVersion
+from policybridge_server.engine.opener import SessionOpener
 from policybridge_server.engine.probe import Probe
-from policybridge_server.engine.versions import LoadedVersions
 from policybridge_server.publishing.compatibility import check_compatible
 from policybridge_server.repository import StoredPolicy, StoredVersion
 from policybridge_server.repository.aliases import write_aliases
-from policybridge_server.repository.retired import remove_version
-from policybridge_server.repository.staging import Staging
+
+_Result = TypeVar("_Result")
 
 
-class Predecessor(NamedTuple):
-    """The version that new sessions get now, and the signatures of those who are on it."""
+class VersionFiles(Protocol):
+    """The files of a version that is being published: `Staging`, or `FolderInPlace`."""
 
-    loaded: LoadedVersion
-    clients: Sequence[Signature]
+    folder: Path
 
+    def place(self, target: Path) -> None:
+        """Move them to ``target``, all at once and durably."""
+        ...
 
-@dataclass(frozen=True)
-class Draft:
-    """What is to become a version.
-
-    Attributes:
-        policy: whose; as it was when the draft was begun.
-        is_new: whether the policy is made with it.
-        staging: the files.
-
-    """
-
-    policy: StoredPolicy
-    is_new: bool
-    staging: Staging
+    def remove(self) -> None:
+        """Remove them, wherever they are."""
+        ...
 
 
-@dataclass(frozen=True)
-class Making:
-    """Turns a draft into a loaded version in its place; blocks, for a thread of its own.
+class Publication(AbstractAsyncContextManager["Publication"]):
+    """Owns the files of a new version until new sessions get it. For the loop thread.
 
-    Attributes:
-        draft: the files.
-        policy: as it will be, with its aliases, but without the version.
-        number: of the version.
-        seal: brings the files to the disk and gives their digest.
-        aliases: whether aliases are set with it.
-        old: whose place it takes.
-        proven: what is known of its architecture.
+    When the block is left before the switch, because of an error or a cancellation at any stage, everything is undone:
+    the files are removed, the model is freed, the aliases are as they were.
+
+    Args:
+        opener: of the engine that loads the version.
+        files: those of the version.
+        switch: lets new sessions get the loaded version of the policy.
 
     """
 
-    draft: Draft
-    policy: StoredPolicy
-    number: int
-    seal: Callable[[], str]
-    aliases: bool = False
-    old: Predecessor | None = None
-    proven: Probe | None = None
+    def __init__(
+        self, opener: SessionOpener, files: VersionFiles, switch: Callable[[StoredPolicy, LoadedVersion], None]
+    ) -> None:
+        self._opener = opener
+        self._engine = opener.engine
+        self._files = files
+        self._switch = switch
+        self._switched = False
+        self._turn = AsyncExitStack()
+        self._undo = ExitStack()
+        self._undo.callback(files.remove)
 
-    def run(self, versions: LoadedVersions) -> LoadedVersion:
-        """Seal, load, probe, warm up, check, put into place.
+    async def __aexit__(self, *_: object) -> None:
+        # Undo before the next publication has its turn: it could otherwise meet the files of this one.
+        async with self._turn:
+            if not self._switched:
+                await self.run(self._undo.close)
+
+    async def begin(self) -> None:
+        """Wait until no other version is loaded or published. The turn ends with the block."""
+        await self._turn.enter_async_context(self._opener.loading)
+
+    async def publish(
+        self,
+        policy: StoredPolicy,
+        number: int,
+        seal: Callable[[], str],
+        *,
+        aliases: Sequence[str] = (),
+        probed: Probe | None = None,
+    ) -> PolicyVersion:
+        """Let new sessions get the version ``number`` of ``policy``, once it has been checked, loaded and warmed up.
+
+        Args:
+            policy: as it is before.
+            number: of the version.
+            seal: brings the files to the disk and gives their digest.
+            aliases: name the version from now on.
+            probed: what is known of the same architecture with other weights.
 
         Raises:
-            PolicyBridgeError: one of them failed; nothing is left but the draft.
+            PolicyBridgeError: a stage failed, and this server is as it was before.
 
         """
-        staging = self.draft.staging
+        files, versions, folder = self._files, self._engine.versions, policy.folder / str(number)
+        changed = replace(policy, changed={**policy.changed, **dict.fromkeys(aliases, number)})
+        current = await self._current(policy.name)
+        clients = [] if current is None else current.clients()
+
+        def stages() -> LoadedVersion:
+            stored = StoredVersion(PolicyVersion(policy.name, number, seal()), folder, policy.usable)
+            loaded = versions.prepare(stored, files.folder, probed)
+            self._undo.callback(loaded.close)
+            if current is not None and current.stored.policy.version < number:
+                check_compatible(loaded, current, clients)
+            files.place(folder)
+            if aliases:
+                self._undo.callback(write_aliases, policy.folder, policy.changed)
+                write_aliases(policy.folder, changed.changed)
+            return loaded
+
         try:
-            version = PolicyVersion(self.policy.name, self.number, self.seal())
-            stored = StoredVersion(version, self.policy.folder / str(self.number), self.policy.usable)
-            loaded = versions.prepare(stored, staging.folder, self.proven)
-            try:
-                self._place(loaded)
-            except BaseException:
-                loaded.close()
+            loaded = await self.run(stages)
+        except PolicyBridgeError as error:
+            if files.folder == folder:
                 raise
+            # The client knows its files, and not the folder where they were staged.
+            text = str(error).replace(f"{files.folder}/", "").replace(str(files.folder), "the version")
+            raise type(error)(text) from error
+        self._switch(changed, loaded)
+        self._switched = True
+        return loaded.stored.policy
+
+    async def _current(self, name: str) -> LoadedVersion | None:
+        """Give the version that new sessions get now, loaded; ``None`` where there is none that can be loaded."""
+        reference = PolicyReference(name)
+        with suppress(NotFoundError, PreconditionError):
+            return self._engine.loaded(reference) or await self.run(partial(self._engine.load, reference))
+        return None
+
+    async def run(self, work: Callable[[], _Result]) -> _Result:
+        """Run ``work``, which may block, in a thread.
+
+        A cancellation is raised only when the thread has ended: nothing is undone beside a thread that still works.
+
+        Raises:
+            PreconditionError: the files cannot be read or written.
+
+        """
+        running = asyncio.get_running_loop().run_in_executor(None, work)
+        try:
+            return await asyncio.shield(running)
         except OSError as error:
             raise PreconditionError(f"the repository cannot be written: {error}") from error
-        except PolicyBridgeError as error:
-            # The publisher knows its files, and not where they were meanwhile.
-            text = str(error).replace(f"{staging.folder}/", "").replace(str(staging.folder), "the version")
-            raise type(error)(text) from error
-        return loaded
-
-    def _place(self, loaded: LoadedVersion) -> None:
-        if self.old is not None:
-            check_compatible(loaded, *self.old)
-        self.draft.staging.place(self.policy.folder if self.draft.is_new else loaded.stored.folder)
-        if self.aliases:
-            try:
-                write_aliases(self.policy.folder, self.policy.changed)
-            except BaseException:
-                remove_version(loaded.stored.folder)
-                raise
-
-
-def next_version(draft: Draft, now: StoredPolicy, aliases: Sequence[str], seal: Callable[[], str]) -> Making:
-    """Plan the version after those that there are ``now``."""
-    number = max([0, *now.versions, *now.refused]) + 1
-    while (now.folder / str(number)).exists():
-        # Somebody copies a folder in right now.
-        number += 1
-    policy = replace(now, changed={**now.changed, **dict.fromkeys(aliases, number)})
-    return Making(draft, policy, number, seal, aliases=bool(aliases))
-
-
-def seal_as(staging: Staging, digest: str) -> str:
-    """Seal ``staging``, whose digest must be ``digest``.
-
-    Raises:
-        InvalidError: it is another one: something got lost on the way.
-
-    """
-    found = staging.seal()
-    if found != digest:
-        raise InvalidError(f"the files have the digest {found}; {digest or 'none'} was announced")
-    return found
-
-
-def seal_with_weights(staging: Staging, base: StoredVersion, weights: bytes) -> str:
-    """Seal the files of ``base`` with other ``weights`` in them.
-
-    Raises:
-        InvalidError: ``weights`` are no safetensors.
-        PreconditionError: they are not for this base, or its backend cannot replace weights.
-
-    """
-    backend = load_backend(base.config.backend)
-    if not isinstance(backend, WeightsBackend):
-        raise PreconditionError(f"the backend {base.config.backend!r} takes no weights alone; publish all files")
-    staging.link(base.folder)
-    backend.replace_weights(staging.folder, base.config, weights)
-    return staging.seal()
+        except asyncio.CancelledError:
+            while not running.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait({running})
+            # Look at its error, if any; asyncio would log it as one that nobody has handled.
+            running.exception()
+            raise

@@ -1,43 +1,37 @@
-"""The publisher: new versions under running compilers, and what their names mean.
+"""The publisher: publishes and retires versions, sets aliases, and describes what the repository holds.
 
-Whatever takes time is done off the loop thread, one version at a time; the switch itself is one step on it, so that
-every session gets the old version or the new one.
+Whatever takes time is done in a thread, for one version at a time. The switch of new sessions is one step on the loop
+thread, so that every session gets either the old version or the new one.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from policybridge_core.errors import NotFoundError, PreconditionError
+from policybridge_core.errors import NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_serdes import PolicyReference, PolicyVersion
-from policybridge_server.backends.contract import ModelSignature
+from policybridge_server.backends.contract import ModelSignature, WeightsBackend, load_backend
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.opener import SessionOpener
-from policybridge_server.publishing.publication import (
-    Draft,
-    Making,
-    Predecessor,
-    next_version,
-    seal_as,
-    seal_with_weights,
-)
+from policybridge_server.publishing.publication import Publication, VersionFiles
 from policybridge_server.publishing.retention import Retention
 from policybridge_server.repository import Limits, StoredPolicy, StoredVersion
 from policybridge_server.repository.aliases import write_aliases
 from policybridge_server.repository.checks import check_alias, check_name
 from policybridge_server.repository.config import parse_config
 from policybridge_server.repository.files import folder_size
-from policybridge_server.repository.staging import Staging
+from policybridge_server.repository.retired import is_retired
+from policybridge_server.repository.staging import FolderInPlace, Staging
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What there is to say of one version; ``signature`` where it is loaded, ``error`` where it is not served."""
+class VersionDescription:
+    """A version for people: ``signature`` is given where it is loaded, ``error`` where it is refused."""
 
     policy: PolicyVersion
     bytes: int = 0
@@ -52,50 +46,129 @@ class Publisher:
     Args:
         opener: of the engine whose sessions get the versions.
         allowed: whether the operator lets clients publish.
-        keep: how many versions of a policy stay, beside those that an alias names.
+        keep_versions: how many versions of a policy are not retired, beside those that an alias names.
 
     """
 
-    def __init__(self, opener: SessionOpener, *, allowed: bool, keep: int) -> None:
+    def __init__(self, opener: SessionOpener, *, allowed: bool, keep_versions: int) -> None:
         self._opener = opener
         self._engine = opener.engine
         self._repository = opener.engine.repository
         self._allowed = allowed
-        self._retention = Retention(self._repository, self._engine.versions, keep)
+        self._retention = Retention(self._repository, self._engine.versions, keep_versions)
 
-    def draft(self, name: str, config: str = "") -> Draft:
-        """Begin a version of the policy ``name``; ``config`` is the text of a new policy's ``policy.toml``.
+    async def publish(
+        self, name: str, config: str, files: AsyncIterable[tuple[str, bytes]], digest: str, aliases: Sequence[str] = ()
+    ) -> PolicyVersion:
+        """Publish a version of the policy ``name``.
+
+        Args:
+            name: of the policy.
+            config: the text of ``policy.toml`` for a policy that does not exist yet; else empty, or the same.
+            files: pieces of the version's files, each with its file's path; the pieces of one file follow each other.
+            digest: of the files.
+            aliases: name the version from now on.
 
         Raises:
-            PreconditionError: the operator does not allow it; the config cannot be used, or there is another one.
-            InvalidError: ``name`` is no name of a policy.
-            NotFoundError: there is no such policy, and no config to make it.
+            InvalidError: a name or a path is not allowed, or the files have another digest.
+            NotFoundError: there is no such policy, and no config for it.
+            PreconditionError: the operator does not allow it, another config is in use, or the version cannot be
+                loaded or does not take what clients of the one before send.
+            TooLargeError: the version is larger than the limits.
 
         """
-        self._check_allowed()
+        self._check_change(aliases)
         check_name(name)
-        limits = self._repository.limits
-        if name not in self._repository.policies():
-            policy = self._new_policy(name, config)
-            return Draft(policy, True, Staging(policy.folder.parent, limits, config))
-        policy = self._writable(name)
-        if config and parse_config(config.encode(), "the config") != policy.usable:
+        known = self._repository.find(name)
+        policy = self._new_policy(name, config) if known is None else self._writable(name)
+        if known is not None and config and parse_config(config.encode(), "the config") != policy.usable:
             raise PreconditionError(f"policy {name!r} has another policy.toml, which all its versions share")
-        return Draft(policy, False, Staging(policy.folder, limits))
+        staging = Staging(policy.folder, self.limits, config if known is None else "")
+        async with self._publication(staging) as publication:
+            async for path, data in files:
+                await publication.run(partial(staging.write, path, data))
+            await publication.begin()
+            now = self._repository.find(name)
+            if known is None and now is not None:
+                raise PreconditionError(f"policy {name!r} was made meanwhile; publish again, without config")
+            policy = now or policy
+            return await publication.publish(
+                policy, _next_number(policy), partial(staging.seal, digest), aliases=aliases
+            )
+
+    async def publish_weights(
+        self, base: PolicyReference, weights: bytes, aliases: Sequence[str] = ()
+    ) -> PolicyVersion:
+        """Publish the files of the version ``base`` with other ``weights``: tensors by name in safetensors.
+
+        Raises:
+            NotFoundError: there is no such base.
+            InvalidError: ``weights`` are no safetensors.
+            PreconditionError: the backend cannot replace weights, or the tensors are not those of the base.
+
+        """
+        self._check_change(aliases)
+        staging = Staging(self._writable(base.name).folder, self.limits)
+        async with self._publication(staging) as publication:
+            await publication.begin()
+            policy, stored, loaded = (
+                self._writable(base.name),
+                self._repository.resolve(base),
+                self._engine.loaded(base),
+            )
+            return await publication.publish(
+                policy,
+                _next_number(policy),
+                partial(_seal_with_weights, staging, stored, weights),
+                aliases=aliases,
+                probed=loaded.probe if loaded else None,
+            )
+
+    async def publish_folder(self, folder: Path) -> None:
+        """Publish the version that somebody has put into its place at ``folder``.
+
+        Raises:
+            PolicyBridgeError: it is refused; a client that asks for this version gets the same message.
+
+        """
+        files = FolderInPlace(folder, self.limits)
+        async with self._publication(files) as publication:
+            await publication.begin()
+            policy, number = self._repository.policy(folder.parent.name), int(folder.name)
+            if number in policy.versions or self._retention.is_retired(folder):
+                return
+            try:
+                await publication.publish(policy, number, files.seal)
+            except PolicyBridgeError as error:
+                self._repository.refuse(policy.name, number, PreconditionError(str(error)))
+                raise
+
+    def _publication(self, files: VersionFiles) -> Publication:
+        return Publication(self._opener, files, self._switch)
+
+    def _switch(self, policy: StoredPolicy, loaded: LoadedVersion) -> None:
+        self._engine.versions.admit(loaded)
+        self._repository.put(policy)
+        self._repository.put_version(loaded.stored)
+        self._engine.versions.unload_unused()
+        if self._allowed and policy.folder.parent in self._repository.writable:
+            self._retention.retire_old(policy.name)
+        _LOG.info("new version %s: %s", loaded.stored, loaded.probe)
+
+    def _check_change(self, aliases: Sequence[str] = ()) -> None:
+        self._opener.check_open()
+        if not self._allowed:
+            raise PreconditionError("this server takes no changes; its operator allows them with --allow-publish")
+        for alias in aliases:
+            check_alias(alias)
 
     def _new_policy(self, name: str, config: str) -> StoredPolicy:
         if not config:
             raise NotFoundError(f"no policy {name!r}; the first version of one comes with its policy.toml")
         if not self._repository.writable:
             raise PreconditionError("there is no folder for new policies; the operator names one with --repository")
-        return StoredPolicy(
-            name, self._repository.writable[-1] / name, parse_config(config.encode(), "the new policy.toml")
-        )
-
-    def _check_allowed(self) -> None:
-        self._opener.check_open()
-        if not self._allowed:
-            raise PreconditionError("this server takes no changes; its operator allows them with --allow-publish")
+        parsed = parse_config(config.encode(), "the new policy.toml")
+        return StoredPolicy(name, self._repository.writable[-1] / name, parsed)
 
     def _writable(self, name: str) -> StoredPolicy:
         policy = self._repository.policy(name)
@@ -103,81 +176,17 @@ class Publisher:
             raise PreconditionError(f"policy {name!r} is a part of the package; publish under another name")
         return policy
 
-    async def publish(self, draft: Draft, digest: str, aliases: Sequence[str]) -> PolicyVersion:
-        """Let new sessions get what was drafted, once it has been checked, loaded and warmed up.
-
-        Raises:
-            InvalidError: its digest is not ``digest``, or an alias has an impossible name.
-            PreconditionError: it cannot be loaded, or does not take what its predecessor took.
-
-        """
-        _check_aliases(aliases)
-        async with self._opener.loading:
-            now = draft.policy
-            if now.name in self._repository.policies():
-                now = self._repository.policy(now.name)
-                if draft.is_new:
-                    raise PreconditionError(f"policy {now.name!r} was made meanwhile; publish again, without config")
-            return await self._make(next_version(draft, now, aliases, lambda: seal_as(draft.staging, digest)))
-
-    async def publish_weights(self, base: PolicyReference, weights: bytes, aliases: Sequence[str]) -> PolicyVersion:
-        """Make a version of ``base`` with other ``weights``: tensors by name in safetensors.
-
-        Raises:
-            NotFoundError: there is no such base.
-            InvalidError: ``weights`` are none.
-            PreconditionError: the backend cannot do it, or the tensors are not those of the base.
-
-        """
-        _check_aliases(aliases)
-        async with self._opener.loading:
-            draft = self.draft(base.name)
-            try:
-                stored, known = self._repository.resolve(base), self._engine.loaded(base)
-                making = next_version(
-                    draft, draft.policy, aliases, lambda: seal_with_weights(draft.staging, stored, weights)
-                )
-                return await self._make(replace(making, proven=known.probe if known else None))
-            finally:
-                draft.staging.remove()
-
-    async def _make(self, making: Making) -> PolicyVersion:
-        old = await self.current(making.policy.name)
-        if old is not None:
-            making = replace(making, old=Predecessor(old, old.clients()))
-        loaded = await asyncio.to_thread(making.run, self._engine.versions)
-        self.switch(making.policy, loaded)
-        return loaded.stored.policy
-
-    async def current(self, name: str) -> LoadedVersion | None:
-        """Give the version that new sessions get now, loaded; ``None`` where there is none that can be served."""
-        reference = PolicyReference(name)
-        with suppress(NotFoundError, PreconditionError):
-            return self._engine.loaded(reference) or await asyncio.to_thread(self._engine.load, reference)
-        return None
-
-    def switch(self, policy: StoredPolicy, loaded: LoadedVersion) -> None:
-        """Let new sessions get ``loaded``, a version of ``policy`` in its place."""
-        self._engine.versions.admit(loaded)
-        self._repository.put(policy)
-        self._repository.put_version(loaded.stored)
-        self._engine.versions.sweep()
-        if self._allowed and policy.folder.parent in self._repository.writable:
-            self._retention.retire_old(policy.name)
-        _LOG.info("new version %s: %s", loaded.stored, loaded.probe)
-
     async def set_alias(self, name: str, alias: str, number: int) -> int | None:
-        """Let ``alias`` name the version ``number``; give the one that it named before.
+        """Let ``alias`` name the version ``number``; give the version that it named before.
 
         Raises:
-            InvalidError: an impossible name.
+            InvalidError: the alias's name is not allowed.
             NotFoundError: there is no such policy or version.
             PreconditionError: the operator does not allow it, or the version cannot be loaded.
 
         """
-        self._check_allowed()
-        check_alias(alias)
-        # Loaded before it is named: a version that is broken on the disk must not take a good one's name.
+        self._check_change([alias])
+        # Load it first: a version that is broken on the disk must not take a good one's alias.
         await self._opener.version(PolicyReference(name, version=number))
         async with self._opener.loading:
             policy = self._writable(name)
@@ -185,18 +194,18 @@ class Publisher:
             changed = {**policy.changed, alias: number}
             await asyncio.to_thread(write_aliases, policy.folder, changed)
             self._repository.put(replace(policy, changed=changed))
-            self._engine.versions.sweep()
+            self._engine.versions.unload_unused()
             return policy.aliases.get(alias)
 
     async def retire(self, name: str, number: int) -> None:
-        """Let a version go: no new session gets it, and its files go when its last session has ended.
+        """Retire a version: no new session gets it, and its files are removed when its last session has ended.
 
         Raises:
             NotFoundError: there is no such policy or version.
             PreconditionError: an alias names it, or the operator does not allow it.
 
         """
-        self._check_allowed()
+        self._check_change()
         async with self._opener.loading:
             policy = self._writable(name)
             if number not in policy.refused:
@@ -211,16 +220,12 @@ class Publisher:
         """How large a version may be."""
         return self._repository.limits
 
-    def is_leaving(self, folder: Path) -> bool:
-        """Whether the version in this folder is retired and not gone yet."""
-        return self._retention.is_leaving(folder)
-
     def policies(self) -> list[StoredPolicy]:
         """Give all policies as they are now, in the order of their names."""
         return [self._repository.policy(name) for name in sorted(self._repository.policies())]
 
-    async def show(self, name: str) -> tuple[StoredPolicy, list[Shown]]:
-        """Describe a policy and its versions, the newest first.
+    async def describe(self, name: str) -> tuple[StoredPolicy, list[VersionDescription]]:
+        """Give a policy and its versions, the newest first.
 
         Raises:
             NotFoundError: there is no such policy.
@@ -228,25 +233,40 @@ class Publisher:
         """
         policy = self._repository.policy(name)
         sizes = await asyncio.to_thread(_sizes, policy)
-        shown = [self._shown(stored, sizes[number]) for number, stored in policy.versions.items()]
-        shown += [Shown(PolicyVersion(name, number, ""), error=str(error)) for number, error in policy.refused.items()]
-        return policy, sorted(shown, key=lambda each: -each.policy.version)
+        described = [self._describe(stored, sizes[number]) for number, stored in policy.versions.items()]
+        described += [
+            VersionDescription(PolicyVersion(name, number, ""), error=str(error))
+            for number, error in policy.refused.items()
+        ]
+        return policy, sorted(described, key=lambda version: -version.policy.version)
 
-    def _shown(self, stored: StoredVersion, size: int) -> Shown:
+    def _describe(self, stored: StoredVersion, size: int) -> VersionDescription:
         loaded = self._engine.versions.get(stored.policy)
         if loaded is None:
-            return Shown(stored.policy, size)
-        return Shown(stored.policy, size, loaded.sessions, loaded.signature)
+            return VersionDescription(stored.policy, size)
+        return VersionDescription(stored.policy, size, loaded.sessions, loaded.signature)
 
     def close(self) -> None:
-        """Finish what is under way on the disk."""
+        """Finish removing what is retired."""
         self._retention.close()
+
+
+def _next_number(policy: StoredPolicy) -> int:
+    number = max([0, *policy.versions, *policy.refused]) + 1
+    # Somebody may be copying a folder in right now, or one that is retired is being removed.
+    while (policy.folder / str(number)).exists() or is_retired(policy.folder / str(number)):
+        number += 1
+    return number
+
+
+def _seal_with_weights(staging: Staging, base: StoredVersion, weights: bytes) -> str:
+    backend = load_backend(base.config.backend)
+    if not isinstance(backend, WeightsBackend):
+        raise PreconditionError(f"the backend {base.config.backend!r} takes no weights alone; publish all files")
+    staging.link(base.folder)
+    backend.replace_weights(staging.folder, base.config, weights)
+    return staging.seal()
 
 
 def _sizes(policy: StoredPolicy) -> dict[int, int]:
     return {number: folder_size(version.folder) for number, version in policy.versions.items()}
-
-
-def _check_aliases(aliases: Sequence[str]) -> None:
-    for alias in aliases:
-        check_alias(alias)

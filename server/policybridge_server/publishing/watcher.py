@@ -1,9 +1,9 @@
 """Versions that somebody copies or renames into the repository while the server runs.
 
-A folder ``DIR/<policy>/<number>/`` is complete when nothing in it has changed for `SETTLED` seconds, by the file
-system's own clock of changes, which no copying tool can set. What is renamed into place counts from when it was
-written, so that a version made elsewhere on the file system is taken at once. Then it is checked and loaded as if it
-were published, and served, or refused with the reason in the log. A refused folder is looked at again when it changes.
+A folder ``DIR/<policy>/<number>/`` is complete when nothing in it has changed for `SETTLED` seconds. The file system's
+change times (ctime) are compared, because a copying tool cannot set them. A rename of the folder is no change: a
+version that was written elsewhere on the file system is complete at once. A complete folder is published; a folder
+that is refused, with the reason in the log, is tried again when it changes.
 """
 
 import asyncio
@@ -14,61 +14,63 @@ from pathlib import Path
 from typing import Final
 
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
-from policybridge_server.publishing.intake import Intake
+from policybridge_server.publishing.publisher import Publisher
 from policybridge_server.repository import Repository
-from policybridge_server.repository.reading import changed_at, policy_folders, version_folders
+from policybridge_server.repository.reading import changed_at, policy_folders, read_policy, version_folders
 
 _LOG = logging.getLogger(__name__)
 
 SETTLED: Final = 1.0
-_AGAIN: Final = 0.4
+"""Seconds."""
+
+_PERIOD: Final = 0.4
+"""Seconds between two looks at a folder that is not complete yet."""
 
 
 class FolderWatcher:
-    """Notices what arrives. For the loop thread.
+    """Publishes new folders. For the loop thread.
 
     Args:
         repository: whose folders are watched.
-        intake: takes it.
+        publisher: publishes the versions.
 
     """
 
-    def __init__(self, repository: Repository, intake: Intake) -> None:
+    def __init__(self, repository: Repository, publisher: Publisher) -> None:
         self._repository = repository
-        self._intake = intake
-        # What was refused at start is not looked at again before it changes.
-        self._seen = {folder: changed for folder, changed in self._found().items() if self._is_refused(folder)}
+        self._publisher = publisher
+        # Do not try again what was refused at start, unless it changes.
+        self._tried = {folder: changed for folder, changed in self._found().items() if self._is_refused(folder)}
 
     async def watch(self) -> None:
-        """Take what arrives, until this is cancelled; a server without watchfiles notices nothing."""
+        """Publish new folders until cancelled. Without the package watchfiles, new folders are not noticed."""
         try:
             changes = _changes(self._repository.folders)
         except ImportError as error:
             _LOG.info("folders are not watched, %s: pip install 'policybridge[server]'", error)
             return
-        await self._settle()
+        await self._publish_new()
         async for _ in changes:
-            await self._settle()
+            await self._publish_new()
 
-    async def _settle(self) -> None:
-        # Not only as long as there is something: what happens in a new folder before it is watched is not told.
-        calm = time.monotonic() + SETTLED
-        while not await self._look() or time.monotonic() < calm:
-            await asyncio.sleep(_AGAIN)
+    async def _publish_new(self) -> None:
+        # Look for a while even if nothing is new: changes in a new folder are not reported before it is watched.
+        end = time.monotonic() + SETTLED
+        while not await self._publish_complete() or time.monotonic() < end:
+            await asyncio.sleep(_PERIOD)
 
-    async def _look(self) -> bool:
-        """Take what is complete; say whether nothing is left to wait for."""
+    async def _publish_complete(self) -> bool:
+        """Publish the folders that are complete; say whether there was no new folder at all."""
         found = await asyncio.to_thread(self._found)
-        fresh = {folder: changed for folder, changed in found.items() if self._seen.get(folder) != changed}
-        settled = [folder for folder, changed in fresh.items() if time.time() - changed >= SETTLED]
-        for folder in settled:
-            await self._take(folder)
-        self._seen = {folder: changed for folder, changed in found.items() if folder in settled or folder not in fresh}
-        # A policy that was taken may have versions by now.
-        return not fresh
+        new = {folder: changed for folder, changed in found.items() if self._tried.get(folder) != changed}
+        complete = [folder for folder, changed in new.items() if time.time() - changed >= SETTLED]
+        for folder in complete:
+            await self._publish(folder)
+        self._tried = {folder: changed for folder, changed in found.items() if folder in complete or folder not in new}
+        return not new
 
     def _found(self) -> dict[Path, float]:
-        """List policies and versions that are not served, with the moment of their last change."""
+        """Give the folders of policies and versions that are not served, with the time of their last change."""
         found: dict[Path, float] = {}
         for repository in self._repository.folders:
             for policy in policy_folders(repository):
@@ -90,21 +92,25 @@ class FolderWatcher:
             known is not None and folder.name.isdecimal() and int(folder.name) in known.refused
         )
 
-    async def _take(self, folder: Path) -> None:
+    async def _publish(self, folder: Path) -> None:
         try:
-            await self._intake.take(folder)
+            if folder.parent in self._repository.folders:
+                # A policy. Its versions are found the next time.
+                self._repository.put(await asyncio.to_thread(read_policy, folder))
+            else:
+                await self._publisher.publish_folder(folder)
         except (PolicyBridgeError, OSError) as error:
             _LOG.warning("%s is not served: %s", folder, error)
 
 
 def _changes(folders: Sequence[Path]) -> AsyncIterator[object]:
-    # Late: an extra, and a thread of its own.
+    # Imported late: it is an extra.
     from watchfiles import awatch  # noqa: PLC0415
 
     roots = [folder.resolve() for folder in folders]
 
     def matters(_: object, path: str) -> bool:
-        # Versions in the making are hidden.
+        # Staging folders are hidden.
         changed = Path(path)
         return not any(
             part.startswith(".")

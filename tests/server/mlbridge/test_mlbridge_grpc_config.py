@@ -41,7 +41,7 @@ def refusal(folder: Path, toml: str) -> str:
 async def _added(config: ServerConfig) -> None:
     engine = Engine(Repository(config.repository), allow_python=False)
     opener = SessionOpener(engine)
-    publisher = Publisher(opener, allowed=False, keep=1)
+    publisher = Publisher(opener, allowed=False, keep_versions=1)
     with closing(publisher), closing(Loop(engine.flush)) as turns:
         add_to_server(grpc.aio.server(), Host(opener, publisher, turns, config), Calls())
 
