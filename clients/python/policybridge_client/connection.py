@@ -1,4 +1,4 @@
-"""The contract of a connection to the policy server, and the table of those that there are."""
+"""The contract of a connection to the policy server, and the table of the connections."""
 
 from typing import Protocol, cast
 
@@ -112,14 +112,14 @@ def connect(address: str, *, timeout: float = 10.0) -> Connection:
     """Make a connection; nothing is sent before it is used.
 
     Args:
-        address: ``socket:PATH``, ``grpc:HOST:PORT``, ``grpc:unix:PATH``, ``inprocess:REPOSITORY`` or
-            ``mlbridge-pipe:BASE``; a bare path is a socket, anything else bare is a gRPC target.
+        address: ``socket:PATH``, ``grpc:HOST:PORT``, ``grpc:unix:PATH``, ``inprocess:REPOSITORY``,
+            ``mlbridge-pipe:BASE``, or ``NAME:TARGET`` of another distribution's connection; a path without a name is a
+            socket, anything else without a name is a gRPC target. Behind a gRPC target may stand ``,serdes=NAME``.
         timeout: seconds, for each wait.
 
     """
     scheme, _, target = address.partition(":")
-    # Our own first: to look through all that is installed for others takes milliseconds.
-    if scheme not in CONNECTIONS.own and scheme not in CONNECTIONS.names():
+    if scheme not in CONNECTIONS:
         scheme, target = ("socket" if "/" in address and not address.startswith("unix:") else "grpc"), address
     kind = cast("type[_Made]", CONNECTIONS.load(scheme))
     return kind(target, timeout)

@@ -47,20 +47,23 @@ class GrpcConnection:
     """A channel to a server; its sessions share it.
 
     Args:
-        target: as gRPC names it, ``HOST:PORT`` or ``unix:PATH``.
+        target: as gRPC names it, ``HOST:PORT`` or ``unix:PATH``; ``,serdes=NAME`` behind it names the SerDes.
         timeout: seconds, for each wait; a session itself may last as long as it likes.
-        serdes: how values travel; ``bitstream`` is the cheapest.
+        serdes: the SerDes where ``target`` names none; ``bitstream`` is the cheapest.
+
+    Raises:
+        NotFoundError: there is no such SerDes.
 
     """
 
     def __init__(self, target: str, timeout: float, *, serdes: str = "bitstream") -> None:
         if not timeout > 0:
             raise InvalidError(f"a timeout is more than 0 seconds, not {timeout}")
-        self._target = target
+        self._target, _, named = target.partition(",serdes=")
         self._timeout = timeout
-        self._serdes_name = serdes
-        self._serdes = load_serdes(serdes)
-        self._channel = grpc.insecure_channel(target, options=_OPTIONS)
+        self._serdes_name = named or serdes
+        self._serdes = load_serdes(self._serdes_name)
+        self._channel = grpc.insecure_channel(self._target, options=_OPTIONS)
         self._stub = PolicyServiceStub(self._channel)
         self._streams: WeakSet[Stream] = WeakSet()
 

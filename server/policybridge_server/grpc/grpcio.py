@@ -1,13 +1,11 @@
 """Transport `grpcio`: the same services as `grpc`, by gRPC's own library: slower, and with all that it can."""
 
-from typing import cast
-
 import grpc
 import grpc.aio
 
 from policybridge_core.errors import UnavailableError
 from policybridge_server.grpc.calls import Calls
-from policybridge_server.grpc.transport import SERVICES, AddService
+from policybridge_server.grpc.services import add_services
 from policybridge_server.transports.contract import Host
 
 _SHORTEST_PING_MS = 100
@@ -40,8 +38,7 @@ class GrpcioTransport:
             ("grpc.enable_channelz", 1),
         ]
         self._server = grpc.aio.server(options=options)
-        for name in SERVICES.names():
-            cast("AddService", SERVICES.load(name))(self._server, host, self._calls)
+        add_services(self._server, host, self._calls)
         try:
             port = self._server.add_insecure_port(self._asked)
         except RuntimeError as error:

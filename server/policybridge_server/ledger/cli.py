@@ -12,6 +12,7 @@ from typing import Final, cast
 import msgspec
 
 from policybridge_core.errors import PolicyBridgeError
+from policybridge_server.ledger.contract import LEDGERS
 from policybridge_server.ledger.export import FORMATS
 from policybridge_server.ledger.query import Query, SessionRecord
 from policybridge_server.ledger.reader import LedgerReader
@@ -32,19 +33,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--json", action="store_true", help="one JSON object per line")
     showing = commands.add_parser("show", help="one session and its decisions")
     showing.add_argument("session", help="its id, or how it begins")
-    showing.add_argument("--ledger", required=True, type=Path, metavar="FILE")
+    _add_ledger(showing)
     showing.add_argument("--json", action="store_true", help="as one JSON object")
     exporting = commands.add_parser("export", help="write decisions to a file")
     _add_query(exporting)
     exporting.add_argument("--to", required=True, type=Path, metavar="FILE")
     exporting.add_argument(
-        "--format", choices=sorted(FORMATS.own), default="log", help="LLVM's training log (default), or Parquet"
+        "--format",
+        choices=FORMATS,
+        default="log",
+        metavar="FORMAT",
+        help="how to write them: %(choices)s (default: log, LLVM's training log)",
     )
     exporting.add_argument("--score", metavar="NAME", help="the outcome that is the log's reward")
 
 
-def _add_query(parser: argparse.ArgumentParser) -> None:
+def _add_ledger(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ledger", required=True, type=Path, metavar="FILE")
+    parser.add_argument(
+        "--ledger-store",
+        choices=LEDGERS,
+        default="sqlite",
+        metavar="NAME",
+        help="the kind of ledger: %(choices)s (default: sqlite)",
+    )
+
+
+def _add_query(parser: argparse.ArgumentParser) -> None:
+    _add_ledger(parser)
     parser.add_argument("--policy", metavar="NAME")
     parser.add_argument("--version", type=_versions, metavar="N[-M]", help="one version, or the first and the last")
     parser.add_argument("--since", type=_when, metavar="WHEN", help="2026-01-31T12:00, or 90s, 5m, 2h, 7d ago")
@@ -56,7 +72,7 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Do it; the exit status is 0, or 2 where the ledger cannot be read or what is asked for is not there."""
     try:
-        with LedgerReader(arguments.ledger) as reader:
+        with LedgerReader(arguments.ledger, arguments.ledger_store) as reader:
             {"list": _list, "show": _show, "export": _export}[arguments.what](reader, arguments)
     except BrokenPipeError:
         # The reader of our output has seen enough.

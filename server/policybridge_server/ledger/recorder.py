@@ -8,8 +8,8 @@ from policybridge_serdes import Layout, Outcome, Signature, Values
 from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
 from policybridge_server.engine import recorder as seam
+from policybridge_server.ledger.contract import Store
 from policybridge_server.ledger.records import Begun, Ended, Kept, Lost, Reported, Segment
-from policybridge_server.ledger.store import Store
 from policybridge_server.ledger.writer import Writer
 
 _DECISIONS: Final = 256

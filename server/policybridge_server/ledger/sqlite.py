@@ -12,10 +12,11 @@ import msgspec
 from policybridge_core.errors import NotFoundError, PolicyBridgeError, TooLargeError, UnknownError
 from policybridge_serdes import Outcome, Signature
 from policybridge_serdes.interactive import header_line
+from policybridge_server.ledger.contract import Bounds
 from policybridge_server.ledger.database import Database
 from policybridge_server.ledger.packing import pack_numbers, pack_rows
 from policybridge_server.ledger.records import Begun, Ended, Lost, Record, Reported, Segment
-from policybridge_server.ledger.store import Bounds
+from policybridge_server.ledger.sqlite_reader import SqliteReader
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,6 +40,18 @@ _DROP: Final = (
     "DELETE FROM outcomes WHERE session = ?",
     "DELETE FROM sessions WHERE number = ?",
 )
+
+
+class SqliteLedger:
+    """The kind `sqlite`; see `Ledger`."""
+
+    def open_store(self, path: Path, bounds: Bounds) -> "SqliteStore":
+        """Open the file for writing, or make a new one."""
+        return SqliteStore(path, bounds)
+
+    def open_reader(self, path: Path) -> SqliteReader:
+        """Open the file for reading."""
+        return SqliteReader(path)
 
 
 class SqliteStore:

@@ -9,8 +9,8 @@ from typing import Final
 
 from policybridge_core.errors import PolicyBridgeError, UnavailableError
 from policybridge_server.engine.recorder import Reported
+from policybridge_server.ledger.contract import Store
 from policybridge_server.ledger.records import Record, Segment
-from policybridge_server.ledger.store import Store
 
 _LOG = logging.getLogger(__name__)
 

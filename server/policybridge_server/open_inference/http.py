@@ -10,7 +10,7 @@ from aiohttp import web
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError, Status, UnavailableError, UnsupportedError
 from policybridge_server.open_inference.describing import Describing
-from policybridge_server.open_inference.inference import Inference
+from policybridge_server.open_inference.inference import shared_inference
 from policybridge_server.open_inference.json import metadata_to_json, request_from_json, response_to_json
 from policybridge_server.transports.contract import Host
 
@@ -96,8 +96,8 @@ def _reply(body: object, status: int = 200) -> web.Response:
 
 class _Paths:
     def __init__(self, host: Host) -> None:
-        self._inference: Inference = host.inference
-        self._describing = Describing(host.opener, host.inference.served)
+        self._inference = shared_inference(host)
+        self._describing = Describing(host.opener, self._inference.served)
 
     def routes(self) -> list[web.RouteDef]:
         """Give all paths."""

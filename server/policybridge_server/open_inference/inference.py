@@ -17,8 +17,14 @@ from policybridge_server.open_inference.plan import Plan
 from policybridge_server.open_inference.sequences import Sequence, Sequences, acknowledge
 from policybridge_server.open_inference.served import Served, ServedVersions
 from policybridge_server.open_inference.statistics import Stopwatch
+from policybridge_server.transports.contract import Host
 
 _FORGET_SECONDS: Final = 60.0
+
+
+def shared_inference(host: Host) -> "Inference":
+    """Give the one inference of a server: a sequence's requests may come over any of the transports."""
+    return host.shared(Inference, lambda: Inference(host.opener, host.config.sequence_idle))
 
 
 class Inference:

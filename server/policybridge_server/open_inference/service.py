@@ -15,7 +15,7 @@ from policybridge_core.errors import PolicyBridgeError
 from policybridge_server.grpc.calls import Calls, Context
 from policybridge_server.grpc.malformed import careful
 from policybridge_server.open_inference.describing import Describing
-from policybridge_server.open_inference.inference import Inference
+from policybridge_server.open_inference.inference import Inference, shared_inference
 from policybridge_server.transports.contract import Host
 
 _PENDING: Final = 256
@@ -171,5 +171,6 @@ def _cancel(answering: "asyncio.Queue[_Answering | None]") -> None:
 
 def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:
     """Serve GRPCInferenceService on ``server``."""
-    describing = Describing(host.opener, host.inference.served)
-    add_GRPCInferenceServiceServicer_to_server(InferenceServicer(host.inference, describing, calls), careful(server))
+    inference = shared_inference(host)
+    describing = Describing(host.opener, inference.served)
+    add_GRPCInferenceServiceServicer_to_server(InferenceServicer(inference, describing, calls), careful(server))

@@ -12,12 +12,12 @@ from policybridge_serdes import Outcome, PolicyVersion, Values
 from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
 from policybridge_server.ledger import writer
+from policybridge_server.ledger.contract import Bounds
 from policybridge_server.ledger.query import Query
 from policybridge_server.ledger.reader import LedgerReader
 from policybridge_server.ledger.recorder import LedgerRecorder
 from policybridge_server.ledger.records import Begun, Ended, Lost, Record, Reported, Segment
 from policybridge_server.ledger.sqlite import SqliteStore
-from policybridge_server.ledger.store import Bounds
 from tests.conftest import ServerFactory
 from tests.server.ledger.asking import ask, open_network, rows
 

@@ -19,7 +19,7 @@ class HostConfig:
     Attributes:
         policy: who answers.
         server: its address, as for `connect`.
-        task: what is asked: ``inline``, ``evict`` or ``priority``.
+        task: what is asked, by a name in `TASKS`: ``inline``, ``evict``, ``priority``, or another distribution's.
         fallback: what happens where there is no advice. ``default``: LLVM's own decision, in the same run where it is
             known, else in a second run that asks nothing. ``error``: the compiler is ended.
         timeout: seconds, for each wait for the server.

@@ -30,7 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--policy", required=True, metavar="NAME[@VERSION|@ALIAS]", help="who decides")
     add("--server", required=True, metavar="ADDRESS", help="socket:PATH or grpc:HOST:PORT")
-    add("--task", default="inline", choices=sorted(TASKS.own), help="what is asked (default: inline)")
+    add(
+        "--task",
+        default="inline",
+        choices=TASKS,
+        metavar="TASK",
+        help="what is asked: %(choices)s (default: inline)",
+    )
     add(
         "--fallback",
         default="default",

@@ -111,7 +111,7 @@ class MlBridgeConfig(MethodConfig, frozen=True, forbid_unknown_fields=True, kw_o
 
     def __post_init__(self) -> None:
         if not (self.protos or self.descriptors):
-            raise ValueError("[mlbridge] needs `protos`, folders of .proto files, or `descriptors`, descriptor sets")
+            raise ValueError("needs `protos`, folders of .proto files, or `descriptors`, descriptor sets")
 
     def method(self, service: str, name: str) -> MethodConfig:
         """Give what holds for one method."""

@@ -7,6 +7,7 @@ import grpc
 import grpc.aio
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_server.config import convert_fields
 from policybridge_server.grpc.calls import Calls
 from policybridge_server.mlbridge.grpc.config import MethodConfig, MlBridgeConfig
 from policybridge_server.mlbridge.grpc.descriptors import ForeignMethod, load_methods
@@ -21,9 +22,9 @@ def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:
         PolicyBridgeError: a source, or the configuration of a method, cannot be used; the message says which and why.
 
     """
-    config = host.config.mlbridge
-    if config is None:
+    if host.config.mlbridge is None:
         return
+    config = convert_fields(host.config.mlbridge, MlBridgeConfig, "[mlbridge] ")
     handlers: dict[str, dict[str, grpc.RpcMethodHandler[bytes, bytes]]] = defaultdict(dict)
     for foreign, how in _served(config, load_methods(config.protos, config.descriptors)):
         method = _made(foreign, how, host, calls, config.max_sessions)

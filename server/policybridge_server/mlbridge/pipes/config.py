@@ -1,12 +1,13 @@
 """One ``[[pipe]]`` of the server's configuration, also in its short form ``BASE[:FORMAT],KEY=VALUE…``."""
 
 import re
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from policybridge_core.errors import InvalidError
 from policybridge_serdes import ElementType, TensorSpec
+from policybridge_server.config import convert_fields
 
 Fallback = bool | int | float | str | list[bool | int | float]
 """An advice as TOML and JSON write it."""
@@ -25,7 +26,7 @@ class PipeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         base: ``BASE.in`` leads to the compiler and ``BASE.out`` from it.
         policy: who answers: ``NAME``, ``NAME@VERSION`` or ``NAME@ALIAS``.
         advice: what the compiler reads, which no message says: ``int``, ``float[4]``, ``int[-1]`` for any number.
-        format: how messages are written.
+        format: the name of the format in which messages are written.
         count: a pool for so many compiles at once, ``BASE-0`` and on; absent: one pair, ``BASE`` itself.
         fallback: the advice where the policy gives none; absent: the compiler is made to end.
         features: element types by feature, where neither the message nor the policy tells them.
@@ -37,7 +38,7 @@ class PipeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     base: str
     policy: str
     advice: str
-    format: Literal["bytes", "json"] = "bytes"
+    format: str = "bytes"
     count: Annotated[int, msgspec.Meta(ge=1, le=1000)] | None = None
     fallback: Fallback | None = None
     features: dict[str, str] = {}
@@ -106,10 +107,7 @@ class PipeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
                 fields.setdefault(table, {})[name] = value
             else:
                 fields[key] = _plain(value) if key in ("fallback", "count") else value
-        try:
-            return msgspec.convert(fields, cls)
-        except msgspec.ValidationError as error:
-            raise InvalidError(f"--pipe {text}: {error}") from error
+        return convert_fields(fields, cls, f"--pipe {text}: ")
 
 
 def _plain(value: str) -> Any:

@@ -53,11 +53,11 @@ class Pool:
 
         Raises:
             InvalidError: the fallback is not what the compiler reads.
+            NotFoundError: there is no such format.
 
         """
-        if config.fallback is None:
-            return cls(config, None)
-        return cls(config, encode(config.advice_spec, config.fallback, load_format(config.format)))
+        form = load_format(config.format)
+        return cls(config, None if config.fallback is None else encode(config.advice_spec, config.fallback, form))
 
 
 class PipeSession:

@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+from typing import Any
 
 from policybridge_core.errors import UnavailableError
+from policybridge_server.config import convert_fields
 from policybridge_server.mlbridge.pipes.config import PipeConfig
 from policybridge_server.mlbridge.pipes.fifos import Fifos, claim
 from policybridge_server.mlbridge.pipes.formats import load_format
@@ -19,15 +21,19 @@ class PipeTransport:
     """A pool of bases; a compile is a session.
 
     Args:
-        address: the ``[[pipe]]``, also in its short form.
+        address: a ``[[pipe]]`` as TOML gives it, or its short form.
 
     Raises:
-        InvalidError: the short form is malformed, or the fallback is not what the compiler reads.
+        InvalidError: the address is malformed, or the fallback is not what the compiler reads.
+        NotFoundError: there is no such format.
 
     """
 
-    def __init__(self, address: PipeConfig | str) -> None:
-        config = PipeConfig.parse(address) if isinstance(address, str) else address
+    def __init__(self, address: dict[str, Any] | str) -> None:
+        if isinstance(address, str):
+            config = PipeConfig.parse(address)
+        else:
+            config = convert_fields(address, PipeConfig, "[[pipe]] ")
         self._pool = Pool.of(config)
         self._bases: list[_Base] = []
 
