@@ -98,7 +98,7 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     def __post_init__(self) -> None:
         if not self.repository:
             raise ValueError("no policies: give --repository DIR, or --demo for the bundled ones")
-        if not any(self.addresses()):
+        if not list(self.addresses()):
             raise ValueError(
                 "nowhere to listen: give --grpc ADDR, --socket PATH, --http ADDR, --pipe BASE or "
                 "--transport NAME=ADDRESS"
