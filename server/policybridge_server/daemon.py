@@ -18,7 +18,7 @@ from policybridge_server.loop import Loop
 from policybridge_server.publishing.publisher import Publisher
 from policybridge_server.publishing.watcher import FolderWatcher
 from policybridge_server.repository import Limits, Repository, writable
-from policybridge_server.repository.lock import changing
+from policybridge_server.repository.lock import lock_for_changes
 from policybridge_server.transports.contract import Host, Transport, load_transport
 
 _LOG = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ def serve(config: ServerConfig) -> None:
 
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
-    with changing(writable(config.repository) if config.allow_publish else []), _ledger(config) as recorder:
+    with lock_for_changes(writable(config.repository) if config.allow_publish else []), _ledger(config) as recorder:
         repository = Repository(config.repository, Limits(config.max_artifact_bytes, config.max_artifact_files))
         engine = Engine(repository, allow_python=config.allow_python, recorder=recorder)
         with asyncio.Runner(loop_factory=lambda: Loop(engine.flush, config.spin / 1e6)) as runner:
