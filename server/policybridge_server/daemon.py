@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Final, cast
 
-from policybridge_core.errors import PolicyBridgeError, PreconditionError
-from policybridge_serdes import PolicyReference
+from policybridge_core.errors import PolicyBridgeError
 from policybridge_server.config import ServerConfig
 from policybridge_server.engine.engine import Engine
 from policybridge_server.engine.opener import SessionOpener
@@ -19,7 +18,7 @@ from policybridge_server.loop import Loop
 from policybridge_server.publishing.publisher import Publisher
 from policybridge_server.publishing.watcher import FolderWatcher
 from policybridge_server.repository import Limits, Repository, writable
-from policybridge_server.repository.lock import changing
+from policybridge_server.repository.lock import lock_for_changes
 from policybridge_server.transports.contract import Host, Transport, load_transport
 
 _LOG = logging.getLogger(__name__)
@@ -37,7 +36,7 @@ def serve(config: ServerConfig) -> None:
 
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
-    with changing(writable(config.repository) if config.allow_publish else []), _ledger(config) as recorder:
+    with lock_for_changes(writable(config.repository) if config.allow_publish else []), _ledger(config) as recorder:
         repository = Repository(config.repository, Limits(config.max_artifact_bytes, config.max_artifact_files))
         engine = Engine(repository, allow_python=config.allow_python, recorder=recorder)
         with asyncio.Runner(loop_factory=lambda: Loop(engine.flush, config.spin / 1e6)) as runner:
@@ -85,7 +84,7 @@ class _Daemon:
         self._engine.attach(post)
         if self._recorder is not None:
             self._recorder.start(post)
-        self._preload()
+        self._engine.versions.preload()
         await self._listen()
         watcher = FolderWatcher(self._engine.repository, self._publisher)
         self._watching = self._loop.create_task(watcher.watch())
@@ -101,28 +100,6 @@ class _Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, signals.put_nowait, number)
         return signals
-
-    def _preload(self) -> None:
-        """Load what new sessions will ask for; a policy that cannot be loaded says why when a client asks for it."""
-        for name in self._engine.repository.policies():
-            # A version that cannot be loaded is refused, so that the version before it becomes the newest.
-            while not self._load_newest(name):
-                continue
-
-    def _load_newest(self, name: str) -> bool:
-        """Load a policy's newest version, or refuse it; say whether there is nothing more to try."""
-        repository = self._engine.repository
-        try:
-            loaded = self._engine.load(PolicyReference(name))
-        except PolicyBridgeError as error:
-            _LOG.warning("policy %s is not served: %s", name, error)
-            latest = repository.policy(name).latest
-            if latest is None or not isinstance(error, PreconditionError):
-                return True
-            repository.refuse(name, latest, error)
-            return repository.policy(name).latest is None
-        _LOG.info("loaded %s: %s", loaded.stored, loaded.probe)
-        return True
 
     async def _listen(self) -> None:
         host = Host(self._opener, self._publisher, self._loop, self._config)

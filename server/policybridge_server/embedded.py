@@ -123,7 +123,7 @@ class EmbeddedSession:
 
     def context(self, name: str) -> None:
         """Say what the following observations belong to."""
-        self._session.view.context = name
+        self._session.context(name)
 
     def report(self, outcome: Outcome) -> None:  # noqa: ARG002
         """Refuse: nothing is recorded in the caller's process; the session is over then, as everywhere."""

@@ -1,4 +1,4 @@
-"""The batcher: decisions of one model for clients of one signature; what waits when a turn ends is one batch."""
+"""The batcher: decisions of one model for clients of one signature. What waits at the end of a turn is one batch."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,35 +13,39 @@ class Batcher:
 
     Attributes:
         ignored: the client's features that the model does not know.
-        sessions: how many are bound to it.
+        sessions: number of sessions that are bound to it.
 
     Args:
         evaluator: gives the results of a batch.
-        worker: where it runs; ``None`` for here.
-        due: told once when the batcher has something to run.
+        worker: runs the batches in its thread; ``None``: they run on the loop thread.
+        schedule: lets the batcher run at the end of the turn; called once for each batch.
         ignored: the client's features that the model does not know.
 
     """
 
     def __init__(
-        self, evaluator: Evaluator, worker: Worker | None, due: Callable[["Batcher"], None], ignored: tuple[str, ...]
+        self,
+        evaluator: Evaluator,
+        worker: Worker | None,
+        schedule: Callable[["Batcher"], None],
+        ignored: tuple[str, ...],
     ) -> None:
         self.ignored = ignored
         self.sessions = 0
         self._evaluator = evaluator
         self._worker = worker
-        self._due = due
+        self._schedule = schedule
         self._waiting: list[Decision] = []
         self._busy = False
 
     def submit(self, decision: Decision) -> None:
-        """Let ``decision`` take part in the next batch."""
+        """Put ``decision`` into the next batch."""
         if not self._waiting and not self._busy:
-            self._due(self)
+            self._schedule(self)
         self._waiting.append(decision)
 
     def run(self) -> int:
-        """Evaluate all that waits, here or in the worker, while more collects; give how many there were."""
+        """Evaluate all decisions that wait; give their number. Meanwhile others may be submitted."""
         decisions, self._waiting = self._waiting, []
         if self._worker is None:
             _deliver(decisions, self._evaluator.results(decisions))
@@ -53,7 +57,7 @@ class Batcher:
     def _done(self, answered: tuple[Sequence[Decision], Sequence[Result]]) -> None:
         self._busy = False
         if self._waiting:
-            self._due(self)
+            self._schedule(self)
         _deliver(*answered)
 
 

@@ -1,4 +1,4 @@
-"""What comes of a decision, and where it goes."""
+"""A decision: the observation that waits, and the sink that takes the advice or the error."""
 
 from typing import NamedTuple, Protocol
 
@@ -8,18 +8,18 @@ from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
 
 Result = tuple[Values, float | None] | PolicyBridgeError
-"""The advice and, where the session explores, the log-probability with which it was chosen; or why there is none."""
+"""The advice, with the log-probability of its choice where the session explores; or the error in its place."""
 
 
 class Sink(Protocol):
-    """Where a session's answers go. Called on the loop thread, in the order of the observations."""
+    """Takes the advice of one session. Called on the loop thread, in the order of the observations."""
 
     def answer(self, advice: Values, log_probability: float | None) -> None:
-        """Take the advice: one record of the client's advice spec."""
+        """Take one record of the client's advice spec; ``log_probability`` is ``None`` without exploration."""
         ...
 
     def fail(self, error: PolicyBridgeError) -> None:
-        """Take the news that there is no advice; the session is over."""
+        """Take the error that stands in place of the advice; the session is over."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""A loaded version: its model, how it is run, and the batchers of those who ask it."""
+"""A loaded version: its model, the thread it runs in, and one batcher for each client signature."""
 
 import logging
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from policybridge_server.repository import StoredVersion
 _LOG = logging.getLogger(__name__)
 
 INLINE_SECONDS = 2e-3
-"""A model that takes longer for one observation would hold up everybody else on the loop thread."""
+"""A model that takes longer for one observation runs in a worker, because the loop thread serves all clients."""
 
 
 _KEPT = 16
@@ -31,11 +31,11 @@ class LoadedVersion:
     """One version, ready to answer. Made by ``load_version``; used on the loop thread.
 
     Attributes:
-        stored: which version, and where it lies.
+        stored: the version on disk.
         head: what chooses among the model's scores, if policy.toml asks for it.
         probe: the limits of its batches.
-        signature: what clients are bound to: the model's, with the head's advice.
-        sessions: how many are on it.
+        signature: the model's, with the head's advice where there is a head.
+        sessions: number of sessions that are on it.
 
     """
 
@@ -49,12 +49,12 @@ class LoadedVersion:
         self._model = model
         self._worker = worker
         self.sessions = 0
-        # Once: asking whether an object keeps to a protocol takes as long as a small model.
+        # Asked once: isinstance() with a protocol takes as long as evaluating a small model.
         self._stateful = model if isinstance(model, StatefulModel) else None
         self._batchers: WeakValueDictionary[Signature, Batcher] = WeakValueDictionary()
         self._kept: dict[Signature, Batcher] = {}
 
-    def batcher(self, signature: Signature, due: Callable[[Batcher], None]) -> Batcher:
+    def batcher(self, signature: Signature, schedule: Callable[[Batcher], None]) -> Batcher:
         """Give the batcher of all clients with this signature; it lives as long as one of their sessions.
 
         Raises:
@@ -65,11 +65,11 @@ class LoadedVersion:
         if batcher is None:
             binding = bind(signature, self.signature, self.stored)
             evaluator = Evaluator(self._model, self.head, binding, signature, self.probe)
-            batcher = Batcher(evaluator, self._worker, due, binding.ignored)
+            batcher = Batcher(evaluator, self._worker, schedule, binding.ignored)
             self._batchers[signature] = batcher
         return batcher
 
-    def keep(self, signature: Signature, due: Callable[[Batcher], None]) -> None:
+    def keep(self, signature: Signature, schedule: Callable[[Batcher], None]) -> None:
         """Keep the batcher of clients that come without a session, so that each of them need not be bound anew.
 
         Raises:
@@ -79,7 +79,7 @@ class LoadedVersion:
         if signature not in self._kept:
             if len(self._kept) >= _KEPT:
                 del self._kept[next(iter(self._kept))]
-            self._kept[signature] = self.batcher(signature, due)
+            self._kept[signature] = self.batcher(signature, schedule)
 
     def clients(self) -> list[Signature]:
         """Give the signatures of the clients that are bound now; one that is only kept is none."""
@@ -91,14 +91,14 @@ class LoadedVersion:
         self.sessions += 1
 
     def end(self, session: SessionView) -> None:
-        """Count one session less; tell a stateful model that it is over, after what it still has to answer."""
+        """Count one session less; a stateful model ends it after the decisions that it still has to make."""
         self.sessions -= 1
         model = self._stateful
         if model is not None:
             self._run(lambda: _end(model, session))
 
     def close(self) -> None:
-        """Free the model, after what it still has to answer."""
+        """Free the model, after the decisions that it still has to make."""
         self._run(self._model.close)
         if self._worker is not None:
             self._worker.stop()
@@ -114,7 +114,7 @@ def _end(model: StatefulModel, session: SessionView) -> None:
     try:
         model.end(session)
     except Exception:
-        # The session is over and nobody waits: all that is left is to tell the operator.
+        # No client waits for this any more, so the log is the only place for the error.
         _LOG.exception("policy %s: end() raised", session.policy.name)
 
 
@@ -130,9 +130,9 @@ def load_version(
 
     Args:
         stored: what to load.
-        allow_python: whether artifacts that are code may run.
-        post: hands a call over to the loop thread; ``None`` where there is none, then everything runs inline.
-        folder: where its files are while they are not in their place yet.
+        allow_python: whether artifacts that are Python code may run.
+        post: makes a call on the loop thread; ``None`` without a loop, then the model runs inline.
+        folder: holds the files, if they are not in their place yet.
         probed: what is known of the same architecture with other weights; kernels do not depend on those.
 
     Raises:

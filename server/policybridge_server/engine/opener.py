@@ -1,4 +1,4 @@
-"""The opener: opens sessions for transports, loading off the loop thread what is not loaded yet."""
+"""The opener: opens sessions for transports. A version that is not loaded yet is loaded in a thread."""
 
 import asyncio
 
@@ -13,8 +13,8 @@ class SessionOpener:
     """The engine as transports see it.
 
     Attributes:
-        engine: what they ask.
-        loading: held while a version is loaded off the loop thread: one at a time.
+        engine: opens the sessions.
+        loading: held while a version is loaded or published: one at a time.
 
     """
 
@@ -31,7 +31,7 @@ class SessionOpener:
             PreconditionError: it cannot be loaded.
 
         """
-        # Again, because what was loaded may be superseded before its turn comes.
+        # Repeat: while this version was loaded, the reference may have come to mean another one.
         while (loaded := self.engine.loaded(reference)) is None:
             async with self.loading:
                 await asyncio.to_thread(self.engine.load, reference)
@@ -41,7 +41,7 @@ class SessionOpener:
         """Open a session.
 
         Raises:
-            UnavailableError: the server drains.
+            UnavailableError: the server shuts down.
             NotFoundError: no such policy, version or alias.
             PreconditionError: it cannot be loaded.
 
@@ -51,15 +51,15 @@ class SessionOpener:
         return self.engine.open(loaded, options, sink)
 
     def check_open(self) -> None:
-        """Let nobody in who comes too late.
+        """Check that new sessions may be opened.
 
         Raises:
-            UnavailableError: the server drains.
+            UnavailableError: the server shuts down.
 
         """
         if self._draining:
             raise UnavailableError("the server is shutting down and opens no new session")
 
     def drain(self) -> None:
-        """Open no more sessions."""
+        """Refuse new sessions from now on."""
         self._draining = True

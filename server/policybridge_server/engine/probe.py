@@ -1,7 +1,7 @@
-"""What is found out about a model when it is loaded: how fast it is, and which batch sizes agree bit for bit.
+"""The probe of a model when it is loaded: how fast it is, and which batch sizes give the same bytes.
 
-The same observation must give the same bytes, alone or in a batch. Kernels differ by batch size (torch takes another
-one for 1 and 2 than from 4 on), so small batches are padded to the smallest size from which on all agree.
+The same observation must give the same bytes, alone or in a batch. Kernels differ by batch size (torch has another one
+for 1 and 2 than for 4 and more), so small batches are padded to the smallest size from which all sizes agree.
 """
 
 import time
@@ -36,7 +36,7 @@ class Probe:
 
 
 def probe(model: Model) -> Probe:
-    """Warm ``model`` up and compare batch sizes on random observations; a model that cannot batch is left alone."""
+    """Warm ``model`` up, and compare batch sizes on random observations where the model can batch."""
     features, advice = model.signature.features, model.signature.advice
     if features is None or advice is None or not (features.fixed and advice.fixed):
         return Probe(most=1)
@@ -46,7 +46,7 @@ def probe(model: Model) -> Probe:
         least = _least(model, observations, layout)
         seconds = min(_seconds(model, observations[: least or 1], layout) for _ in range(_REPEATS))
     except Exception:
-        # A model may refuse random input; then nothing is known, and nothing is batched.
+        # A model may refuse random input. Then nothing is known of its batches, so each observation is evaluated alone.
         return Probe(most=1)
     return Probe(least=least or 1, most=MAX_BATCH if least else 1, seconds=seconds)
 

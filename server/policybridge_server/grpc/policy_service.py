@@ -98,7 +98,7 @@ class PolicyServicer(PolicyServiceServicer):
         reference = reference_from_pb(request.policy)
         loaded = await self._opener.version(reference)
         signature = Signature(layout, _advice_spec(request, loaded))
-        loaded.keep(signature, self._opener.engine.due)
+        loaded.keep(signature, self._opener.engine.schedule)
         answer = _Answer()
         session = await self._opener.open(reference, SessionOptions(), answer)
         session.leave_unrecorded()

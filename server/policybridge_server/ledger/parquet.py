@@ -44,11 +44,11 @@ def export_parquet(reader: LedgerReader, query: Query, target: Path, score: str 
         reader: of the ledger.
         query: which sessions.
         target: the file.
-        score: of the outcomes only this one; ``None`` for all.
+        score: the one outcome to write; ``None``: all outcomes.
 
     Raises:
         InvalidError: the sessions have several signatures.
-        NotFoundError: no decision is meant.
+        NotFoundError: no decision matches.
 
     """
     names = sorted({name for session in reader.sessions(query) if session.outcome for name in session.outcome.values})
@@ -74,7 +74,7 @@ def _type(spec: TensorSpec) -> pa.DataType:
     if spec.fixed and spec.count == 1:
         return kind
     if spec.fixed and not spec.count:
-        raise InvalidError(f"{spec}: Parquet has no place for a tensor without elements")
+        raise InvalidError(f"{spec}: Parquet cannot hold a tensor without elements")
     return pa.list_(kind, spec.count) if spec.fixed else pa.list_(kind)
 
 

@@ -11,9 +11,9 @@ from policybridge_server.ledger.trajectory import DecisionBatch, Trajectory, joi
 
 
 class LedgerReader(AbstractContextManager["LedgerReader"]):
-    """Reads a ledger; any number of readers may, also while a server writes. For one thread.
+    """Reads a ledger; any number of readers may do so, also while a server writes. For one thread.
 
-    Every read is short and sees what was written before it; sessions that are dropped meanwhile are left out.
+    Every read is short and sees everything that was written before it. Sessions that are dropped meanwhile are skipped.
 
     Args:
         path: the file.
@@ -77,13 +77,13 @@ class LedgerReader(AbstractContextManager["LedgerReader"]):
 
 
 def _merged(pieces: Iterator[DecisionBatch], size: int | None = None) -> Iterator[DecisionBatch]:
-    """Join neighbours of one signature, until there are ``size`` decisions (``None``: as long as it lasts)."""
-    held: list[DecisionBatch] = []
+    """Join neighbours of one signature, until there are ``size`` decisions (``None``: all of them)."""
+    parts: list[DecisionBatch] = []
     for piece in pieces:
-        full = size is not None and sum(map(len, held)) >= size
-        if held and (full or piece.signature != held[0].signature):
-            yield joined(held)
-            held = []
-        held.append(piece)
-    if held:
-        yield joined(held)
+        full = size is not None and sum(map(len, parts)) >= size
+        if parts and (full or piece.signature != parts[0].signature):
+            yield joined(parts)
+            parts = []
+        parts.append(piece)
+    if parts:
+        yield joined(parts)

@@ -21,9 +21,9 @@ from policybridge_server.ledger.sqlite_reader import SqliteReader
 _LOG = logging.getLogger(__name__)
 
 _PRUNE_TO: Final = 0.9
-"""What is kept of the bound in bytes, so that dropping happens once in a while and not all the time."""
+"""Part of the bound in bytes to which sessions are dropped, so that this happens from time to time only."""
 
-# Few in one transaction, so that nobody waits long for it.
+# Few sessions in one transaction, so that acknowledgements do not wait long for it.
 _OLDEST: Final = "SELECT number FROM sessions WHERE closed IS NOT NULL AND opened < ? ORDER BY number LIMIT 50"
 
 _ADD_SESSION: Final = """
@@ -55,11 +55,11 @@ class SqliteLedger:
 
 
 class SqliteStore:
-    """Writes the file; see `Store`.
+    """Writes the file; implements `Store`.
 
     Args:
         path: of the file.
-        bounds: how much is kept.
+        bounds: beyond which sessions are dropped.
 
     """
 
@@ -68,51 +68,51 @@ class SqliteStore:
         self._signatures: dict[Signature, int] = {}
         self._database = Database(path)
         with self._database.mapped():
-            # Sessions of a server that was killed: nobody will end them any more.
+            # These are sessions of a server that was killed; their end will not come.
             self._run("UPDATE sessions SET closed = ?, interrupted = 1 WHERE closed IS NULL", time())
 
     def write(self, records: Sequence[Record]) -> Mapping[int, PolicyBridgeError]:
-        """Keep all ``records`` in one transaction."""
+        """Write all ``records`` in one transaction."""
         refused: dict[int, PolicyBridgeError] = {}
         try:
             with self._database.transaction():
                 for position, record in enumerate(records):
-                    error = self._keep_or_lose(record)
+                    error = self._add_or_count_lost(record)
                     if error is not None:
                         refused[position] = error
         except BaseException:
-            # They may have been of what is undone.
+            # The transaction was rolled back, and with it perhaps the rows that these numbers stand for.
             self._signatures.clear()
             raise
         return refused
 
-    def _keep_or_lose(self, record: Record) -> PolicyBridgeError | None:
+    def _add_or_count_lost(self, record: Record) -> PolicyBridgeError | None:
         try:
-            return self._keep(record)
+            return self._add(record)
         except sqlite3.Error:
             raise
         except Exception as error:
-            # What cannot be packed or stored costs its own session, and nobody else's record.
-            _LOG.exception("the ledger cannot keep a record")
+            # A record that cannot be packed or stored must not cost the records of other sessions.
+            _LOG.exception("a record cannot be written to the ledger")
             if isinstance(record, Segment):
-                self._keep(Lost(record.session_id, len(record.decisions)))
+                self._add(Lost(record.session_id, len(record.decisions)))
             return UnknownError(f"the ledger failed: {error!r}")
 
-    def _keep(self, record: Record) -> PolicyBridgeError | None:
+    def _add(self, record: Record) -> PolicyBridgeError | None:
         match record:
             case Segment():
-                self._keep_segment(record)
+                self._add_segment(record)
             case Begun():
-                self._keep_session(record)
+                self._add_session(record)
             case Ended():
                 self._run("UPDATE sessions SET closed = ? WHERE id = ?", record.when, record.session_id)
             case Lost():
                 self._run("UPDATE sessions SET lost = lost + ? WHERE id = ?", record.count, record.session_id)
             case Reported():
-                return self._keep_outcome(record)
+                return self._add_outcome(record)
         return None
 
-    def _keep_session(self, record: Begun) -> None:
+    def _add_session(self, record: Begun) -> None:
         session, policy = record.session, record.session.policy
         self._run(
             _ADD_SESSION,
@@ -126,7 +126,7 @@ class SqliteStore:
             record.when,
         )
 
-    def _keep_segment(self, segment: Segment) -> None:
+    def _add_segment(self, segment: Segment) -> None:
         rows, advices, chances, nanoseconds = zip(*segment.decisions, strict=True)
         explored = chances[0] is not None
         self._run(
@@ -152,7 +152,7 @@ class SqliteStore:
             self._signatures[signature] = number
         return number
 
-    def _keep_outcome(self, record: Reported) -> PolicyBridgeError | None:
+    def _add_outcome(self, record: Reported) -> PolicyBridgeError | None:
         found = self._run("SELECT number, lost FROM sessions WHERE id = ?", record.session_id).fetchone()
         if found is None:
             return NotFoundError(f"the ledger holds no session {record.session_id!r}")
@@ -164,7 +164,7 @@ class SqliteStore:
         return None
 
     def _merge(self, number: int, outcome: Outcome, when: float) -> None:
-        """Add an outcome to what came before: a name that came before gets its new value."""
+        """Add an outcome to the earlier ones; a name that was reported before gets its new value."""
         self._run(
             "UPDATE sessions SET reported = ?, status = coalesce(nullif(?, ''), status) WHERE number = ?",
             when,
@@ -175,7 +175,7 @@ class SqliteStore:
             self._run("INSERT OR REPLACE INTO outcomes (session, name, value) VALUES (?, ?, ?)", number, name, value)
 
     def prune(self) -> None:
-        """Drop the oldest sessions that are over, as long as a bound is exceeded."""
+        """Drop the oldest sessions that are over while a bound is exceeded."""
         bounds = self._bounds
         with self._database.mapped():
             if bounds.age is not None:
@@ -187,7 +187,7 @@ class SqliteStore:
                 self._database.shrink()
 
     def _drop(self, before: float) -> bool:
-        """Drop some of the sessions that began before then and are over; say whether there were any."""
+        """Drop some of the sessions that began before ``before`` and are over; say whether there were any."""
         with self._database.transaction():
             found = self._run(_OLDEST, before).fetchall()
             for statement in _DROP:

@@ -88,7 +88,7 @@ class SqliteReader:
         return self._signatures[number]
 
     def _page(self, condition: str, values: list[Any], last: int) -> list[sqlite3.Row]:
-        # The condition is `Query.to_sql`'s own words; what was asked for stands in the values.
+        # Safe: the condition is text of `Query.to_sql`; the user's values are passed separately.
         statement = f"SELECT * FROM sessions WHERE number > ? AND {condition} ORDER BY number LIMIT {_PAGE}"  # noqa: S608
         return self._rows(statement, last, *values)
 

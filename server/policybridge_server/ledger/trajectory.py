@@ -1,4 +1,4 @@
-"""Decisions as they are read from the ledger: arrays with one entry per decision."""
+"""Decisions that were read from the ledger: arrays with one entry per decision."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ class DecisionBatch:
     """Decisions of one signature, those of a session together and in order; all arrays have the same length.
 
     Attributes:
-        signature: what they were asked and answered with.
-        sessions: whose decisions are in it.
+        signature: of observations and advice.
+        sessions: those that the decisions belong to.
         session: of each decision, the index in ``sessions``.
         steps: counted from 1 in each session.
         contexts: the function or module of each.
@@ -42,13 +42,13 @@ class DecisionBatch:
         return len(self.steps)
 
     def outcome(self, name: str) -> npt.NDArray[np.float64]:
-        """Give of each decision the number ``name`` of its session's outcome, NaN where there is none."""
+        """Give for each decision the value ``name`` of its session's outcome, NaN where there is none; shape [n]."""
         numbers = [session.outcome.values.get(name, np.nan) if session.outcome else np.nan for session in self.sessions]
         values: npt.NDArray[np.float64] = np.array(numbers, np.float64)[self.session]
         return values
 
     def split(self, size: int) -> Iterator["DecisionBatch"]:
-        """Cut it into batches of at most ``size``."""
+        """Split it into batches of at most ``size`` decisions."""
         for start in range(0, len(self), size):
             cut = slice(start, start + size)
             yield DecisionBatch(self.signature, self.sessions, *(column[cut] for column in self._columns()))
@@ -67,14 +67,14 @@ class DecisionBatch:
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
-    """A whole session: one batch, or several in turn where its signature changed on the way."""
+    """A whole session: one batch, or several in order where its signature changed."""
 
     session: SessionRecord
     batches: Sequence[DecisionBatch]
 
 
 def joined(batches: Sequence[DecisionBatch]) -> DecisionBatch:
-    """Make one batch of several of the same signature."""
+    """Join batches of the same signature."""
     signature = batches[0].signature
     sessions = list({session.number: session for batch in batches for session in batch.sessions}.values())
     index = {session.number: position for position, session in enumerate(sessions)}

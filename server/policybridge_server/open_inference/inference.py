@@ -78,7 +78,7 @@ class Inference:
     def _plan(self, asked: Asked, loaded: LoadedVersion, served: Served) -> Plan:
         if self._forgetting is None:
             self._forgetting = asyncio.get_running_loop().call_later(_FORGET_SECONDS, self._forget)
-        return served.plan(asked.form, loaded, self._engine.due)
+        return served.plan(asked.form, loaded, self._engine.schedule)
 
     def _forget(self) -> None:
         self._forgetting = None
@@ -118,7 +118,7 @@ class Inference:
         served = self.served.of(session.loaded)
         plan = self._plan(asked, session.loaded, served)
         row = _only(plan.make_rows(asked.payloads))
-        session.view.context = asked.options.get("context", session.view.context)
+        session.context(asked.options.get("context", session.view.context))
         watch.is_read()
         try:
             advice = await sequence.ask(session, plan.signature, row)

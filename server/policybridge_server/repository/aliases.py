@@ -11,7 +11,7 @@ _FILE: Final = "aliases.toml"
 
 
 def read_aliases(policy: Path) -> dict[str, int]:
-    """Read the aliases of the policy in this folder; none where none was ever set.
+    """Read the aliases of the policy in this folder; empty if none has been set.
 
     Raises:
         PreconditionError: the file cannot be used.
@@ -22,6 +22,6 @@ def read_aliases(policy: Path) -> dict[str, int]:
 
 
 def write_aliases(policy: Path, aliases: Mapping[str, int]) -> None:
-    """Set all aliases of the policy in this folder, at once and for good."""
+    """Replace the aliases of the policy in this folder, all at once and durably."""
     text = "".join(f'"{name}" = {number}\n' for name, number in sorted(aliases.items()))
     replace_file(policy / _FILE, text.encode())

@@ -1,4 +1,4 @@
-"""One server at a time changes a repository; all others may read it."""
+"""The lock of a repository: one server may change it, and any number may read it."""
 
 import fcntl
 import os
@@ -15,11 +15,11 @@ _FILE: Final = ".lock"
 
 
 @contextmanager
-def changing(repositories: Iterable[Path]) -> Iterator[None]:
-    """Own the folders, and remove what a crash of the owner before left in them.
+def lock_for_changes(repositories: Iterable[Path]) -> Iterator[None]:
+    """Hold the lock of each folder, and remove what a crash of the server before has left in them.
 
     Raises:
-        PreconditionError: another server owns one of them, or it cannot be written.
+        PreconditionError: another server holds one of the locks, or a folder cannot be written.
 
     """
     with ExitStack() as stack:

@@ -59,7 +59,7 @@ class Staging:
     def _begin(self, path: PurePosixPath) -> None:
         self._end()
         if path in self._sizes:
-            raise InvalidError(f"{path} came already; the pieces of one file come one after the other")
+            raise InvalidError(f"{path} came already; the pieces of one file must follow each other")
         if len(self._sizes) == self._limits.files:
             raise TooLargeError(f"more than {self._limits.files} files; the operator allows no more")
         try:
