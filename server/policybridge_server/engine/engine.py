@@ -68,6 +68,10 @@ class Session:
             self._tap.asked(row)
         self._batcher.submit(Decision(self.view, row, self._sink))
 
+    def context(self, name: str) -> None:
+        """Name the function (or module) that the following observations belong to."""
+        self.view.context = name
+
     def leave_unrecorded(self) -> None:
         """Keep nothing of this session; before its signature is bound."""
         self._sink, self._tap = self._asker, None
