@@ -27,7 +27,7 @@ from policybridge_server.grpc.messages import (
     version_to_pb,
 )
 from policybridge_server.grpc.session import SessionCall
-from policybridge_server.grpc.session_messages import RECORDED, Asked, Steps
+from policybridge_server.grpc.session_messages import RECORDED, Observation, SessionMessages
 from policybridge_server.transports.contract import Host
 
 _Advice = tuple[Values, float | None]
@@ -152,7 +152,7 @@ class _Awaited:
     def __init__(self, session: Session, answer: _Answer, opened: pb.Open, limit: int) -> None:
         self._session = session
         self._answer = answer
-        self._steps = Steps(session, opened, limit)
+        self._steps = SessionMessages(session, opened, limit)
 
     @property
     def opened(self) -> pb.SessionResponse:
@@ -161,12 +161,12 @@ class _Awaited:
 
     async def take(self, request: pb.SessionRequest) -> pb.SessionResponse | None:
         """Take one message; give the answer where it has one."""
-        taken = self._steps.take(request)
+        taken = self._steps.read(request)
         if isinstance(taken, Outcome):
             await wait_recorded(partial(self._session.report, taken))
             return RECORDED
-        if isinstance(taken, Asked):
-            return self._steps.answered(*await self._answer.ask(self._session, taken.row))
+        if isinstance(taken, Observation):
+            return self._steps.decision(*await self._answer.ask(self._session, taken.row))
         return taken
 
 

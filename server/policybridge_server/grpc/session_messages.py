@@ -1,4 +1,4 @@
-"""The messages of one open gRPC session: what each asks for, and its answer."""
+"""The messages of one gRPC session after `open`: what each asks for, and its answer."""
 
 from typing import Final, NamedTuple
 
@@ -15,19 +15,22 @@ RECORDED: Final = pb.SessionResponse(outcome_recorded=pb.OutcomeRecorded())
 """Answers an outcome when the ledger holds it."""
 
 
-class Asked(NamedTuple):
-    """An observation that wants advice."""
+class Observation(NamedTuple):
+    """A message that asks for a decision."""
 
     row: Row
 
 
-class Steps:
+class SessionMessages:
     """Reads a session's messages and writes its decisions.
 
     Args:
-        session: just opened; it is bound here.
-        message: that opened it.
+        session: just opened; the signature in ``message`` is bound to it here.
+        message: the client's `open`.
         limit: largest observation in bytes.
+
+    Attributes:
+        opened: the answer to `open`.
 
     Raises:
         InvalidError: the signature does not fit the policy's.
@@ -49,11 +52,15 @@ class Steps:
         opened = pb.Opened(session_id=session.view.id, policy=version_to_pb(session.policy), ignored_features=ignored)
         self.opened = pb.SessionResponse(opened=opened)
 
-    def take(self, request: pb.SessionRequest) -> pb.SessionResponse | Asked | Outcome | None:
-        """Take one message: give its answer, or what has to be done for one; ``None`` where it has none.
+    def read(self, request: pb.SessionRequest) -> pb.SessionResponse | Observation | Outcome | None:
+        """Read one message.
+
+        Returns:
+            The observation to decide on, the outcome to record, the answer to a step that was sent again, or ``None``
+            for a context, which has no answer.
 
         Raises:
-            PreconditionError: it is out of order.
+            PreconditionError: the message is out of order.
             InvalidError: it cannot be decoded.
 
         """
@@ -61,23 +68,23 @@ class Steps:
         if kind == "observation":
             return self._observation(request.observation)
         if kind == "context":
-            self._session.view.context = request.context.name
+            self._session.context(request.context.name)
             return None
         if kind == "outcome":
             return outcome_from_pb(request.outcome)
         known = "`observation`, `context` and `outcome`"
         raise PreconditionError(f"after `open` come {known}, not {kind or 'an empty message'}")
 
-    def _observation(self, observation: pb.Observation) -> pb.SessionResponse | Asked:
+    def _observation(self, observation: pb.Observation) -> pb.SessionResponse | Observation:
         step = observation.step
         if step == self._step and self._last is not None:
             return self._last
         if step != self._step + 1:
             raise PreconditionError(f"step {step} came; {self._step + 1} is next, or {self._step} again")
-        return Asked(self._decode(observation.values))
+        return Observation(self._decode(observation.values))
 
-    def answered(self, advice: Values, log_probability: float | None) -> pb.SessionResponse:
-        """Write the decision that answers what was asked."""
+    def decision(self, advice: Values, log_probability: float | None) -> pb.SessionResponse:
+        """Write the answer to the latest observation."""
         self._step += 1
         decision = pb.Decision(
             step=self._step, version=self._version, advice=self._encode(advice), log_probability=log_probability

@@ -1,45 +1,58 @@
-"""A connected, non-blocking socket inside the loop's turns: what cannot be sent waits, reading can be paused."""
+"""The bytes of one client inside the loop's turns: a connected socket, or a pair of FIFOs.
+
+Bytes that cannot be sent yet wait here. While some wait, nothing is read, so that a client that does not read its
+answers cannot queue more requests.
+"""
 
 import contextlib
+import os
 import select
 import socket
+from collections.abc import Callable
 from typing import Final
 
 from policybridge_server.loop import Handler, Loop
 
 _READ: Final = 1 << 14
-"""A larger buffer costs 7 µs a read, which malloc spends on pages; only who fills this one gets it."""
+"""Bytes of one read. A larger buffer costs 7 µs a read (measured), because malloc takes fresh pages for it."""
 
 _READ_MORE: Final = 1 << 18
+"""Bytes of the read after one that has filled its buffer."""
 
 
 class Channel:
-    """One connection's bytes.
+    """Reads from one descriptor and writes to another, or to the same.
 
     Args:
-        connection: connected and non-blocking; the channel owns it.
-        loop: where its events are served.
-        handler: told of them.
+        incoming: descriptor to read from, non-blocking.
+        outgoing: descriptor to write to, non-blocking; for a socket the same as ``incoming``.
+        close: closes the descriptors.
+        loop: where their events are served.
+        handler: gets the events. On EPOLLOUT it calls `send_waiting`.
+
+    Attributes:
+        is_open: whether `close` has not been called.
+        unsent: bytes that wait until the client reads.
 
     """
 
-    def __init__(self, connection: socket.socket, loop: Loop, handler: Handler) -> None:
-        self._connection = connection
+    def __init__(self, incoming: int, outgoing: int, close: Callable[[], None], loop: Loop, handler: Handler) -> None:
+        self.is_open = True
+        self.unsent = b""
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._close = close
         self._loop = loop
         self._reading = True
-        self._unsent = b""
         self._wanted = _READ
-        loop.watch(connection.fileno(), handler)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it has not been closed."""
-        return self._connection.fileno() >= 0
+        loop.watch(incoming, handler)
+        if outgoing != incoming:
+            loop.watch(outgoing, handler, 0)
 
     def receive(self) -> bytes | None:
-        """Give what has arrived: ``b""`` at the end or after a break, ``None`` for nothing yet."""
+        """Give what has arrived: ``b""`` at the end or on a broken connection, ``None`` for nothing yet."""
         try:
-            data = self._connection.recv(self._wanted)
+            data = os.read(self._incoming, self._wanted)
         except BlockingIOError:
             return None
         except OSError:
@@ -48,50 +61,65 @@ class Channel:
         return data
 
     def send(self, data: bytes) -> None:
-        """Send ``data`` after all that still waits; a broken connection tells itself when it is read."""
+        """Send ``data`` after all that still waits. Errors are ignored: the next read reports a broken connection."""
         if not self.is_open:
             return
-        if self._unsent:
-            self._unsent += data
+        if self.unsent:
+            self.unsent += data
             return
-        sent = self._try(data)
+        sent = self._write(data)
         if sent != len(data):
-            self._unsent = data[sent:]
+            self.unsent = data[sent:]
             self._watch()
 
     def send_waiting(self) -> None:
-        """Send what still waits, as far as it goes."""
-        self._unsent = self._unsent[self._try(self._unsent) :]
-        if not self._unsent:
+        """Send as much of what waits as the client takes."""
+        self.unsent = self.unsent[self._write(self.unsent) :]
+        if not self.unsent:
             self._watch()
 
-    def _try(self, data: bytes) -> int:
+    def _write(self, data: bytes) -> int:
         try:
-            return self._connection.send(data)
+            return os.write(self._outgoing, data)
         except BlockingIOError:
             return 0
         except OSError:
             return len(data)
 
     def read(self, wanted: bool) -> None:
-        """Take or leave what arrives; what is left waits with the sender."""
+        """Read what arrives, or leave it in the kernel's buffer, where it makes the client wait."""
         if wanted != self._reading:
             self._reading = wanted
             self._watch()
 
     def _watch(self) -> None:
-        if self.is_open:
-            # Who does not read answers is not read either: what waits here stays small.
-            events = select.EPOLLOUT if self._unsent else select.EPOLLIN if self._reading else 0
-            self._loop.rewatch(self._connection.fileno(), events)
-
-    def finish(self) -> None:
-        """Tell the peer that nothing more will come; what it still sends can be received."""
-        with contextlib.suppress(OSError):
-            self._connection.shutdown(socket.SHUT_WR)
+        if not self.is_open:
+            return
+        reads = select.EPOLLIN if self._reading and not self.unsent else 0
+        writes = select.EPOLLOUT if self.unsent else 0
+        if self._incoming == self._outgoing:
+            self._loop.rewatch(self._incoming, reads | writes)
+        else:
+            self._loop.rewatch(self._incoming, reads)
+            self._loop.rewatch(self._outgoing, writes)
 
     def close(self) -> None:
-        """Close the connection; twice is once."""
+        """Close the descriptors; a second call does nothing."""
         if self.is_open:
-            self._loop.unwatch(self._connection.fileno())
-            self._connection.close()
+            self.is_open = False
+            self._loop.unwatch(self._incoming)
+            self._loop.unwatch(self._outgoing)
+            self._close()
+
+
+class SocketChannel(Channel):
+    """A connected, non-blocking socket, which the channel owns."""
+
+    def __init__(self, connection: socket.socket, loop: Loop, handler: Handler) -> None:
+        super().__init__(connection.fileno(), connection.fileno(), connection.close, loop, handler)
+        self._connection = connection
+
+    def finish(self) -> None:
+        """Tell the client that nothing more will be sent; what it still sends can be received."""
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_WR)

@@ -13,7 +13,7 @@ from policybridge_core.errors import InvalidError, PolicyBridgeError, TooLargeEr
 from policybridge_serdes import ElementType, Layout, TensorSpec, tensor
 from policybridge_server.mlbridge.pipes.formats import Format, load_format
 from policybridge_server.mlbridge.pipes.frames import FrameReader, frame
-from policybridge_server.mlbridge.pipes.observations import Observations
+from policybridge_server.mlbridge.pipes.observations import ObservationReader
 
 LIMIT = 1 << 16
 
@@ -43,7 +43,7 @@ def read(form: Format, message: bytes) -> None:
     """Read the message up to the row that a policy would get; anything but a row or our own errors fails the test."""
     try:
         observed = form.read(message)
-        row = Observations({}, {}, list[Layout]().append).row(observed)
+        row = ObservationReader({}, {}, list[Layout]().append).row(observed)
     except (InvalidError, TooLargeError):
         return
     if isinstance(row, bytes):
@@ -112,7 +112,7 @@ def test_a_reader_of_frames_never_holds_more_than_the_limit_and_a_piece(pieces: 
 def test_json_that_is_no_object_of_features_is_invalid(message: bytes) -> None:
     form = load_format("json")
     with pytest.raises(InvalidError):
-        Observations({}, {}, list[Layout]().append).row(form.read(message))
+        ObservationReader({}, {}, list[Layout]().append).row(form.read(message))
 
 
 @pytest.mark.parametrize("form", ["bytes", "json"])
@@ -154,7 +154,7 @@ def test_a_float_reply_is_read_by_the_compiler_as_the_float_that_it_is(numbers: 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b"]), st.lists(st.integers(-9, 9) | st.floats(-1, 1))), max_size=5))
 def test_json_values_arrive_whatever_came_before(sent: list[tuple[str, list[float]]]) -> None:
     form, bound = load_format("json"), [Layout(())]
-    observations = Observations({}, {}, bound.append)
+    observations = ObservationReader({}, {}, bound.append)
     for name, numbers in sent:
         row = observations.row(form.read(json.dumps({name: numbers}).encode()))
         assert not isinstance(row, bytes)
@@ -164,7 +164,7 @@ def test_json_values_arrive_whatever_came_before(sent: list[tuple[str, list[floa
 @pytest.mark.parametrize("form", ["bytes", "json"])
 def test_a_length_that_changes_is_bound_anew_once(form: str) -> None:
     read, bound = load_format(form), list[Layout]()
-    observations = Observations({}, {}, bound.append)
+    observations = ObservationReader({}, {}, bound.append)
     for size in (1, 2, 3, 2, 0):
         header = HEADER.replace(b"[1]", b"[%d]" % size)
         message = header + bytes(4 * size) + b"\n" if form == "bytes" else json.dumps({"x": [0.5] * size}).encode()
@@ -174,7 +174,7 @@ def test_a_length_that_changes_is_bound_anew_once(form: str) -> None:
 
 def test_a_feature_that_the_policy_declares_is_bound_as_declared() -> None:
     declared, bound = TensorSpec("x", ElementType.DOUBLE, (-1,)), list[Layout]()
-    observations = Observations({}, {"x": declared}, bound.append)
+    observations = ObservationReader({}, {"x": declared}, bound.append)
     row = observations.row(load_format("bytes").read(HEADER + b"\7\0\0\0\n"))
     assert not isinstance(row, bytes)
     assert tensor(declared, row).tolist() == [7.0]

@@ -29,7 +29,7 @@ from policybridge_server.grpc.http2.frames import (
 from policybridge_server.grpc.http2.headers import MAX_BLOCK, HeaderReader, write_headers
 from policybridge_server.grpc.http2.stream import Call, Stream
 from policybridge_server.loop import Loop
-from policybridge_server.transports.channel import Channel
+from policybridge_server.transports.channel import SocketChannel
 
 _LOG = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class Http2Connection:
         self._charged = 0
         self._out: list[bytes] | None = None
         self._leaving = False
-        self._channel = Channel(connection, port.loop, self)
+        self._channel = SocketChannel(connection, port.loop, self)
 
     def ready(self, events: int) -> None:
         """Take what has arrived; whatever goes wrong ends this connection and no other."""

@@ -11,7 +11,7 @@ from policybridge_serdes import ElementType, Layout, TensorSpec
 from policybridge_serdes.checks import decode_json
 from policybridge_serdes.interactive import MAX_LINE
 from policybridge_serdes.specs import SpecFields
-from policybridge_server.mlbridge.pipes.formats import Observed
+from policybridge_server.mlbridge.pipes.formats import ParsedMessage
 
 
 class _Header(msgspec.Struct):
@@ -31,7 +31,7 @@ class BytesFormat:
         self._header = b"\n"  # no message begins like that
         self._layout = Layout(())
 
-    def read(self, message: bytes) -> Observed:
+    def read(self, message: bytes) -> ParsedMessage:
         """Read the tensors by the header."""
         if not message.startswith(self._header):
             self._describe(message)
@@ -41,7 +41,7 @@ class BytesFormat:
                 f"the features take {layout.size} bytes and a newline; {len(message) - start} bytes follow the header"
             )
         packed = message[start:-1]
-        return Observed(layout, np.ndarray(1, layout.dtype, packed), packed)
+        return ParsedMessage(layout, np.ndarray(1, layout.dtype, packed), packed)
 
     def _describe(self, message: bytes) -> None:
         end = message.find(b"\n", 0, MAX_LINE) + 1

@@ -16,9 +16,9 @@ class Fifos:
     """A pair that the paths of ``base`` name; open on our side.
 
     Attributes:
-        answers: descriptor of ``.in``. It is open for reading too: a compiler's own open of it then never blocks, and
+        outgoing: descriptor of ``.in``. It is open for reading too: a compiler's own open of it then never blocks, and
             one that went away costs us no SIGPIPE.
-        questions: descriptor of ``.out``.
+        incoming: descriptor of ``.out``.
 
     Raises:
         OSError: it cannot be made.
@@ -28,31 +28,31 @@ class Fifos:
     def __init__(self, base: str) -> None:
         self.base = base
         # A compiler that finds .in goes on to .out, and makes a regular file of that name if there is none.
-        self.questions = _make(base + ".out", os.O_RDONLY)
+        self.incoming = _make(base + ".out", os.O_RDONLY)
         try:
-            self.answers = _make(base + ".in", os.O_RDWR)
+            self.outgoing = _make(base + ".in", os.O_RDWR)
         except OSError:
-            os.close(self.questions)
+            os.close(self.incoming)
             raise
 
     def reopen(self) -> None:
         """Forget that a compiler has hung up; only while the paths name this pair."""
-        # First open, then close: a write between the two would find no reader and kill the compiler.
-        questions = os.open(self.base + ".out", os.O_RDONLY | os.O_NONBLOCK)
-        os.close(self.questions)
-        self.questions = questions
+        # First open, then close: a compiler that wrote between the two would find no reader, and SIGPIPE would end it.
+        incoming = os.open(self.base + ".out", os.O_RDONLY | os.O_NONBLOCK)
+        os.dup2(incoming, self.incoming, inheritable=False)
+        os.close(incoming)
 
     def remove(self) -> None:
         """Take the paths away where they name this pair; what is open stays open."""
-        for path, descriptor in ((self.base + ".in", self.answers), (self.base + ".out", self.questions)):
+        for path, descriptor in ((self.base + ".in", self.outgoing), (self.base + ".out", self.incoming)):
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.lstat(path), os.fstat(descriptor)):
                     os.unlink(path)  # noqa: PTH108
 
     def close(self) -> None:
         """Close both descriptors; once."""
-        os.close(self.questions)
-        os.close(self.answers)
+        os.close(self.incoming)
+        os.close(self.outgoing)
 
 
 def claim(base: str) -> None:

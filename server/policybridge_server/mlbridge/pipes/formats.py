@@ -9,7 +9,7 @@ from policybridge_core.plugins import Table
 from policybridge_serdes import Layout, TensorSpec, Values
 
 
-class Observed(NamedTuple):
+class ParsedMessage(NamedTuple):
     """What a message says.
 
     Attributes:
@@ -25,7 +25,7 @@ class Observed(NamedTuple):
 
 
 class Format(Protocol):
-    """How messages are written. One for each base: it remembers what the latest message looked like.
+    """How messages are written. One for each compile: it remembers what the latest message looked like.
 
     Attributes:
         refusal: what makes a compiler end that waits for an answer, its length included.
@@ -34,7 +34,7 @@ class Format(Protocol):
 
     refusal: bytes
 
-    def read(self, message: bytes) -> Observed:
+    def read(self, message: bytes) -> ParsedMessage:
         """Read an observation.
 
         Raises:

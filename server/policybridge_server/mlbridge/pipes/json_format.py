@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from policybridge_core.errors import InvalidError
 from policybridge_serdes import ElementType, Layout, TensorSpec, Values
-from policybridge_server.mlbridge.pipes.formats import Observed
+from policybridge_server.mlbridge.pipes.formats import ParsedMessage
 from policybridge_server.mlbridge.pipes.frames import frame
 
 _Feature = bool | int | float | str | list[bool | int | float | str]
@@ -27,7 +27,7 @@ _KINDS: Final = {bool: ElementType.BOOL, int: ElementType.INT64, float: ElementT
 
 
 class JsonFormat:
-    """LLVM's JSON. It knows integers and other numbers, and writes 4.0 as 4; see `Observations` for the types."""
+    """LLVM's JSON. It knows integers and other numbers, and writes 4.0 as 4; see `ObservationReader` for the types."""
 
     refusal = frame(b"no advice")
     """The compiler's parser takes it for what it is not, JSON, and ends the process with status 1."""
@@ -37,7 +37,7 @@ class JsonFormat:
         self._layout = Layout(())
         self._plain = False
 
-    def read(self, message: bytes) -> Observed:
+    def read(self, message: bytes) -> ParsedMessage:
         """Read the object; a feature is a boolean, a number, a string, or a flat list of one of these."""
         features = {name: value if isinstance(value, list) else [value] for name, value in _parse(message).items()}
         key = tuple((name, _kind(name, value), len(value)) for name, value in features.items())
@@ -47,14 +47,14 @@ class JsonFormat:
             # numpy makes a record of many numbers at once, but not of texts nor of nothing.
             self._plain = all(size and not kind.is_text for _, kind, size in key)
         if self._plain:
-            return Observed(self._layout, np.array([tuple(features.values())], self._layout.dtype))
+            return ParsedMessage(self._layout, np.array([tuple(features.values())], self._layout.dtype))
         values: Values = np.empty(1, self._layout.dtype)
         for name, kind, size in key:
             if kind.is_text:
                 values[name][0] = np.array(features[name], object)
             elif size:
                 values[name][0] = features[name]
-        return Observed(self._layout, values)
+        return ParsedMessage(self._layout, values)
 
     def reply(self, spec: TensorSpec, advice: npt.NDArray[np.generic]) -> bytes:
         """Write the advice: a number, or a list of them where ``spec`` has another shape than [1].

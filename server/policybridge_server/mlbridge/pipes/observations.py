@@ -9,10 +9,10 @@ import numpy.typing as npt
 from policybridge_core.errors import InvalidError
 from policybridge_serdes import VARIES, ElementType, Layout, TensorSpec, Values, tensor
 from policybridge_serdes.values import Row, fit, shape_fits
-from policybridge_server.mlbridge.pipes.formats import Observed
+from policybridge_server.mlbridge.pipes.formats import ParsedMessage
 
 
-class Observations:
+class ObservationReader:
     """Turns one compile's messages into rows of the layout that its session is bound to.
 
     A feature's type is the one that the configuration names, else the policy's, else the message's. Its shape is the
@@ -36,7 +36,7 @@ class Observations:
         self._bound = Layout(())
         self._as_it_came = False
 
-    def row(self, observed: Observed) -> Row:
+    def row(self, observed: ParsedMessage) -> Row:
         """Give the observation as a row; binds the session anew where the features changed.
 
         Raises:

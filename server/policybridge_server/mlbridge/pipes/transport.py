@@ -8,13 +8,14 @@ from policybridge_core.errors import UnavailableError
 from policybridge_server.config import convert_fields
 from policybridge_server.mlbridge.pipes.config import PipeConfig
 from policybridge_server.mlbridge.pipes.fifos import Fifos, claim
-from policybridge_server.mlbridge.pipes.formats import load_format
-from policybridge_server.mlbridge.pipes.session import PipeSession, Pool
+from policybridge_server.mlbridge.pipes.session import PipeSession, PipeSettings
 from policybridge_server.transports.contract import Host
+from policybridge_server.transports.running import Running
 
 _LOG = logging.getLogger(__name__)
 
 _RETRY = 0.1
+"""Seconds until FIFOs that could not be made are tried again."""
 
 
 class PipeTransport:
@@ -34,22 +35,22 @@ class PipeTransport:
             config = PipeConfig.parse(address)
         else:
             config = convert_fields(address, PipeConfig, "[[pipe]] ")
-        self._pool = Pool.of(config)
+        self._settings = PipeSettings.of(config)
         self._bases: list[_Base] = []
 
     @property
     def address(self) -> str:
         """``pipe:BASE``, or ``pipe:BASE-{0..N}`` for a pool."""
-        config = self._pool.config
+        config = self._settings.config
         return f"pipe:{config.base}" + ("" if config.count is None else f"-{{0..{config.count - 1}}}")
 
     async def start(self, host: Host) -> None:
         """Make the FIFOs; those that a dead server left there are replaced."""
-        for base in self._pool.config.bases:
+        for base in self._settings.config.bases:
             claim(base)
         try:
-            for base in self._pool.config.bases:
-                self._bases.append(_Base(base, self._pool, host))
+            for base in self._settings.config.bases:
+                self._bases.append(_Base(base, self._settings, host))
         except OSError as error:
             await self.stop(0)
             raise UnavailableError(f"cannot make the FIFOs of {base}: {error.strerror or error}") from error
@@ -67,21 +68,21 @@ class _Base:
 
     """
 
-    def __init__(self, base: str, pool: Pool, host: Host) -> None:
+    def __init__(self, base: str, settings: PipeSettings, host: Host) -> None:
         self._base = base
-        self._pool = pool
+        self._settings = settings
         self._host = host
-        self._format = load_format(pool.config.format)
-        self._running: set[PipeSession] = set()
-        self._over = asyncio.Event()
+        self._running: Running[PipeSession] = Running()
         self._stopped = False
         self._wait()
 
     def _wait(self) -> None:
-        self._fifos = Fifos(self._base)
-        self._waiting: PipeSession | None = PipeSession(self._fifos, self._pool, self._format, self._host, self)
+        self._fifos = fifos = Fifos(self._base)
+        self._waiting: PipeSession | None = PipeSession(
+            fifos, self._settings, self._host, self._started, self._running.discard
+        )
 
-    def begun(self, session: PipeSession) -> None:
+    def _started(self, session: PipeSession) -> None:
         """Make room for the next compiler."""
         self._running.add(session)
         self._waiting = None
@@ -89,7 +90,7 @@ class _Base:
             if not self._stopped:
                 self._wait()
         except OSError as error:
-            # The next compiler must not meet the one that has these; without the paths it waits and tries again.
+            # The next compiler must not open the FIFOs of this one. Without the paths it waits for new ones.
             _LOG.warning("pipe %s: cannot make the FIFOs for the next compile: %s", self._base, error)
             self._fifos.remove()
             self._retry()
@@ -104,21 +105,9 @@ class _Base:
         except OSError:
             self._retry()
 
-    def gone(self, session: PipeSession) -> None:
-        """Forget a session that is over."""
-        self._running.discard(session)
-        self._over.set()
-
     async def stop(self, grace: float) -> None:
         self._stopped = True
         if self._waiting is not None:
             self._fifos.remove()
             self._waiting.close()
-        try:
-            async with asyncio.timeout(grace):
-                while self._running:
-                    self._over.clear()
-                    await self._over.wait()
-        except TimeoutError:
-            for session in list(self._running):
-                session.finish()
+        await self._running.drain(grace, PipeSession.finish)

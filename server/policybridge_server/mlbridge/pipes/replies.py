@@ -12,11 +12,11 @@ from policybridge_serdes.values import fit
 from policybridge_server.mlbridge.pipes.formats import Format
 from policybridge_server.mlbridge.pipes.frames import frame
 
-Answer = Callable[[Values], bytes]
+ReplyWriter = Callable[[Values], bytes]
 """Makes the framed reply of one record of advice; raises an InvalidError where the compiler could not read it."""
 
 
-def make_answer(read: TensorSpec, given: TensorSpec, form: Format) -> Answer:
+def reply_writer(read: TensorSpec, given: TensorSpec, form: Format) -> ReplyWriter:
     """Prepare the replies for a compiler that reads ``read``, of a policy that gives ``given``.
 
     Numbers are converted where none is lost: integers that are in range, and floats to the nearest.
@@ -30,28 +30,28 @@ def make_answer(read: TensorSpec, given: TensorSpec, form: Format) -> Answer:
         raise InvalidError(f"the policy gives {given}; the compiler reads {read}")
 
     if given.fixed and (given.count, given.type.dtype.kind, read.type.dtype.kind) == (1, "i", "i"):
-        return _integer_answer(read, given, form)
+        return _integer_writer(read, given, form)
 
-    def answer(advice: Values) -> bytes:
-        return encode(read, tensor(given, advice), form)
+    def write(advice: Values) -> bytes:
+        return encode_reply(read, tensor(given, advice), form)
 
-    return answer
+    return write
 
 
-def _integer_answer(read: TensorSpec, given: TensorSpec, form: Format) -> Answer:
+def _integer_writer(read: TensorSpec, given: TensorSpec, form: Format) -> ReplyWriter:
     # A choice, which most advice is: an int for the compiler, an int64_t for the policy.
     dtype, limits = read.type.dtype, np.iinfo(read.type.dtype)
 
-    def answer(advice: Values) -> bytes:
+    def write(advice: Values) -> bytes:
         number = int(advice[given.name].item())
         if not limits.min <= number <= limits.max:
             raise InvalidError(f"{read} was given {number}, which is out of its range")
         return frame(form.reply(read, np.array([number], dtype)))
 
-    return answer
+    return write
 
 
-def encode(read: TensorSpec, advice: npt.ArrayLike, form: Format) -> bytes:
+def encode_reply(read: TensorSpec, advice: npt.ArrayLike, form: Format) -> bytes:
     """Make the framed reply of an advice.
 
     Raises:
