@@ -20,7 +20,7 @@ from tests.docs.pages import LANGUAGES, PAGES, REASONS, ROOT, Block, blocks
 from tests.docs.shell import Command, Shell, commands, matches, opened_shell
 from tests.native.conftest import missing
 
-_PORT = re.compile(r"(?<=127\.0\.0\.1:)[1-9]\d*")
+_PORT = re.compile(r"(127\.0\.0\.1(?::|\", ))([1-9]\d*)")
 _GIVEN = Path(__file__).parent / "given"
 _README_WORDS = 900
 
@@ -40,9 +40,9 @@ class Runner:
 
     def run(self, block: Block) -> None:
         """Do with ``block`` what a reader would do with it."""
-        text = _PORT.sub(lambda match: self._port(match[0]), block.text)
+        text = _PORT.sub(self._free, block.text)
         if block.before:
-            self._shell.run(Command(_PORT.sub(lambda match: self._port(match[0]), block.before)))
+            self._shell.run(Command(_PORT.sub(self._free, block.before)))
         if block.path:
             self._write(block.path, text)
         elif block.language == "console":
@@ -52,13 +52,14 @@ class Runner:
         elif block.language in ("c", "cpp"):
             self._compile(block.language, text)
 
-    def _port(self, number: str) -> str:
-        """Give the free port that stands for the ``number`` of the page."""
+    def _free(self, address: "re.Match[str]") -> str:
+        """Give the address with a free port in place of the page's."""
+        host, number = address.groups()
         if number not in self._ports:
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))
                 self._ports[number] = str(probe.getsockname()[1])
-        return self._ports[number]
+        return f"{host}{self._ports[number]}"
 
     def _write(self, path: str, text: str) -> None:
         file = self._folder / path
