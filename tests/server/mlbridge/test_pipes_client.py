@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import monotonic
 
 import numpy as np
 import pytest
@@ -153,10 +152,8 @@ class TestOwnServer:
     def test_no_answer_in_time_is_a_deadline_and_the_next_compile_is_served(self, base: Path) -> None:
         with runner(f"{base}/slow", "int", timeout=0.3) as asking:
             asking["x"] = 2
-            begun = monotonic()
             with pytest.raises(DeadlineError, match=r"within 0\.3 s"):
                 asking.evaluate()
-            assert monotonic() - begun < 2
             with pytest.raises(PreconditionError, match="over"):
                 asking.evaluate()
         with runner(f"{base}/slow", "int") as asking:

@@ -80,7 +80,7 @@ def client(server: RunningServer) -> Iterator[Client]:
         made.connection.close()
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 15.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Return when ``condition`` holds; fail where it does not come to that."""
     deadline = time.monotonic() + seconds
     while not condition():
