@@ -1,5 +1,6 @@
 """The programs in C++: the load generator and the echoes, built when they are first needed."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -33,8 +34,12 @@ def program(name: str, folder: Path) -> Path:
     if missing:
         raise PreconditionError(f"the native programs need {', '.join(missing)}: apt install {_PACKAGES}")
     build = Path(os.environ.get(BUILD, folder / "native")).absolute()
-    _run(["cmake", "-S", SOURCES, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"])
-    _run(["cmake", "--build", build, "--target", name])
+    build.mkdir(parents=True, exist_ok=True)
+    with (build / "lock").open("w") as lock:
+        # Two runs may share the cache: only one of them builds at a time.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _run(["cmake", "-S", SOURCES, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"])
+        _run(["cmake", "--build", build, "--target", name])
     return build / "bin" / name
 
 

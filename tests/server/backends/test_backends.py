@@ -16,7 +16,8 @@ from policybridge_server.backends.contract import Batch, SessionView, load_backe
 from policybridge_server.engine.probe import probe
 from tests.frameworks import ADVICE as DECISION
 from tests.frameworks import write_network as write_exported
-from tests.repositories import answering, make_model, write_onnx, write_python
+from tests.onnx_models import make_model, write_onnx
+from tests.repositories import answering, write_python
 from tests.server.backends.backends import SESSION, BackendContract, TensorContract, add_setting, evaluate, load
 
 

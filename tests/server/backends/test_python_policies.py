@@ -13,7 +13,8 @@ from policybridge_serdes import ElementType, Layout, PolicyVersion, TensorSpec, 
 from policybridge_server.backends.contract import Batch, Model, SessionView
 from policybridge_server.engine.probe import probe
 from tests.frameworks import require
-from tests.repositories import make_model, write_python
+from tests.onnx_models import make_model
+from tests.repositories import write_python
 from tests.server.backends.backends import load
 
 X = TensorSpec("x", ElementType.FLOAT, (-1,))

@@ -74,9 +74,9 @@ def test_every_decision_is_kept_as_it_was_made(recording: Recording, address: st
 def test_what_nobody_acknowledged_is_kept_within_seconds(recording: Recording, address: str) -> None:
     session = open_network(address)
     ask(session, rows(3))
-    assert within(10, lambda: recorded_or_none(recording, session.id) == 3)
+    assert within(60, lambda: recorded_or_none(recording, session.id) == 3)
     session.close()
-    assert within(10, lambda: recorded(recording, session.id).closed is not None)
+    assert within(60, lambda: recorded(recording, session.id).closed is not None)
 
 
 def recorded_or_none(recording: Recording, session_id: str) -> int | None:

@@ -6,6 +6,7 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.locks import one_at_a_time
 from tests.native.conftest import BUILD, missing
 from tests.server.mlbridge.mlbridge_clients import PROTOS
 
@@ -23,9 +24,10 @@ def built() -> Path:
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     folder = BUILD.parent / f"mlbridge-{digest}"
     program = folder / "mlbridge_client"
-    if not program.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        _build(folder, program)
+    with one_at_a_time(folder):
+        if not program.exists():
+            folder.mkdir(exist_ok=True)
+            _build(folder, program)
     return program
 
 

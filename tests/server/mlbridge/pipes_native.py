@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.locks import one_at_a_time
 from tests.native.conftest import BUILD, missing
 
 NATIVE = Path(__file__).parent / "native"
@@ -21,9 +22,10 @@ def built(source: Path, packages: Sequence[str] = (), protos: Sequence[Path] = (
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in (source, *protos))).hexdigest()[:16]
     folder = BUILD.parent / f"{source.stem}-{digest}"
     program = folder / source.stem
-    if not program.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        _build(folder, program, [source, *_generated(folder, protos)], packages)
+    with one_at_a_time(folder):
+        if not program.exists():
+            folder.mkdir(exist_ok=True)
+            _build(folder, program, [source, *_generated(folder, protos)], packages)
     return program
 
 

@@ -50,19 +50,19 @@ def read(form: Format, message: bytes) -> None:
         assert len(row) == observed.layout.size
 
 
-@settings(max_examples=300, deadline=2000)
+@settings(max_examples=300, deadline=None)
 @given(st.one_of(st.binary(max_size=300), mutated(BYTES_SEEDS)))
 def test_any_bytes_are_an_observation_or_an_error(message: bytes) -> None:
     read(load_format("bytes"), message)
 
 
-@settings(max_examples=300, deadline=2000)
+@settings(max_examples=300, deadline=None)
 @given(st.one_of(st.binary(max_size=300), mutated(JSON_SEEDS)))
 def test_any_json_is_an_observation_or_an_error(message: bytes) -> None:
     read(load_format("json"), message)
 
 
-@settings(max_examples=100, deadline=2000)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(mutated(BYTES_SEEDS), max_size=6))
 def test_messages_that_change_are_read_as_if_each_came_first(messages: list[bytes]) -> None:
     form = load_format("bytes")
@@ -79,7 +79,7 @@ def outcome(form: Format, message: bytes) -> object:
     return observed.layout, observed.packed
 
 
-@settings(max_examples=300, deadline=2000)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(st.binary(max_size=100), max_size=5), st.lists(st.integers(1, 40), min_size=1, max_size=50))
 def test_frames_come_out_as_they_went_in_however_they_are_cut(messages: list[bytes], cuts: list[int]) -> None:
     reader, data = FrameReader(50), b"".join(map(frame, messages))
@@ -93,7 +93,7 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut(messages: list[byt
     assert not reader.begun
 
 
-@settings(max_examples=100, deadline=2000)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.binary(max_size=200), max_size=20))
 def test_a_reader_of_frames_never_holds_more_than_the_limit_and_a_piece(pieces: list[bytes]) -> None:
     reader = FrameReader(50)
@@ -134,7 +134,7 @@ def test_a_header_is_at_most_a_line_long() -> None:
         load_format("bytes").read(b'{"features":[' + specs + b"]}\n")
 
 
-@settings(max_examples=300, deadline=2000)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=4))
 def test_a_float_reply_is_read_by_the_compiler_as_the_float_that_it_is(numbers: list[float]) -> None:
     spec = TensorSpec("advice", ElementType.FLOAT, (-1,))
@@ -150,7 +150,7 @@ def test_a_float_reply_is_read_by_the_compiler_as_the_float_that_it_is(numbers: 
         assert np.array(out).astype(np.float32).tobytes() == np.array(numbers, np.float32).tobytes()
 
 
-@settings(max_examples=100, deadline=2000)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["a", "b"]), st.lists(st.integers(-9, 9) | st.floats(-1, 1))), max_size=5))
 def test_json_values_arrive_whatever_came_before(sent: list[tuple[str, list[float]]]) -> None:
     form, bound = load_format("json"), [Layout(())]

@@ -10,7 +10,8 @@ from onnx import TensorProto, helper
 from tritonclient.utils import np_to_triton_dtype  # type: ignore[import-untyped]
 
 from policybridge_bench.network import write_network
-from tests.repositories import answering, make_model, write_onnx, write_python
+from tests.onnx_models import make_model, write_onnx
+from tests.repositories import answering, write_python
 
 KINDS = {
     "bool": "BOOL", "float": "FP32", "double": "FP64", "string": "BYTES", "bytes": "BYTES",

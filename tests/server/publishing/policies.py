@@ -14,7 +14,7 @@ from policybridge_client.connection import ClientSession, Connection, connect
 from policybridge_client.policies import RepositoryClient
 from policybridge_serdes import ElementType, PolicyReference, PolicyVersion, SessionOptions, Signature, TensorSpec, pack
 from tests.conftest import RunningServer
-from tests.repositories import make_model
+from tests.onnx_models import make_model
 
 SIGNATURE = Signature.of([TensorSpec("x", ElementType.INT64)], TensorSpec("advice", ElementType.INT64))
 TOML = 'backend = "onnx"\n'
@@ -80,7 +80,7 @@ def client(server: RunningServer) -> Iterator[Client]:
         made.connection.close()
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 15.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Return when ``condition`` holds; fail where it does not come to that."""
     deadline = time.monotonic() + seconds
     while not condition():

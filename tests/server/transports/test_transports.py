@@ -304,7 +304,7 @@ class ServedContract(TransportContract):
 
     def test_a_server_that_is_killed_is_unavailable(self, repository: Path, tmp_path: Path) -> None:
         with serving(repository, tmp_path) as server:
-            client = Client(connect(self.address(server), timeout=5))
+            client = Client(connect(self.address(server), timeout=self.timeout))
             session = client.open("echo")
             assert client.ask_in(session, 1).item() == 1
             server.kill()
@@ -318,7 +318,7 @@ class ServedContract(TransportContract):
 
     def test_sigterm_lets_running_sessions_end_and_opens_no_new_one(self, repository: Path, tmp_path: Path) -> None:
         with serving(repository, tmp_path) as server:
-            client = Client(connect(self.address(server), timeout=5))
+            client = Client(connect(self.address(server), timeout=self.timeout))
             session = client.open("echo")
             server.process.send_signal(signal.SIGTERM)
             with pytest.raises(UnavailableError):
@@ -331,7 +331,7 @@ class ServedContract(TransportContract):
 
     def test_after_the_grace_time_running_sessions_are_ended(self, repository: Path, tmp_path: Path) -> None:
         with serving(repository, tmp_path, "--grace", "0.2") as server:
-            client = Client(connect(self.address(server), timeout=5))
+            client = Client(connect(self.address(server), timeout=self.timeout))
             session = client.open("echo")
             server.process.send_signal(signal.SIGTERM)
             assert server.process.wait(20) == 0
