@@ -1,6 +1,7 @@
 """A publication: one transaction, from a version's first file to the moment at which new sessions get it."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, suppress
 from dataclasses import replace
@@ -16,6 +17,8 @@ from policybridge_server.engine.probe import Probe
 from policybridge_server.publishing.compatibility import check_compatible
 from policybridge_server.repository import StoredPolicy, StoredVersion
 from policybridge_server.repository.aliases import write_aliases
+
+_LOG = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
 
@@ -62,8 +65,13 @@ class Publication(AbstractAsyncContextManager["Publication"]):
     async def __aexit__(self, *_: object) -> None:
         # Undo before the next publication has its turn: it could otherwise meet the files of this one.
         async with self._turn:
-            if not self._switched:
+            if self._switched:
+                return
+            try:
                 await self.run(self._undo.close)
+            except PolicyBridgeError:
+                # The caller gets the error of the stage. What is left in staging folders is removed at the next start.
+                _LOG.exception("a publication that failed could not be undone whole")
 
     async def begin(self) -> None:
         """Wait until no other version is loaded or published. The turn ends with the block."""

@@ -1,6 +1,7 @@
 """Publishing: who gets a new version, when, and what is refused for its artifact's sake."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from policybridge_client.policies import RepositoryClient
 from policybridge_core.digest import digest
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
 from tests.conftest import ServerFactory, running_server
-from tests.repositories import answering
+from tests.repositories import answering, write_python
 from tests.server.publishing.policies import TOML, Client, ask, client, wait_for, write_adder, write_policy
 
 
@@ -196,3 +197,47 @@ def test_a_publisher_that_goes_away_leaves_nothing_behind(server: Client, polici
     with pytest.raises(PolicyBridgeError):
         raw._call(raw._stub.Publish, some())
     wait_for(lambda: {path.name for path in (policies / "adder").iterdir()} == {"1", "policy.toml"})
+
+
+def test_a_version_whose_alias_cannot_be_written_is_not_published(
+    server: Client, policies: Path, tmp_path: Path
+) -> None:
+    (policies / "adder" / "aliases.toml").mkdir()
+    with pytest.raises(PreconditionError, match="the repository cannot be written: "):
+        server.repository.publish("adder", write_adder(tmp_path / "new", 200), aliases=["stable"])
+    assert {path.name for path in (policies / "adder").iterdir()} == {"1", "aliases.toml", "policy.toml"}
+    assert server.ask()[1] == 100
+
+
+WAITING = """
+from pathlib import Path
+from time import sleep
+
+Path({started!r}).touch()
+while not Path({go!r}).exists():
+    sleep(0.01)
+"""
+
+
+def test_a_publication_that_its_client_cancels_while_it_is_loaded_is_undone(policies: Path, tmp_path: Path) -> None:
+    write_python(policies, "code", answering("observation['x'] + 1"))
+    started, go, files = tmp_path / "started", tmp_path / "go", tmp_path / "new"
+    files.mkdir()
+    code = WAITING.format(started=str(started), go=str(go)) + answering("observation['x'] + 2")
+    (files / "policy.py").write_text(code)
+    with running_server(policies, tmp_path, "--allow-publish") as running, client(running) as server:
+        open_files = Path(f"/proc/{running.process.pid}/fd")
+        cancelled = RepositoryClient(running.grpc)
+        with ThreadPoolExecutor(1) as pool:
+            publishing = pool.submit(cancelled.publish, "code", files, aliases=["stable"])
+            wait_for(started.exists)
+            before = len(list(open_files.iterdir()))
+            cancelled.close()
+            assert publishing.exception() is not None
+        # The server has noticed when it has closed the connection.
+        wait_for(lambda: len(list(open_files.iterdir())) < before)
+        go.touch()
+        wait_for(lambda: {path.name for path in (policies / "code").iterdir()} == {"1", "policy.toml"})
+        assert (server.ask("code")[1], server.repository.show("code").aliases) == (1, {})
+        assert server.repository.publish("code", files, aliases=["stable"]).version == 2
+        assert server.ask("code@stable")[1] == 2
