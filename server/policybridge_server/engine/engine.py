@@ -139,13 +139,7 @@ class Engine:
         return self.versions.get(self.repository.resolve(reference).policy)
 
     def load(self, reference: PolicyReference) -> LoadedVersion:
-        """Give the version that ``reference`` means now; load it first if it is not loaded. Blocks; for any one thread.
-
-        Raises:
-            NotFoundError: no such policy, version or alias.
-            PreconditionError: it cannot be loaded.
-
-        """
+        """Give the version that ``reference`` means now; see `LoadedVersions.load`."""
         return self.versions.load(reference)
 
     def open(self, loaded: LoadedVersion, options: SessionOptions, sink: Sink) -> Session:

@@ -63,13 +63,10 @@ def confirm_probe(model: Model, expected: Probe) -> Probe:
     layout, size = Layout((advice,)), expected.least
     try:
         observations = _random(features, size * _SAMPLE)
-        together = _evaluate(model, observations, layout).tobytes()
-        parts = [
-            _evaluate(model, observations[start : start + size], layout) for start in range(0, len(observations), size)
-        ]
+        agree = _split(model, observations, layout, size) == _evaluate(model, observations, layout).tobytes()
     except Exception:
         return probe(model)
-    return expected if b"".join(part.tobytes() for part in parts) == together else probe(model)
+    return expected if agree else probe(model)
 
 
 def _least(model: Model, observations: Values, layout: Layout) -> int | None:
@@ -79,14 +76,17 @@ def _least(model: Model, observations: Values, layout: Layout) -> int | None:
     wanted = _evaluate(model, observations, layout).tobytes()
     agreeing = None
     for size in reversed(_SIZES):
-        got = b"".join(
-            _evaluate(model, observations[start : start + size], layout).tobytes()
-            for start in range(0, min(len(observations), size * _SAMPLE) - size + 1, size)
-        )
+        got = _split(model, observations[: size * _SAMPLE], layout, size)
         if got != wanted[: len(got)]:
             break
         agreeing = size
     return agreeing
+
+
+def _split(model: Model, observations: Values, layout: Layout, size: int) -> bytes:
+    """Give the bytes of the advice in whole batches of ``size``."""
+    batches = (observations[end - size : end] for end in range(size, len(observations) + 1, size))
+    return b"".join(_evaluate(model, batch, layout).tobytes() for batch in batches)
 
 
 def _evaluate(model: Model, observations: Values, layout: Layout) -> Values:

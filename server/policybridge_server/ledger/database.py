@@ -28,7 +28,7 @@ class Database:
         self._path = path
         self._lock = _locked(path)
         try:
-            with self.mapped():
+            with mapped(self._path):
                 self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
                 self._prepare()
         except PolicyBridgeError:
@@ -65,7 +65,7 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Commit all statements of the block, or none of them."""
-        with self.mapped():
+        with mapped(self._path):
             self.run("BEGIN IMMEDIATE")
             try:
                 yield
@@ -75,18 +75,19 @@ class Database:
                     self.run("ROLLBACK")
                 raise
 
-    @contextmanager
-    def mapped(self) -> Iterator[None]:
-        """Raise SQLite's errors as `UnavailableError`."""
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            raise UnavailableError(f"{self._path}: {error}") from error
-
     def close(self) -> None:
         """Close the file; then another server may write it."""
         self._connection.close()
         self._lock.close()
+
+
+@contextmanager
+def mapped(path: Path) -> Iterator[None]:
+    """Raise SQLite's errors about the ledger at ``path`` as `UnavailableError`."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise UnavailableError(f"the ledger {path} cannot be used: {error}") from error
 
 
 def _locked(path: Path) -> IO[str]:

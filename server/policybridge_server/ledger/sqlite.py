@@ -13,7 +13,7 @@ from policybridge_core.errors import NotFoundError, PolicyBridgeError, TooLargeE
 from policybridge_serdes import Outcome, Signature
 from policybridge_serdes.interactive import header_line
 from policybridge_server.ledger.contract import Bounds
-from policybridge_server.ledger.database import Database
+from policybridge_server.ledger.database import Database, mapped
 from policybridge_server.ledger.packing import pack_numbers, pack_rows
 from policybridge_server.ledger.records import Begun, Ended, Lost, Record, Reported, Segment
 from policybridge_server.ledger.sqlite_reader import SqliteReader
@@ -64,10 +64,11 @@ class SqliteStore:
     """
 
     def __init__(self, path: Path, bounds: Bounds) -> None:
+        self._path = path
         self._bounds = bounds
         self._signatures: dict[Signature, int] = {}
         self._database = Database(path)
-        with self._database.mapped():
+        with mapped(path):
             # These are sessions of a server that was killed; their end will not come.
             self._run("UPDATE sessions SET closed = ?, interrupted = 1 WHERE closed IS NULL", time())
 
@@ -177,7 +178,7 @@ class SqliteStore:
     def prune(self) -> None:
         """Drop the oldest sessions that are over while a bound is exceeded."""
         bounds = self._bounds
-        with self._database.mapped():
+        with mapped(self._path):
             if bounds.age is not None:
                 while self._drop(time() - bounds.age):
                     pass

@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from policybridge_core.errors import InvalidError, UnavailableError
 from policybridge_serdes import Exploration, Outcome, PolicyVersion, Signature
 from policybridge_serdes.interactive import Header, InteractiveReader
 from policybridge_serdes.specs import MAX_LAYOUT_BYTES
+from policybridge_server.ledger.database import mapped
 from policybridge_server.ledger.packing import unpack_numbers, unpack_rows
 from policybridge_server.ledger.query import Query, SessionRecord
 from policybridge_server.ledger.schema import FORMAT
@@ -35,7 +35,7 @@ class SqliteReader:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._signatures: dict[int, Signature] = {}
-        with self._mapped():
+        with mapped(self._path):
             if not self._path.is_file():
                 raise UnavailableError(f"there is no ledger {path}")
             self._database = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True)
@@ -117,14 +117,7 @@ class SqliteReader:
         return next(iter(self._rows(statement, *values)), None)
 
     def _rows(self, statement: str, *values: Any) -> list[sqlite3.Row]:
-        with self._mapped():
+        with mapped(self._path):
             cursor = self._database.execute(statement, values)
             cursor.row_factory = sqlite3.Row
             return cursor.fetchall()
-
-    @contextmanager
-    def _mapped(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            raise UnavailableError(f"the ledger {self._path} cannot be read: {error}") from error

@@ -1,8 +1,8 @@
 """Decisions that were read from the ledger: arrays with one entry per decision."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -50,19 +50,11 @@ class DecisionBatch:
     def split(self, size: int) -> Iterator["DecisionBatch"]:
         """Split it into batches of at most ``size`` decisions."""
         for start in range(0, len(self), size):
-            cut = slice(start, start + size)
-            yield DecisionBatch(self.signature, self.sessions, *(column[cut] for column in self._columns()))
+            yield replace(self, **{name: getattr(self, name)[start : start + size] for name in _COLUMNS})
 
-    def _columns(self) -> tuple[npt.NDArray[Any], ...]:
-        return (
-            self.session,
-            self.steps,
-            self.contexts,
-            self.observations,
-            self.advices,
-            self.log_probabilities,
-            self.nanoseconds,
-        )
+
+_PLAIN_COLUMNS: Final = ("steps", "contexts", "log_probabilities", "nanoseconds")
+_COLUMNS: Final = ("session", "observations", "advices", *_PLAIN_COLUMNS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,16 +71,14 @@ def joined(batches: Sequence[DecisionBatch]) -> DecisionBatch:
     sessions = list({session.number: session for batch in batches for session in batch.sessions}.values())
     index = {session.number: position for position, session in enumerate(sessions)}
     numbers = [np.array([index[session.number] for session in batch.sessions])[batch.session] for batch in batches]
+    columns = {name: np.concatenate([getattr(batch, name) for batch in batches]) for name in _PLAIN_COLUMNS}
     return DecisionBatch(
         signature,
         sessions,
         np.concatenate(numbers),
-        np.concatenate([batch.steps for batch in batches]),
-        np.concatenate([batch.contexts for batch in batches]),
-        _joined_values(signature.features, [batch.observations for batch in batches]),
-        _joined_values(signature.advice_layout, [batch.advices for batch in batches]),
-        np.concatenate([batch.log_probabilities for batch in batches]),
-        np.concatenate([batch.nanoseconds for batch in batches]),
+        observations=_joined_values(signature.features, [batch.observations for batch in batches]),
+        advices=_joined_values(signature.advice_layout, [batch.advices for batch in batches]),
+        **columns,
     )
 
 

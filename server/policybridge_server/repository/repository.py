@@ -99,19 +99,20 @@ class Repository:
 
     def put_version(self, version: StoredVersion) -> None:
         """Add a version; it is no longer refused, if it was."""
-        policy, number = self.policy(version.policy.name), version.policy.version
-        refused = {other: error for other, error in policy.refused.items() if other != number}
-        self.put(replace(policy, versions={**policy.versions, number: version}, refused=refused))
+        policy = self._without(version.policy.name, [version.policy.version])
+        self.put(replace(policy, versions={**policy.versions, version.policy.version: version}))
 
     def refuse(self, name: str, number: int, error: PreconditionError) -> None:
         """Serve this version no longer; a client that asks for it gets ``error``."""
-        policy = self.policy(name)
-        versions = {other: version for other, version in policy.versions.items() if other != number}
-        self.put(replace(policy, versions=versions, refused={**policy.refused, number: error}))
+        policy = self._without(name, [number])
+        self.put(replace(policy, refused={**policy.refused, number: error}))
 
     def forget(self, name: str, numbers: Sequence[int]) -> None:
         """Serve these versions no longer."""
+        self.put(self._without(name, numbers))
+
+    def _without(self, name: str, numbers: Sequence[int]) -> StoredPolicy:
         policy = self.policy(name)
         versions = {number: version for number, version in policy.versions.items() if number not in numbers}
         refused = {number: error for number, error in policy.refused.items() if number not in numbers}
-        self.put(replace(policy, versions=versions, refused=refused))
+        return replace(policy, versions=versions, refused=refused)

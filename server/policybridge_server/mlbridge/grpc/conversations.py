@@ -96,7 +96,7 @@ class Conversation:
         if self._session is None:
             raise PolicyFailedError("the session is over")
         if context is not None:
-            self._session.view.context = context
+            self._session.context(context)
         asked = Asked(request, ends)
         self._undelivered = [each for each in self._undelivered if each.result is None]
         self._undelivered.append(asked)
