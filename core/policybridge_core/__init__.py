@@ -1,1 +1,1 @@
-"""What every side of PolicyBridge shares and needs first: errors, the words of a session, digests, plug-in tables."""
+"""Shared by all sides of PolicyBridge: errors, the values that describe a session, digests, tables of parts."""

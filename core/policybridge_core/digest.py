@@ -1,11 +1,11 @@
-"""The digest of a version's files: a publisher computes it, the server checks it, every decision names it."""
+"""The digest of a version's files: a client that publishes computes it, the server checks it, the ledger records it."""
 
 import hashlib
 from pathlib import Path
 from typing import Final
 
 LEFT_BY_PYTHON: Final = "__pycache__"
-"""What Python leaves behind when it imports a policy is no part of the version."""
+"""The folder that Python makes when it imports a policy; it is not part of the version."""
 
 
 def version_files(folder: Path) -> list[Path]:

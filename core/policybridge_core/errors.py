@@ -1,6 +1,6 @@
-"""What can go wrong, as classes that carry their gRPC status.
+"""Errors, as classes that carry their gRPC status.
 
-Servers raise them and map them to a status once, at the edge; clients get a status and raise the same classes.
+The server raises them and maps them to a status once, at the edge. A client gets the status and raises the same class.
 """
 
 from enum import IntEnum
@@ -23,13 +23,13 @@ class Status(IntEnum):
 
 
 class PolicyBridgeError(Exception):
-    """Base of all errors that cross the protocol; ``str()`` of one is the message that the peer reads."""
+    """Base of all errors that cross the protocol; its text is the message that the peer reads."""
 
     status: ClassVar[Status] = Status.UNKNOWN
 
 
 class InvalidError(PolicyBridgeError):
-    """What was sent cannot be understood, or does not fit what was agreed at open."""
+    """The input cannot be understood, or does not fit what the session's opening declared."""
 
     status = Status.INVALID_ARGUMENT
 
@@ -41,43 +41,43 @@ class DeadlineError(PolicyBridgeError):
 
 
 class NotFoundError(PolicyBridgeError):
-    """No such policy, version, alias, SerDes or backend."""
+    """There is no policy, version, alias or part of that name."""
 
     status = Status.NOT_FOUND
 
 
 class TooLargeError(PolicyBridgeError):
-    """More bytes than the receiver is configured to take."""
+    """The input has more bytes than the receiver's configuration allows."""
 
     status = Status.RESOURCE_EXHAUSTED
 
 
 class PreconditionError(PolicyBridgeError):
-    """Right in itself, but not now: a step out of order, an extra that is not installed."""
+    """The request is valid but not possible now: a step is out of order, or a package is not installed."""
 
     status = Status.FAILED_PRECONDITION
 
 
 class UnsupportedError(PolicyBridgeError):
-    """A part of the protocol that this side does not speak."""
+    """A part of the protocol that is not supported here."""
 
     status = Status.UNIMPLEMENTED
 
 
 class PolicyFailedError(PolicyBridgeError):
-    """The policy raised, or gave something that is no advice (wrong shape or type, NaN)."""
+    """The policy raised an error, or gave a value that is no advice: wrong shape or type, or NaN."""
 
     status = Status.INTERNAL
 
 
 class UnavailableError(PolicyBridgeError):
-    """The server cannot be reached, went away, or is draining."""
+    """The server cannot be reached, has gone away, or is shutting down."""
 
     status = Status.UNAVAILABLE
 
 
 class UnknownError(PolicyBridgeError):
-    """A status that has no class of its own here."""
+    """A status without a class of its own."""
 
 
 _CLASSES: dict[int, type[PolicyBridgeError]] = {
@@ -96,5 +96,5 @@ _CLASSES: dict[int, type[PolicyBridgeError]] = {
 
 
 def error_from_status(status: int, message: str) -> PolicyBridgeError:
-    """Give the error that the peer meant by the number of its gRPC ``status``."""
+    """Make the error for the number of a gRPC ``status`` and its message."""
     return _CLASSES.get(status, UnknownError)(message)

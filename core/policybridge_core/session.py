@@ -1,4 +1,4 @@
-"""What is said and answered about a session: the same words in every transport, on both sides."""
+"""The values that describe a session, the same in every transport and on both sides."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from policybridge_core.text import is_unicode
 
 @dataclass(frozen=True)
 class PolicyReference:
-    """Which policy is asked for: by version, by alias, or by neither for the alias ``latest``.
+    """The policy that a client asks for, by version or by alias; without either, by the alias ``latest``.
 
     Raises:
         InvalidError: both a version and an alias are given.
@@ -52,8 +52,8 @@ class Exploration:
 
     Attributes:
         seed: fixes every choice of the session, 0 to 2⁶⁴ − 1.
-        temperature: above 0, advice is drawn from softmax(logits / temperature); 0 takes the best one.
-        epsilon: with this probability any legal advice is drawn, each as likely.
+        temperature: above 0, advice is drawn from softmax(logits / temperature); with 0 it is the best advice.
+        epsilon: the probability with which the advice is drawn from all legal ones, each as likely.
 
     Raises:
         InvalidError: a value is out of its range.
@@ -78,10 +78,10 @@ class SessionOptions:
     """What a session is opened with beside its signature.
 
     Attributes:
-        context: what is compiled: a module, or the first function.
+        context: the module, or the first function, that is compiled.
         options: for the policy to read.
         labels: for people and trainers to find the session by.
-        exploration: how to depart from the policy's best advice; ``None`` for not at all.
+        exploration: how to depart from the policy's best advice; ``None``: do not.
 
     """
 
@@ -93,11 +93,11 @@ class SessionOptions:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a compilation came to.
+    """The result of a compilation.
 
     Attributes:
-        values: named numbers: ``text`` bytes, ``cycles``, ``seconds``, …
-        status: in a word: ``ok``, ``crash``, ``timeout``, …; empty where there is none to tell.
+        values: numbers by name: ``text`` (bytes), ``cycles``, ``seconds``, …
+        status: one word: ``ok``, ``crash``, ``timeout``, …; empty if unknown.
 
     Raises:
         InvalidError: a name is empty or no Unicode text, or a number is not finite.
@@ -110,7 +110,7 @@ class Outcome:
     def __post_init__(self) -> None:
         for name, value in self.values.items():
             if not (name and is_unicode(name)):
-                raise InvalidError(f"an outcome's name is some Unicode text, not {name!a}")
+                raise InvalidError(f"an outcome's name is Unicode text and not empty; it was {name!a}")
             if not isfinite(value):
                 raise InvalidError(f"the outcome {name!r} is a finite number, not {value}")
         if not is_unicode(self.status):

@@ -1,8 +1,8 @@
-"""Text that can be sent."""
+"""Checking text before it is sent."""
 
 
 def is_unicode(text: str) -> bool:
-    """Whether ``text`` can be sent; a file name that Python read from a system of another encoding cannot."""
+    """Say whether ``text`` is valid Unicode; a file name that is not UTF-8 gives a ``str`` that is not."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -73,6 +73,13 @@ def write_policies(repository: Path) -> Path:
     (repository / "constant" / "1").mkdir(parents=True)
     (repository / "constant" / "policy.toml").write_text('backend = "constant"\n')
     (repository / "constant" / "1" / "number.txt").write_text("41")
+    declared = 'features = [{name = "x", type = "int64_t", shape = [1]}]'
+    declared += ', advice = {name = "advice", type = "int64_t", shape = [1]}'
+    consulted = f'[settings.models]\nm = {{file = "number.txt", backend = "constant", {declared}}}\n'
+    consult = "class Policy:\n    def __init__(self, models):\n        self.model = models['m']\n"
+    consult += "    def evaluate(self, observation, session):\n        return self.model(x=[1])[0] + 1\n"
+    write_python(repository, "consulting", consult, consulted)
+    (repository / "consulting" / "1" / "number.txt").write_text("41")
     return repository
 
 
@@ -116,12 +123,16 @@ def test_a_transport_of_another_distribution_answers(serving: Serving) -> None:
         assert [file.readline() for _ in range(3)] == [
             "7\n",
             "41\n",
-            "error: no policy 'none'; there are constant, echo\n",
+            "error: no policy 'none'; there are constant, consulting, echo\n",
         ]
 
 
 def test_a_backend_of_another_distribution_serves_a_policy(serving: Serving) -> None:
     assert serving.ask("constant", 7) == 41
+
+
+def test_a_python_policy_consults_a_model_by_a_backend_of_another_distribution(serving: Serving) -> None:
+    assert serving.ask("consulting", 7) == 42
 
 
 def test_a_serdes_of_another_distribution_carries_a_session(serving: Serving) -> None:
@@ -138,7 +149,7 @@ def test_a_pipe_format_of_another_distribution_carries_a_compile(serving: Servin
 def test_a_grpc_service_of_another_distribution_answers_beside_those_that_are_named(serving: Serving) -> None:
     with grpc.insecure_channel(serving.server.grpc.removeprefix("grpc:")) as channel:
         greet = channel.unary_unary("/example.Greeter/Greet", bytes, bytes)
-        assert greet(b"you", timeout=20) == b"hello you from constant, echo"
+        assert greet(b"you", timeout=20) == b"hello you from constant, consulting, echo"
         with pytest.raises(grpc.RpcError) as refused:
             channel.unary_unary("/grpc.health.v1.Health/Check", bytes, bytes)(b"", timeout=20)
         assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED

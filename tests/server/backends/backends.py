@@ -186,8 +186,14 @@ class TensorContract(BackendContract):
         ("settings", "message"),
         [
             ("pack.elsewhere = {features = ['f']}", "names the input 'elsewhere'; the model's inputs are observation"),
-            ("pack.observation = {features = ['f']}", r"1 features are packed into the input observation: float\[39\]"),
-            ("pack.observation = {type = 'int65_t', features = FEATURES}", "'int65_t', no element type"),
+            (
+                "pack.observation = {features = ['f']}",
+                r"settings.pack packs 1 features into the input observation: float\[39\]",
+            ),
+            (
+                "pack.observation = {type = 'int65_t', features = FEATURES}",
+                "'int65_t'; element types are float, double",
+            ),
         ],
     )
     def test_a_pack_that_does_not_fit_is_refused(self, tmp_path: Path, settings: str, message: str) -> None:

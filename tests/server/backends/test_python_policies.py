@@ -98,7 +98,7 @@ class TestModels:
         [
             ('m = "absent.onnx"', r"there is no model .*absent\.onnx"),
             ('m = "../../../difference.onnx"', "outside of the version's folder"),
-            ('m = "policy.py"', r"settings.models names 'policy.py'; a model's file is one of .onnx, .pt"),
+            ('m = "policy.py"', r"settings.models names 'policy.py'; without `backend` its file is one of .onnx, .pt"),
             ('m = {file = "difference.onnx", fiel = 1}', "fiel"),
             ('m = {file = "difference.onnx", settings = {threds = 1}}', "threds"),
             ('m = "corrupt.onnx"', r"corrupt\.onnx cannot be loaded"),

@@ -20,7 +20,7 @@ _ONNX_TYPES = {
 
 
 _MOST_BOUND = 64
-"""Observations of a batch that has its places; a larger one does not gain by it."""
+"""Observations in the largest batch with bound arrays; larger batches gain nothing by binding."""
 
 
 class OnnxSettings(TensorSettings, frozen=True, forbid_unknown_fields=True):
@@ -29,7 +29,7 @@ class OnnxSettings(TensorSettings, frozen=True, forbid_unknown_fields=True):
     Attributes:
         file: the model in the version's folder.
         providers: ONNX Runtime's execution providers, the preferred one first.
-        provider_options: for each of them, by its name.
+        provider_options: provider → its options.
 
     """
 
@@ -51,14 +51,14 @@ class OnnxBackend:
         try:
             session = ort.InferenceSession(str(file), _options(settings), providers=providers)
         except Exception as error:
-            # ONNX Runtime's exceptions have no common base but Exception.
+            # The only common base of ONNX Runtime's exceptions is Exception.
             raise PreconditionError(f"{file} cannot be loaded: {error}") from error
         _check_providers(session, settings)
         return OnnxModel(session, settings)
 
     def replace_weights(self, artifact: Path, config: PolicyConfig, weights: bytes) -> None:
         """Replace the initializers of the model."""
-        # Late: only who publishes weights has safetensors.
+        # Imported late: a server that takes no weights needs no safetensors.
         from policybridge_server.backends.onnx.weights import replace_initializers  # noqa: PLC0415
 
         settings: OnnxSettings = convert_settings(config, OnnxSettings)
@@ -85,7 +85,9 @@ def _providers(settings: OnnxSettings) -> list[tuple[str, dict[str, Any]]]:
             )
     unused = settings.provider_options.keys() - settings.providers
     if unused:
-        raise PreconditionError(f"settings.provider_options is for {', '.join(sorted(unused))}, not in providers")
+        raise PreconditionError(
+            f"settings.provider_options names {', '.join(sorted(unused))}; settings.providers does not"
+        )
     return [
         (name, {key: _text(value) for key, value in settings.provider_options.get(name, {}).items()})
         for name in settings.providers
@@ -93,19 +95,19 @@ def _providers(settings: OnnxSettings) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _text(value: object) -> str:
-    # ONNX Runtime reads strings, and C's spelling of truth.
+    # ONNX Runtime takes strings only; a boolean is "0" or "1".
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 def _check_providers(session: ort.InferenceSession, settings: OnnxSettings) -> None:
-    # One whose driver is missing is left out without an error, and all the work would be the CPU's.
+    # ONNX Runtime leaves out a provider whose driver is missing, without an error, and uses the CPU instead.
     lost = [name for name in settings.providers if name not in session.get_providers()]
     if lost:
         raise PreconditionError(f"ONNX Runtime could not start {', '.join(lost)}; its log on stderr says why")
 
 
 class OnnxModel:
-    """A session of ONNX Runtime behind the model contract."""
+    """A session of ONNX Runtime as a model."""
 
     inline: bool | None = None
 

@@ -1,4 +1,4 @@
-"""Batches of one size, whose inputs and output lie at fixed places: ONNX Runtime is told once where."""
+"""Batches of one size with fixed arrays: ONNX Runtime is told once where inputs and output lie."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,13 +15,13 @@ _Fill = Callable[[Values], None]
 
 
 class BoundBatch:
-    """Runs a session on ``count`` observations; costs 3 µs less than ``InferenceSession.run``, with 38 inputs 40.
+    """Runs a session on ``count`` observations: 3 µs faster than ``InferenceSession.run``, with 38 inputs 40 µs.
 
     Args:
-        session: runs them.
-        interface: of its model, whose features and advice are fixed.
-        output: which is the advice.
-        count: observations.
+        session: of the model.
+        interface: of the model; its features and its advice have fixed shapes.
+        output: the name of the output that is the advice.
+        count: how many observations a batch has.
 
     """
 
@@ -44,21 +44,21 @@ class BoundBatch:
         bind(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
 
     def _place(self, inputs: Sequence[Input], features: Layout, count: int, batched: bool) -> list[Array]:
-        """Make the arrays of inputs that lie side by side, and say how they are filled."""
+        """Make the arrays of inputs that lie side by side, and note how each run fills them."""
         first, lead = inputs[0], (count,) if batched else ()
         if len(inputs) == 1:
             array = np.zeros((*lead, *first.spec.shape), first.spec.type.dtype)
             if first.column is not None:
                 self._fills.append(partial(_fill, array, first.column, batched))
             return [array]
-        # Each input is a row: one transposition fills them all.
+        # Each input is a row, so that one transposition fills all of them.
         rows = np.zeros((len(inputs), count), first.spec.type.dtype)
         column = span(first.spec.type.dtype, (len(inputs),), _offset(first), features.size)
         self._fills.append(partial(_fill_rows, rows, column))
         return [row.reshape((*lead, *each.spec.shape)) for row, each in zip(rows, inputs, strict=True)]
 
     def run(self, values: Values) -> Values:
-        """Give the advice for these observations; it is the caller's."""
+        """Give the advice for ``values``, in an array that the caller may keep."""
         for fill in self._fills:
             fill(values)
         self._run(self._binding)
@@ -79,7 +79,7 @@ def _offset(each: Input) -> int:
 
 
 def _side_by_side(inputs: Sequence[Input]) -> list[list[Input]]:
-    """Put inputs together that are one element each, of one type, with nothing between them in a record."""
+    """Group neighbouring inputs of one element and of one type that lie next to each other in a record."""
 
     def key(indexed: tuple[int, Input]) -> object:
         index, each = indexed

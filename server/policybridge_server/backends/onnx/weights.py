@@ -1,6 +1,6 @@
-"""The weights of an ONNX model: its initializers, replaced in the file without ONNX's own package.
+"""The weights of an ONNX model: its initializers, replaced in the file without the package ``onnx``.
 
-Only the messages on the way to them are described here; protobuf keeps all the others as they came.
+Only the messages that lead to the initializers are described here; protobuf keeps all other fields as they are.
 """
 
 from functools import cache
@@ -36,11 +36,11 @@ _REPEATED: Final = ("initializer", "dims")
 
 
 def replace_initializers(model: bytes, weights: bytes) -> bytes:
-    """Give ``model`` with the tensors of ``weights``, safetensors, for its initializers of the same names.
+    """Give ``model`` with the tensors of ``weights``, safetensors, in place of its initializers of the same names.
 
     Raises:
-        InvalidError: ``weights`` are no safetensors.
-        PreconditionError: a tensor that the model does not have, or has in another type or shape; one with NaN.
+        InvalidError: ``weights`` are not safetensors.
+        PreconditionError: the model has no such tensor, or one of another type or shape; or a tensor holds NaN.
 
     """
     parsed, new = _parse(model), read_weights(weights)
@@ -48,7 +48,7 @@ def replace_initializers(model: bytes, weights: bytes) -> bytes:
     check_weights(new, {name: _described(each) for name, each in base.items()})
     for name, tensor in new.items():
         kept = base[name].name
-        # Anew, so that nothing is left of the other fields that a tensor's elements may lie in.
+        # Clear the message first: ONNX may keep elements in other fields than raw_data, too.
         base[name].Clear()
         base[name].MergeFrom(
             type(base[name])(dims=tensor.shape, data_type=_TYPES[tensor.type], name=kept, raw_data=tensor.data)
@@ -65,7 +65,7 @@ def _parse(model: bytes) -> Any:
     try:
         return _message_class().FromString(model)
     except message.DecodeError as error:
-        raise PreconditionError(f"the base is no ONNX model: {error}") from error
+        raise PreconditionError(f"the version that the weights are for holds no ONNX model: {error}") from error
 
 
 @cache

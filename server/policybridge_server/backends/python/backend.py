@@ -1,14 +1,14 @@
-"""Backend `python`: a class with ``evaluate``, and ``start`` and ``end`` where it cares for sessions.
+"""Backend `python`: a class with ``evaluate``, and with ``start`` and ``end`` if it has a memory.
 
     class Policy:
         def evaluate(self, observation, session):
             return observation["inlining_default"]
 
-One object per version; observations come one at a time, in a worker thread unless ``inline = true``. What belongs to
-one session is in ``session.state``. A policy of several agents names its models under ``[settings.models]`` (see
-python_models) and is made with them: ``Policy(models)``.
+There is one object per version. It gets one observation at a time, in a worker thread unless policy.toml says
+``inline = true``. What belongs to one session is in ``session.state``. A policy that consults models names them under
+``[settings.models]`` (see `policybridge_server.backends.python.models`) and is made with them: ``Policy(models)``.
 
-A session is one episode unless ``[settings.episode]`` says where others start: each starts with an empty
+A session is one episode unless ``[settings.episode]`` says where others start. Each episode starts with an empty
 ``session.state``, and ``start`` and ``end`` are called for each.
 """
 
@@ -38,12 +38,12 @@ from policybridge_server.repository import PolicyConfig
 
 
 class EpisodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``[settings.episode]``: where an episode starts, beside with the session.
+    """``[settings.episode]``: where an episode starts, beside the start of the session.
 
     Attributes:
-        feature: with each observation in which this feature of the client is not 0.
-        context: with the first observation of each function or module. Whoever compiles two of the same name in a row
-            needs a feature instead: between them no context changes.
+        feature: an episode starts with each observation in which this feature of the client is not 0.
+        context: an episode starts with the first observation of each function or module. Two of the same name in a row
+            are one episode, because the context does not change between them; use ``feature`` there.
 
     """
 
@@ -57,7 +57,7 @@ class PythonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         file: in the version's folder.
         name: of the class in it.
-        models: files that the policy consults, or how they are loaded, by the names that it gives them.
+        models: name in the policy → file of the model, or how the file is loaded.
         episode: where an episode starts.
 
     """
@@ -69,12 +69,12 @@ class PythonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PythonBackend:
-    """Imports the file as a module of its own and makes one object of the class."""
+    """Imports the file as a module and makes one object of the class."""
 
     runs_code: ClassVar[bool] = True
 
     def load(self, artifact: Path, config: PolicyConfig) -> "PythonModel":
-        """Import the policy's file and call its class: with the models, or without arguments where there are none."""
+        """Import the policy's file and call its class: with the models, or with nothing if there are no models."""
         settings: PythonSettings = convert_settings(config, PythonSettings)
         file = artifact / settings.file
         models = load_models(artifact, settings.models)
@@ -111,7 +111,7 @@ def _make(file: Path, module: ModuleType, name: str, models: Mapping[str, Consul
 
 
 class _Code(NamedTuple):
-    """What was loaded: the policy's object, the module of its class, and the models that it consults."""
+    """What was loaded: the policy's object, the module of its class, and its models."""
 
     policy: Any
     module: ModuleType
@@ -126,7 +126,7 @@ class _Episode(NamedTuple):
 
 
 class Observation(Mapping[str, npt.NDArray[Any]]):
-    """One observation's tensors by name, each made when it is asked for."""
+    """One observation's tensors by name; each array is made when the policy reads it."""
 
     def __init__(self, values: Values) -> None:
         self._values = values
@@ -161,7 +161,7 @@ class PythonModel:
         self._episodes: dict[str, _Episode] = {}
 
     def evaluate(self, batch: Batch) -> Values:
-        """Ask the policy for the one observation of ``batch``; its episode is started before its first."""
+        """Ask the policy about the one observation of ``batch``; an episode is started before its first observation."""
         (session,) = batch.sessions
         observation = Observation(batch.values)
         self._follow(session, observation)
@@ -173,7 +173,7 @@ class PythonModel:
 
     def _follow(self, session: SessionView, observation: Observation) -> None:
         episode = self._episodes.get(session.id)
-        # What probes a model when it is loaded makes sessions anew under the same id.
+        # The probe that runs when a version is loaded makes several sessions with the same id.
         if episode is not None and episode.session is session:
             if not self._starts_anew(episode, observation):
                 return
@@ -189,12 +189,12 @@ class PythonModel:
         return self._config.feature is not None and bool(np.any(observation[self._config.feature]))
 
     def end(self, session: SessionView) -> None:
-        """Tell the policy that the episode of ``session`` is over, if it was told of its start."""
+        """Call the policy's ``end`` for the episode of ``session``, if there is one."""
         if self._episodes.pop(session.id, None) is not None and self._end is not None:
             self._end(session)
 
     def close(self) -> None:
-        """Forget the module, with all that it holds, unless the same file was loaded again."""
+        """Forget the module, unless the same file was loaded again meanwhile, and close the models."""
         module = self._code.module
         if sys.modules.get(module.__name__) is module:
             del sys.modules[module.__name__]
@@ -203,6 +203,6 @@ class PythonModel:
 
 
 def _one_element(answer: npt.ArrayLike) -> npt.ArrayLike:
-    # In any number of dimensions it means the same: policies pass features of shape [1] on.
+    # One element means the same in any number of dimensions: policies return features of shape [1].
     array = np.asarray(answer)
     return array.reshape(()) if array.size == 1 else array

@@ -1,7 +1,7 @@
-"""What a SavedModel would do beside computing: a graph can read and write files, and call Python of its process.
+"""Refusing a SavedModel that does more than compute: a graph can read and write files, and call Python.
 
-Saving is part of every SavedModel, so that it is not enough to look for its operators: what counts is what is reached
-from the signature's outputs, from restoring the variables and from the initialization.
+Every SavedModel holds operators that save it, so that only the operators that can run are checked: those that the
+signature's outputs, the restoring of variables and the initialization depend on.
 """
 
 import re
@@ -18,10 +18,10 @@ _RESTORING = "__saved_model_init_op"
 
 
 def refuse_side_effects(meta: Any, outputs: Iterable[str]) -> None:
-    """Check a ``MetaGraphDef`` of which the tensors ``outputs`` will be evaluated.
+    """Check the operators of the ``MetaGraphDef`` that run when the tensors ``outputs`` are evaluated.
 
     Raises:
-        PreconditionError: an operator that is reached does more than compute.
+        PreconditionError: one of them does more than compute.
 
     """
     entries = [*outputs, meta.saver_def.restore_op_name]
@@ -33,7 +33,7 @@ def refuse_side_effects(meta: Any, outputs: Iterable[str]) -> None:
 
 
 def _reached(graph: Any, entries: Iterable[str]) -> Iterator[Any]:
-    """Give the nodes that ``entries`` depend on, and those of all functions that they call."""
+    """Give the nodes that ``entries`` depend on, and the nodes of all functions that these call."""
     nodes = {node.name: node for node in graph.node}
     functions = {function.signature.name: function for function in graph.library.function}
     waiting = [nodes[name] for name in {_node_name(entry) for entry in entries} if name in nodes]
@@ -56,7 +56,7 @@ def _node_name(tensor: str) -> str:
 
 
 def _called(node: Any) -> Iterator[str]:
-    # An operator may also be called as the function of its name.
+    # A node whose operator has a function's name calls that function.
     yield node.op
     for value in node.attr.values():
         yield from (each.name for each in (value.func, *value.list.func) if each.name)

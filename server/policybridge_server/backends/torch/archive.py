@@ -1,9 +1,9 @@
-"""What is looked at in PyTorch's archives before they are loaded, because loading them can run their author's code.
+"""Checks of PyTorch's archives before they are loaded, because loading them can run their author's code.
 
 ``torch.export.load`` falls back to pickles, evaluates the expressions of symbolic shapes as Python, finds operators by
-any dotted name under ``torch`` and loads compiled libraries; TorchScript can write files. A policy needs none of that,
-so that archives are let through only with what is known to be harmless. The archive is read by PyTorch's own
-reader, which the loader uses too: two readers of one zip file may see two different archives.
+any dotted name under ``torch`` and loads compiled libraries; TorchScript can write files. A policy needs none of that:
+an archive is accepted only if it holds nothing but what is known to be harmless. These checks read the archive with
+PyTorch's own reader, as the loader does, because two readers of one zip file may see two different archives.
 """
 
 import io
@@ -36,15 +36,15 @@ _OBJECTS = re.compile(rb"torch\s*\.\s*classes\s*\.\s*(?!quantized\b)\w+")
 
 
 class RefusedError(Exception):
-    """The archive holds what is not let through; the message says what."""
+    """The archive holds what is not accepted; the message says what."""
 
 
 def check_program(data: bytes) -> None:
-    """Let an exported program through that is tensors and a graph of known operators.
+    """Accept an exported program of tensors and a graph of known operators.
 
     Raises:
-        RefusedError: it holds anything else.
-        Exception: it is no such archive.
+        RefusedError: the archive holds anything else.
+        Exception: ``data`` is no such archive.
 
     """
     archive = PT2ArchiveReader(io.BytesIO(data))
@@ -52,7 +52,7 @@ def check_program(data: bytes) -> None:
     for name in names:
         if name.startswith(AOTINDUCTOR_DIR):
             raise RefusedError("it holds a compiled library; export the program itself")
-        # What the loader takes for a graph it tells by the folder alone, whatever the name ends in.
+        # The loader reads any file of this folder as a graph, whatever its name ends in.
         if name.startswith(MODELS_DIR):
             _check_graph(json.loads(archive.read_bytes(name)))
         elif name.endswith(".pt"):
@@ -62,11 +62,11 @@ def check_program(data: bytes) -> None:
 
 
 def check_script(data: bytes) -> None:
-    """Let TorchScript through that touches no files.
+    """Accept TorchScript that touches no files.
 
     Raises:
-        RefusedError: it does, or it is a checkpoint, a pickle.
-        Exception: it is no archive of PyTorch's.
+        RefusedError: the program touches files, or the archive is a checkpoint, which is a pickle.
+        Exception: ``data`` is no archive of PyTorch's.
 
     """
     archive = torch._C.PyTorchFileReader(io.BytesIO(data))
@@ -87,7 +87,7 @@ def _check_script_record(name: str, content: bytes) -> None:
 
 
 def _check_pickle(name: str, content: bytes) -> None:
-    # The loader tries weights_only first and then everything: what passes the first never gets to the second.
+    # The loader tries weights_only first, and an unsafe load only if that fails: what passes here is loaded safely.
     try:
         if content:
             torch.load(io.BytesIO(content), weights_only=True)

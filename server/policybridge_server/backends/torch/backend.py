@@ -1,14 +1,14 @@
 """Backend `torch`: exported programs, TorchScript, and weights in safetensors for a module that is installed.
 
 =================== ==================================================================================================
-``.pt2``            ``torch.export.save``; it says itself what its inputs and its output are
+``.pt2``            ``torch.export.save``; the file declares its inputs and its output
 ``.pt``             ``torch.jit.save``; ``features`` and ``advice`` of ``policy.toml`` declare inputs and output
-``.safetensors``    a state dict, with ``module = "package.module:Class"`` and ``arguments``; declared likewise
+``.safetensors``    a state dict, with ``module = "package.module:Class"`` and ``arguments``; declared in the same way
 =================== ==================================================================================================
 
 Shapes are declared for one observation; the model takes and gives one more dimension before them unless ``batch`` is
-false. The artifact runs no code of its author: see torch_archive. A module named in ``policy.toml`` is code of a
-package that the operator has installed, never a file of the version.
+false. Loading an artifact runs no code of its author: see `policybridge_server.backends.torch.archive`. A module named
+in ``policy.toml`` is code of a package that the operator has installed, never a file of the version.
 """
 
 import importlib
@@ -42,10 +42,11 @@ class TorchSettings(TensorSettings, frozen=True, forbid_unknown_fields=True):
     """``[settings]``.
 
     Attributes:
-        file: in the version's folder; absent: ``model.pt2``, ``model.pt`` or ``model.safetensors``, what there is.
-        threads: for the work within one operator. PyTorch has one number for the whole process: the last loaded counts.
-        module: the class of the module that takes the weights of a ``.safetensors``, as ``package.module:Class``.
-        arguments: what the class is called with.
+        file: in the version's folder; absent: the first there is of ``model.pt2``, ``model.pt``, ``model.safetensors``.
+        threads: how many threads work on one operator. PyTorch has one number for the whole process: that of the model
+            that was loaded last.
+        module: the class that takes the weights of a ``.safetensors``, as ``package.module:Class``.
+        arguments: the class is called with these.
 
     """
 
@@ -60,7 +61,7 @@ class TorchBackend:
     runs_code: ClassVar[bool] = False
 
     def load(self, artifact: Path, config: PolicyConfig) -> "TorchModel":
-        """Load the model by the kind of its file."""
+        """Load the model; the file's suffix says how."""
         settings: TorchSettings = convert_settings(config, TorchSettings)
         file = artifact_file(artifact, *(_FILES if settings.file is None else [settings.file]))
         torch.set_num_threads(settings.threads)
@@ -73,11 +74,13 @@ class TorchBackend:
             raise PreconditionError(f"{file} cannot be loaded: {error}") from error
 
     def replace_weights(self, artifact: Path, config: PolicyConfig, weights: bytes) -> None:
-        """Replace the state dict of a module; what was exported has its weights inside."""
+        """Replace the state dict of a module; an exported program cannot take other weights."""
         settings: TorchSettings = convert_settings(config, TorchSettings)
         file = artifact_file(artifact, *(_FILES if settings.file is None else [settings.file]))
         if file.suffix != ".safetensors":
-            raise PreconditionError(f"{file.name} holds its weights inside; publish all files")
+            raise PreconditionError(
+                f"{file.name} cannot take other weights, only a .safetensors can; publish the whole version"
+            )
         replace_state(file, weights)
 
 
@@ -97,7 +100,7 @@ def _load(file: Path, config: PolicyConfig, settings: TorchSettings) -> "TorchMo
 def _load_script(data: bytes) -> tuple[Call, list[str]]:
     check_script(data)
     with warnings.catch_warnings():
-        # That PyTorch wants to be rid of TorchScript is for its users to hear, not for those of a policy.
+        # PyTorch warns that TorchScript is deprecated. The policy's author can act on that; the operator cannot.
         warnings.simplefilter("ignore", DeprecationWarning)
         jit: Any = torch.jit
         module = jit.load(io.BytesIO(data), map_location="cpu").eval()
@@ -105,7 +108,7 @@ def _load_script(data: bytes) -> tuple[Call, list[str]]:
         try:
             return jit.freeze(module), names
         except (RuntimeError, AttributeError):
-            # Frozen before it was saved, or it cannot be.
+            # The module was frozen before it was saved, or cannot be frozen.
             return module, names
 
 
@@ -121,7 +124,7 @@ def _make_module(settings: TorchSettings) -> torch.nn.Module:
     if not (name and attribute):
         raise PreconditionError(f'settings.module is {settings.module!r}; weights need a "package.module:Class"')
     kind = getattr(importlib.import_module(name), attribute, None)
-    # The check comes before the call: any other class, called with arguments, could do anything.
+    # Check before the call, because any other class could do anything when it is called.
     if not (isinstance(kind, type) and issubclass(kind, torch.nn.Module)):
         raise PreconditionError(f"settings.module is {settings.module!r}, which is no torch.nn.Module")
     module: torch.nn.Module = kind(**settings.arguments)
@@ -129,10 +132,10 @@ def _make_module(settings: TorchSettings) -> torch.nn.Module:
 
 
 def _declared(config: PolicyConfig, settings: TorchSettings, names: Sequence[str]) -> Interface:
-    """Give the interface that ``policy.toml`` declares, its inputs in the order of the model's."""
+    """Give the interface that ``policy.toml`` declares, with the inputs in the model's order."""
     declared = declared_signature(config)
     if declared.features is None or declared.advice is None:
-        raise PreconditionError("it does not say what it takes and gives; policy.toml must declare features and advice")
+        raise PreconditionError("it declares no inputs and output; policy.toml must declare features and advice")
     specs = declared.features.by_name
     if set(names) != set(specs):
         raise PreconditionError(f"it takes {', '.join(names)}; the features of policy.toml are {', '.join(specs)}")
@@ -157,7 +160,7 @@ def _picking(module: Call, output: str | None) -> Call:
 
 
 class TorchModel:
-    """A callable of tensors behind the model contract."""
+    """A callable of tensors as a model."""
 
     inline: bool | None = None
 
@@ -169,7 +172,7 @@ class TorchModel:
 
     def evaluate(self, batch: Batch) -> Values:
         """Run the model once for all observations of the batch."""
-        # A tensor over read-only memory is an error waiting to happen, and PyTorch warns of it.
+        # PyTorch warns of a tensor over read-only memory, because writing to it would crash.
         feeds = [each if each.flags.writeable else each.copy() for each in self._interface.feeds(batch.values)]
         try:
             with torch.inference_mode():
@@ -181,5 +184,5 @@ class TorchModel:
         return self._interface.advice(batch, result.numpy())
 
     def close(self) -> None:
-        """Drop the weights."""
+        """Free the weights."""
         del self._call

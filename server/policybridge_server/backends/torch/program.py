@@ -1,7 +1,7 @@
 """Exported programs: from the archive to a function of the inputs.
 
-The graph is called as it is, with its weights as arguments: the module that PyTorch makes of a program takes 90 µs for
-what the graph does in 30, and evaluates Python expressions of the archive to check its inputs.
+The graph itself is called, with its weights as arguments, in 30 µs. The module that PyTorch makes of a program takes 90
+µs, and evaluates Python expressions of the archive to check its inputs.
 """
 
 import io
@@ -21,7 +21,7 @@ _STATE = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
 class Program(NamedTuple):
-    """What the backend needs of a program: its inputs in order, its output, and what makes one of the other."""
+    """An exported program: its inputs in order, its output, and the function that computes the output."""
 
     inputs: list[Port]
     output: Port
@@ -29,7 +29,7 @@ class Program(NamedTuple):
 
 
 class _Range(NamedTuple):
-    """Sizes for which a dimension was exported."""
+    """The sizes for which a dimension of an input was exported, both ends included."""
 
     argument: int
     axis: int
@@ -41,7 +41,7 @@ def load_program(data: bytes, settings: TensorSettings) -> Program:
     """Load the ``.pt2`` archive ``data``.
 
     Raises:
-        Exception: it cannot be loaded, or it holds what is not let through.
+        Exception: it cannot be loaded, or it is refused.
 
     """
     check_program(data)
@@ -52,7 +52,7 @@ def load_program(data: bytes, settings: TensorSettings) -> Program:
     kinds = {spec.kind for spec in program.graph_signature.input_specs} - {*_STATE, InputKind.USER_INPUT}
     changed = [spec.target for spec in program.graph_signature.output_specs if spec.kind != OutputKind.USER_OUTPUT]
     if kinds or changed:
-        # A model that changes itself would answer the same observation differently tomorrow.
+        # A model that changes itself answers the same observation differently later.
         raise PreconditionError(f"it keeps state: {', '.join(map(str, [*kinds, *changed]))}")
     return _program(program, settings)
 
@@ -81,7 +81,7 @@ def _port(name: str, tensor: Any) -> Port:
     try:
         dtype = torch.empty(0, dtype=tensor.dtype).numpy().dtype
     except TypeError:
-        raise PreconditionError(f"{name} has the type {tensor.dtype}, which no compiler's tensors have") from None
+        raise PreconditionError(f"{name} has the type {tensor.dtype}, which is no element type") from None
     return Port(name, element_type(name, dtype), [dim if isinstance(dim, int) else str(dim) for dim in tensor.shape])
 
 
@@ -93,7 +93,7 @@ def _ranges(program: torch.export.ExportedProgram, names: Sequence[str], nodes: 
             limits = known.get(str(dim))
             if limits is not None:
                 found.append(_Range(argument, axis, _number(limits.lower), _number(limits.upper)))
-    # Older exports say 2 for "varies": PyTorch takes 0 and 1 for special while it traces.
+    # In older exports the range of a free dimension begins at 2, because PyTorch specializes on 0 and 1.
     return [each for each in found if each.low > 2 or each.high < math.inf]
 
 
