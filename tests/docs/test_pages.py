@@ -14,7 +14,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from policybridge_server.config import make_config
+from policybridge_server.config import convert_fields, make_config
+from policybridge_server.mlbridge.grpc.config import MlBridgeConfig
+from policybridge_server.mlbridge.pipes.config import PipeConfig
 from policybridge_server.repository.config import parse_config
 from tests.docs.pages import LANGUAGES, PAGES, REASONS, ROOT, Block, blocks
 from tests.docs.shell import Command, Shell, commands, matches, opened_shell
@@ -41,6 +43,8 @@ class Runner:
     def run(self, block: Block) -> None:
         """Do with ``block`` what a reader would do with it."""
         text = _PORT.sub(self._free, block.text)
+        if block.needs and shutil.which(block.needs) is None:
+            missing(block.needs)
         if block.before:
             self._shell.run(Command(_PORT.sub(self._free, block.before)))
         if block.path:
@@ -122,7 +126,7 @@ def _environment(folder: Path) -> dict[str, str]:
     pip = {"PIP_TARGET": str(site), "PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0"}
     pip |= {"PIP_QUIET": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore"}
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return {**os.environ, **pip, "PATH": path, "PYTHONPATH": ":".join(paths), "PYTHONWARNINGS": "default"}
+    return {**os.environ, **pip, "PATH": path, "PYTHONPATH": ":".join(paths)}
 
 
 @pytest.mark.parametrize("page", _PAGES_THAT_RUN, ids=lambda page: str(page.relative_to(ROOT)))
@@ -149,7 +153,7 @@ def test_toml_and_json_are_well_formed_and_configurations_are_valid(page: Path, 
         if block.language == "json":
             json.loads(block.text)
         if block.language == "toml":
-            tomllib.loads(block.text)
+            fields = tomllib.loads(block.text)
             name = Path(block.path or "").name
             assert name or block.reason, f"{block} names no file, and does not say that it is a fragment"
             if name == "policy.toml":
@@ -157,6 +161,10 @@ def test_toml_and_json_are_well_formed_and_configurations_are_valid(page: Path, 
             elif name == "config.toml":
                 (tmp_path / name).write_text(block.text)
                 make_config(tmp_path / name, {})
+            for pipe in fields.get("pipe", []):
+                convert_fields(pipe, PipeConfig, str(block))
+            if "mlbridge" in fields:
+                convert_fields(fields["mlbridge"], MlBridgeConfig, str(block))
 
 
 def test_the_readme_is_read_in_a_few_minutes() -> None:
