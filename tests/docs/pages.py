@@ -5,6 +5,7 @@ A comment in front of a block says what the block alone cannot say; readers of t
 =================================  ====================================================================================
 ``<!-- not run: needs clang-22 -->``  why the block is not run; one of `REASONS`
 ``<!-- before: COMMAND -->``       a shell command that is run before the block
+``<!-- needs: TOOL -->``           a program without which this block and those after it are not run
 =================================  ====================================================================================
 
 A block whose first line is a comment with a path, ``# policies/mine/policy.toml``, is the file of that path: it is
@@ -27,14 +28,14 @@ PAGES: Final = [
     ROOT / "proto" / "SOCKET.md",
 ]
 
-LANGUAGES: Final = ("c", "console", "cpp", "json", "python", "text", "toml")
+LANGUAGES: Final = ("c", "console", "cpp", "json", "proto", "python", "text", "toml")
 
 REASONS: Final = ("a fragment", "needs ", "shows ", "takes ")
 """How a reason begins for which a block is not run: a fragment of a program, something that must be installed, a form
 or an output that is shown, or more time than a test has."""
 
 _FENCE: Final = re.compile(r"^```(\w*)$")
-_COMMENT: Final = re.compile(r"^<!-- (not run|before): (.+) -->$")
+_COMMENT: Final = re.compile(r"^<!-- (not run|before|needs): (.+) -->$")
 _PATH: Final = re.compile(r"^(?:#|//) ((?:[\w.-]+/)*[\w-]+\.(?:toml|py|c|cpp|proto))(?:\n|:)")
 
 
@@ -49,6 +50,7 @@ class Block:
         text: what is between the fences.
         reason: why it is not run; empty where it is run.
         before: a shell command that is run before it; empty for none.
+        needs: a program that it needs; empty for none but those of a test environment.
 
     """
 
@@ -58,6 +60,7 @@ class Block:
     text: str
     reason: str = ""
     before: str = ""
+    needs: str = ""
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
@@ -79,7 +82,8 @@ def blocks(page: Path) -> Iterator[Block]:
         if fence:
             end = lines.index("```", number + 1)
             text = "\n".join(lines[number + 1 : end]) + "\n"
-            yield Block(page, number + 1, fence[1], text, said.get("not run", ""), said.get("before", ""))
+            reason, before, needs = (said.get(word, "") for word in ("not run", "before", "needs"))
+            yield Block(page, number + 1, fence[1], text, reason, before, needs)
             number = end
         said = {**said, comment[1]: comment[2]} if comment else {}
         number += 1

@@ -1,28 +1,23 @@
-"""Every code block of the documentation runs as it stands, or says why it does not."""
+"""Every code block of the documentation runs as it stands."""
 
-import json
 import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
-from policybridge_server.config import make_config
-from policybridge_server.repository.config import parse_config
-from tests.docs.pages import LANGUAGES, PAGES, REASONS, ROOT, Block, blocks
+from tests.docs.pages import PAGES, ROOT, Block, blocks
 from tests.docs.shell import Command, Shell, commands, matches, opened_shell
 from tests.native.conftest import missing
 
 _PORT = re.compile(r"(127\.0\.0\.1(?::|\", ))([1-9]\d*)")
 _GIVEN = Path(__file__).parent / "given"
-_README_WORDS = 900
 
 _PAGES_THAT_RUN = [
     page for page in PAGES if any(not block.reason and block.language != "text" for block in blocks(page))
@@ -41,12 +36,14 @@ class Runner:
     def run(self, block: Block) -> None:
         """Do with ``block`` what a reader would do with it."""
         text = _PORT.sub(self._free, block.text)
+        if block.needs and shutil.which(block.needs) is None:
+            missing(block.needs)
         if block.before:
             self._shell.run(Command(_PORT.sub(self._free, block.before)))
         if block.path:
             self._write(block.path, text)
         elif block.language == "console":
-            self._console(block, text)
+            self._console(text)
         elif block.language == "python":
             self._python(text)
         elif block.language in ("c", "cpp"):
@@ -65,14 +62,16 @@ class Runner:
         file = self._folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
+        if file.suffix == ".py":
+            compile(text, path, "exec")
 
-    def _console(self, block: Block, text: str) -> None:
+    def _console(self, text: str) -> None:
         for command in commands(text):
             printed = self._shell.run(command)
             if command.shown:
                 shown = "\n".join(command.shown)
-                assert matches(command.shown, printed), (
-                    f"{block}: `{command.text}` shows\n{shown}\nand prints\n" + "\n".join(printed)
+                assert matches(command.shown, printed), f"`{command.text}` shows\n{shown}\nand prints\n" + "\n".join(
+                    printed
                 )
 
     def _python(self, text: str) -> None:
@@ -122,7 +121,7 @@ def _environment(folder: Path) -> dict[str, str]:
     pip = {"PIP_TARGET": str(site), "PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0"}
     pip |= {"PIP_QUIET": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore"}
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return {**os.environ, **pip, "PATH": path, "PYTHONPATH": ":".join(paths), "PYTHONWARNINGS": "default"}
+    return {**os.environ, **pip, "PATH": path, "PYTHONPATH": ":".join(paths)}
 
 
 @pytest.mark.parametrize("page", _PAGES_THAT_RUN, ids=lambda page: str(page.relative_to(ROOT)))
@@ -134,31 +133,3 @@ def test_the_blocks_of_a_page_run_as_they_stand(page: Path, runner: Runner) -> N
             runner.run(block)
         except AssertionError as error:
             raise AssertionError(f"{block}: {error}") from error
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_block_that_is_not_run_says_why_and_every_block_names_its_language(page: Path) -> None:
-    for block in blocks(page):
-        assert block.language in LANGUAGES, f"{block} has the language {block.language!r}, not one of {LANGUAGES}"
-        assert not block.reason or block.reason.startswith(REASONS), f"{block}: {block.reason!r}, not one of {REASONS}"
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_toml_and_json_are_well_formed_and_configurations_are_valid(page: Path, tmp_path: Path) -> None:
-    for block in blocks(page):
-        if block.language == "json":
-            json.loads(block.text)
-        if block.language == "toml":
-            tomllib.loads(block.text)
-            name = Path(block.path or "").name
-            assert name or block.reason, f"{block} names no file, and does not say that it is a fragment"
-            if name == "policy.toml":
-                parse_config(block.text.encode(), str(block))
-            elif name == "config.toml":
-                (tmp_path / name).write_text(block.text)
-                make_config(tmp_path / name, {})
-
-
-def test_the_readme_is_read_in_a_few_minutes() -> None:
-    words = (ROOT / "README.md").read_text(encoding="utf-8").split()
-    assert len(words) <= _README_WORDS
