@@ -1,5 +1,6 @@
 """Real servers on free ports, for every test that needs one; and what holds for all tests."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -39,6 +40,13 @@ def heeded_signals() -> Iterator[None]:
     yield
     for number in ignored:
         signal.signal(number, signal.SIG_IGN)
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder of this run that all its workers have."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 @dataclass

@@ -25,7 +25,7 @@ from policybridge_server.repository import Repository
 from tests.frameworks import ADVICE as DECISION
 from tests.frameworks import LOGITS, expected_decisions, feature_names, llvm_observations
 
-_TABLE = 12 * 2**20
+_TABLE = 6 * 2**20
 ADVICE = TensorSpec("advice", ElementType.INT64)
 SESSION = SessionView("a", PolicyVersion("p", 1, ""))
 SAMPLES: dict[ElementType, list[Any]] = {

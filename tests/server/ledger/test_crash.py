@@ -5,8 +5,9 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import chain, islice
 from pathlib import Path
 
@@ -23,6 +24,7 @@ AFTER = 25
 """Acknowledgements of the first process before a kill."""
 
 ASKER = """
+# For each line on stdin, ask the server that it names until that is killed.
 import sys
 import threading
 from policybridge_serdes import Outcome, PolicyBridgeError
@@ -44,10 +46,18 @@ def run(address, seed):
     except PolicyBridgeError:
         pass  # the server was killed
 
-socket, grpc, seed, sessions = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-for n in range(sessions):
-    threading.Thread(target=run, args=(socket if n else grpc, seed + n)).start()
+for line in sys.stdin:
+    socket, grpc, seed, sessions = line.split()
+    sessions = range(int(sessions))
+    threads = [threading.Thread(target=run, args=(socket if n else grpc, int(seed) + n)) for n in sessions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print("over", flush=True)
 """
+
+Asker = subprocess.Popen[str]
 
 
 def test_whatever_was_acknowledged_survives_ten_kills_at_full_speed(
@@ -55,28 +65,39 @@ def test_whatever_was_acknowledged_survives_ten_kills_at_full_speed(
 ) -> None:
     ledger = tmp_path / "ledger.db"
     acknowledged: dict[str, list[str]] = {}
-    for kill in range(KILLS):
-        server = server_factory(policies, "--ledger", ledger)
-        acknowledged |= acknowledged_until_killed(server, seed=100 * kill)
-        assert check(ledger) == "ok"
+    with started_askers() as askers:
+        for kill in range(KILLS):
+            server = server_factory(policies, "--ledger", ledger)
+            acknowledged |= acknowledged_until_killed(askers, server, seed=100 * kill)
+            assert check(ledger) == "ok"
     assert_held(ledger, acknowledged)
     assert len(acknowledged) >= KILLS * PROCESSES * SESSIONS
 
 
-def acknowledged_until_killed(server: RunningServer, seed: int) -> dict[str, list[str]]:
-    """Ask from many sessions, kill the server in the middle, and give the last acknowledgement of each session."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+@contextmanager
+def started_askers() -> Iterator[list[Asker]]:
+    """Start the clients once: their imports take longer than their questions to one server."""
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path}
     with ExitStack() as stack:
-        askers = []
-        for n in range(PROCESSES):
-            words = [sys.executable, "-c", ASKER, server.socket, server.grpc, str(seed + n * SESSIONS), str(SESSIONS)]
-            asker = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment)
-            askers.append(stack.enter_context(asker))
-        said = [asker.stdout for asker in askers if asker.stdout is not None]
-        first = list(islice(said[0], AFTER))
-        os.kill(server.process.pid, signal.SIGKILL)
-        with ThreadPoolExecutor(PROCESSES) as pool:
-            rest: list[list[str]] = list(pool.map(list, said))
+        yield [stack.enter_context(start_asker(environment)) for _ in range(PROCESSES)]
+
+
+def start_asker(environment: dict[str, str]) -> Asker:
+    words = [sys.executable, "-c", ASKER]
+    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def acknowledged_until_killed(askers: list[Asker], server: RunningServer, seed: int) -> dict[str, list[str]]:
+    """Ask from many sessions, kill the server in the middle, and give the last acknowledgement of each session."""
+    for n, asker in enumerate(askers):
+        assert asker.stdin is not None
+        print(server.socket, server.grpc, seed + n * SESSIONS, SESSIONS, file=asker.stdin, flush=True)
+    said = [iter(asker.stdout.readline, "over\n") for asker in askers if asker.stdout is not None]
+    first = list(islice(said[0], AFTER))
+    os.kill(server.process.pid, signal.SIGKILL)
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        rest: list[list[str]] = list(pool.map(list, said))
     last: dict[str, list[str]] = {}
     for line in chain(first, *rest):
         session_id, *told = line.split()

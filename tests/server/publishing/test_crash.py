@@ -44,13 +44,14 @@ def test_after_a_kill_in_a_publish_the_old_or_the_new_version_serves_whole(tmp_p
         seconds = time.monotonic() - started
     for _ in range(8):
         with running_server(policies, tmp_path, "--allow-publish") as running, client(running) as server:
+            check(server, policies, what, acknowledged, digests)
             killing = kill_after(running, delays.uniform(0, 2 * seconds))
             with suppress(PolicyBridgeError):
                 while True:
                     acknowledged = publish(server, what, files, acknowledged)
             killing.join()
-        with running_server(policies, tmp_path, "--allow-publish") as running, client(running) as server:
-            check(server, policies, what, acknowledged, digests)
+    with running_server(policies, tmp_path, "--allow-publish") as running, client(running) as server:
+        check(server, policies, what, acknowledged, digests)
 
 
 def publish(server: Client, what: str, files: Path, before: int) -> int:
