@@ -14,7 +14,7 @@ from policybridge_server.ledger.trajectory import DecisionBatch
 
 @dataclass(frozen=True)
 class Bounds:
-    """How much is kept; the oldest sessions that are over are dropped first. ``None``: no bound.
+    """How large a ledger may grow; the oldest sessions that are over are dropped first. ``None``: no bound.
 
     Attributes:
         bytes: of the ledger's file.
@@ -30,7 +30,7 @@ class Store(Protocol):
     """Writes a ledger. Used by one thread."""
 
     def write(self, records: Sequence[Record]) -> Mapping[int, PolicyBridgeError]:
-        """Keep all ``records`` at once, or none; after the return they survive the process.
+        """Write all ``records``, or none of them; after the return they survive the process.
 
         Returns:
             Position in ``records`` → why that `Reported` cannot be acknowledged: there is no such session, or some of

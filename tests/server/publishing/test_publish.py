@@ -13,13 +13,7 @@ from policybridge_core.digest import digest
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
 from tests.conftest import ServerFactory, running_server
 from tests.repositories import answering, write_python
-from tests.server.publishing.policies import TOML, Client, ask, client, wait_for, write_adder, write_policy
-
-
-@pytest.fixture
-def policies(tmp_path: Path) -> Path:
-    write_policy(tmp_path / "policies")
-    return tmp_path / "policies"
+from tests.server.publishing.policies import TOML, Client, ask, client, wait_for, write_adder
 
 
 @pytest.fixture

@@ -20,12 +20,6 @@ _LIMITS = ("--max-artifact-bytes", 2 << 20, "--max-artifact-files", 5)
 
 
 @pytest.fixture
-def policies(tmp_path: Path) -> Path:
-    write_policy(tmp_path / "policies")
-    return tmp_path / "policies"
-
-
-@pytest.fixture
 def server(policies: Path, server_factory: ServerFactory) -> Iterator[Client]:
     with client(server_factory(policies, "--allow-publish", *_LIMITS)) as made:
         yield made

@@ -7,13 +7,7 @@ import pytest
 
 from policybridge_core.errors import NotFoundError, PreconditionError
 from tests.conftest import ServerFactory
-from tests.server.publishing.policies import Client, ask, client, wait_for, write_adder, write_policy
-
-
-@pytest.fixture
-def policies(tmp_path: Path) -> Path:
-    write_policy(tmp_path / "policies")
-    return tmp_path / "policies"
+from tests.server.publishing.policies import Client, ask, client, wait_for, write_adder
 
 
 @pytest.fixture

@@ -10,15 +10,9 @@ import pytest
 from policybridge_core.errors import NotFoundError, PreconditionError
 from policybridge_server.publishing.watcher import SETTLED
 from tests.conftest import ServerFactory
-from tests.server.publishing.policies import TOML, Client, ask, client, wait_for, write_adder, write_policy
+from tests.server.publishing.policies import TOML, Client, ask, client, wait_for, write_adder
 
 pytest.importorskip("watchfiles")
-
-
-@pytest.fixture
-def policies(tmp_path: Path) -> Path:
-    write_policy(tmp_path / "policies")
-    return tmp_path / "policies"
 
 
 @pytest.fixture

@@ -12,13 +12,7 @@ from policybridge_core.errors import NotFoundError, PreconditionError
 from policybridge_core.session import SessionOptions
 from policybridge_serdes import ElementType, PolicyReference, Signature, TensorSpec, pack
 from tests.conftest import ServerFactory
-from tests.server.publishing.policies import Client, client, write_adder, write_policy
-
-
-@pytest.fixture
-def policies(tmp_path: Path) -> Path:
-    write_policy(tmp_path / "policies")
-    return tmp_path / "policies"
+from tests.server.publishing.policies import Client, client, write_adder
 
 
 @pytest.fixture
