@@ -1,4 +1,4 @@
-"""The command ``policybridge``: a table of subcommands, each loaded when it is the one asked for."""
+"""The command ``policybridge``: a table of subcommands. Only the requested one is imported."""
 
 import argparse
 import sys
@@ -12,7 +12,7 @@ _USAGE: Final = 2
 
 
 class Command(Protocol):
-    """A subcommand: a module with these two functions."""
+    """A subcommand is a module with these two functions."""
 
     @staticmethod
     def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,7 @@ class Command(Protocol):
 
     @staticmethod
     def run(arguments: argparse.Namespace) -> int:
-        """Do it, and give the exit status."""
+        """Run the subcommand; return the exit status."""
         ...
 
 
@@ -49,7 +49,7 @@ _SUMMARIES: Final = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command that the first argument names, and give the exit status."""
+    """Run the subcommand that the first argument names; return the exit status."""
     words = sys.argv[1:] if argv is None else list(argv)
     name = words[0] if words else "--help"
     if name in ("-h", "--help"):

@@ -44,7 +44,7 @@ def test_after_a_kill_in_a_publish_the_old_or_the_new_version_serves_whole(tmp_p
         seconds = time.monotonic() - started
     for _ in range(8):
         with running_server(policies, tmp_path, "--allow-publish") as running, client(running) as server:
-            check(server, policies, what, acknowledged, digests)
+            acknowledged = check(server, policies, what, acknowledged, digests)
             killing = kill_after(running, delays.uniform(0, 2 * seconds))
             with suppress(PolicyBridgeError):
                 while True:
@@ -64,8 +64,8 @@ def publish(server: Client, what: str, files: Path, before: int) -> int:
     return before + 1
 
 
-def check(server: Client, policies: Path, what: str, acknowledged: int, digests: dict[int, str]) -> None:
-    """Hold what is served against what is on the disk and what was acknowledged."""
+def check(server: Client, policies: Path, what: str, acknowledged: int, digests: dict[int, str]) -> int:
+    """Compare the served versions with the disk and with what was acknowledged; return the latest one."""
     for policy in server.repository.policies():
         version, number = server.ask(policy.name)
         folder = policies / policy.name / str(version.version)
@@ -79,3 +79,4 @@ def check(server: Client, policies: Path, what: str, acknowledged: int, digests:
     latest = server.ask()[0].version if what != "policy" else len(server.repository.policies()) - 1
     assert latest in (acknowledged, acknowledged + 1, 1)
     assert latest >= acknowledged
+    return latest

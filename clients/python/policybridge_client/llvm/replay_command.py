@@ -1,4 +1,4 @@
-"""``policybridge replay``: compile again from the ledger, without a server, and prove that nothing differs."""
+"""``policybridge replay``: repeat a compilation from the ledger, without a server, and compare it with the record."""
 
 import argparse
 import sys
@@ -21,7 +21,7 @@ _DIFFERENT: Final = 1
 _USAGE: Final = 2
 
 _READER: Final = "policybridge_server.ledger.reader:LedgerReader [server]"
-"""Reads a ledger: a part of the server's, which a machine that only compiles does not load."""
+"""Reads a ledger. It belongs to the server, and is imported only by this command."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,14 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--cwd", type=Path, metavar="DIR", help="where to compile (default: where it was recorded)")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
-    parser.add_argument("session", help="its id, or how it begins")
+    parser.add_argument("session", help="the session's id, or its first characters")
     parser.add_argument(
-        "command", nargs=argparse.REMAINDER, metavar="-- COMPILER ARGUMENT…", help="default: what was recorded"
+        "command", nargs=argparse.REMAINDER, metavar="-- COMPILER ARGUMENT…", help="default: the recorded command"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replay, and give the exit status."""
+    """Replay the compilation; return the exit status."""
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     try:
         recorded = load_recorded(arguments.ledger, arguments.session, command, kind=arguments.ledger_store)
@@ -82,13 +82,13 @@ def load_recorded(
     """Read a compilation from a ledger.
 
     Args:
-        ledger: its file.
-        session_id: the session's, or how it begins.
-        command: in place of the recorded one.
+        ledger: the ledger's file.
+        session_id: the session's id, or its first characters.
+        command: a command that replaces the recorded one.
         kind: the name of the kind of ledger.
 
     Raises:
-        PreconditionError: the record does not hold all decisions of the compilation, or not how it was started.
+        PreconditionError: the record lacks decisions, or does not say how the compiler was started.
         PolicyBridgeError: the ledger cannot be read, or has no such session.
 
     """

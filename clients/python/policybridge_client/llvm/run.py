@@ -1,4 +1,4 @@
-"""The command ``policybridge run``: a compiler whose decisions a policy makes."""
+"""The command ``policybridge run``: run a compiler with the decisions of a policy."""
 
 import argparse
 import sys
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="inline",
         choices=TASKS,
         metavar="TASK",
-        help="what is asked: %(choices)s (default: inline)",
+        help="the task: %(choices)s (default: inline)",
     )
     add(
         "--fallback",
@@ -43,16 +43,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=["default", "error"],
         help="without advice: the compiler's own decision (default), or end the compiler",
     )
-    add("--stats", metavar="FILE.json", help="write counts and latencies there; %%p becomes the process id")
-    add("--timeout", type=float, default=10.0, metavar="SECONDS", help="for each wait for the server (default: 10)")
-    add("--growth-limit", type=float, metavar="FACTOR", help="stop asking once a module has grown so (default: never)")
-    add("--label", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="to find the session by")
-    add("--option", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="for the policy to read")
-    add("command", nargs=argparse.REMAINDER, metavar="-- COMPILER ARGUMENT…", help="the compiler, as started without")
+    add("--stats", metavar="FILE.json", help="write counts and latencies to this file; %%p becomes the process id")
+    add("--timeout", type=float, default=10.0, metavar="SECONDS", help="limit of each wait (default: 10)")
+    add(
+        "--growth-limit",
+        type=float,
+        metavar="FACTOR",
+        help="stop when a module has grown so much (default: never)",
+    )
+    add(
+        "--label",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="label of the session",
+    )
+    add("--option", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="option for the policy")
+    add("command", nargs=argparse.REMAINDER, metavar="-- COMPILER ARGUMENT…", help="the compiler and its arguments")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the compiler and give its exit status."""
+    """Run the compiler; return its exit status."""
     compiler = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     try:
         with TakenSignals() as interrupts:

@@ -1,4 +1,4 @@
-"""What the demo came to: sums over the modules, for the table and for the JSON file."""
+"""The result of the demo: sums over the modules, for the table and for the JSON file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -10,7 +10,7 @@ from policybridge_demo.compilation import Built, Tally
 
 @dataclass(frozen=True)
 class Pair:
-    """One module compiled as without PolicyBridge, and with the policy's decisions."""
+    """One module, compiled without PolicyBridge and with the policy's decisions."""
 
     plain: Built
     asking: Built
@@ -19,11 +19,11 @@ class Pair:
 
 @dataclass(frozen=True)
 class Sums:
-    """Some modules together.
+    """Sums over several modules.
 
     Attributes:
-        identical: objects that are byte for byte what they are without the policy.
-        agreement: the share of decisions that are LLVM's own too; ``None`` where LLVM's own are not known.
+        identical: number of objects that are byte for byte the same as without the policy.
+        agreement: share of decisions in which LLVM decides the same; ``None`` if LLVM's decisions are not known.
 
     """
 
@@ -37,7 +37,7 @@ class Sums:
 
     @classmethod
     def of(cls, pairs: Sequence[Pair]) -> "Sums":
-        """Add the modules up."""
+        """Sum up the modules."""
         compared = sum(pair.tally.compared for pair in pairs)
         return cls(
             modules=len(pairs),
@@ -51,14 +51,14 @@ class Sums:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The whole demo.
+class DemoResult:
+    """The result of the whole demo.
 
     Attributes:
-        backend: what the policy was exported to; ``None`` where it was asked as it is.
-        jobs: compilations at a time.
+        backend: the format to which the policy was exported; ``None`` if it was not exported.
+        jobs: number of compilations at a time.
         plain_seconds: wall time of all compilations without the policy.
-        seconds: and with it.
+        seconds: wall time of all compilations with the policy.
 
     """
 
@@ -83,23 +83,23 @@ class Outcome:
 
     @property
     def rate(self) -> float:
-        """Decisions per second while compilers ran and asked, all together."""
+        """Decisions per second of all compilers together."""
         return self.total.decisions / self.seconds
 
     @property
     def latency_us(self) -> tuple[float, float]:
-        """Give the median and the 99th percentile of the time that a compiler waited for a decision."""
+        """The median and the 99th percentile of the time that a compiler waited for a decision, in microseconds."""
         nanoseconds = np.concatenate([np.asarray(pair.tally.latencies, np.int64) for pair in self.pairs])
         p50, p99 = np.percentile(nanoseconds, [50, 99]) / 1000 if len(nanoseconds) else (0.0, 0.0)
         return float(p50), float(p99)
 
     @property
     def fallbacks(self) -> Sequence[str]:
-        """Give for each compilation that LLVM finished by itself the reason."""
+        """The reasons of the compilations that LLVM finished by itself."""
         return [pair.tally.fallback for pair in self.pairs if pair.tally.fallback is not None]
 
     def to_json(self) -> Mapping[str, object]:
-        """Give what the JSON file holds."""
+        """Return the content of the JSON file."""
         p50, p99 = self.latency_us
         return {
             "policy": self.policy,

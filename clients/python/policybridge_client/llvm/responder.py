@@ -1,4 +1,4 @@
-"""One compiler's questions and their answers: from the policy, and after a failure from LLVM's own default."""
+"""Answering one compiler's observations: with the policy's advice, and after a failure with LLVM's own default."""
 
 from collections.abc import Callable
 from time import perf_counter_ns
@@ -7,7 +7,7 @@ import numpy as np
 
 from policybridge_client.connection import ClientSession
 from policybridge_client.llvm.defaults import Defaults
-from policybridge_client.llvm.statistics import Statistics
+from policybridge_client.llvm.statistics import CompilationStatistics
 from policybridge_client.llvm.tasks import Task
 from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_serdes import Signature, Values
@@ -17,21 +17,27 @@ OpenSession = Callable[[Signature, str], ClientSession]
 """Opens a session for a signature and a context."""
 
 
-class Conversation:
+class Responder:
     """Answers the events of one compiler process.
 
     Args:
-        task: what is asked.
-        open_session: called for the first observation after a header, so that a compilation that asks nothing costs
-            the server nothing. Never called again after a failure.
-        defaults: what LLVM would do by itself, as far as that is known.
-        statistics: where it is counted.
-        go_on: whether the defaults may answer after a failure.
+        task: the task of the compilation.
+        open_session: called at the first observation after a header, so that a compilation without observations opens
+            no session. It is not called again after a failure.
+        defaults: LLVM's own decisions, as far as they are known.
+        statistics: counts the decisions.
+        go_on: whether the defaults answer after a failure.
 
     """
 
     def __init__(
-        self, task: Task, open_session: OpenSession, defaults: Defaults, statistics: Statistics, *, go_on: bool
+        self,
+        task: Task,
+        open_session: OpenSession,
+        defaults: Defaults,
+        statistics: CompilationStatistics,
+        *,
+        go_on: bool,
     ) -> None:
         self._task = task
         self._open_session = open_session
@@ -44,10 +50,10 @@ class Conversation:
         self._failed = False
 
     def answer(self, event: Event, reply: Callable[[bytes], None]) -> None:
-        """Take an event; an observation's answer is given to ``reply``.
+        """Handle an event; for an observation, call ``reply`` with the bytes for LLVM.
 
         Raises:
-            PolicyBridgeError: there is neither advice nor a default. The compiler waits and has to be ended.
+            PolicyBridgeError: there is neither advice nor a default. The compiler still waits; end it.
 
         """
         if isinstance(event, bytes):
@@ -66,7 +72,7 @@ class Conversation:
             self._session = None
 
     def _begin(self, signature: Signature) -> None:
-        # The next source of the same command: one compilation, so one session as long as the features stay the same.
+        # A command may compile several sources. They share one session as long as the features stay the same.
         if signature != self._signature:
             self.close()
         self._signature = signature
