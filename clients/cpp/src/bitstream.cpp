@@ -1,4 +1,3 @@
-#include "json.h"
 #include "policybridge/tensor.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 #include "guard.h"
-#include "json.h"
 #include "policybridge/connection.h"
 #include "protocol.h"
-#include "wire.h"
+#include "unix_socket.h"
+#include "utf8.h"
 
 #include <atomic>
 #include <cerrno>
@@ -76,7 +76,7 @@ public:
   Status evaluate(std::uint64_t step, std::string_view observation, AdviceBuffer &advice) override {
     if (!is_open())
       return failed_precondition("the session is over");
-    Status status = guarded([&] { return ask(step, observation, advice); });
+    Status status = guarded([&] { return request(step, observation, advice); });
     if (!status.ok())
       close();
     return status;
@@ -84,8 +84,8 @@ public:
 
   Status set_context(std::string_view name) override {
     return guarded([&]() -> Status {
-      if (!json::is_utf8(name))
-        return invalid_argument("a context's name is no UTF-8: " + json::shown(name));
+      if (!is_utf8(name))
+        return invalid_argument("a context's name is no UTF-8: " + quoted(name));
       const std::size_t header = step_ ? 0 : before_.find('\n') + 1;
       before_.replace(header, std::string::npos, protocol::context_line(name));
       return {};
@@ -103,7 +103,7 @@ public:
   }
 
 private:
-  Status ask(std::uint64_t step, std::string_view observation, AdviceBuffer &advice) {
+  Status request(std::uint64_t step, std::string_view observation, AdviceBuffer &advice) {
     const protocol::ObservationLine line(step - 1);
     const Deadline deadline(timeout_);
     message_.assign(before_).append(line.text()).append(observation).append("\n");

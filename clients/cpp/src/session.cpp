@@ -1,6 +1,6 @@
 #include "policybridge/session.h"
 
-#include "json.h"
+#include "utf8.h"
 
 #include <charconv>
 #include <cmath>
@@ -10,8 +10,8 @@ namespace policybridge {
 namespace {
 
 Status check_text(const char *what, std::string_view text) {
-  if (!json::is_utf8(text))
-    return invalid_argument(std::string(what) + " is no UTF-8: " + json::shown(text));
+  if (!is_utf8(text))
+    return invalid_argument(std::string(what) + " is no UTF-8: " + quoted(text));
   return {};
 }
 
@@ -69,8 +69,8 @@ Status OpenOptions::check() const {
 
 Status Outcome::check() const {
   for (const auto &[name, value] : values) {
-    if (name.empty() || !json::is_utf8(name))
-      return invalid_argument("an outcome's name is some UTF-8 text, not " + json::shown(name));
+    if (name.empty() || !is_utf8(name))
+      return invalid_argument("an outcome's name is some UTF-8 text, not " + quoted(name));
     if (!std::isfinite(value))
       return invalid_argument("the outcome '" + name + "' is a finite number, not " + std::to_string(value));
   }

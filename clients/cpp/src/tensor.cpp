@@ -1,7 +1,7 @@
 #include "policybridge/tensor.h"
 
 #include "guard.h"
-#include "json.h"
+#include "utf8.h"
 
 #include <algorithm>
 #include <cstring>
@@ -110,8 +110,8 @@ Status Tensor::set_texts(Span<const std::string_view> texts, Span<const std::int
       return status;
     if (spec_.type == ElementType::String)
       for (std::string_view text : texts)
-        if (!json::is_utf8(text))
-          return invalid_argument(spec_.to_string() + ": no UTF-8: " + json::shown(text));
+        if (!is_utf8(text))
+          return invalid_argument(spec_.to_string() + ": no UTF-8: " + quoted(text));
     // Into strings of its own first: the views may be into this tensor.
     std::vector<std::string> held(texts.begin(), texts.end());
     texts_ = std::move(held);

@@ -132,6 +132,9 @@ def test_streams_with_random_damage_do_no_harm(compile_stream: Compile) -> None:
 
 OPENED = b'{"session":"s","policy":"p","version":1,"digest":"sha256:0"}\n'
 
+NOT_JSON_NUMBERS = [b"-inf", b"inf", b"nan", b"01", b"1.", b".5", b"+1", b"0x1", b"1e"]
+"""What C's readers of numbers accept, and JSON (RFC 8259) does not."""
+
 
 @contextmanager
 def saying(path: Path, *answers: bytes) -> Iterator[str]:
@@ -170,7 +173,8 @@ def saying(path: Path, *answers: bytes) -> Iterator[str]:
         ([b"x" * ((1 << 20) + 1)], "more than"),
         ([OPENED], "went away"),
         ([OPENED, b"\0\1\2"], "went away"),
-        ([OPENED, b"\1"], "none of this protocol"),
+        ([OPENED, b"\1"], "went away"),
+        ([OPENED, b"\1{}\n"], "none of this protocol"),
         ([OPENED, b'\1{"error":{"status":13,"message":"boom"}}\n'], "boom"),
         ([OPENED, b"\7{}"], "none of this protocol"),
     ],
@@ -183,6 +187,25 @@ def test_a_server_that_talks_nonsense_is_named_and_gives_no_advice(
     assert status == 70
     assert named in said
     assert not made
+
+
+@pytest.mark.parametrize("number", NOT_JSON_NUMBERS)
+def test_a_number_that_json_does_not_allow_is_refused_in_the_servers_answer(
+    compile_stream: Compile, folder: Path, number: bytes
+) -> None:
+    answer = b'{"session":"s","policy":"p","version":1,"digest":"sha256:0","more":%b}\n' % number
+    with saying(folder / "s", answer) as address:
+        status, said, made = compile_stream(header() + observation(0, 1.0), 4, address)
+    assert (status, made) == (70, None)
+    assert "none of this protocol: '{\"session\":" in said
+
+
+@pytest.mark.parametrize("number", NOT_JSON_NUMBERS)
+def test_a_number_that_json_does_not_allow_is_refused_in_llvms_header(compile_stream: Compile, number: bytes) -> None:
+    broken = header().replace(b'"port":0', b'"port":' + number, 1)
+    status, said, _ = compile_stream(broken + observation(0, 1.0), 4)
+    assert status == 70
+    assert "not a header line" in said
 
 
 @pytest.mark.parametrize("compiler", parameters("clang-19", "clang-22"))

@@ -1,7 +1,7 @@
 #include "session.h"
 
 #include "guard.h"
-#include "json.h"
+#include "utf8.h"
 #include "messages.h"
 
 namespace policybridge {
@@ -53,8 +53,8 @@ Status GrpcSession::set_context(std::string_view name) {
   return guarded([&]() -> Status {
     if (!is_open())
       return failed_precondition("the session is over: " + stream_->over().message());
-    if (!json::is_utf8(name))
-      return invalid_argument("a context's name is no UTF-8: " + json::shown(name));
+    if (!is_utf8(name))
+      return invalid_argument("a context's name is no UTF-8: " + quoted(name));
     context_.mutable_context()->mutable_name()->assign(name.data(), name.size());
     context_pending_ = true;
     return {};

@@ -1,5 +1,6 @@
-#include "version.h"
+#include "llvm_version.h"
 
+#include "compiler.h"
 #include "files.h"
 #include "process.h"
 #include "sha256.h"
@@ -15,32 +16,32 @@ namespace {
 
 constexpr int timeout_milliseconds = 30000;
 
-int version_in(const std::string &said) {
+int version_in(const std::string &output) {
   constexpr std::string_view word = " version ";
-  for (std::size_t place = said.find(word); place != std::string::npos; place = said.find(word, place + 1)) {
-    const std::string_view before = std::string_view(said).substr(0, place);
+  for (std::size_t place = output.find(word); place != std::string::npos; place = output.find(word, place + 1)) {
+    const std::string_view before = std::string_view(output).substr(0, place);
     const auto ends = [&before](std::string_view name) {
       return before.size() >= name.size() && before.substr(before.size() - name.size()) == name;
     };
     int version = 0;
     if ((ends("clang") || ends("LLVM")) &&
-        std::from_chars(said.data() + place + word.size(), said.data() + said.size(), version).ec == std::errc())
+        std::from_chars(output.data() + place + word.size(), output.data() + output.size(), version).ec == std::errc())
       return version;
   }
   return 0;
 }
 
-Result<int> ask(const Words &start, Signals &signals) {
-  Words command = start;
+Result<int> run_version(const Strings &start, Signals &signals) {
+  Strings command = start;
   command.emplace_back("--version");
-  Result<std::string> said = output_of(command, signals, timeout_milliseconds);
-  if (said)
-    return version_in(*said);
-  // What cannot be started says so when it is started to compile.
-  return said.error().kind == Error::Kind::Signal ? Result<int>(std::move(said.error())) : Result<int>(0);
+  const Result<std::string> output = output_of(command, signals, timeout_milliseconds);
+  if (output.ok())
+    return version_in(*output);
+  // A compiler that cannot be started fails with its own message when it is started to compile.
+  return signals.received() ? Result<int>(output.status()) : Result<int>(0);
 }
 
-void add_matches(const std::string &pattern, Words &files) {
+void add_matches(const std::string &pattern, Strings &files) {
   glob_t found{};
   if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
     for (std::size_t n = 0; n < found.gl_pathc; ++n)
@@ -49,10 +50,10 @@ void add_matches(const std::string &pattern, Words &files) {
   globfree(&found);
 }
 
-// The zig that Python would find, where it can find but one.
+// The zig that `python -m ziglang` starts; empty unless exactly one is found.
 std::string python_zig(const std::string &python) {
   const std::string prefix = folder_of(folder_of(find_program(python)));
-  Words files;
+  Strings files;
   add_matches("ziglang/zig", files);
   const std::string path = variable("PYTHONPATH") + ":";
   for (std::size_t start = 0, end = 0; (end = path.find(':', start)) != std::string::npos; start = end + 1)
@@ -66,16 +67,16 @@ std::string python_zig(const std::string &python) {
   return files.size() == 1 ? files.front() : "";
 }
 
-std::string compiler_file(const Words &start) {
+std::string compiler_file(const Strings &start) {
   if (is_python_zig(start))
     return python_zig(start[start.size() - 4]);
   const bool driver = start.size() > 1 && (start.back() == "cc" || start.back() == "c++");
   const std::string file = real_path(find_program(driver ? start[start.size() - 2] : start.back()));
-  // A link to a wrapper (ccache has a folder of them) says nothing of the compiler behind it.
+  // A link to a wrapper (ccache has a folder of them) does not tell which compiler the wrapper starts.
   return is_compiler(file_name(file)) ? file : "";
 }
 
-std::string identity(const Words &start) {
+std::string identity(const Strings &start) {
   const std::string file = compiler_file(start);
   struct stat found{};
   if (file.empty() || stat(file.c_str(), &found) != 0)
@@ -93,22 +94,22 @@ std::string cache_folder() {
 
 } // namespace
 
-Result<int> llvm_version(const Words &start, Signals &signals) {
-  const std::string known = identity(start), folder = cache_folder();
-  if (known.empty() || folder.empty())
-    return ask(start, signals);
-  const std::string kept = folder + "/" + sha256(known).substr(0, 32);
+Result<int> llvm_version(const Strings &start, Signals &signals) {
+  const std::string key = identity(start), folder = cache_folder();
+  if (key.empty() || folder.empty())
+    return run_version(start, signals);
+  const std::string cached = folder + "/" + sha256(key).substr(0, 32);
   int version = 0;
-  if (Result<std::string> text = read_file(kept))
+  if (const Result<std::string> text = read_file(cached); text.ok())
     if (std::from_chars(text->data(), text->data() + text->size(), version).ec == std::errc())
       return version;
-  Result<int> said = ask(start, signals);
-  if (said && *said) {
-    // A home that cannot be written costs the next compile its 10 ms again, and nothing else.
+  Result<int> printed = run_version(start, signals);
+  if (printed.ok() && *printed) {
+    // Where the cache cannot be written, the next compilation runs --version again.
     make_folders(folder);
-    (void)write_file(kept, std::to_string(*said));
+    (void)write_file(cached, std::to_string(*printed));
   }
-  return said;
+  return printed;
 }
 
 } // namespace policybridge

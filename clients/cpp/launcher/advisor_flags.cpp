@@ -1,7 +1,7 @@
-#include "asking.h"
+#include "advisor_flags.h"
 
+#include "arguments.h"
 #include "files.h"
-#include "statistics.h"
 
 #include <algorithm>
 #include <array>
@@ -19,7 +19,7 @@ template <std::size_t Size> bool is_one_of(View word, const std::array<View, Siz
 
 bool starts_with(View word, View beginning) { return word.substr(0, beginning.size()) == beginning; }
 
-// Options whose value is the next word. One that is missing here makes its value look like an input, which asks.
+// Options whose value is the next word. The value of an option that is missing here is taken for an input.
 constexpr std::array<View, 39> takes_value = {
     "-o", "-x", "-I", "-L", "-D", "-U", "-l", "-T", "-u", "-z", "-e", "-F", "-B", "-MF", "-MT", "-MQ", "-MJ",
     "-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-isysroot", "-iprefix", "-include-pch", "-target",
@@ -29,8 +29,8 @@ constexpr std::array<View, 39> takes_value = {
 constexpr std::array<View, 10> compiles_nothing = {
     "-E", "-M", "-MM", "-fsyntax-only", "-###", "-cc1", "-cc1as", "--version", "--help", "-help"};
 
-// Only LLVM's own tools: where -h would be an option with a value for clang.
-constexpr std::array<View, 5> tells = {
+// For LLVM's own tools only: to clang, -h is an option with a value.
+constexpr std::array<View, 5> only_prints = {
     "--version", "-version", "--help", "-help", "-h"};
 
 constexpr std::array<View, 10> not_compiled = {
@@ -43,21 +43,21 @@ bool is_not_compiled(View input) {
          name.find(".so.") != std::string::npos;
 }
 
-/// What a driver's words come to.
-struct Driven {
+/// What a driver's arguments make it do.
+struct DriverActions {
   bool compiles = true;
   bool has_source = false;
   bool optimises = false;
 };
 
-class DriverWords {
+class DriverArguments {
 public:
-  explicit DriverWords(const Words &words) : words_(words) {}
+  explicit DriverArguments(const Strings &words) : words_(words) {}
 
-  Driven read() {
+  DriverActions read() {
     for (; place_ < words_.size(); ++place_)
       word(words_[place_]);
-    return driven_;
+    return actions_;
   }
 
 private:
@@ -69,61 +69,61 @@ private:
     else if (is_one_of(word, takes_value) && place_ + 1 < words_.size())
       with_value(word, words_[++place_]);
     else if (is_one_of(word, compiles_nothing))
-      driven_.compiles = false;
+      actions_.compiles = false;
     else
       option(word);
   }
 
   void input(View word) {
-    // What a response file says is not known here.
+    // The contents of a response file are not read; it may name a source and a level.
     if (starts_with(word, "@"))
-      driven_.has_source = driven_.optimises = true;
+      actions_.has_source = actions_.optimises = true;
     else if (!language_.empty() ? !starts_with(language_, "assembler") : !is_not_compiled(word))
-      driven_.has_source = true;
+      actions_.has_source = true;
   }
 
   void with_value(View word, View value) {
     if (word == "-x")
       language_ = value == "none" ? View() : value;
-    // LLVM's own options, and the compiler's inner ones, may make it optimise whatever the level is.
+    // Options of LLVM and of clang's cc1 may make it optimise at any level.
     if (word == "-mllvm" || (word == "-Xclang" && starts_with(value, "-O")))
-      forced_ = driven_.optimises = true;
+      forced_ = actions_.optimises = true;
   }
 
   void option(View word) {
     if (starts_with(word, "-x"))
       language_ = word.substr(2) == "none" ? View() : word.substr(2);
     if (starts_with(word, "-O"))
-      driven_.optimises = forced_ || word != "-O0";
+      actions_.optimises = forced_ || word != "-O0";
     if (starts_with(word, "--optimize") || starts_with(word, "--config"))
-      forced_ = driven_.optimises = true;
+      forced_ = actions_.optimises = true;
   }
 
-  const Words &words_;
+  const Strings &words_;
   std::size_t place_ = 0;
-  Driven driven_;
+  DriverActions actions_;
   View language_;
   bool inputs_only_ = false;
   bool forced_ = false;
 };
 
-bool driver_may_ask(const Words &arguments) {
-  const Driven driven = DriverWords(arguments).read();
-  // CCC_OVERRIDE_OPTIONS changes clang's options behind our back.
-  return driven.compiles && driven.has_source && (driven.optimises || !variable("CCC_OVERRIDE_OPTIONS").empty());
+bool driver_may_request_advice(const Strings &arguments) {
+  const DriverActions actions = DriverArguments(arguments).read();
+  // CCC_OVERRIDE_OPTIONS changes clang's options after the launcher has read them.
+  return actions.compiles && actions.has_source && (actions.optimises || !variable("CCC_OVERRIDE_OPTIONS").empty());
 }
 
 } // namespace
 
-bool may_ask(const Compiler &compiler) {
-  if (compiler.kind == Kind::Clang || compiler.kind == Kind::Zig)
-    return driver_may_ask(compiler.arguments);
+bool may_request_advice(const Compiler &compiler) {
+  if (compiler.kind == CompilerKind::Clang || compiler.kind == CompilerKind::Zig)
+    return driver_may_request_advice(compiler.arguments);
   return std::none_of(compiler.arguments.begin(), compiler.arguments.end(),
-                      [](const std::string &word) { return is_one_of(View(word), tells); });
+                      [](const std::string &word) { return is_one_of(View(word), only_prints); });
 }
 
-Words asking_flags(const Task &task, const std::string &base, double growth_limit, const Defaults &defaults) {
-  Words flags = {std::string(task.advisor), std::string(task.channel) + base};
+Strings advisor_flags(const Task &task, const std::string &base, double growth_limit, const Defaults &defaults) {
+  Strings flags = {std::string(task.advisor_flag), std::string(task.channel_flag) + base};
   if (is_inline(task))
     flags.push_back("-ml-advisor-size-increase-threshold=" + general(growth_limit));
   if (defaults.flag())
@@ -131,10 +131,10 @@ Words asking_flags(const Task &task, const std::string &base, double growth_limi
   return flags;
 }
 
-Variables asking_variables(Kind kind, const std::string &folder) {
-  // An object made under a policy must neither come from a cache nor stay in one that does not know the policy.
+Variables advisor_environment(CompilerKind kind, const std::string &folder) {
+  // A cache that does not know the policy must neither provide nor keep an object that a policy has decided about.
   Variables variables = {{"CCACHE_DISABLE", "1"}};
-  if (kind == Kind::Zig)
+  if (kind == CompilerKind::Zig)
     variables.emplace_back("ZIG_LOCAL_CACHE_DIR", folder + "/zig");
   return variables;
 }

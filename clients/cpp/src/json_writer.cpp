@@ -2,8 +2,8 @@
 
 #include "utf8.h"
 
+#include <array>
 #include <charconv>
-#include <utility>
 
 namespace policybridge {
 
@@ -19,31 +19,17 @@ void JsonWriter::string(std::string_view text) {
   quote(text);
 }
 
-void JsonWriter::integer(std::int64_t number) {
-  separate();
-  text_ += std::to_string(number);
-}
-
-void JsonWriter::number(double value) {
-  separate();
-  text_ += shown(value);
-}
-
-void JsonWriter::boolean(bool value) {
-  separate();
-  text_ += value ? "true" : "false";
-}
-
-void JsonWriter::strings(const std::vector<std::string> &texts) {
+void JsonWriter::strings_member(std::string_view name, const std::vector<std::string> &texts) {
+  key(name);
   begin_array();
   for (const std::string &text : texts)
     string(text);
   end_array();
 }
 
-void JsonWriter::null() {
+void JsonWriter::write(std::string_view value) {
   separate();
-  text_ += "null";
+  text_ += value;
 }
 
 void JsonWriter::begin(char bracket) {
@@ -96,9 +82,9 @@ void JsonWriter::quote(std::string_view text) {
   text_ += '"';
 }
 
-std::string shown(double value) {
-  char digits[64];
-  std::string text(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
+std::string JsonWriter::decimal(double value) {
+  std::array<char, 32> digits;
+  std::string text(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr);
   return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
 }
 

@@ -1,5 +1,6 @@
-#include "stream.h"
+#include "interactive_reader.h"
 
+#include "protocol.h"
 #include "utf8.h"
 
 #include <algorithm>
@@ -11,16 +12,14 @@ namespace policybridge {
 namespace {
 
 constexpr std::size_t piece = 1 << 16;
-constexpr std::size_t longest_line = 1 << 20;
 
 bool starts_with(std::string_view text, std::string_view beginning) {
   return text.substr(0, beginning.size()) == beginning;
 }
 
-Error foreign(std::string_view line) {
-  return Error::policy(InvalidArgument,
-                       "not a line of LLVM's stream (\"features\", \"context\" or \"observation\"): '" +
-                           printable(line.substr(0, line.find('\n'))) + "'");
+Status malformed(std::string_view line) {
+  return invalid_argument("not a line of LLVM's protocol (\"features\", \"context\" or \"observation\"): " +
+                          quoted(line.substr(0, line.find('\n'))));
 }
 
 bool announces_observation(std::string_view line) {
@@ -32,9 +31,9 @@ bool announces_observation(std::string_view line) {
 
 } // namespace
 
-StreamReader::StreamReader() : buffer_(2 * piece) {}
+InteractiveReader::InteractiveReader() : buffer_(2 * piece) {}
 
-char *StreamReader::space(std::size_t &size) {
+char *InteractiveReader::space(std::size_t &size) {
   if (begin_ == end_)
     begin_ = end_ = 0;
   if (buffer_.size() - end_ < piece) {
@@ -47,38 +46,39 @@ char *StreamReader::space(std::size_t &size) {
   return buffer_.data() + end_;
 }
 
-Result<std::optional<Event>> StreamReader::next(std::optional<std::size_t> payload) {
+Result<std::optional<Message>> InteractiveReader::next(std::optional<std::size_t> payload_size) {
+  const std::optional<Message> incomplete;
   const std::string_view held(buffer_.data() + begin_, end_ - begin_);
   if (held.empty() || held.size() < needed_)
-    return std::optional<Event>();
+    return incomplete;
   needed_ = 0;
   const std::size_t newline = held.find('\n');
-  if (std::min(newline, held.size()) >= longest_line)
-    return Error::policy(ResourceExhausted,
-                         "a line of LLVM's stream is longer than " + std::to_string(longest_line) + " bytes");
+  if (std::min(newline, held.size()) >= protocol::max_line)
+    return resource_exhausted("a line of LLVM's protocol is longer than " + std::to_string(protocol::max_line) +
+                              " bytes");
   if (newline == std::string_view::npos)
-    return std::optional<Event>();
+    return incomplete;
   const std::string_view line = held.substr(0, newline + 1);
   if (!starts_with(line, "{\"observation\":")) {
     const bool context = starts_with(line, "{\"context\":");
     if (!context && !starts_with(line, "{\"features\":"))
-      return foreign(line);
+      return malformed(line);
     begin_ += line.size();
-    return std::optional(Event{context ? Event::Kind::Context : Event::Kind::Header, line, {}});
+    return std::optional(Message{context ? Message::Kind::Context : Message::Kind::Header, line, {}});
   }
   if (!announces_observation(line))
-    return foreign(line);
-  if (!payload)
-    return Error::policy(InvalidArgument, "an observation came before the header line with the features");
-  needed_ = line.size() + *payload + 1;
+    return malformed(line);
+  if (!payload_size)
+    return invalid_argument("an observation came before the header line with the features");
+  needed_ = line.size() + *payload_size + 1;
   if (held.size() < needed_)
-    return std::optional<Event>();
+    return incomplete;
   const std::string_view whole = held.substr(0, std::exchange(needed_, 0));
   if (whole.back() != '\n')
-    return Error::policy(InvalidArgument,
-                         "an observation of " + std::to_string(*payload) + " bytes does not end in a newline");
+    return invalid_argument("an observation of " + std::to_string(*payload_size) +
+                            " bytes does not end in a newline");
   begin_ += whole.size();
-  return std::optional(Event{Event::Kind::Observation, whole, whole.substr(line.size(), *payload)});
+  return std::optional(Message{Message::Kind::Observation, line, whole.substr(line.size(), *payload_size)});
 }
 
 } // namespace policybridge
