@@ -20,21 +20,53 @@ template <std::size_t Size> bool is_one_of(View word, const std::array<View, Siz
 bool starts_with(View word, View beginning) { return word.substr(0, beginning.size()) == beginning; }
 
 // Options whose value is the next word. The value of an option that is missing here is taken for an input.
-constexpr std::array<View, 39> takes_value = {
-    "-o", "-x", "-I", "-L", "-D", "-U", "-l", "-T", "-u", "-z", "-e", "-F", "-B", "-MF", "-MT", "-MQ", "-MJ",
-    "-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-isysroot", "-iprefix", "-include-pch", "-target",
-    "-arch", "-framework", "-rpath", "-soname", "-Xclang", "-Xlinker", "-Xassembler", "-Xpreprocessor", "-mllvm",
-    "-mthread-model", "-serialize-diagnostics", "--param", "--sysroot"};
+constexpr std::array<View, 39> takes_value = {"-o",
+                                              "-x",
+                                              "-I",
+                                              "-L",
+                                              "-D",
+                                              "-U",
+                                              "-l",
+                                              "-T",
+                                              "-u",
+                                              "-z",
+                                              "-e",
+                                              "-F",
+                                              "-B",
+                                              "-MF",
+                                              "-MT",
+                                              "-MQ",
+                                              "-MJ",
+                                              "-include",
+                                              "-imacros",
+                                              "-isystem",
+                                              "-iquote",
+                                              "-idirafter",
+                                              "-isysroot",
+                                              "-iprefix",
+                                              "-include-pch",
+                                              "-target",
+                                              "-arch",
+                                              "-framework",
+                                              "-rpath",
+                                              "-soname",
+                                              "-Xclang",
+                                              "-Xlinker",
+                                              "-Xassembler",
+                                              "-Xpreprocessor",
+                                              "-mllvm",
+                                              "-mthread-model",
+                                              "-serialize-diagnostics",
+                                              "--param",
+                                              "--sysroot"};
 
-constexpr std::array<View, 10> compiles_nothing = {
-    "-E", "-M", "-MM", "-fsyntax-only", "-###", "-cc1", "-cc1as", "--version", "--help", "-help"};
+constexpr std::array<View, 10> compiles_nothing = {"-E",   "-M",     "-MM",       "-fsyntax-only", "-###",
+                                                   "-cc1", "-cc1as", "--version", "--help",        "-help"};
 
 // For LLVM's own tools only: to clang, -h is an option with a value.
-constexpr std::array<View, 5> only_prints = {
-    "--version", "-version", "--help", "-help", "-h"};
+constexpr std::array<View, 5> only_prints = {"--version", "-version", "--help", "-help", "-h"};
 
-constexpr std::array<View, 10> not_compiled = {
-    "o", "obj", "a", "so", "lo", "la", "s", "S", "asm", "ld"};
+constexpr std::array<View, 10> not_compiled = {"o", "obj", "a", "so", "lo", "la", "s", "S", "asm", "ld"};
 
 bool is_not_compiled(View input) {
   const std::string name = file_name(input);

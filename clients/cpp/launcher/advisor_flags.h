@@ -9,8 +9,8 @@
 
 namespace policybridge {
 
-/// Whether the compiler may request advice under this command. False only where it surely does not: nothing is compiled,
-/// or nothing is optimised. A wrong true costs a few milliseconds; a wrong false would lose decisions.
+/// Whether the compiler may request advice under this command. False only where it surely does not: nothing is
+/// compiled, or nothing is optimised. A wrong true costs a few milliseconds; a wrong false would lose decisions.
 bool may_request_advice(const Compiler &compiler);
 
 /// LLVM's flags that connect its advisor to a channel at `base`.

@@ -18,30 +18,30 @@ constexpr std::string_view usage =
     "usage: policybridge-run --policy NAME --server ADDRESS [options] -- COMPILER ARGUMENT…\n";
 
 constexpr std::string_view help = R"(
-Runs an unmodified compiler, and answers its questions by a policy of the policy server. The exit status is the compiler's own,
-128 + n where signal n ended it; 70 where the host ended it for want of advice; 2 for a wrong command line; 126 or 127
-where the compiler cannot be started.
+Runs an unmodified compiler, and lets a policy of the policy server decide for it. The exit status is the compiler's own,
+128 + n where signal n ended it; 70 where the launcher ended it because there was no advice; 2 for a wrong command line;
+126 or 127 where the compiler cannot be started.
 
   -h, --help            show this help message and exit
   --version             show the version and exit
   --policy NAME[@VERSION|@ALIAS]
-                        who decides
+                        the policy that decides
   --server ADDRESS      socket:PATH
   --task {evict,inline,priority}
-                        what is asked (default: inline)
+                        what it decides (default: inline)
   --fallback {default,error}
                         without advice: the compiler's own decision (default), or end the compiler
   --stats FILE.json     write counts and latencies there; %p becomes the process id
   --timeout SECONDS     for each wait for the server (default: 10)
   --growth-limit FACTOR
-                        stop asking once a module has grown so (default: never)
+                        no more decisions once a module has grown by this factor (default: never)
   --label NAME=VALUE    to find the session by
   --option NAME=VALUE   for the policy to read
 )";
 
-constexpr std::array<std::string_view, 11> names = {
-    "--policy", "--server", "--task", "--fallback", "--stats", "--timeout", "--label", "--option", "--growth-limit",
-    "--help", "--version"};
+constexpr std::array<std::string_view, 11> names = {"--policy",       "--server",  "--task",   "--fallback",
+                                                    "--stats",        "--timeout", "--label",  "--option",
+                                                    "--growth-limit", "--help",    "--version"};
 
 Exit wrong(const std::string &why) {
   return {std::string(usage) + "policybridge-run: error: " + why + "\n", usage_status};

@@ -24,7 +24,7 @@ struct Config {
   std::string stats;
   /// For each wait for the server.
   std::chrono::microseconds timeout = std::chrono::seconds(10);
-  /// The factor of growth of a module after which LLVM asks no more.
+  /// The factor of growth of a module after which LLVM requests no more advice.
   double growth_limit = std::numeric_limits<double>::infinity();
   /// For people and trainers to find the session by.
   std::map<std::string, std::string> labels;

@@ -75,8 +75,7 @@ Result<std::optional<Message>> InteractiveReader::next(std::optional<std::size_t
     return incomplete;
   const std::string_view whole = held.substr(0, std::exchange(needed_, 0));
   if (whole.back() != '\n')
-    return invalid_argument("an observation of " + std::to_string(*payload_size) +
-                            " bytes does not end in a newline");
+    return invalid_argument("an observation of " + std::to_string(*payload_size) + " bytes does not end in a newline");
   begin_ += whole.size();
   return std::optional(Message{Message::Kind::Observation, line, whole.substr(line.size(), *payload_size)});
 }

@@ -19,8 +19,9 @@ struct Message {
   std::string_view payload;
 };
 
-/// Cuts the bytes that LLVM's InteractiveModelRunner writes (llvm/lib/Analysis/InteractiveModelRunner.cpp) into messages.
-/// The bytes may arrive in pieces of any size. The one buffer grows only for an observation larger than all before.
+/// Cuts the bytes that LLVM's InteractiveModelRunner writes (llvm/lib/Analysis/InteractiveModelRunner.cpp) into
+/// messages. The bytes may arrive in pieces of any size. The one buffer grows only for an observation larger than all
+/// before.
 class InteractiveReader {
 public:
   InteractiveReader();

@@ -196,7 +196,8 @@ Result<std::string> output_of(const Strings &command, Signals &signals, int time
   if (Status status = process->await(signals, timeout); !status.ok())
     return status;
   std::string text(PIPE_BUF, '\0');
-  const ssize_t got = fcntl(reading.get(), F_SETFL, O_NONBLOCK) == 0 ? read(reading.get(), text.data(), text.size()) : 0;
+  const ssize_t got =
+      fcntl(reading.get(), F_SETFL, O_NONBLOCK) == 0 ? read(reading.get(), text.data(), text.size()) : 0;
   text.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
   return text;
 }

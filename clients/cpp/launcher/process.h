@@ -24,8 +24,8 @@ struct ProcessOptions {
   int output = -1;
 };
 
-/// A running program in a process group of its own, which is ended as a whole: a driver that is killed alone would leave
-/// its cc1 running. The group is ended with this object.
+/// A running program in a process group of its own, which is ended as a whole: a driver that is killed alone would
+/// leave its cc1 running. The group is ended with this object.
 class Process {
 public:
   /// Start a program. NotFound or Internal: it cannot be started.

@@ -31,7 +31,7 @@ public:
   Status set_context(std::string_view name) override {
     return guarded([&]() -> Status {
       if (!is_utf8(name))
-        return invalid_argument("a context's name is no UTF-8: " + quoted(name));
+        return invalid_argument("a context's name is not UTF-8: " + quoted(name));
       before_ = header_ + protocol::context_line(name);
       return {};
     });
@@ -185,7 +185,10 @@ Status SocketConnection::report_outcome(const std::string &session_id, const Out
 
 Result<std::shared_ptr<Connection>> connect_socket(std::string_view target, const ConnectOptions &options) {
   using Made = Result<std::shared_ptr<Connection>>;
-  return guarded([&]() -> Made { return {std::make_shared<SocketConnection>(std::string(target), WaitOptions{options.timeout, options.spin, {-1, -1}})}; });
+  return guarded([&]() -> Made {
+    return {
+        std::make_shared<SocketConnection>(std::string(target), WaitOptions{options.timeout, options.spin, {-1, -1}})};
+  });
 }
 
 } // namespace policybridge

@@ -32,7 +32,7 @@ struct Statistics {
   std::vector<std::int64_t> latencies;
   /// Decisions that LLVM's own default answered after a failure; they are not among `decisions`.
   std::uint64_t defaults = 0;
-  /// After which failure the policy was no longer asked; Ok where there was none.
+  /// The failure after which the policy no longer decided; Ok where there was none.
   Status failure;
 };
 

@@ -6,9 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
-#include <limits>
+#include <iterator>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -22,11 +21,8 @@ namespace {
 
 constexpr std::size_t buffer_size = 16 << 10;
 
-/// Longer time-outs are cut to a year, which every clock can hold.
-constexpr std::chrono::microseconds longest = std::chrono::hours(24 * 365);
-
 timeval kernel_time(std::chrono::microseconds time) {
-  const auto count = std::clamp(time, std::chrono::microseconds(1), longest).count();
+  const auto count = std::clamp(time, std::chrono::microseconds(1), longest_timeout).count();
   return {static_cast<time_t>(count / 1'000'000), static_cast<suseconds_t>(count % 1'000'000)};
 }
 
@@ -48,21 +44,6 @@ void advance(msghdr &message, std::size_t size) {
 }
 
 } // namespace
-
-Deadline::Deadline(std::chrono::microseconds timeout)
-    : end_(std::chrono::steady_clock::now() + std::min(timeout, longest)) {}
-
-int Deadline::milliseconds_left() const noexcept {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(end_ - std::chrono::steady_clock::now()).count();
-  return static_cast<int>(std::clamp<std::int64_t>(left, 0, std::numeric_limits<int>::max()));
-}
-
-std::string seconds(std::chrono::microseconds time) {
-  std::array<char, 32> text;
-  const double value = std::chrono::duration<double>(time).count();
-  const auto result = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, 6);
-  return std::string(text.data(), result.ptr) + " s";
-}
 
 UnixSocket::UnixSocket(Descriptor socket, std::string path, const WaitOptions &options)
     : socket_(std::move(socket)), path_(std::move(path)), options_(options), buffer_(new char[buffer_size]) {}

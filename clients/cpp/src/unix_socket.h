@@ -1,6 +1,7 @@
 #ifndef POLICYBRIDGE_SRC_UNIX_SOCKET_H
 #define POLICYBRIDGE_SRC_UNIX_SOCKET_H
 
+#include "deadline.h"
 #include "descriptor.h"
 #include "policybridge/span.h"
 #include "policybridge/status.h"
@@ -13,21 +14,6 @@
 #include <sys/types.h>
 
 namespace policybridge {
-
-/// The point in time at which a wait ends.
-class Deadline {
-public:
-  explicit Deadline(std::chrono::microseconds timeout);
-
-  /// The time left in milliseconds, as poll takes it, rounded up; 0 once the deadline has passed.
-  int milliseconds_left() const noexcept;
-
-private:
-  std::chrono::steady_clock::time_point end_;
-};
-
-/// "0.5 s", for messages.
-std::string seconds(std::chrono::microseconds time);
 
 /// How long, and in which way, to wait for a server.
 struct WaitOptions {
@@ -56,8 +42,8 @@ private:
   unsigned left_ = 0;
 };
 
-/// A connected Unix socket. Each failure is a status: DeadlineExceeded: the time is over. Unavailable: the server cannot
-/// be reached, or it went away. Cancelled: one of `WaitOptions::interrupts` became readable.
+/// A connected Unix socket. Each failure is a status: DeadlineExceeded: the time is over. Unavailable: the server
+/// cannot be reached, or it went away. Cancelled: one of `WaitOptions::interrupts` became readable.
 class UnixSocket {
 public:
   /// Connect to the server at `path`.

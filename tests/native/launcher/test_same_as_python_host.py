@@ -1,4 +1,4 @@
-"""The launcher beside ``policybridge run``: the same command line gives the same, to the letter."""
+"""The launcher and ``policybridge run``: the same command line gives the same files and messages."""
 
 import shlex
 import shutil
@@ -15,7 +15,7 @@ _COMPILE = "-c module.c -o made.o"
 
 
 def same(launcher: str, options: str, words: str) -> None:
-    """Run both and compare all that is not a time or a session's number."""
+    """Run both, and compare everything but times and session ids."""
     expected, got = (run(host, shlex.split(options), shlex.split(words)) for host in (HOST, [launcher]))
     assert (got.status, got.said, lasting(got.stats)) == (expected.status, expected.said, lasting(expected.stats))
     if got.stats is not None:
@@ -35,7 +35,7 @@ def same(launcher: str, options: str, words: str) -> None:
     ],
 )
 @pytest.mark.parametrize("compiler", parameters("clang-19", "clang-22"))
-def test_a_compilation_comes_to_the_same(
+def test_a_compilation_gives_the_same_result(
     launcher: str, server: RunningServer, folder: Path, compiler: str, asked: tuple[str, str]
 ) -> None:
     options, arguments = asked
@@ -61,7 +61,7 @@ def test_a_compilation_comes_to_the_same(
     ],
 )
 @pytest.mark.parametrize("compiler", parameters("clang-22"))
-def test_so_does_one_with_less_usual_options(  # noqa: PLR0917
+def test_a_compilation_with_less_usual_options_gives_the_same_result(  # noqa: PLR0917
     launcher: str, server: RunningServer, folder: Path, compiler: str, options: str, arguments: str
 ) -> None:
     write_source(folder)
@@ -71,19 +71,19 @@ def test_so_does_one_with_less_usual_options(  # noqa: PLR0917
 
 
 @pytest.mark.parametrize("name", parameters("opt-19", "opt-22"))
-def test_opt_comes_to_the_same(launcher: str, server: RunningServer, folder: Path, name: str) -> None:
+def test_opt_gives_the_same_result(launcher: str, server: RunningServer, folder: Path, name: str) -> None:
     emit = ["-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-Oz"]
     clang = name.replace("opt", "clang")
     subprocess.run([clang, *emit, write_source(folder).name, "-o", "module.ll"], check=True)
     same(launcher, f"--server {server.socket} --policy echo", f"{name} '-passes=default<Oz>' module.ll -o made.o")
 
 
-def test_zig_comes_to_the_same(launcher: str, server: RunningServer, folder: Path) -> None:
+def test_zig_gives_the_same_result(launcher: str, server: RunningServer, folder: Path) -> None:
     write_source(folder)
     same(launcher, f"--server {server.socket} --policy echo", f"{HOST[0]} -m ziglang cc -Oz {_COMPILE}")
 
 
-def test_without_a_server_it_comes_to_the_same(launcher: str, folder: Path) -> None:
+def test_without_a_server_the_result_is_the_same(launcher: str, folder: Path) -> None:
     write_source(folder)
     for address in ("socket:/nowhere/server.sock", "/nowhere/server.sock", f"socket:/{'long' * 50}"):
         for fallback in ("default", "error"):
@@ -115,12 +115,12 @@ def test_without_a_server_it_comes_to_the_same(launcher: str, folder: Path) -> N
         ("--policy echo --server socket:s --option =x", "clang -c x.c"),
     ],
 )
-def test_a_wrong_command_is_refused_in_the_same_words(launcher: str, options: str, words: str) -> None:
+def test_a_wrong_command_is_refused_with_the_same_message(launcher: str, options: str, words: str) -> None:
     same(launcher, options, words)
 
 
 @pytest.mark.usefixtures("folder")
-def test_statistics_that_cannot_be_written_are_told_in_the_same_words(launcher: str) -> None:
+def test_statistics_that_cannot_be_written_give_the_same_message(launcher: str) -> None:
     clang = shutil.which("clang-22") or HOST[0]
     said = []
     for host in (HOST, [launcher]):

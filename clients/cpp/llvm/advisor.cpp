@@ -1,4 +1,4 @@
-#include "asker.h"
+#include "advisor.h"
 
 #include "llvm/Config/llvm-config.h"
 
@@ -9,32 +9,38 @@ namespace policybridge::plugin {
 
 using Clock = std::chrono::steady_clock;
 
-bool Asker::can_ask() {
-  if (!connection_ && statistics_.failure.ok())
-    statistics_.failure = reach();
-  return statistics_.failure.ok();
+bool Advisor::connect_to_server() {
+  Status &failure = report_.statistics.failure;
+  if (!connection_ && failure.ok())
+    failure = reach();
+  return failure.ok();
 }
 
-Status Asker::reach() {
-  ConnectOptions how;
-  how.timeout = settings_.timeout;
-  auto connection = connect(settings_.server, how);
+Status Advisor::reach() {
+  ConnectOptions options;
+  options.timeout = settings_.timeout;
+  auto connection = connect(settings_.server, options);
   if (!connection.ok())
     return connection.status();
   connection_ = *connection;
   return connection_->check();
 }
 
-bool Asker::decide(llvm::ArrayRef<Feature> features) {
-  if (!runner_ && can_ask())
-    statistics_.failure = open(features);
-  if (statistics_.failure.ok())
-    return ask(features);
-  ++statistics_.defaults;
+bool Advisor::decide(llvm::ArrayRef<Feature> features) {
+  Statistics &statistics = report_.statistics;
+  if (!runner_ && connect_to_server())
+    statistics.failure = open(features);
+  if (statistics.failure.ok()) {
+    const Result<bool> inlines = evaluate(features);
+    if (inlines.ok())
+      return *inlines;
+    statistics.failure = inlines.status();
+  }
+  ++statistics.defaults;
   return features.back().words.front() != 0;
 }
 
-Status Asker::open(llvm::ArrayRef<Feature> features) {
+Status Advisor::open(llvm::ArrayRef<Feature> features) {
   auto policy = PolicyReference::parse(settings_.policy);
   if (!policy.ok())
     return policy.status();
@@ -47,35 +53,32 @@ Status Asker::open(llvm::ArrayRef<Feature> features) {
   if (!runner.ok())
     return runner.status();
   runner_ = std::move(*runner);
-  if (auto session = runner_->session(); session.ok())
-    statistics_.session = *session;
+  if (auto session = runner_->session(); session.ok()) {
+    report_.statistics.policy = session->policy;
+    report_.statistics.sessions.push_back(session->id);
+  }
   return Status();
 }
 
-bool Asker::ask(llvm::ArrayRef<Feature> features) {
+Result<bool> Advisor::evaluate(llvm::ArrayRef<Feature> features) {
   for (std::size_t index = 0; index < features.size(); ++index)
     std::memcpy(runner_->tensor(index)->raw(), features[index].words.data(), features[index].spec.byte_size());
   const auto begun = Clock::now();
   const Result<std::int64_t> advice = runner_->evaluate<std::int64_t>();
-  if (!advice.ok()) {
-    statistics_.failure = advice.status();
-    ++statistics_.defaults;
-    return features.back().words.front() != 0;
-  }
-  statistics_.latencies.push_back(static_cast<std::uint64_t>((Clock::now() - begun) / std::chrono::nanoseconds(1)));
+  if (!advice.ok())
+    return advice.status();
   // LLVM takes any value but 0 for "inline".
   const bool inlines = *advice != 0;
-  ++statistics_.advice[inlines];
+  report_.statistics.count(inlines, Clock::now() - begun);
   return inlines;
 }
 
-void Asker::finish() {
+void Advisor::finish() {
   if (!runner_)
     return;
-  // Who did not answer a moment ago would only be waited for once more. Nothing depends on the report: most servers
-  // keep no ledger.
-  if (statistics_.failure.ok())
-    (void)runner_->report_outcome(statistics_.to_outcome());
+  // A server that failed a moment ago is not waited for again. The status is ignored: most servers keep no ledger.
+  if (report_.statistics.failure.ok())
+    (void)runner_->report_outcome(report_.to_outcome());
   runner_->close();
 }
 

@@ -1,4 +1,4 @@
-"""The LLVM plugins in stock compilers, the modules that they see, and the policies that answer."""
+"""The LLVM plugins in stock compilers, the modules that are compiled, and the policies that decide."""
 
 import os
 import shutil
@@ -68,7 +68,7 @@ def write_policies(repository: Path) -> None:
 
 
 def need(tool: str) -> str:
-    """Give the name of a program that is here; skip or fail the test where it is not."""
+    """Give the name of an installed program; skip or fail the test where it is missing."""
     if shutil.which(tool) is None:
         missing(tool)
     return tool
@@ -83,14 +83,14 @@ def built_plugin(native: Target, name: str, major: str) -> Path:
 
 
 def emit(major: str, source: Path, output: Path, *flags: str) -> Path:
-    """Translate C to the bitcode that the optimiser begins with."""
+    """Compile C to unoptimised bitcode."""
     unoptimised = ["-c", "-emit-llvm", "-Xclang", "-disable-llvm-passes"]
     subprocess.run([need(f"clang-{major}"), *unoptimised, *(flags or ["-Oz"]), source, "-o", output], check=True)
     return output
 
 
 def emit_demo(major: str, path: str, folder: Path) -> Path:
-    """Translate one of the demo's sources, as the demo compiles it, unless ``folder`` holds it already."""
+    """Compile one of the demo's sources to unoptimised bitcode, unless ``folder`` holds it already."""
     output = folder / f"{Path(path).name}-{major}.bc"
     if not output.exists():
         command = COMPILERS[need(f"clang-{major}")](Module(path), output)
@@ -100,7 +100,7 @@ def emit_demo(major: str, path: str, folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Plugin:
-    """A plugin of one major, and who is asked through it.
+    """A plugin of one LLVM major, and the server that it connects to.
 
     Attributes:
         path: the shared object.
@@ -118,14 +118,14 @@ class Plugin:
         return cls(major, built_plugin(native, name, major), server.socket)
 
     def environment(self, policy: str | None, **more: str) -> dict[str, str]:
-        """Give the environment that makes it ask ``policy``; ``stats="x"`` is POLICYBRIDGE_STATS."""
+        """Give the environment with which ``policy`` decides; ``stats="x"`` is POLICYBRIDGE_STATS."""
         settings = {"server": self.server, **({} if policy is None else {"policy": policy}), **more}
         return {**os.environ, **{f"POLICYBRIDGE_{name.upper()}": value for name, value in settings.items()}}
 
     def opt(
         self, module: Path, policy: str, passes: str = "default<Oz>", flags: Sequence[str] = (), **more: str
     ) -> "Optimised":
-        """Optimise under the plugin."""
+        """Optimise with the plugin."""
         return self._opt([f"-load-pass-plugin={self.path}", *flags], module, passes, self.environment(policy, **more))
 
     def plain(self, module: Path, passes: str = "default<Oz>") -> bytes:
@@ -140,7 +140,7 @@ class Plugin:
 
 @dataclass(frozen=True)
 class Optimised:
-    """What opt came to."""
+    """The result of opt."""
 
     status: int
     bitcode: bytes

@@ -1,4 +1,4 @@
-"""Sessions over gRPC by the C++ library, against a real server: what is gRPC's own beside tests of all channels."""
+"""Sessions of the C++ library over gRPC, against a real server."""
 
 import os
 import shutil
@@ -18,17 +18,17 @@ from policybridge_server.ledger.reader import LedgerReader
 from tests.client.policies import write_policies
 from tests.conftest import RunningServer, command, running_server
 from tests.native.channels import Channel, ChannelError, running_channel
-from tests.native.conftest import BUILD, ROOT, Target, missing
+from tests.native.conftest import ROOT, Target, missing, sanitized
 from tests.repositories import answering, write_python
 from tests.server.backends import SAMPLES
 
 INT64 = ElementType.INT64
 SUM = Signature.of([TensorSpec("a", INT64), TensorSpec("b", INT64)], TensorSpec("sum", INT64))
 CHOICE = Signature.of([TensorSpec("x", INT64)], TensorSpec("choice", INT64))
-SANITIZERS = {
-    "plain": "",
-    "sanitized": "-fsanitize=address,undefined -fno-sanitize-recover=all",
-    "threads": "-fsanitize=thread",
+BUILDS: dict[str, tuple[Path | str, ...]] = {
+    "plain": (),
+    "sanitized": sanitized(),
+    "threads": sanitized("thread"),
 }
 SUPPRESSIONS = ROOT / "clients" / "cpp" / "grpc" / "tests" / "tsan.supp"
 
@@ -43,9 +43,7 @@ def build(native: Target) -> Callable[[str], Path]:
         missing("libgrpc++-dev, libprotobuf-dev or protobuf-compiler-grpc")
 
     def made(kind: str) -> Path:
-        options = ["-DCMAKE_BUILD_TYPE=Debug", f"-DCMAKE_CXX_FLAGS=-O1 {SANITIZERS[kind]}"]
-        where = [BUILD.with_name(f"{BUILD.name}-{kind}"), *options] if SANITIZERS[kind] else []
-        return native("grpc-channel-driver", *where) / "bin" / "grpc-channel-driver"
+        return native("grpc-channel-driver", *BUILDS[kind]) / "bin" / "grpc-channel-driver"
 
     return made
 
@@ -94,7 +92,7 @@ def recording(policies: Path) -> Iterator[Recording]:
 
 @pytest.fixture
 def connect(program: Path) -> Iterator[Connect]:
-    """Connect by a program of its own for each: ``connect(address, timeout=…)``."""
+    """Make connections, each in a program of its own: ``connect(address, timeout=…)``."""
     with ExitStack() as stack:
         yield lambda address, **options: stack.enter_context(running_channel(program, address, **options))
 
@@ -125,7 +123,7 @@ def test_a_decision_is_the_policys(channel: Channel) -> None:
     session.close()
 
 
-def test_a_session_says_who_answers(channel: Channel) -> None:
+def test_a_session_gives_its_id_and_policy_version(channel: Channel) -> None:
     identity, name, version, digest = channel.open("never@1", SUM).told
     assert identity
     assert (name, version) == ("never", "1")
@@ -134,7 +132,7 @@ def test_a_session_says_who_answers(channel: Channel) -> None:
 
 
 @pytest.mark.parametrize("kind", list(ElementType), ids=lambda kind: kind.name)
-def test_values_of_every_type_and_shape_travel(channel: Channel, kind: ElementType) -> None:
+def test_values_of_every_type_and_shape_arrive_unchanged(channel: Channel, kind: ElementType) -> None:
     for shape in ((), (1,), (3,), (1, 3), (-1,), (-1, 1)):
         session = channel.open("same", Signature.of([TensorSpec("x", kind, shape)], TensorSpec("y", kind, shape)))
         for count in (3, 0, 1) if -1 in shape else (int(np.prod(shape)),):
@@ -152,7 +150,7 @@ def test_context_options_and_labels_reach_the_policy(channel: Channel) -> None:
     assert session.ask(x=0).value.item() == "g {'o': '1'} {'l': '2'}"
 
 
-def test_the_last_step_sent_again_is_answered_without_asking_again(channel: Channel) -> None:
+def test_the_last_step_sent_again_is_answered_without_evaluating_again(channel: Channel) -> None:
     session = channel.open("counts", SUM)
     first = session.ask(a=0, b=0).value.item()
     assert session.ask_again(a=0, b=0).value.item() == first
@@ -191,7 +189,7 @@ def test_after_an_error_the_session_is_over_and_others_are_not(channel: Channel)
     assert whole.ask(a=1, b=1).value.item() == 2
 
 
-def test_a_large_observation_travels_and_a_too_large_one_does_not(channel: Channel) -> None:
+def test_a_large_observation_is_sent_and_a_too_large_one_is_refused(channel: Channel) -> None:
     def wide(size: int) -> Signature:
         return Signature.of([TensorSpec("x", INT64, (size,))], TensorSpec("y", INT64, (size,)))
 
@@ -223,7 +221,9 @@ def test_a_session_stays_on_its_version_while_another_is_published(connect: Conn
         assert session.ask(a=0, b=0).value.item() == 1
 
 
-def test_what_a_report_or_the_end_acknowledges_survives_a_kill(connect: Connect, policies: Path) -> None:
+def test_decisions_that_a_report_or_the_sessions_end_acknowledged_survive_a_kill(
+    connect: Connect, policies: Path
+) -> None:
     with TemporaryDirectory(prefix="pb-") as name:
         ledger = Path(name) / "ledger.db"
         with running_server(policies, Path(name), "--ledger", ledger) as server:
@@ -243,7 +243,7 @@ def test_what_a_report_or_the_end_acknowledges_survives_a_kill(connect: Connect,
         assert [recording.decisions(session.told[0]) for session in (ended, reported)] == [1, 2]
 
 
-def test_the_outcome_of_a_past_session_may_come_from_elsewhere(connect: Connect, recording: Recording) -> None:
+def test_the_outcome_of_a_past_session_may_come_from_another_connection(connect: Connect, recording: Recording) -> None:
     session = connect(recording.server.grpc).open("sum", SUM)
     session.ask(a=1, b=1)
     session.close()
@@ -347,7 +347,7 @@ def test_sessions_outlive_their_connection(channel: Channel) -> None:
     session.close()
 
 
-@pytest.mark.parametrize("kind", list(SANITIZERS))
+@pytest.mark.parametrize("kind", list(BUILDS))
 def test_threads_share_a_connection(build: Callable[[str], Path], recording: Recording, kind: str) -> None:
     environment = {**os.environ, "TSAN_OPTIONS": f"suppressions={SUPPRESSIONS}"}
     with running_channel(build(kind), recording.server.grpc, environment=environment) as channel:

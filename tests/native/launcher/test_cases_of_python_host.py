@@ -1,4 +1,4 @@
-"""The Python host's cases, answered by the launcher: it fails and succeeds as ``policybridge run`` does."""
+"""The tests of the Python host, run with the launcher: it fails and succeeds as ``policybridge run`` does."""
 
 import pytest
 
@@ -23,15 +23,15 @@ pytestmark = pytest.mark.usefixtures("launched")
 
 
 class TestNoServer(failures.TestNoServer):
-    """Nobody listens from the start."""
+    """No server listens from the start."""
 
 
 class TestPolicyFails(failures.TestPolicyFails):
-    """The server is there, and says that there is no advice."""
+    """The server answers that there is no advice."""
 
 
 class TestIllegalAdvice(failures.TestIllegalAdvice):
-    """LLVM would crash on it, and never gets to see it."""
+    """Advice on which LLVM would crash never reaches LLVM."""
 
 
 class TestServerDies(failures.TestServerDies):
@@ -39,4 +39,4 @@ class TestServerDies(failures.TestServerDies):
 
 
 class TestHostEnds(failures.TestHostEnds):
-    """The launcher is told to end while the compiler waits for advice."""
+    """A signal ends the launcher while the compiler waits for advice."""

@@ -1,4 +1,4 @@
-"""The C++ library and the C ABI: the suite that Python's connections pass, and what a native runner does beside it."""
+"""The C++ library and the C ABI: the conformance suite of Python's connections, and the native model runner."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -34,23 +34,13 @@ from tests.client import test_connections as contract
 from tests.client.policies import write_policies
 from tests.conftest import RunningServer, ServerFactory, running_server
 from tests.native.clients import Connect, NativeConnection, NativeSession, programs
-from tests.native.conftest import BUILD, Target, configured, missing
+from tests.native.conftest import Target, configured, missing, sanitized
 from tests.repositories import answering, write_python
-
-LIBRARY = ("-DPOLICYBRIDGE_GRPC=OFF", "-DPOLICYBRIDGE_ONNX=OFF", "-DPOLICYBRIDGE_LAUNCHER=OFF", "-DPOLICYBRIDGE_LLVM=")
-"""Of the CMake project the library and the C ABI alone."""
-
-
-def sanitized(sanitizers: str) -> tuple[Path | str, ...]:
-    """Where and how the library is built with them, for the fixture `native`."""
-    flags = f"-O1 -fno-omit-frame-pointer -fsanitize={sanitizers}"
-    options = ("-DCMAKE_BUILD_TYPE=Debug", f"-DCMAKE_CXX_FLAGS={flags}", f"-DCMAKE_C_FLAGS={flags}")
-    return BUILD.with_name(f"{BUILD.name}-{sanitizers.partition(',')[0]}"), *LIBRARY, *options
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A conformance program, and what it asks over."""
+    """A conformance program, and the transport that it uses."""
 
     target: str
     transport: str
@@ -60,11 +50,11 @@ class Kind:
         """Build it."""
         if self.transport == "grpc" and f" {self.target}:" not in (configured() / "build.ninja").read_text():
             missing("libgrpc++-dev, libprotobuf-dev or protobuf-compiler-grpc")
-        where = sanitized("address,undefined") if self.sanitized else ()
+        where = sanitized() if self.sanitized else ()
         return native(self.target, *where) / "bin" / self.target
 
     def address(self, running: RunningServer) -> str:
-        """Give the server's address that it asks at."""
+        """Give the address of the server for its transport."""
         return running.socket if self.transport == "socket" else running.grpc
 
 
@@ -112,7 +102,7 @@ def server(policies: Path) -> Iterator[RunningServer]:
 
 
 class NativeContract(contract.RemoteContract):
-    """The Python connections' own suite, over one of the programs."""
+    """The conformance suite of the Python connections, run over one of the programs."""
 
     kind: ClassVar[Kind]
 
@@ -164,7 +154,7 @@ def connection(kind: Kind, program: Path, server: RunningServer) -> Iterator[Nat
 
 @pytest.fixture
 def connect(program: Path) -> Iterator[Connect]:
-    """Make connections of the test's own."""
+    """Make connections for one test."""
     with programs(program) as connect:
         yield connect
 
@@ -185,7 +175,7 @@ def open_session(connection: NativeConnection) -> Open:
 
 
 @pytest.mark.parametrize("element", list(ElementType), ids=lambda element: element.value)
-def test_values_of_every_type_and_shape_come_back_as_they_went(open_session: Open, element: ElementType) -> None:
+def test_values_of_every_type_and_shape_come_back_unchanged(open_session: Open, element: ElementType) -> None:
     for shape in SHAPES:
         signature = Signature.of([TensorSpec("x", element, shape)], TensorSpec("advice", element, shape))
         samples = np.array(SAMPLES[element], element.dtype)
@@ -198,7 +188,7 @@ def test_values_of_every_type_and_shape_come_back_as_they_went(open_session: Ope
         session.close()
 
 
-def test_a_varying_size_may_be_nothing_and_change_with_every_observation(open_session: Open) -> None:
+def test_a_varying_size_may_be_zero_and_may_change_with_every_observation(open_session: Open) -> None:
     signature = Signature.of(
         [TensorSpec("x", ElementType.FLOAT, (-1, 3))], TensorSpec("advice", ElementType.FLOAT, (-1, 3))
     )
@@ -219,7 +209,7 @@ def test_features_that_lie_unaligned_on_the_wire_are_aligned_in_memory(open_sess
     assert session.decide() == sum(spec.count for spec in features)
 
 
-def test_buffers_are_written_in_place_and_a_wrong_type_or_index_gets_none(open_session: Open) -> None:
+def test_buffers_are_written_in_place_and_a_wrong_type_or_index_gives_none(open_session: Open) -> None:
     varying = TensorSpec("v", ElementType.INT64, (-1,))
     session = open_session("sum", Signature.of([*SUM.features.specs, varying], SUM.advice))
     session.ask("write", 0, "int64_t", 2**62)
@@ -231,7 +221,7 @@ def test_buffers_are_written_in_place_and_a_wrong_type_or_index_gets_none(open_s
     assert session.ask("write", 9, "int64_t", 1) == "null"
 
 
-def test_a_scalar_of_another_type_is_refused_before_anything_is_asked(open_session: Open) -> None:
+def test_a_scalar_of_another_type_is_refused_before_anything_is_sent(open_session: Open) -> None:
     session = open_session("sum", SUM, options={"raise_at": "1"})
     with pytest.raises(InvalidError, match=r"the advice is sum: int64_t\[1\] and no single float"):
         session.ask("scalar", "float")
@@ -264,9 +254,9 @@ def test_a_value_that_does_not_fit_is_refused_and_changes_nothing(open_session: 
     assert session.ask("get", 3) == "2,2 1 2 3 4"
 
 
-def test_a_text_that_is_no_utf8_is_refused_where_characters_are_wanted(open_session: Open) -> None:
+def test_a_string_that_is_not_utf8_is_refused(open_session: Open) -> None:
     session = open_session("longest", contract.LONGEST)
-    with pytest.raises(InvalidError, match=r"no UTF-8: '\\xff'"):
+    with pytest.raises(InvalidError, match=r"not UTF-8: '\\xff'"):
         session.ask("set", 0, "1", ":%FF")
     with pytest.raises(InvalidError, match="UTF-8"):
         session.ask("context", ":%FF")
@@ -282,10 +272,10 @@ def test_a_text_that_is_no_utf8_is_refused_where_characters_are_wanted(open_sess
         ([":x int64_t 4294967296"], TooLargeError, "too large"),
         ([":x int8_t 2147483647", ":y int8_t 1"], TooLargeError, "together exceed"),
         ([": int64_t 1"], InvalidError, "an empty name"),
-        ([":%FF int64_t 1"], InvalidError, "no UTF-8"),
+        ([":%FF int64_t 1"], InvalidError, "not UTF-8"),
     ],
 )
-def test_specs_that_cannot_be_are_refused(
+def test_invalid_specs_are_refused(
     connection: NativeConnection, features: list[str], error: type[Exception], message: str
 ) -> None:
     connection.prepare(PolicyReference("sum"), Signature.of([], SUM.advice), SessionOptions())
@@ -300,7 +290,7 @@ def test_specs_that_cannot_be_are_refused(
         open_with_them()
 
 
-def test_an_input_that_the_client_lacks_is_an_error_with_both_sides(open_session: Open) -> None:
+def test_an_input_that_the_client_lacks_is_an_error_with_both_specs(open_session: Open) -> None:
     with pytest.raises(InvalidError, match="z"):
         open_session("needs", SUM).decide()
 
@@ -333,7 +323,7 @@ def test_a_session_stays_on_its_version_while_another_is_published(
     assert first.policy.digest != second.policy.digest
 
 
-def test_an_outcome_is_in_the_ledger_when_it_is_answered(
+def test_an_outcome_is_in_the_ledger_once_the_report_returns(
     open_session: Open, connection: NativeConnection, server: RunningServer
 ) -> None:
     session = open_session("sum", SUM, labels={"project": "größer"})
@@ -361,7 +351,7 @@ def test_an_outcome_without_a_ledger_is_unimplemented(
         connection.report_outcome("any", Outcome({}, "ok"))
 
 
-def test_an_outcome_that_is_no_number_is_refused_and_the_session_goes_on(open_session: Open) -> None:
+def test_an_outcome_that_is_not_finite_is_refused_and_the_session_continues(open_session: Open) -> None:
     session = open_session("sum", SUM)
     with pytest.raises(InvalidError, match="finite"):
         session.ask("report", ":ok", ":text", "nan")
@@ -392,7 +382,7 @@ def test_an_exploration_out_of_range_is_refused(connection: NativeConnection) ->
         connection.program.ask("open")
 
 
-def test_a_fallback_decides_what_the_policy_fails_at_and_is_counted(open_session: Open) -> None:
+def test_a_fallback_decides_where_the_policy_fails_and_is_counted(open_session: Open) -> None:
     session = open_session("sum", SUM, "fallback 77", options={"raise_at": "3"})
     session.ask("write", 0, "int64_t", 5)
     assert [session.decide() for _ in range(5)] == [5, 5, 77, 77, 77]
@@ -430,7 +420,7 @@ def test_with_a_fallback_no_server_is_needed_at_all(kind: Kind, connect: Connect
         _ = session.policy
 
 
-def test_a_session_that_may_reopen_goes_on_at_the_same_version_on_the_next_server(
+def test_a_session_that_may_reopen_continues_with_the_same_version_on_the_next_server(
     kind: Kind, connect: Connect, tmp_path: Path
 ) -> None:
     write_python(tmp_path, "number", answering("1"))
@@ -450,7 +440,7 @@ def test_a_session_that_may_reopen_goes_on_at_the_same_version_on_the_next_serve
             connection.close()
 
 
-def test_an_address_that_is_not_built_in_says_what_would_bring_it(connect: Connect) -> None:
+def test_an_address_of_a_scheme_that_is_not_linked_says_what_to_link(connect: Connect) -> None:
     with pytest.raises(UnsupportedError, match=r"PolicyBridge::onnx"):
         connect("onnx:model.onnx")
     with pytest.raises(InvalidError, match="no address"):

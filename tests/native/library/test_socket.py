@@ -1,4 +1,4 @@
-"""What the C++ library and the C ABI do on the Unix socket when the other side is no server of ours."""
+"""The C++ library and the C ABI on the Unix socket, against a server that is slow, dies or sends malformed answers."""
 
 import socket
 import struct
@@ -25,11 +25,11 @@ from policybridge_serdes.errors import (
 from policybridge_serdes.interactive import context_line, header_line
 from tests.native.clients import Connect, NativeSession, programs
 from tests.native.conftest import Target
-from tests.native.test_cpp_client import KINDS, Kind
+from tests.native.library.test_client import KINDS, Kind
 
 OPENED = b'{"session":"s","policy":"p","version":3,"digest":"sha256:0"}\n'
 PAUSE = object()
-"""In what a peer sends: a fifth of a second of nothing."""
+"""In the bytes that a peer sends: a pause of a fifth of a second."""
 
 Sent = bytes | object
 
@@ -132,7 +132,7 @@ def size(count: int) -> bytes:
     return struct.pack("<Q", count)
 
 
-def test_answers_that_come_byte_by_byte_are_the_same_answers(open_at: OpenAt) -> None:
+def test_answers_that_arrive_byte_by_byte_are_read_as_a_whole(open_at: OpenAt) -> None:
     reply = b"\0" + struct.pack("<q", -5)
     session = open_at(NUMBER, *(bytes([byte]) for byte in reply), opened=tuple(bytes([byte]) for byte in OPENED))
     assert session.policy.version == 3
@@ -180,7 +180,7 @@ def test_a_header_is_sent_once_and_a_context_with_the_observation_that_follows(
         (b"", UnavailableError, "went away without an answer"),
     ],
 )
-def test_an_answer_to_the_hello_that_is_none_is_an_error(
+def test_a_malformed_answer_to_the_hello_is_an_error(
     open_at: OpenAt, opened: bytes, error: type[PolicyBridgeError], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -204,11 +204,11 @@ def test_an_answer_to_the_hello_that_is_none_is_an_error(
         (MANY, b"\0" + size(9) + size(0) + bytes(1), InvalidError, "1 bytes follow the advice"),
         (MANY, b"\0" + size(4) + bytes(4), InvalidError, "8 bytes announced, 4 are left"),
         (TEXT, b"\0" + size(12) + size(1) + b"\xff" * 4, InvalidError, "4294967295 bytes announced"),
-        (TEXT, b"\0" + size(13) + size(1) + b"\1\0\0\0\xff", InvalidError, "no UTF-8"),
+        (TEXT, b"\0" + size(13) + size(1) + b"\1\0\0\0\xff", InvalidError, "not UTF-8"),
         (FLAG, b"\0\2", InvalidError, "a bool is 0 or 1, not 2"),
     ],
 )
-def test_a_reply_that_is_none_is_an_error_that_ends_the_session(
+def test_a_malformed_reply_is_an_error_that_ends_the_session(
     open_at: OpenAt, advice: TensorSpec, reply: bytes, error: type[PolicyBridgeError], message: str
 ) -> None:
     session = open_at(advice, reply)
@@ -218,11 +218,11 @@ def test_a_reply_that_is_none_is_an_error_that_ends_the_session(
         session.decide()
 
 
-def test_an_advice_of_nothing_is_an_advice(open_at: OpenAt) -> None:
+def test_an_advice_without_elements_is_an_advice(open_at: OpenAt) -> None:
     assert open_at(MANY, b"\0" + size(8) + size(0)).decide().tolist() == []
 
 
-def test_an_outcome_that_is_answered_by_something_else_is_not_recorded(open_at: OpenAt) -> None:
+def test_a_malformed_answer_to_an_outcome_is_an_error(open_at: OpenAt) -> None:
     with pytest.raises(InvalidError, match="none of this protocol"):
         open_at(NUMBER, b'\0{"recorded":false}\n').report(Outcome({}, "ok"))
 

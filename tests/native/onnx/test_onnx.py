@@ -1,4 +1,4 @@
-"""A model in the compiler's own process, by the C++ library: the same advice as from the server's backend `onnx`."""
+"""A model in the compiler's own process: the C++ library gives the same advice as the server's backend `onnx`."""
 
 import importlib.util
 import os
@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 from policybridge_bench.network import FEATURES, SIGNATURE, make_network, observations, write_network
 from policybridge_serdes import ElementType, Signature, TensorSpec, pack
 from tests.native.channels import Channel, ChannelError, running_channel
-from tests.native.conftest import BUILD, Target, missing
+from tests.native.conftest import Target, missing, sanitized
 from tests.repositories import make_model
 from tests.server.backends import SAMPLES, evaluate, load
 from tests.server.test_backends import ONNX_TYPES
@@ -26,13 +26,12 @@ SUM = Signature.of(
     [TensorSpec("b", INT64), TensorSpec("more", ElementType.FLOAT, (2,)), TensorSpec("a", INT64)],
     TensorSpec("c", INT64),
 )
-SANITIZED = ("-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS=-O1 -fsanitize=address,undefined -fno-sanitize-recover=all")
 MORE = [0.0, 0.0]
 
 
 @pytest.fixture(scope="session")
 def runtime() -> str:
-    """Find the library that the Python package has."""
+    """Find the shared library in the Python package."""
     package = importlib.util.find_spec("onnxruntime")
     found = sorted(Path(str(package.origin)).parent.glob("capi/libonnxruntime.so*")) if package else []
     if not found:
@@ -42,8 +41,8 @@ def runtime() -> str:
 
 @pytest.fixture(scope="session", params=["plain", "sanitized"])
 def program(request: pytest.FixtureRequest, native: Target) -> Path:
-    where = [BUILD.with_name(f"{BUILD.name}-sanitized"), *SANITIZED] if request.param == "sanitized" else []
-    return native("onnx-channel-driver", *where) / "bin" / "onnx-channel-driver"
+    options = sanitized() if request.param == "sanitized" else ()
+    return native("onnx-channel-driver", *options) / "bin" / "onnx-channel-driver"
 
 
 class Models:
@@ -104,7 +103,7 @@ def test_advice_has_the_bits_and_shape_that_the_model_gives(
 
 
 @pytest.mark.parametrize("kind", [ElementType.FLOAT, ElementType.STRING], ids=lambda kind: kind.name)
-def test_a_shape_that_varies_is_taken_and_given_as_it_comes(models: Models, kind: ElementType) -> None:
+def test_a_varying_shape_passes_through_the_model(models: Models, kind: ElementType) -> None:
     with models.open(identity(ONNX_TYPES[kind], ["batch", "n", 2])) as channel:
         session = channel.open("any", Signature.of([TensorSpec("x", kind, (-1, 2))], TensorSpec("y", kind, (-1, 2))))
         for size in (0, 1, 5, 2):
@@ -112,7 +111,7 @@ def test_a_shape_that_varies_is_taken_and_given_as_it_comes(models: Models, kind
             assert session.ask(x=value).value.tolist() == value.tolist()
 
 
-def test_a_leading_one_may_be_on_either_side(models: Models) -> None:
+def test_a_leading_dimension_of_one_may_be_on_either_side(models: Models) -> None:
     for client, model in (((1, 3), [3]), ((3,), [1, 3]), ((), [1]), ((1,), [])):
         with models.open(identity(TensorProto.FLOAT, list(model))) as channel:
             specs = [TensorSpec(name, ElementType.FLOAT, client) for name in "xy"]
@@ -121,7 +120,7 @@ def test_a_leading_one_may_be_on_either_side(models: Models) -> None:
             assert advice.tolist() == value.tolist()
 
 
-def test_a_fixed_feature_may_stand_where_the_model_leaves_the_size_open(models: Models) -> None:
+def test_a_fixed_feature_fits_an_input_of_open_size(models: Models) -> None:
     model = make_model(
         [helper.make_node("ReduceSum", ["x"], ["y"], keepdims=0)],
         {"x": (TensorProto.FLOAT, ["n", 2])},
@@ -184,7 +183,7 @@ def test_the_advice_is_the_output_of_its_name_or_the_only_one(sums: Channel, mod
         ({"a": (INT64, (1,)), "b": (INT64, (1,))}, (INT64, (-1,)), r"gives c: int64_t\[1\]; .* c: int64_t\[-1\]"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_both_specs(
+def test_a_signature_that_does_not_fit_is_refused_with_both_specs(
     sums: Channel,
     features: dict[str, tuple[ElementType, tuple[int, ...]]],
     advice: tuple[ElementType, tuple[int, ...]],
@@ -213,7 +212,7 @@ def test_a_model_that_fails_ends_its_session_with_onnx_runtimes_message(models: 
 
 
 @pytest.mark.parametrize("kind", [ElementType.FLOAT, ElementType.DOUBLE], ids=lambda kind: kind.name)
-def test_nan_is_no_advice(models: Models, kind: ElementType) -> None:
+def test_nan_is_not_an_advice(models: Models, kind: ElementType) -> None:
     with models.open(one_node("Sqrt", ["x"], "y", ONNX_TYPES[kind])) as channel:
         session = channel.open("any", Signature.of([TensorSpec("x", kind)], TensorSpec("y", kind)))
         assert session.ask(x=4.0).value.item() == 2
@@ -229,12 +228,12 @@ def test_nan_is_no_advice(models: Models, kind: ElementType) -> None:
         (b"", "bytes announced, 0 are left"),
     ],
 )
-def test_bytes_that_are_no_observation_are_refused(sums: Channel, observation: bytes, message: str) -> None:
+def test_bytes_that_are_not_an_observation_are_refused(sums: Channel, observation: bytes, message: str) -> None:
     with pytest.raises(ChannelError, match=f"INVALID_ARGUMENT .*{message}"):
         sums.open("any", SUM).ask_bytes(1, observation)
 
 
-def test_an_observation_that_lies_about_its_size_or_its_bools_is_refused(models: Models) -> None:
+def test_an_observation_with_a_wrong_size_or_a_wrong_bool_is_refused(models: Models) -> None:
     for kind, shape, data in (
         (ElementType.FLOAT, (-1,), (2**60).to_bytes(8, "little") + bytes(4)),
         (ElementType.STRING, (), (2**32 - 1).to_bytes(4, "little") + b"x"),
@@ -246,7 +245,7 @@ def test_an_observation_that_lies_about_its_size_or_its_bools_is_refused(models:
                 session.ask_bytes(1, data)
 
 
-def test_a_text_with_a_zero_byte_is_refused_and_not_cut(models: Models) -> None:
+def test_a_text_with_a_zero_byte_is_refused_and_not_truncated(models: Models) -> None:
     spec = [TensorSpec(name, ElementType.STRING, ()) for name in "xy"]
     with models.open(identity(TensorProto.STRING, [])) as channel:
         session = channel.open("any", Signature.of(spec[:1], spec[1]))
@@ -255,7 +254,7 @@ def test_a_text_with_a_zero_byte_is_refused_and_not_cut(models: Models) -> None:
             session.ask(x="a\0b")
 
 
-def test_a_file_that_is_no_model_is_refused_by_its_name(models: Models, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_model_is_refused_and_named(models: Models, tmp_path: Path) -> None:
     (tmp_path / "text.onnx").write_text("no model")
     for name in ("text.onnx", "absent.onnx", "."):
         with models.open_file(tmp_path / name) as channel:
@@ -265,7 +264,7 @@ def test_a_file_that_is_no_model_is_refused_by_its_name(models: Models, tmp_path
                 channel.say("check")
 
 
-def test_a_type_that_no_feature_has_is_refused_by_its_inputs_name(models: Models) -> None:
+def test_an_input_of_a_type_that_no_feature_has_is_refused_and_named(models: Models) -> None:
     refused = pytest.raises(ChannelError, match=r"FAILED_PRECONDITION .*x has ONNX's element type 10")
     with models.open(identity(TensorProto.FLOAT16, [1])) as channel, refused:
         channel.open("any", SUM)
@@ -291,7 +290,7 @@ def test_what_only_a_server_has_is_refused(sums: Channel) -> None:
         session.ask(a=1, b=1, more=MORE)
 
 
-def test_without_onnx_runtime_the_message_says_where_it_would_be(program: Path, tmp_path: Path) -> None:
+def test_without_onnx_runtime_the_message_says_where_it_is_looked_for(program: Path, tmp_path: Path) -> None:
     (tmp_path / "text.so").write_text("no library")
     for library, message in (
         (str(tmp_path / "absent.so"), "absent.so: cannot open"),

@@ -11,7 +11,7 @@ from policybridge_server.ledger.reader import LedgerReader
 from tests.client.compilers import write_source
 from tests.conftest import RunningServer, running_server
 from tests.native.conftest import MAJORS, Target
-from tests.native.plugins import Plugin, emit, write_policies
+from tests.native.llvm.plugins import Plugin, emit, write_policies
 
 PASSES = "policybridge-passes"
 
@@ -75,14 +75,16 @@ def test_a_policy_that_stops_at_once_changes_nothing(plugin: Plugin, module: Pat
 @pytest.mark.parametrize(
     ("policy", "message"), [("wild-passes", "advises pass 1000"), ("nobody", "no policy 'nobody'")]
 )
-def test_what_is_no_advice_leaves_the_module_as_it_is(plugin: Plugin, module: Path, policy: str, message: str) -> None:
+def test_an_illegal_advice_leaves_the_module_unchanged(plugin: Plugin, module: Path, policy: str, message: str) -> None:
     made = plugin.opt(module, "", PASSES, passes_policy=policy)
     assert (made.status, made.bitcode) == (0, plugin.plain(module, "verify"))
     assert made.said.count("\n") == 1
     assert message in made.said
 
 
-def test_a_default_pipeline_runs_it_last_where_a_server_is_named(plugin: Plugin, module: Path, ledger: Path) -> None:
+def test_a_default_pipeline_runs_the_passes_last_where_a_server_is_set(
+    plugin: Plugin, module: Path, ledger: Path
+) -> None:
     made = plugin.opt(module, "", "default<O2>", passes_policy="no-passes")
     assert (made.status, made.bitcode) == (0, plugin.plain(module, "default<O2>"))
     with LedgerReader(ledger) as reader:

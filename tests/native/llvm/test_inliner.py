@@ -1,4 +1,4 @@
-"""The inline advisor in stock opt and clang: whatever happens to the server, a compilation comes out whole."""
+"""The inline advisor in stock opt and clang: a compilation succeeds, whatever happens to the server."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from policybridge_server.ledger.reader import LedgerReader
 from tests.client.compilers import write_source
 from tests.conftest import RunningServer, ServerFactory, command, running_server
 from tests.native.conftest import MAJORS, Target
-from tests.native.plugins import Plugin, emit, emit_demo, need, write_policies
+from tests.native.llvm.plugins import Plugin, emit, emit_demo, need, write_policies
 
 REAL = (
     "libc/musl/src/stdio/vfprintf.c",
@@ -24,7 +24,7 @@ REAL = (
     "libtsan/tsan_rtl.cpp",
 )
 UNREACHABLE = "libcxx/src/filesystem/operations.cpp"
-"""It calls in unreachable blocks, where LLVM's heuristic may inline, and its machine-learned advisor never does."""
+"""Calls in unreachable blocks, which LLVM's heuristic may inline and its machine-learned advisor never does."""
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_observations_are_those_of_llvms_interactive_mode(
     assert sent.tobytes() == interactive.tobytes()
 
 
-def test_the_default_that_is_sent_is_llvms_own_and_not_a_guess_from_the_cost(
+def test_the_default_in_the_observation_is_llvms_own_decision_and_not_computed_from_the_cost(
     plugin: Plugin, ledger: Path, tmp_path: Path
 ) -> None:
     module = emit(plugin.major, write_source(tmp_path), tmp_path / "module.bc", "-O2")
@@ -144,7 +144,7 @@ def test_there_is_no_growth_limit_unless_the_command_line_sets_one(plugin: Plugi
     assert limited.bitcode != free.bitcode
 
 
-def test_the_ledger_is_told_what_came_of_the_module(plugin: Plugin, module: Path, ledger: Path) -> None:
+def test_the_outcome_of_the_module_is_in_the_ledger(plugin: Plugin, module: Path, ledger: Path) -> None:
     made = plugin.opt(module, "always", labels="project=x,run=7", options="a=b")
     assert made.status == 0
     session = last_session(ledger, "always")
@@ -161,7 +161,7 @@ def test_the_ledger_is_told_what_came_of_the_module(plugin: Plugin, module: Path
     assert 0 < values["instructions_before"] != values["instructions_after"] > 0
 
 
-def test_without_a_server_everything_is_the_compilers_own(plugin: Plugin, module: Path, tmp_path: Path) -> None:
+def test_without_a_server_the_compiler_decides_everything(plugin: Plugin, module: Path, tmp_path: Path) -> None:
     stats = tmp_path / "stats.json"
     made = plugin.opt(module, "echo", server=f"socket:{tmp_path}/none", stats=str(stats))
     assert (made.status, made.bitcode) == (0, plugin.plain(module))
@@ -172,7 +172,7 @@ def test_without_a_server_everything_is_the_compilers_own(plugin: Plugin, module
 
 @pytest.fixture
 def own_server(repository: Path, server_factory: ServerFactory) -> RunningServer:
-    """Give a server that the test may lose."""
+    """Give a server that the test may kill."""
     return server_factory(repository)
 
 
@@ -193,14 +193,16 @@ def test_a_server_that_is_killed_in_the_middle_leaves_the_plain_bitcode(
     assert made.said.startswith(f"policybridge: {count} decisions are the compiler's own: ")
 
 
-def test_a_policy_that_does_not_answer_in_time_is_no_advice(plugin: Plugin, module: Path, tmp_path: Path) -> None:
+def test_after_a_policy_that_does_not_answer_in_time_the_compiler_decides(
+    plugin: Plugin, module: Path, tmp_path: Path
+) -> None:
     stats = tmp_path / "stats.json"
     made = plugin.opt(module, "sleeping", timeout="0.2", stats=str(stats))
     assert (made.status, made.bitcode) == (0, plugin.plain(module))
     assert json.loads(stats.read_text())["fallback"]["status"] == 4
 
 
-def test_a_policy_that_fails_is_no_advice(plugin: Plugin, module: Path) -> None:
+def test_after_a_policy_that_fails_the_compiler_decides(plugin: Plugin, module: Path) -> None:
     made = plugin.opt(module, "failing")
     assert (made.status, made.bitcode) == (0, plugin.plain(module))
     assert "no such feature" in made.said
@@ -218,7 +220,7 @@ def test_a_policy_that_fails_is_no_advice(plugin: Plugin, module: Path) -> None:
     ],
     ids=["policy", "no-server", "server", "timeout", "labels", "fallback"],
 )
-def test_wrong_settings_are_said_once_and_the_compiler_decides(
+def test_with_wrong_settings_the_compiler_decides_and_one_line_says_so(
     plugin: Plugin, module: Path, settings: dict[str, str], message: str
 ) -> None:
     made = plugin.opt(module, **{"policy": "echo", **settings})
@@ -296,13 +298,15 @@ def test_each_module_of_a_thin_link_is_a_session_of_its_own(plugin: Plugin, ledg
 @pytest.mark.parametrize(
     "passes", ["inliner-wrapper", "function(sroa,simplifycfg),inliner-wrapper", "scc-oz-module-inliner"]
 )
-def test_explicit_pipelines_ask_too(plugin: Plugin, module: Path, tmp_path: Path, passes: str) -> None:
+def test_the_policy_decides_in_explicit_pipelines_too(
+    plugin: Plugin, module: Path, tmp_path: Path, passes: str
+) -> None:
     made = plugin.opt(module, "echo", passes, stats=str(tmp_path / "stats.json"))
     assert (made.status, made.bitcode) == (0, plugin.plain(module, passes))
     assert json.loads((tmp_path / "stats.json").read_text())["decisions"] > 5
 
 
-def test_the_pass_inline_by_itself_never_asks(plugin: Plugin, module: Path, tmp_path: Path) -> None:
+def test_the_pass_inline_by_itself_has_no_policy(plugin: Plugin, module: Path, tmp_path: Path) -> None:
     made = plugin.opt(module, "always", "cgscc(inline)", stats=str(tmp_path / "stats.json"))
     assert made.bitcode == plugin.plain(module, "cgscc(inline)")
     assert not (tmp_path / "stats.json").exists()
@@ -316,7 +320,9 @@ def compile_with(plugin: Plugin, policy: str | None, level: str, source: Path, *
 
 
 @pytest.mark.parametrize("level", ["-Oz", "-O2", "-O3"])
-def test_clang_asks_and_an_echo_gives_the_plain_object(plugin: Plugin, tmp_path: Path, level: str) -> None:
+def test_in_clang_the_policy_decides_and_an_echo_gives_the_plain_object(
+    plugin: Plugin, tmp_path: Path, level: str
+) -> None:
     source = write_source(tmp_path)
     stats = tmp_path / "stats.json"
     loading = f"-fpass-plugin={plugin.path}"
@@ -337,7 +343,7 @@ def test_clang_without_a_fallback_fails_where_there_is_no_advice(plugin: Plugin,
     assert not (tmp_path / "x.o").exists()
 
 
-def test_clang_takes_the_settings_as_options_where_it_loads_the_plugin_early(plugin: Plugin, tmp_path: Path) -> None:
+def test_clang_accepts_the_settings_as_options_where_it_loads_the_plugin_early(plugin: Plugin, tmp_path: Path) -> None:
     source = write_source(tmp_path)
     stats = tmp_path / "stats.json"
     loading = [f"-fplugin={plugin.path}", f"-fpass-plugin={plugin.path}"]

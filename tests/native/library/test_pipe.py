@@ -1,4 +1,4 @@
-"""LLVM's interactive channel from the compiler's side: `pipe:BASE`, against hosts that do what hosts do."""
+"""LLVM's interactive channel from the compiler's side: `pipe:BASE`, against hosts that the tests write."""
 
 import os
 import threading
@@ -121,9 +121,7 @@ def test_a_channel_has_neither_a_version_nor_outcomes(connect: Connect, base: Pa
     session.close()
 
 
-def test_a_host_that_goes_away_is_unavailable_and_no_spin(
-    connect: Connect, base: Path, host: Callable[..., Host]
-) -> None:
+def test_a_host_that_goes_away_is_unavailable_at_once(connect: Connect, base: Path, host: Callable[..., Host]) -> None:
     host(2)
     session = open_pipe(connect, base)
     assert [session.decide(), session.decide()] == [1, 1]
@@ -153,7 +151,7 @@ def test_a_host_that_is_silent_meets_the_deadline(connect: Connect, base: Path) 
         os.close(end)
 
 
-def test_replies_that_were_recorded_before_are_taken_until_they_end(connect: Connect, tmp_path: Path) -> None:
+def test_replies_from_a_recorded_file_are_read_until_its_end(connect: Connect, tmp_path: Path) -> None:
     (tmp_path / "old.in").write_bytes(np.array([3, 4], np.int64).tobytes() + b"\0")
     session = open_pipe(connect, tmp_path / "old")
     assert [session.decide(), session.decide()] == [3, 4]

@@ -1,4 +1,4 @@
-"""What is installed: a CMake package, pkg-config files, and examples that compile with the command that they name."""
+"""The installed library: a CMake package, pkg-config files, and examples that compile with the command in them."""
 
 import os
 import re
@@ -14,15 +14,17 @@ import pytest
 
 from tests.conftest import RunningServer, running_server
 from tests.native.conftest import BUILD, ROOT, Target, missing
-from tests.native.test_cpp_client import LIBRARY
 from tests.repositories import answering, write_python
+
+LIBRARY = ("-DPOLICYBRIDGE_GRPC=OFF", "-DPOLICYBRIDGE_ONNX=OFF", "-DPOLICYBRIDGE_LAUNCHER=OFF", "-DPOLICYBRIDGE_LLVM=")
+"""Options with which only the library and the C ABI are built."""
 
 EXAMPLES = {"c": ROOT / "clients/c/examples/advice.c", "cpp": ROOT / "clients/cpp/examples/advice.cpp"}
 
 
 @pytest.fixture(scope="module", params=["static", "shared"])
 def prefix(request: pytest.FixtureRequest, native: Target, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the library, and move what was installed: nothing in it may name its place."""
+    """Install the library, and move the installed files: no file may contain the path of the installation."""
     target = BUILD.with_name(f"{BUILD.name}-{request.param}")
     kind = ("-DBUILD_SHARED_LIBS=ON",) if request.param == "shared" else ()
     staged = tmp_path_factory.mktemp("staged") / "prefix"
@@ -54,7 +56,7 @@ def demand(done: "subprocess.CompletedProcess[str]") -> str:
 
 
 def check_advice(program: Path, prefix: Path, server: RunningServer) -> None:
-    """Demand that it asks the policy, and decides by itself where it cannot."""
+    """Check that a program uses the policy, and decides by itself where there is no server."""
     assert demand(run([program, server.socket, "never"], prefix, program.parent)) == "call\n"
     alone = run([program, "socket:/nowhere/s.sock", "never"], prefix, program.parent)
     assert demand(alone) == "inline\n"
@@ -127,7 +129,7 @@ def test_the_library_needs_nothing_but_libc_and_the_cpp_runtime(prefix: Path, tm
     assert [name for name in needed if not name.startswith(system)] == []
 
 
-def test_each_header_is_sound_by_itself(tmp_path: Path) -> None:
+def test_each_header_compiles_by_itself(tmp_path: Path) -> None:
     folders = [ROOT / "clients/cpp/include", ROOT / "clients/c/include"]
     warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", *(f"-I{folder}" for folder in folders)]
     for header in sorted(path for folder in folders for path in folder.rglob("*.h")):
