@@ -27,7 +27,7 @@ class Advice(NamedTuple):
 
 
 class Session:
-    """One of the program's sessions; ``told`` is what it was told of who answers."""
+    """One of the program's sessions; ``told`` holds the words with its id and policy version."""
 
     def __init__(self, channel: "Channel", number: int, signature: Signature, told: list[str]) -> None:
         self.told = told
@@ -40,36 +40,36 @@ class Session:
         self._step = 0
 
     def ask(self, **features: npt.ArrayLike) -> Advice:
-        """Ask for the next decision."""
+        """Evaluate the next observation."""
         self._step += 1
         return self.ask_step(self._step, pack(self._features, features))
 
     def ask_again(self, **features: npt.ArrayLike) -> Advice:
-        """Ask for the last decision once more."""
+        """Evaluate once more under the last step."""
         return self.ask_step(self._step, pack(self._features, features))
 
     def ask_step(self, step: int, observation: Values) -> Advice:
-        """Ask for the decision ``step``."""
+        """Evaluate under the step ``step``."""
         return self.ask_bytes(step, self._encode(observation))
 
     def ask_bytes(self, step: int, observation: bytes) -> Advice:
-        """Ask with an observation of any bytes."""
+        """Evaluate an observation of any bytes."""
         told = self._channel.say(f"ask {self._number} {step} {observation.hex() or '-'}")
         values = self._decode(bytes.fromhex(told[0].replace("-", "")))
         value = unpack(self._advice, values)[self._advice.specs[0].name]
         return Advice(value, float(told[1]) if len(told) > 1 else None)
 
     def context(self, name: str) -> None:
-        """Say what the following observations belong to."""
+        """Set the context of the following observations."""
         self._channel.say(f"context {self._number} {name}")
 
     def report(self, status: str, **values: float) -> None:
-        """Say what the compilation came to."""
+        """Report the outcome."""
         self._channel.say(f"report {self._number} {_outcome(status, values)}")
 
     @property
     def is_open(self) -> bool:
-        """Whether it can still be asked."""
+        """Whether the session is open."""
         return self._channel.say(f"is-open {self._number}") == ["1"]
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class Channel:
         self._opened = 0
 
     def say(self, line: str) -> list[str]:
-        """Say one line; give the words of its answer.
+        """Send one line; give the words of its answer.
 
         Raises:
             ChannelError: the answer is an error.
@@ -106,7 +106,7 @@ class Channel:
         return told.split()
 
     def prepare(self, signature: Signature, *settings: str) -> None:
-        """Say what the next sessions are opened with; ``settings`` are lines such as ``label test yes``."""
+        """Set the options of the next sessions; ``settings`` are lines such as ``label test yes``."""
         features = [f"feature {_spec(spec)}" for spec in signature.features.specs]
         for line in ("forget", *features, f"advice {_spec(signature.advice)}", *settings):
             self.say(line)
@@ -121,13 +121,13 @@ class Channel:
     def many(
         self, threads: int, decisions: int, policy: str, signature: Signature, **features: npt.ArrayLike
     ) -> list[str]:
-        """Ask in several threads at once; give the different advices, in hexadecimal digits."""
+        """Evaluate in several threads at once; give the distinct advices, in hexadecimal digits."""
         self.prepare(signature)
         observation = load_serdes("bitstream").codec(signature.features).encode(pack(signature.features, features))
         return self.say(f"many {threads} {decisions} {policy} {observation.hex()}")
 
     def report_past(self, session_id: str, status: str, **values: float) -> None:
-        """Say what the compilation of a past session came to."""
+        """Report the outcome of a past session."""
         self.say(f"report-past {session_id} {_outcome(status, values)}")
 
 
@@ -135,7 +135,7 @@ class Channel:
 def running_channel(
     program: Path, address: str, *, timeout: float = 10.0, environment: Mapping[str, str] | None = None
 ) -> Iterator[Channel]:
-    """Run the program to its end, which must be a good one: sanitizers speak by it."""
+    """Run the program, and check its exit status, which is not 0 where a sanitizer found something."""
     command = [str(program), address, str(int(timeout * 1000))]
     process = subprocess.Popen(
         command,

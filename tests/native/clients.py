@@ -1,4 +1,4 @@
-"""The conformance programs of the C++ library and the C ABI, as connections that the Python suites can be run over."""
+"""The conformance programs of the C++ library and the C ABI, as connections for the Python conformance suites."""
 
 import itertools
 import os
@@ -66,7 +66,7 @@ class Program:
         return kind if kind == "null" else rest
 
     def end(self) -> None:
-        """Let it end by itself, and demand that it is content: sanitizers tell by the status what they found."""
+        """Let the program exit, and check its status, which is not 0 where a sanitizer found something."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         if self._process.stdin.closed:
@@ -136,7 +136,7 @@ class NativeConnection:
             raise
 
     def prepare(self, policy: PolicyReference, signature: Signature, options: SessionOptions) -> None:
-        """Say what the next session is opened with."""
+        """Set the options of the next session."""
         ask = self.program.ask
         ask("policy", encode_text(_written(policy)))
         for spec in signature.features.specs:
@@ -166,7 +166,7 @@ class NativeConnection:
         return NativeSession(self, number, signature)
 
     def ask(self, number: int, *commands: tuple[object, ...]) -> str:
-        """Give the answer to the last of the commands, which are about one runner."""
+        """Send commands for one runner, and give the answer to the last."""
         with self._lock:
             self.program.ask("use", number)
             for command in commands:
@@ -211,7 +211,7 @@ class NativeSession:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What the runner counted."""
+        """The runner's counts."""
         names = ("decisions", "fallbacks", "retries", "reopened")
         return dict(zip(names, map(int, self.ask("counts").split(" ")), strict=True))
 
@@ -230,7 +230,7 @@ class NativeSession:
         return pack(self._signature.advice_layout, {advice.name: decode_tensor(advice, told)})
 
     def decide(self) -> Any:
-        """Ask with the features as they are; give the advice, a tensor of one element as that."""
+        """Evaluate with the features as they are; give the advice, or its element where it has one."""
         array = decode_tensor(self._signature.advice, self.ask("evaluate"))
         return array.reshape(-1)[0].item() if array.size == 1 and array.dtype != object else array
 

@@ -1,4 +1,4 @@
-"""The native clients, built once and again only where a source changed."""
+"""Building the native clients: each target once a session, and only where a source has changed."""
 
 import functools
 import os
@@ -16,13 +16,13 @@ BUILD = Path(os.environ.get("POLICYBRIDGE_NATIVE_BUILD", ROOT / ".cache" / "nati
 MAJORS = ("19", "22")
 
 REQUIRED = "POLICYBRIDGE_REQUIRE_NATIVE"
-"""Environment variable: set where the toolchain has to be there, so that nothing is skipped."""
+"""Environment variable: where it is set, a missing tool fails a test instead of skipping it."""
 
 Target = Callable[..., Path]
 
 
 def missing(what: str) -> None:
-    """Skip the test that needs ``what``, or fail it where everything has to be there."""
+    """Skip the test that needs ``what``; fail it where POLICYBRIDGE_REQUIRE_NATIVE is set."""
     if os.environ.get(REQUIRED):
         pytest.fail(f"{what} is missing, and {REQUIRED} is set")
     pytest.skip(f"{what} is missing")
@@ -48,6 +48,18 @@ def built(target: str, build: Path = BUILD, *options: str) -> Path:
     with one_at_a_time(build):
         _run(["cmake", "--build", _configure(build, *options), "--target", target])
     return build
+
+
+def sanitized(sanitizers: str = "address,undefined") -> tuple[Path | str, ...]:
+    """Give the folder and the options of the build with these sanitizers, for the fixture `native`.
+
+    All tests share one such build, so that each source is compiled once.
+    """
+    flags = f"-O1 -g1 -fno-omit-frame-pointer -fsanitize={sanitizers}"
+    if sanitizers != "thread":
+        flags += " -fno-sanitize-recover=all"
+    options = ("-DCMAKE_BUILD_TYPE=None", f"-DCMAKE_CXX_FLAGS={flags}", f"-DCMAKE_C_FLAGS={flags}")
+    return BUILD.with_name(f"{BUILD.name}-{sanitizers.partition(',')[0]}"), *options
 
 
 def _run(command: list[str | Path]) -> None:

@@ -6,8 +6,8 @@
  * Ask a policy server from a compiler that is written in C.
  *
  * Every call that can fail returns a status and takes a `pb_error *`, which may be NULL; it is written where the status
- * is not PB_OK. No call ends the program or lets a C++ exception out. A handle is for one thread at a time, but for
- * `pb_connection`, which any number of threads share. Strings are UTF-8, and copied. A handle that is NULL is
+ * is not PB_OK. No call ends the program or lets a C++ exception out. One thread at a time may use a handle, except
+ * `pb_connection`, which any number of threads may share. Strings are UTF-8, and copied. A handle that is NULL is
  * PB_INVALID_ARGUMENT.
  */
 
@@ -25,7 +25,7 @@ extern "C" {
 #define PB_EXPORT
 #endif
 
-/** What a call came to: gRPC's numbers. An int, so that any number that is passed is at least a number. */
+/** The result of a call, by gRPC's numbers. An int and not an enum, so that every number is a valid value. */
 typedef int pb_status;
 enum {
   PB_OK = 0,
@@ -50,10 +50,10 @@ enum {
 /** The status's name: "NOT_FOUND". */
 PB_EXPORT const char *pb_status_name(pb_status status);
 
-/** Why a call failed. The caller's own: nothing is to be freed. */
+/** Why a call failed. The caller owns it; nothing has to be freed. */
 typedef struct pb_error {
   pb_status status;
-  /** What was wrong and what would be right; what is longer is cut. */
+  /** What was wrong and what would be right; a longer message is cut. */
   char message[1024];
 } pb_error;
 
@@ -79,10 +79,10 @@ enum {
 PB_EXPORT const char *pb_element_type_name(pb_element_type type);
 PB_EXPORT pb_status pb_element_type_from(const char *name, pb_element_type *type, pb_error *error);
 
-/** In a shape: a dimension whose size each observation says anew. */
+/** In a shape: a dimension whose size may differ in each observation. */
 #define PB_VARIES ((int64_t)-1)
 
-/** A text of bytes or string tensors; not terminated. */
+/** An element of a tensor of bytes or strings; not terminated by a zero byte. */
 typedef struct pb_text {
   const char *data;
   size_t size;
@@ -108,14 +108,14 @@ typedef struct pb_connect_options {
   const char *onnxruntime;
 } pb_connect_options;
 
-/** Good for most: `pb_connect_options options = PB_CONNECT_OPTIONS;` */
+/** The defaults: `pb_connect_options options = PB_CONNECT_OPTIONS;` */
 #define PB_CONNECT_OPTIONS {10.0, NULL, 0, NULL}
 
 /**
  * Make a connection; nothing is sent before it is used. `options` NULL is PB_CONNECT_OPTIONS.
  *
  * `address` is `socket:PATH`, `pipe:BASE`, or of a scheme in `options`: `grpc:HOST:PORT`, `grpc:unix:PATH`,
- * `onnx:FILE`. PB_UNIMPLEMENTED: the scheme is not there; the message says what would bring it.
+ * `onnx:FILE`. PB_UNIMPLEMENTED: the program does not have that scheme; the message says what to link.
  */
 PB_EXPORT pb_status pb_connect(const char *address, const pb_connect_options *options, pb_connection **connection,
                                pb_error *error);
@@ -123,7 +123,7 @@ PB_EXPORT pb_status pb_connect(const char *address, const pb_connect_options *op
 /** Find out whether the server can be reached: PB_UNAVAILABLE where not. */
 PB_EXPORT pb_status pb_connection_check(pb_connection *connection, pb_error *error);
 
-/** Give back the connection; its runners go on. NULL is none. */
+/** Free the connection; its runners can still be used. NULL is allowed. */
 PB_EXPORT void pb_connection_free(pb_connection *connection);
 
 /** @}
@@ -189,17 +189,19 @@ PB_EXPORT pb_status pb_options_set_exploration(pb_options *options, uint64_t see
                                                pb_error *error);
 
 /**
- * Decides where there is no advice, by the compiler's own heuristic: sets `advice` and returns PB_OK. `why` is what
- * failed. What else it returns is what the evaluation returns.
+ * Called where there is no advice: sets `advice` by the compiler's own heuristic and returns PB_OK. `why` is the
+ * failure. Any other status that it returns is the result of the evaluation.
  */
 typedef pb_status (*pb_fallback)(void *user, const pb_error *why, pb_tensor *advice);
 
-/** With a fallback no failure of the server ends a compilation: opening succeeds too, and each fallback is counted. */
+/** With a fallback, no failure of the server ends a compilation: opening a session always succeeds, and each decision
+ * of the fallback is counted. */
 PB_EXPORT pb_status pb_options_set_fallback(pb_options *options, pb_fallback fallback, void *user, pb_error *error);
-/** How often opening is tried again where the server is unavailable, and asking where the session survived. Default 1.
+/** How often to retry opening where the server is unavailable, and a decision where the session is still open.
+ * Default 1.
  */
 PB_EXPORT pb_status pb_options_set_retries(pb_options *options, unsigned retries, pb_error *error);
-/** Follow a lost session by one on the same version; for policies without a memory. Default false. */
+/** Replace a lost session by a new one on the same version; only for policies without a memory. Default false. */
 PB_EXPORT pb_status pb_options_set_reopen(pb_options *options, bool reopen, pb_error *error);
 
 /** @}
@@ -210,7 +212,7 @@ PB_EXPORT pb_status pb_options_set_reopen(pb_options *options, bool reopen, pb_e
 /** A session on a policy: features set in place, one decision for each evaluation. */
 typedef struct pb_runner pb_runner;
 
-/** Who answers. The strings live as long as the runner, or until it is asked again. */
+/** The session and its policy version. The strings live until the runner is freed or this is called again. */
 typedef struct pb_session {
   const char *id;
   const char *policy;
@@ -222,7 +224,7 @@ typedef struct pb_session {
 typedef struct pb_counts {
   uint64_t decisions; /**< answered by the policy */
   uint64_t fallbacks; /**< decided by the fallback */
-  uint64_t retries;   /**< asked again */
+  uint64_t retries;   /**< requests that were repeated */
   uint64_t reopened;  /**< sessions opened after the first */
 } pb_counts;
 
@@ -235,7 +237,7 @@ typedef struct pb_value {
 /**
  * Open a session. `options` may be freed afterwards, or used again.
  * PB_NOT_FOUND: no such policy. PB_UNAVAILABLE: no server. PB_INVALID_ARGUMENT: a signature that does not fit, which
- * over the Unix socket comes out at the first evaluation.
+ * over the Unix socket is found at the first evaluation.
  */
 PB_EXPORT pb_status pb_runner_open(pb_connection *connection, const pb_options *options, pb_runner **runner,
                                    pb_error *error);
@@ -243,11 +245,11 @@ PB_EXPORT pb_status pb_runner_open(pb_connection *connection, const pb_options *
 /** The feature `index`; NULL where there is none. Its elements are kept from one decision to the next. */
 PB_EXPORT pb_tensor *pb_runner_feature(pb_runner *runner, size_t index);
 
-/** Ask for one decision. `advice` is valid until the next call. */
+/** Evaluate the policy on the features as they are. `advice` is valid until the next call. */
 PB_EXPORT pb_status pb_runner_evaluate(pb_runner *runner, const pb_tensor **advice, pb_error *error);
 
-/** Ask for an advice of one element, of `type`, which `value` points to. PB_INVALID_ARGUMENT, before anything is asked:
- * it is of another type or size. */
+/** Evaluate where the advice is one element of `type`; `value` points to room for it. PB_INVALID_ARGUMENT, before
+ * anything is sent: it is of another type or size. */
 PB_EXPORT pb_status pb_runner_evaluate_scalar(pb_runner *runner, pb_element_type type, void *value, pb_error *error);
 
 /** Whether the last advice has a log-probability, and which; a session that does not explore has none. */
@@ -256,26 +258,27 @@ PB_EXPORT bool pb_runner_log_probability(const pb_runner *runner, float *value);
 /** Say that the following decisions belong to the function (or module) `name`. */
 PB_EXPORT pb_status pb_runner_set_context(pb_runner *runner, const char *name, pb_error *error);
 
-/** Say what came of it: `status` in a word (`ok`, `crash`, …, may be empty), and numbers. When this is PB_OK the ledger
- * holds it. */
+/** Report the outcome: a status in one word (`ok`, `crash`, …, or empty), and named numbers. PB_OK: the ledger holds
+ * it. */
 PB_EXPORT pb_status pb_runner_report(pb_runner *runner, const char *status, const pb_value *values, size_t count,
                                      pb_error *error);
 
-/** The same for any session, by its id, also when it is over, from any process. PB_NOT_FOUND: the ledger has none. */
+/** The same for any session by its id, from any process, also after its end. PB_NOT_FOUND: the ledger has no such
+ * session. */
 PB_EXPORT pb_status pb_connection_report(pb_connection *connection, const char *session_id, const char *status,
                                          const pb_value *values, size_t count, pb_error *error);
 
-/** The exact version that answers. PB_UNIMPLEMENTED over `pipe:`, which does not say. */
+/** The exact version that answers. PB_UNIMPLEMENTED over `pipe:`, which does not carry it. */
 PB_EXPORT pb_status pb_runner_session(pb_runner *runner, pb_session *session, pb_error *error);
 
-/** PB_OK while the policy is asked; else why it is not any more. */
+/** PB_OK while the policy decides; else why it no longer does. */
 PB_EXPORT pb_status pb_runner_status(const pb_runner *runner, pb_error *error);
 PB_EXPORT pb_counts pb_runner_counts(const pb_runner *runner);
 
-/** End the session; the runner's tensors and what it counted are still there. */
+/** End the session; the runner's tensors and counts stay valid. */
 PB_EXPORT void pb_runner_close(pb_runner *runner);
 
-/** End the session, and give back the runner with its tensors. NULL is none. */
+/** End the session, and free the runner with its tensors. NULL is allowed. */
 PB_EXPORT void pb_runner_free(pb_runner *runner);
 
 /** @} */

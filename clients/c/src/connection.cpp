@@ -7,7 +7,7 @@ using namespace policybridge::c;
 
 namespace {
 
-/// Seconds as a time; what is no time is one that `connect` refuses, and what is too long is long enough.
+/// Seconds as a time-out: NaN and negative numbers become 0, which `connect` refuses; more than a year becomes a year.
 std::chrono::microseconds time_of(double seconds) {
   constexpr double year = 365.0 * 86400;
   return std::chrono::microseconds(std::isnan(seconds) ? 0 : std::llround(std::clamp(seconds, 0.0, year) * 1e6));
@@ -32,13 +32,13 @@ Result<ConnectOptions> options_of(const pb_connect_options &given) {
 pb_status pb_connect(const char *address, const pb_connect_options *options, pb_connection **connection,
                      pb_error *error) {
   if (!address || !connection)
-    return told_null("an address, or where to put the connection,", error);
+    return null_error("an address, or where to put the connection,", error);
   return at_edge(error, [&]() -> Status {
     const pb_connect_options defaults = PB_CONNECT_OPTIONS;
-    const Result<ConnectOptions> asked = options_of(options ? *options : defaults);
-    if (!asked.ok())
-      return asked.status();
-    Result<std::shared_ptr<Connection>> made = connect(address, *asked);
+    const Result<ConnectOptions> connect_options = options_of(options ? *options : defaults);
+    if (!connect_options.ok())
+      return connect_options.status();
+    Result<std::shared_ptr<Connection>> made = connect(address, *connect_options);
     if (!made.ok())
       return made.status();
     *connection = new pb_connection{std::move(*made)};
@@ -48,14 +48,14 @@ pb_status pb_connect(const char *address, const pb_connect_options *options, pb_
 
 pb_status pb_connection_check(pb_connection *connection, pb_error *error) {
   if (!connection)
-    return told_null("a connection", error);
+    return null_error("a connection", error);
   return at_edge(error, [&] { return connection->connection->check(); });
 }
 
 pb_status pb_connection_report(pb_connection *connection, const char *session_id, const char *status,
                                const pb_value *values, size_t count, pb_error *error) {
   if (!connection || !session_id)
-    return told_null("a connection or a session's id", error);
+    return null_error("a connection or a session's id", error);
   return at_edge(error, [&]() -> Status {
     const Result<Outcome> outcome = outcome_of(status, values, count);
     return outcome.ok() ? connection->connection->report_outcome(session_id, *outcome) : outcome.status();

@@ -6,7 +6,7 @@ namespace policybridge::c {
 
 namespace {
 
-/// Where a message is cut to at most `size` bytes without cutting a character in two.
+/// Where to cut a message so that at most `size` bytes remain, and no UTF-8 character is split.
 std::size_t cut(std::string_view message, std::size_t size) noexcept {
   if (message.size() <= size)
     return message.size();
@@ -27,15 +27,15 @@ pb_status told_text(StatusCode code, std::string_view message, pb_error *error) 
 
 } // namespace
 
-pb_status told(const Status &status, pb_error *error) noexcept {
+pb_status to_c(const Status &status, pb_error *error) noexcept {
   return told_text(status.code(), status.message(), error);
 }
 
-pb_status told(StatusCode code, const char *message, pb_error *error) noexcept {
+pb_status to_c(StatusCode code, const char *message, pb_error *error) noexcept {
   return told_text(code, message, error);
 }
 
-pb_status told_null(const char *what, pb_error *error) noexcept {
+pb_status null_error(const char *what, pb_error *error) noexcept {
   return at_edge(error, [what] { return invalid_argument(std::string(what) + " is NULL"); });
 }
 

@@ -7,7 +7,7 @@
 #include <exception>
 #include <new>
 
-/// What the handles hold. A `pb_tensor` is a `policybridge::Tensor` by another name.
+/// The C++ objects behind the handles. A `pb_tensor *` is a `policybridge::Tensor *`.
 struct pb_scheme {
   policybridge::Scheme scheme;
 };
@@ -35,29 +35,29 @@ inline const Tensor *tensor_of(const pb_tensor *tensor) { return reinterpret_cas
 inline pb_tensor *handle_of(Tensor *tensor) { return reinterpret_cast<pb_tensor *>(tensor); }
 inline const pb_tensor *handle_of(const Tensor *tensor) { return reinterpret_cast<const pb_tensor *>(tensor); }
 
-/// Tell `status` in C: its code is returned, and `error`, where there is one, gets the message.
-pb_status told(const Status &status, pb_error *error) noexcept;
+/// Convert a status for C: returns its code; the message goes to `error`, unless that is NULL.
+pb_status to_c(const Status &status, pb_error *error) noexcept;
 
-/// The same of a message that is no Status yet, because making one may have failed.
-pb_status told(StatusCode code, const char *message, pb_error *error) noexcept;
+/// The same for a message without a Status, whose construction may itself run out of memory.
+pb_status to_c(StatusCode code, const char *message, pb_error *error) noexcept;
 
-/// "`what` is NULL", as a status.
-pb_status told_null(const char *what, pb_error *error) noexcept;
+/// The error "`what` is NULL".
+pb_status null_error(const char *what, pb_error *error) noexcept;
 
-/// The edge: call what gives a Status, let nothing out but a number and a message.
+/// The boundary to C: call a function that gives a Status; no exception leaves, only a number and a message.
 template <class Call> pb_status at_edge(pb_error *error, Call &&call) noexcept {
   try {
-    return told(call(), error);
+    return to_c(call(), error);
   } catch (const std::bad_alloc &) {
-    return told(StatusCode::ResourceExhausted, "out of memory", error);
+    return to_c(StatusCode::ResourceExhausted, "out of memory", error);
   } catch (const std::exception &failure) {
-    return told(StatusCode::Internal, failure.what(), error);
+    return to_c(StatusCode::Internal, failure.what(), error);
   } catch (...) {
-    return told(StatusCode::Internal, "an exception", error);
+    return to_c(StatusCode::Internal, "an exception", error);
   }
 }
 
-/// A shape from C; InvalidArgument: `rank` sizes were promised, and there is no pointer.
+/// A shape from C. InvalidArgument: the pointer is NULL although `rank` is above 0.
 Result<std::vector<std::int64_t>> shape_of(const int64_t *shape, size_t rank);
 
 /// An outcome from C. InvalidArgument: a name is NULL.

@@ -5,7 +5,7 @@ using namespace policybridge::c;
 
 namespace {
 
-/// Make a spec in place. InvalidArgument, ResourceExhausted: it is none.
+/// Make a spec. InvalidArgument, ResourceExhausted: the spec's check fails.
 Status make_spec(const char *name, pb_element_type type, const int64_t *shape, size_t rank, TensorSpec &spec) {
   Result<std::vector<std::int64_t>> dimensions = shape_of(shape, rank);
   if (!dimensions.ok())
@@ -19,7 +19,7 @@ Status make_spec(const char *name, pb_element_type type, const int64_t *shape, s
 
 pb_status add_text(std::map<std::string, std::string> *texts, const char *name, const char *value, pb_error *error) {
   if (!name || !value)
-    return told_null("a name or a value", error);
+    return null_error("a name or a value", error);
   return at_edge(error, [&]() -> Status {
     (*texts)[name] = value;
     return {};
@@ -28,7 +28,7 @@ pb_status add_text(std::map<std::string, std::string> *texts, const char *name, 
 
 pb_error error_of(const Status &status) {
   pb_error error;
-  told(status, &error);
+  to_c(status, &error);
   return error;
 }
 
@@ -36,7 +36,7 @@ pb_error error_of(const Status &status) {
 
 pb_status pb_options_new(const char *policy, pb_options **options, pb_error *error) {
   if (!policy || !options)
-    return told_null("a policy, or where to put the options,", error);
+    return null_error("a policy, or where to put the options,", error);
   return at_edge(error, [&]() -> Status {
     Result<PolicyReference> reference = PolicyReference::parse(policy);
     if (!reference.ok())
@@ -53,7 +53,7 @@ void pb_options_free(pb_options *options) { delete options; }
 pb_status pb_options_add_feature(pb_options *options, const char *name, pb_element_type type, const int64_t *shape,
                                  size_t rank, pb_error *error) {
   if (!options || !name)
-    return told_null("the options or a feature's name", error);
+    return null_error("the options or a feature's name", error);
   return at_edge(error, [&]() -> Status {
     TensorSpec spec;
     if (Status status = make_spec(name, type, shape, rank, spec); !status.ok())
@@ -66,13 +66,13 @@ pb_status pb_options_add_feature(pb_options *options, const char *name, pb_eleme
 pb_status pb_options_set_advice(pb_options *options, const char *name, pb_element_type type, const int64_t *shape,
                                 size_t rank, pb_error *error) {
   if (!options || !name)
-    return told_null("the options or the advice's name", error);
+    return null_error("the options or the advice's name", error);
   return at_edge(error, [&] { return make_spec(name, type, shape, rank, options->advice); });
 }
 
 pb_status pb_options_set_context(pb_options *options, const char *name, pb_error *error) {
   if (!options || !name)
-    return told_null("the options or a context's name", error);
+    return null_error("the options or a context's name", error);
   return at_edge(error, [&]() -> Status {
     options->open.context = name;
     return {};
@@ -80,28 +80,28 @@ pb_status pb_options_set_context(pb_options *options, const char *name, pb_error
 }
 
 pb_status pb_options_add_option(pb_options *options, const char *name, const char *value, pb_error *error) {
-  return options ? add_text(&options->open.options, name, value, error) : told_null("the options", error);
+  return options ? add_text(&options->open.options, name, value, error) : null_error("the options", error);
 }
 
 pb_status pb_options_add_label(pb_options *options, const char *name, const char *value, pb_error *error) {
-  return options ? add_text(&options->open.labels, name, value, error) : told_null("the options", error);
+  return options ? add_text(&options->open.labels, name, value, error) : null_error("the options", error);
 }
 
 pb_status pb_options_set_exploration(pb_options *options, uint64_t seed, double temperature, double epsilon,
                                      pb_error *error) {
   if (!options)
-    return told_null("the options", error);
+    return null_error("the options", error);
   options->open.exploration = Exploration{seed, temperature, epsilon};
   return PB_OK;
 }
 
 pb_status pb_options_set_fallback(pb_options *options, pb_fallback fallback, void *user, pb_error *error) {
   if (!options || !fallback)
-    return told_null("the options or the fallback", error);
+    return null_error("the options or the fallback", error);
   return at_edge(error, [&]() -> Status {
     options->runner.fallback = [fallback, user](const Status &why, Tensor &advice) -> Status {
-      const pb_error told = error_of(why);
-      const pb_status status = fallback(user, &told, handle_of(&advice));
+      const pb_error failure = error_of(why);
+      const pb_status status = fallback(user, &failure, handle_of(&advice));
       return status == PB_OK ? Status()
                              : Status(status_code_from(status), "the fallback failed after: " + why.message());
     };
@@ -111,14 +111,14 @@ pb_status pb_options_set_fallback(pb_options *options, pb_fallback fallback, voi
 
 pb_status pb_options_set_retries(pb_options *options, unsigned retries, pb_error *error) {
   if (!options)
-    return told_null("the options", error);
+    return null_error("the options", error);
   options->runner.retries = retries;
   return PB_OK;
 }
 
 pb_status pb_options_set_reopen(pb_options *options, bool reopen, pb_error *error) {
   if (!options)
-    return told_null("the options", error);
+    return null_error("the options", error);
   options->runner.reopen = reopen;
   return PB_OK;
 }

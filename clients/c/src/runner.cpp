@@ -7,7 +7,7 @@ using namespace policybridge::c;
 
 pb_status pb_runner_open(pb_connection *connection, const pb_options *options, pb_runner **runner, pb_error *error) {
   if (!connection || !options || !runner)
-    return told_null("a connection, the options, or where to put the runner,", error);
+    return null_error("a connection, the options, or where to put the runner,", error);
   return at_edge(error, [&]() -> Status {
     Result<std::unique_ptr<ModelRunner>> opened =
         ModelRunner::open(connection->connection, options->open, options->features, options->advice, options->runner);
@@ -24,7 +24,7 @@ pb_tensor *pb_runner_feature(pb_runner *runner, size_t index) {
 
 pb_status pb_runner_evaluate(pb_runner *runner, const pb_tensor **advice, pb_error *error) {
   if (!runner || !advice)
-    return told_null("a runner, or where to put the advice,", error);
+    return null_error("a runner, or where to put the advice,", error);
   return at_edge(error, [&]() -> Status {
     const Result<const Tensor *> given = runner->runner->evaluate();
     if (!given.ok())
@@ -36,7 +36,7 @@ pb_status pb_runner_evaluate(pb_runner *runner, const pb_tensor **advice, pb_err
 
 pb_status pb_runner_evaluate_scalar(pb_runner *runner, pb_element_type type, void *value, pb_error *error) {
   if (!runner || !value)
-    return told_null("a runner, or where to put the advice,", error);
+    return null_error("a runner, or where to put the advice,", error);
   return at_edge(error, [&]() -> Status {
     if (Status fits = runner->runner->check_scalar(static_cast<ElementType>(type)); !fits.ok())
       return fits;
@@ -49,22 +49,22 @@ pb_status pb_runner_evaluate_scalar(pb_runner *runner, pb_element_type type, voi
 }
 
 bool pb_runner_log_probability(const pb_runner *runner, float *value) {
-  const std::optional<float> told = runner ? runner->runner->log_probability() : std::nullopt;
-  if (told && value)
-    *value = *told;
-  return told.has_value();
+  const std::optional<float> log_probability = runner ? runner->runner->log_probability() : std::nullopt;
+  if (log_probability && value)
+    *value = *log_probability;
+  return log_probability.has_value();
 }
 
 pb_status pb_runner_set_context(pb_runner *runner, const char *name, pb_error *error) {
   if (!runner || !name)
-    return told_null("a runner or a context's name", error);
+    return null_error("a runner or a context's name", error);
   return at_edge(error, [&] { return runner->runner->set_context(name); });
 }
 
 pb_status pb_runner_report(pb_runner *runner, const char *status, const pb_value *values, size_t count,
                            pb_error *error) {
   if (!runner)
-    return told_null("a runner", error);
+    return null_error("a runner", error);
   return at_edge(error, [&]() -> Status {
     const Result<Outcome> outcome = outcome_of(status, values, count);
     return outcome.ok() ? runner->runner->report_outcome(*outcome) : outcome.status();
@@ -73,7 +73,7 @@ pb_status pb_runner_report(pb_runner *runner, const char *status, const pb_value
 
 pb_status pb_runner_session(pb_runner *runner, pb_session *session, pb_error *error) {
   if (!runner || !session)
-    return told_null("a runner, or where to put the session,", error);
+    return null_error("a runner, or where to put the session,", error);
   return at_edge(error, [&]() -> Status {
     Result<SessionInfo> info = runner->runner->session();
     if (!info.ok())
@@ -86,7 +86,7 @@ pb_status pb_runner_session(pb_runner *runner, pb_session *session, pb_error *er
 }
 
 pb_status pb_runner_status(const pb_runner *runner, pb_error *error) {
-  return runner ? told(runner->runner->status(), error) : told_null("a runner", error);
+  return runner ? to_c(runner->runner->status(), error) : null_error("a runner", error);
 }
 
 pb_counts pb_runner_counts(const pb_runner *runner) {

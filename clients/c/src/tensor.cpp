@@ -7,7 +7,7 @@ const char *pb_element_type_name(pb_element_type type) { return to_string(static
 
 pb_status pb_element_type_from(const char *name, pb_element_type *type, pb_error *error) {
   if (!name || !type)
-    return told_null("an element type's name, or where to put it,", error);
+    return null_error("an element type's name, or where to put it,", error);
   return at_edge(error, [&]() -> Status {
     const std::optional<ElementType> found = element_type_from(name);
     if (!found)
@@ -45,7 +45,7 @@ pb_text pb_tensor_text(const pb_tensor *tensor, size_t index) {
 pb_status pb_tensor_set(pb_tensor *tensor, pb_element_type type, const void *values, size_t count, const int64_t *shape,
                         size_t rank, pb_error *error) {
   if (!tensor || (count && !values) || (rank && !shape))
-    return told_null("a tensor, its values or its shape", error);
+    return null_error("a tensor, its values or its shape", error);
   return at_edge(error, [&] {
     return tensor_of(tensor)->set_raw(static_cast<ElementType>(type), values, count,
                                       Span<const std::int64_t>(shape, rank));
@@ -55,7 +55,7 @@ pb_status pb_tensor_set(pb_tensor *tensor, pb_element_type type, const void *val
 pb_status pb_tensor_set_texts(pb_tensor *tensor, const pb_text *texts, size_t count, const int64_t *shape, size_t rank,
                               pb_error *error) {
   if (!tensor || (count && !texts) || (rank && !shape))
-    return told_null("a tensor, its texts or its shape", error);
+    return null_error("a tensor, its texts or its shape", error);
   return at_edge(error, [&] {
     std::vector<std::string_view> views;
     for (size_t n = 0; n < count; ++n)

@@ -1,5 +1,5 @@
 /* A client that does what its standard input says, one line one answer, by the C ABI alone: the commands of
- * clients/cpp/tests/client.cpp, for tests/native/test_cpp_client.py. */
+ * clients/cpp/tests/client.cpp, for tests/native/library/test_client.py. */
 
 #define _POSIX_C_SOURCE 200809L
 

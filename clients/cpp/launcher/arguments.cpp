@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
+#include <cstdio>
 #include <cstdlib>
+#include <optional>
 
 namespace policybridge {
 
@@ -18,37 +18,37 @@ constexpr std::string_view usage =
     "usage: policybridge-run --policy NAME --server ADDRESS [options] -- COMPILER ARGUMENT…\n";
 
 constexpr std::string_view help = R"(
-Runs a compiler as it is, and answers what it asks from the policy server. The exit status is the compiler's own,
-128 + n where signal n ended it; 70 where the host ended it for want of advice; 2 for a wrong command line; 126 or 127
-where the compiler cannot be started.
+Runs an unmodified compiler, and lets a policy of the policy server decide for it. The exit status is the compiler's own,
+128 + n where signal n ended it; 70 where the launcher ended it because there was no advice; 2 for a wrong command line;
+126 or 127 where the compiler cannot be started.
 
   -h, --help            show this help message and exit
   --version             show the version and exit
   --policy NAME[@VERSION|@ALIAS]
-                        who decides
+                        the policy that decides
   --server ADDRESS      socket:PATH
   --task {evict,inline,priority}
-                        what is asked (default: inline)
+                        what it decides (default: inline)
   --fallback {default,error}
                         without advice: the compiler's own decision (default), or end the compiler
   --stats FILE.json     write counts and latencies there; %p becomes the process id
   --timeout SECONDS     for each wait for the server (default: 10)
   --growth-limit FACTOR
-                        stop asking once a module has grown so (default: never)
+                        no more decisions once a module has grown by this factor (default: never)
   --label NAME=VALUE    to find the session by
   --option NAME=VALUE   for the policy to read
 )";
 
-constexpr std::array<std::string_view, 11> names = {
-    "--policy", "--server", "--task", "--fallback", "--stats", "--timeout", "--label", "--option", "--growth-limit",
-    "--help", "--version"};
+constexpr std::array<std::string_view, 11> names = {"--policy",       "--server",  "--task",   "--fallback",
+                                                    "--stats",        "--timeout", "--label",  "--option",
+                                                    "--growth-limit", "--help",    "--version"};
 
-Farewell wrong(const std::string &why) {
+Exit wrong(const std::string &why) {
   return {std::string(usage) + "policybridge-run: error: " + why + "\n", usage_status};
 }
 
-/// As `wrong`, for values that fit their options and yet cannot be.
-Farewell refused(const std::string &why) { return {"policybridge-run: " + why + "\n", usage_status}; }
+/// As `wrong`, for a value of the right type that is out of its range.
+Exit refused(const std::string &why) { return {"policybridge-run: " + why + "\n", usage_status}; }
 
 bool is_option(const std::string &word) { return word.size() > 1 && word.front() == '-'; }
 
@@ -62,29 +62,25 @@ std::optional<double> number_in(const std::string &text) {
   return text.empty() || *end ? std::nullopt : std::optional(value);
 }
 
-void put(Labels &labels, std::string name, std::string value) {
-  for (auto &[known, held] : labels)
-    if (known == name) {
-      held = std::move(value);
-      return;
-    }
-  labels.emplace_back(std::move(name), std::move(value));
+/// A time-out of any size as microseconds: what is too small becomes one, what is too large some thirty years.
+std::chrono::microseconds microseconds_of(double seconds) {
+  return std::chrono::microseconds(static_cast<std::int64_t>(std::clamp(seconds, 1e-6, 1e9) * 1e6));
 }
 
 class Reader {
 public:
-  explicit Reader(const Words &words) : words_(words) {}
+  explicit Reader(const Strings &words) : words_(words) {}
 
-  std::variant<Config, Farewell> read() {
-    while (!farewell_ && place_ < words_.size() && is_option(words_[place_]) && words_[place_] != "--")
+  std::variant<Config, Exit> read() {
+    while (!exit_ && place_ < words_.size() && is_option(words_[place_]) && words_[place_] != "--")
       option(words_[place_++]);
-    if (farewell_)
-      return std::move(*farewell_);
+    if (exit_)
+      return std::move(*exit_);
     if (place_ < words_.size() && words_[place_] == "--")
       ++place_;
     config_.command.assign(words_.begin() + static_cast<std::ptrdiff_t>(place_), words_.end());
-    if (Failure failure = complete())
-      return wrong(failure->message);
+    if (const std::string missing = missing_options(); !missing.empty())
+      return wrong("the following arguments are required: " + missing);
     return check();
   }
 
@@ -127,12 +123,12 @@ private:
     else if (name == "--label" || name == "--option")
       pair(name, value);
     else if (const std::optional<double> number = number_in(value))
-      (name == "--timeout" ? config_.timeout : config_.growth_limit) = *number;
+      (name == "--timeout" ? timeout_ : config_.growth_limit) = *number;
     else
       end(wrong("argument " + name + ": invalid float value: '" + value + "'"));
   }
 
-  void choose(const std::string &name, const std::string &value, const Words &choices) {
+  void choose(const std::string &name, const std::string &value, const Strings &choices) {
     if (std::find(choices.begin(), choices.end(), value) != choices.end())
       return;
     std::string known;
@@ -145,28 +141,29 @@ private:
     const std::size_t equals = value.find('=');
     if (equals == 0 || equals == std::string::npos)
       return end(wrong("argument " + name + ": '" + value + "' is not NAME=VALUE"));
-    put(name == "--label" ? config_.labels : config_.options, value.substr(0, equals), value.substr(equals + 1));
+    (name == "--label" ? config_.labels : config_.options)[value.substr(0, equals)] = value.substr(equals + 1);
   }
 
-  Failure complete() const {
-    std::string missing;
-    if (!policy_)
-      missing = "--policy";
-    if (!server_)
-      missing += missing.empty() ? "--server" : ", --server";
-    if (missing.empty())
-      return {};
-    return Error::policy(InvalidArgument, "the following arguments are required: " + missing);
+  std::string missing_options() const {
+    if (policy_ && server_)
+      return "";
+    if (policy_ || server_)
+      return policy_ ? "--server" : "--policy";
+    return "--policy, --server";
   }
 
-  std::variant<Config, Farewell> check() {
+  std::variant<Config, Exit> check() {
     if (!config_.task)
       config_.task = task_named("inline");
-    config_.policy = PolicyReference::parse(*policy_);
-    if (!(config_.timeout > 0))
-      return refused("a timeout is more than 0 seconds, not " + shown(config_.timeout));
+    Result<PolicyReference> policy = PolicyReference::parse(*policy_);
+    if (!policy.ok())
+      return refused(policy.status().message());
+    config_.policy = *std::move(policy);
+    if (!(timeout_ > 0))
+      return refused("a timeout is more than 0 seconds, not " + JsonWriter::decimal(timeout_));
+    config_.timeout = microseconds_of(timeout_);
     if (!(config_.growth_limit > 0))
-      return refused("a growth limit is a factor above 0, not " + shown(config_.growth_limit));
+      return refused("a growth limit is a factor above 0, not " + JsonWriter::decimal(config_.growth_limit));
     const bool named = server_->compare(0, 7, "socket:") == 0;
     const bool other = std::any_of(schemes.begin(), schemes.end(), [this](std::string_view scheme) {
       return std::string_view(*server_).substr(0, scheme.size()) == scheme;
@@ -178,36 +175,30 @@ private:
     return std::move(config_);
   }
 
-  void end(Farewell farewell) {
-    if (!farewell_)
-      farewell_ = std::move(farewell);
+  void end(Exit exit) {
+    if (!exit_)
+      exit_ = std::move(exit);
   }
 
   static constexpr std::array<std::string_view, 3> schemes = {"grpc:", "inprocess:", "unix:"};
 
-  const Words &words_;
+  const Strings &words_;
   std::size_t place_ = 0;
   Config config_;
   std::optional<std::string> policy_;
   std::optional<std::string> server_;
-  std::optional<Farewell> farewell_;
+  double timeout_ = 10;
+  std::optional<Exit> exit_;
 };
 
 } // namespace
 
-PolicyReference PolicyReference::parse(std::string_view text) {
-  const std::size_t at = std::min(text.find('@'), text.size());
-  const std::string_view which = text.substr(std::min(at + 1, text.size()));
-  PolicyReference reference{std::string(text.substr(0, at)), {}, std::string(which)};
-  std::int64_t version = 0;
-  const auto [end, error] = std::from_chars(which.data(), which.data() + which.size(), version);
-  if (error == std::errc() && end == which.data() + which.size() && which.front() != '-') {
-    reference.version = version;
-    reference.alias.clear();
-  }
-  return reference;
-}
+std::variant<Config, Exit> parse_arguments(const Strings &words) { return Reader(words).read(); }
 
-std::variant<Config, Farewell> parse_arguments(const Words &words) { return Reader(words).read(); }
+std::string general(double value) {
+  char text[32];
+  (void)snprintf(text, sizeof text, "%g", value);
+  return text;
+}
 
 } // namespace policybridge

@@ -1,57 +1,49 @@
 #pragma once
 
 #include "compiler.h"
+#include "policybridge/session.h"
 #include "task.h"
 
-#include <cstdint>
+#include <chrono>
 #include <limits>
-#include <optional>
+#include <map>
 #include <string>
-#include <utility>
 #include <variant>
-#include <vector>
 
 namespace policybridge {
 
-using Labels = std::vector<std::pair<std::string, std::string>>;
-
-/// Which policy is asked for: by version, by alias, or by neither for the newest.
-struct PolicyReference {
-  std::string name;
-  std::optional<std::int64_t> version;
-  std::string alias;
-
-  /// Reads NAME, NAME@VERSION or NAME@ALIAS.
-  static PolicyReference parse(std::string_view text);
-};
-
-/// How a compiler is hosted.
+/// How to run a compiler under a policy.
 struct Config {
   PolicyReference policy;
   /// The path of the server's socket.
   std::string socket;
   const Task *task = nullptr;
-  /// Without advice: the compiler's own decision, or the compiler is ended.
+  /// Without advice: whether the compiler's own decision stands in; else the compiler is ended.
   bool falls_back = true;
-  /// Where the statistics go; empty for nowhere.
+  /// The path of the statistics file; empty for none.
   std::string stats;
-  /// Seconds, for each wait for the server.
-  double timeout = 10;
-  /// The factor of growth after which LLVM stops asking.
+  /// For each wait for the server.
+  std::chrono::microseconds timeout = std::chrono::seconds(10);
+  /// The factor of growth of a module after which LLVM requests no more advice.
   double growth_limit = std::numeric_limits<double>::infinity();
-  Labels labels;
-  Labels options;
+  /// For people and trainers to find the session by.
+  std::map<std::string, std::string> labels;
+  /// For the policy to read.
+  std::map<std::string, std::string> options;
   /// The compiler and its arguments.
-  Words command;
+  Strings command;
 };
 
-/// What the program ends with before it has begun: something to print, and a status.
-struct Farewell {
+/// What the program prints and returns where it ends without running a compiler.
+struct Exit {
   std::string text;
   int status;
 };
 
-/// Reads the command line, the one of `policybridge run`.
-std::variant<Config, Farewell> parse_arguments(const Words &words);
+/// Reads the command line, which is that of `policybridge run`.
+std::variant<Config, Exit> parse_arguments(const Strings &words);
+
+/// A number as C writes it by %g.
+std::string general(double value);
 
 } // namespace policybridge

@@ -1,5 +1,7 @@
 #include "channel.h"
 
+#include "files.h"
+
 #include <cerrno>
 #include <cinttypes>
 #include <cstdint>
@@ -20,10 +22,10 @@ std::string absolute(const std::string &path) {
 
 Result<Descriptor> open_pipe(const std::string &path) {
   if (mkfifo(path.c_str(), 0600) != 0)
-    return Error::system(errno, path);
+    return system_error(errno, path);
   Descriptor end(open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
-  if (!end)
-    return Error::system(errno, path);
+  if (!end.is_open())
+    return system_error(errno, path);
   return end;
 }
 
@@ -47,19 +49,19 @@ std::string Channel::new_folder() {
 
 Result<Channel> Channel::make(const std::string &folder) {
   if (mkdir(folder.c_str(), 0700) != 0)
-    return Error::system(errno, folder);
+    return system_error(errno, folder);
   Channel channel(folder);
-  if (Failure failure = channel.open_pipes())
-    return std::move(*failure);
+  if (Status status = channel.open_pipes(); !status.ok())
+    return status;
   return channel;
 }
 
-Failure Channel::open_pipes() {
+Status Channel::open_pipes() {
   for (Descriptor *end : {&replies_, &observations_}) {
     Result<Descriptor> opened = open_pipe(base() + (end == &replies_ ? ".in" : ".out"));
-    if (!opened)
-      return std::move(opened.error());
-    *end = std::move(*opened);
+    if (!opened.ok())
+      return opened.status();
+    *end = *std::move(opened);
   }
   return {};
 }
@@ -74,7 +76,7 @@ Channel::~Channel() {
 }
 
 void Channel::reply(std::string_view advice) const {
-  // LLVM waits for each reply, so that there is always room for it.
+  // LLVM waits for each reply before it writes again, so there is always room in the pipe.
   while (write(replies_.get(), advice.data(), advice.size()) < 0 && errno == EINTR) {
   }
 }

@@ -1,24 +1,25 @@
 #pragma once
 
-#include "error.h"
-#include "files.h"
+#include "descriptor.h"
+#include "policybridge/status.h"
 
 #include <string>
 #include <string_view>
 
 namespace policybridge {
 
-/// `base.in` and `base.out`, the named pipes over which one compiler asks, in a folder of their own that is gone with
-/// its owner.
+/// The two named pipes `base.in` and `base.out`, over which one compiler requests advice, in a folder of their own that
+/// is removed with its owner.
 ///
-/// Both are opened for reading and writing before the compiler starts. So the compiler's open never blocks, ours does
-/// not either when it never opens them, and it never sees an end of its replies, at which LLVM would spin for ever.
+/// Both pipes are opened for reading and writing before the compiler starts. So the compiler's open never blocks, and
+/// the launcher does not block where the compiler never opens them. LLVM never sees the end of its replies either,
+/// because that would make it loop for ever.
 class Channel {
 public:
-  /// A folder that nobody else has, not made yet: so a `Watchdog` can know it before it is there.
+  /// A unique path for the folder, which does not exist yet: a `Watchdog` has to know the path before `make`.
   static std::string new_folder();
 
-  /// A System error where it cannot be made.
+  /// Make the folder and the pipes.
   static Result<Channel> make(const std::string &folder);
 
   Channel(Channel &&other) noexcept;
@@ -28,15 +29,15 @@ public:
   const std::string &folder() const { return folder_; }
   std::string base() const { return folder_ + "/llvm"; }
 
-  /// Becomes readable when LLVM has written.
+  /// The descriptor that becomes readable when LLVM has written.
   int observations() const { return observations_.get(); }
 
-  /// Answers one observation: the advice's bytes and nothing else.
+  /// Answers one observation with the advice's bytes.
   void reply(std::string_view advice) const;
 
 private:
   explicit Channel(std::string folder) : folder_(std::move(folder)) {}
-  Failure open_pipes();
+  Status open_pipes();
 
   std::string folder_;
   Descriptor replies_;

@@ -10,7 +10,7 @@ namespace policybridge {
 namespace {
 
 struct Found {
-  Kind kind;
+  CompilerKind kind;
   std::size_t length;
 };
 
@@ -32,12 +32,12 @@ bool is_named(std::string_view name, std::string_view base, bool plus = false) {
   return chop(name, base) && (name.empty() || (name.size() > 1 && name.back() == '-'));
 }
 
-std::optional<Kind> by_name(std::string_view name) {
+std::optional<CompilerKind> by_name(std::string_view name) {
   if (is_named(name, "clang", true))
-    return Kind::Clang;
+    return CompilerKind::Clang;
   if (is_named(name, "opt"))
-    return Kind::Opt;
-  return is_named(name, "llc") ? std::optional(Kind::Llc) : std::nullopt;
+    return CompilerKind::Opt;
+  return is_named(name, "llc") ? std::optional(CompilerKind::Llc) : std::nullopt;
 }
 
 bool is_zig(std::string_view name) { return name == "zig" || name == "python-zig"; }
@@ -46,17 +46,17 @@ bool is_python(std::string_view name) {
   return name.substr(0, 6) == "python" && name.find_first_not_of("0123456789.", 6) == std::string_view::npos;
 }
 
-bool is_driver(const Words &words, std::size_t place) {
+bool is_driver(const Strings &words, std::size_t place) {
   return place < words.size() && (words[place] == "cc" || words[place] == "c++");
 }
 
-std::optional<Found> recognise(const Words &words, std::size_t place) {
+std::optional<Found> recognise(const Strings &words, std::size_t place) {
   const std::string name = file_name(words[place]);
   if (is_zig(name) && is_driver(words, place + 1))
-    return Found{Kind::Zig, 2};
+    return Found{CompilerKind::Zig, 2};
   if (is_python(name) && is_driver(words, place + 3) && words[place + 1] == "-m" && words[place + 2] == "ziglang")
-    return Found{Kind::Zig, 4};
-  std::optional<Kind> kind = by_name(name);
+    return Found{CompilerKind::Zig, 4};
+  std::optional<CompilerKind> kind = by_name(name);
   if (!kind)
     kind = by_name(file_name(real_path(find_program(words[place]))));
   return kind ? std::optional(Found{*kind, 1}) : std::nullopt;
@@ -68,7 +68,7 @@ std::string_view flag_name(std::string_view argument) {
   return argument;
 }
 
-bool has(const Words &words, std::string_view word) {
+bool has(const Strings &words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
@@ -79,21 +79,21 @@ bool writes_file(const std::string &argument) {
 
 } // namespace
 
-std::string_view name_of(Kind kind) {
+std::string_view name_of(CompilerKind kind) {
   switch (kind) {
-  case Kind::Clang:
+  case CompilerKind::Clang:
     return "clang";
-  case Kind::Zig:
+  case CompilerKind::Zig:
     return "zig cc";
-  case Kind::Opt:
+  case CompilerKind::Opt:
     return "opt";
-  case Kind::Llc:
+  case CompilerKind::Llc:
     break;
   }
   return "llc";
 }
 
-Result<Compiler> Compiler::of(const Words &command) {
+Result<Compiler> Compiler::of(const Strings &command) {
   for (std::size_t place = 0; place < command.size(); ++place) {
     if (const auto found = recognise(command, place)) {
       const auto cut = command.begin() + static_cast<std::ptrdiff_t>(place + found->length);
@@ -105,61 +105,60 @@ Result<Compiler> Compiler::of(const Words &command) {
   std::string shown;
   for (std::size_t place = 0; place < std::min<std::size_t>(command.size(), 3); ++place)
     shown += (place ? " " : "") + command[place];
-  return Error::policy(InvalidArgument,
-                       "no compiler that asks is started by '" + (shown.empty() ? "nothing" : shown) +
-                           "'; known are clang, clang++, opt and llc (also with a target before and a version after "
-                           "the name), zig cc, zig c++, python -m ziglang cc, and any of them behind a wrapper such "
-                           "as ccache");
+  return invalid_argument("no compiler that asks is started by '" + (shown.empty() ? "nothing" : shown) +
+                          "'; known are clang, clang++, opt and llc (also with a target before and a version after "
+                          "the name), zig cc, zig c++, python -m ziglang cc, and any of them behind a wrapper such "
+                          "as ccache");
 }
 
-Words Compiler::command() const {
-  Words words = start;
+Strings Compiler::command() const {
+  Strings words = start;
   words.insert(words.end(), arguments.begin(), arguments.end());
   return words;
 }
 
-Words Compiler::with_flags(const Words &flags) const {
-  Words words = start;
-  // A command that only links or preprocesses would warn of them, or fail under -Werror.
-  if (kind == Kind::Clang)
+Strings Compiler::with_flags(const Strings &flags) const {
+  Strings words = start;
+  // Without this, a command that only links or preprocesses would warn of unused flags, or fail under -Werror.
+  if (kind == CompilerKind::Clang)
     words.emplace_back("--start-no-unused-arguments");
   for (const std::string &flag : flags) {
     const auto same = [&flag](const std::string &argument) { return flag_name(argument) == flag_name(flag); };
     if (std::any_of(arguments.begin(), arguments.end(), same))
       continue;
-    if (kind == Kind::Clang || kind == Kind::Zig)
+    if (kind == CompilerKind::Clang || kind == CompilerKind::Zig)
       words.emplace_back("-mllvm");
     words.push_back(flag);
   }
-  if (kind == Kind::Clang)
+  if (kind == CompilerKind::Clang)
     words.emplace_back("--end-no-unused-arguments");
   words.insert(words.end(), arguments.begin(), arguments.end());
   return words;
 }
 
-bool Compiler::size_level() const {
-  if (kind == Kind::Opt)
+bool Compiler::optimises_for_size() const {
+  if (kind == CompilerKind::Opt)
     return std::any_of(arguments.begin(), arguments.end(), [](const std::string &argument) {
       return argument.find("default<Oz>") != std::string::npos || argument == "-Oz" || argument == "--Oz";
     });
   const auto level = std::find_if(arguments.rbegin(), arguments.rend(),
                                   [](const std::string &argument) { return argument.compare(0, 2, "-O") == 0; });
-  return kind == Kind::Clang && level != arguments.rend() && *level == "-Oz";
+  return kind == CompilerKind::Clang && level != arguments.rend() && *level == "-Oz";
 }
 
 bool Compiler::repeatable() const {
   for (const char *standard : {"-", "-o-", "-o=-", "--o=-"})
     if (has(arguments, standard))
       return false;
-  if (kind == Kind::Clang || kind == Kind::Zig)
+  if (kind == CompilerKind::Clang || kind == CompilerKind::Zig)
     return true;
   return std::any_of(arguments.begin(), arguments.end(), is_file) &&
-         (kind == Kind::Llc || std::any_of(arguments.begin(), arguments.end(), writes_file));
+         (kind == CompilerKind::Llc || std::any_of(arguments.begin(), arguments.end(), writes_file));
 }
 
 bool is_compiler(std::string_view name) { return by_name(name) || is_zig(name); }
 
-bool is_python_zig(const Words &start) {
+bool is_python_zig(const Strings &start) {
   const std::size_t size = start.size();
   return size >= 4 && start[size - 3] == "-m" && start[size - 2] == "ziglang";
 }

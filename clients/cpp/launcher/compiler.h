@@ -1,41 +1,38 @@
 #pragma once
 
-#include "error.h"
+#include "policybridge/status.h"
+#include "strings.h"
 
-#include <string>
 #include <string_view>
-#include <vector>
 
 namespace policybridge {
 
-using Words = std::vector<std::string>;
-
 /// How a compiler takes LLVM's flags.
-enum class Kind { Clang, Zig, Opt, Llc };
+enum class CompilerKind { Clang, Zig, Opt, Llc };
 
 /// A kind's name, as in messages.
-std::string_view name_of(Kind kind);
+std::string_view name_of(CompilerKind kind);
 
-/// A compiler's command, cut in two: what starts it (with any wrapper before it), and its arguments.
+/// A compiler's command in two parts: the words that start it (with any wrapper before it), and its arguments.
 struct Compiler {
-  Kind kind;
-  Words start;
-  Words arguments;
+  CompilerKind kind;
+  Strings start;
+  Strings arguments;
 
   /// Finds the compiler in a command; wrappers such as `ccache` may stand before it. InvalidArgument where no word
   /// before the first option names one.
-  static Result<Compiler> of(const Words &command);
+  static Result<Compiler> of(const Strings &command);
 
   /// The command as it was given.
-  Words command() const;
+  Strings command() const;
 
-  /// The command with LLVM's `flags`; those that the user gave himself stay as he gave them.
-  Words with_flags(const Words &flags) const;
+  /// The command with LLVM's `flags`; a flag that the command has already stays as it is.
+  Strings with_flags(const Strings &flags) const;
 
-  /// Whether LLVM's own -Oz is asked for; zig turns its -Oz into -Os.
-  bool size_level() const;
+  /// Whether LLVM optimises at -Oz; zig turns its -Oz into -Os.
+  bool optimises_for_size() const;
 
-  /// Whether a second run gives what the first would have: nothing is taken from stdin or given to stdout.
+  /// Whether a second run gives the same as the first: the compiler neither reads stdin nor writes stdout.
   bool repeatable() const;
 };
 
@@ -43,6 +40,6 @@ struct Compiler {
 bool is_compiler(std::string_view name);
 
 /// Whether these words are Python's that start `zig cc`: PYTHON -m ziglang cc.
-bool is_python_zig(const Words &start);
+bool is_python_zig(const Strings &start);
 
 } // namespace policybridge

@@ -38,21 +38,9 @@ bool write_all(int file, std::string_view content) {
 
 } // namespace
 
-Error Error::system(int number, const std::string &path) {
-  return {Kind::System, number, "[Errno " + std::to_string(number) + "] " + strerror(number) + ": '" + path + "'"};
-}
-
-Descriptor &Descriptor::operator=(Descriptor &&other) noexcept {
-  if (this != &other) {
-    close();
-    number_ = std::exchange(other.number_, -1);
-  }
-  return *this;
-}
-
-void Descriptor::close() {
-  if (number_ >= 0)
-    ::close(std::exchange(number_, -1));
+Status system_error(int number, const std::string &path) {
+  return {number == ENOENT ? StatusCode::NotFound : StatusCode::Internal,
+          "[Errno " + std::to_string(number) + "] " + strerror(number) + ": '" + path + "'"};
 }
 
 std::string file_name(std::string_view path) {
@@ -100,8 +88,8 @@ bool is_file(const std::string &path) {
 
 Result<std::string> read_file(const std::string &path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file)
-    return Error::system(errno, path);
+  if (!file.is_open())
+    return system_error(errno, path);
   std::string content;
   for (;;) {
     const std::size_t held = content.size();
@@ -111,20 +99,20 @@ Result<std::string> read_file(const std::string &path) {
     if (got == 0)
       return content;
     if (got < 0 && errno != EINTR)
-      return Error::system(errno, path);
+      return system_error(errno, path);
   }
 }
 
-Failure write_file(const std::string &path, std::string_view content) {
+Status write_file(const std::string &path, std::string_view content) {
   const std::string partial = folder_of(path) + "/." + file_name(path) + "." + std::to_string(getpid());
   const Descriptor file(open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!file)
-    return Error::system(errno, partial);
+  if (!file.is_open())
+    return system_error(errno, partial);
   if (write_all(file.get(), content) && rename(partial.c_str(), path.c_str()) == 0)
     return {};
   const int number = errno;
   (void)unlink(partial.c_str());
-  return Error::system(number, path);
+  return system_error(number, path);
 }
 
 void make_folders(const std::string &path) {

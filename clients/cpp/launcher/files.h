@@ -1,28 +1,15 @@
 #pragma once
 
-#include "error.h"
+#include "descriptor.h"
+#include "policybridge/status.h"
 
 #include <string>
 #include <string_view>
 
 namespace policybridge {
 
-/// A file descriptor that is closed with its owner.
-class Descriptor {
-public:
-  Descriptor() = default;
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(Descriptor &&other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor &operator=(Descriptor &&other) noexcept;
-  ~Descriptor() { close(); }
-
-  int get() const { return number_; }
-  explicit operator bool() const { return number_ >= 0; }
-  void close();
-
-private:
-  int number_ = -1;
-};
+/// The status for an errno, in the words of `policybridge run`: NotFound for ENOENT, else Internal.
+Status system_error(int number, const std::string &path);
 
 /// The last part of a path.
 std::string file_name(std::string_view path);
@@ -33,19 +20,19 @@ std::string folder_of(std::string_view path);
 /// The folder that the process works in.
 std::string working_folder();
 
-/// Where the shell would find a program; empty where it would not.
+/// The path at which the shell would find a program; empty where it would not.
 std::string find_program(const std::string &word);
 
-/// A path without links, empty where there is no such file.
+/// The path with all links resolved; empty where there is no such file.
 std::string real_path(const std::string &path);
 
 bool is_file(const std::string &path);
 
-/// A file's content; the error is a System one.
+/// A file's content.
 Result<std::string> read_file(const std::string &path);
 
-/// Writes a file at once, never a part of it: to a name beside it first.
-Failure write_file(const std::string &path, std::string_view content);
+/// Writes a file as a whole: first under another name in the same folder, then renamed.
+Status write_file(const std::string &path, std::string_view content);
 
 /// Makes a folder and those above it, as far as possible.
 void make_folders(const std::string &path);

@@ -1,11 +1,9 @@
 #include "host.h"
 
-#include "asking.h"
-#include "channel.h"
-#include "conversation.h"
+#include "advisor.h"
+#include "advisor_flags.h"
 #include "outcome.h"
 #include "process.h"
-#include "stream.h"
 #include "watchdog.h"
 
 #include <cerrno>
@@ -21,155 +19,160 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begun) { return std::chrono::duration<double>(Clock::now() - begun).count(); }
 
+/// A compiler and its channel. The watchdog watches both, so it is made first and destroyed last.
+struct HostedCompiler {
+  Watchdog watchdog;
+  Channel channel;
+  Process process;
+};
+
 /// One compilation.
 class Host {
 public:
   Host(const Config &config, const Compiler &compiler, Signals &signals)
       : config_(config), compiler_(compiler), signals_(signals) {}
 
-  Result<Report> run();
+  Result<CompilationReport> run();
 
 private:
-  Failure check_server() const;
-  Result<int> ask();
-  Result<int> serve(Process &process, const Channel &channel, Conversation &conversation);
-  Failure answer_all(StreamReader &reader, const Channel &channel, Conversation &conversation, Patience patience);
-  Failure end_without(Error error);
-  Patience patience() const { return {config_.timeout, &signals_}; }
+  Status check_server();
+  Result<HostedCompiler> start(const Defaults &defaults);
+  Result<int> serve(HostedCompiler hosted, const Defaults &defaults);
+  Status answer_all(InteractiveReader &reader, const Channel &channel, Advisor &advisor);
+  Result<CompilationReport> finish_without(Status failure);
 
   const Config &config_;
   const Compiler &compiler_;
   Signals &signals_;
-  Report report_;
+  CompilationReport report_;
   bool started_ = false;
 };
 
-Result<Report> Host::run() {
-  Failure failure = config_.falls_back ? check_server() : Failure();
-  if (!failure) {
-    Result<int> status = ask();
-    if (status)
-      report_.status = *status;
-    else
-      failure = std::move(status.error());
-  }
-  if (failure) {
-    if (failure->kind != Error::Kind::Policy)
-      return std::move(*failure);
-    if (Failure other = end_without(std::move(*failure)))
-      return std::move(*other);
-  } else if (const Failure &within = report_.statistics.failure) {
-    report_.fallback = Fallback{within->message, within->code, report_.statistics.defaults};
-  }
+Result<CompilationReport> Host::run() {
+  if (Status reached = check_server(); !reached.ok())
+    return finish_without(std::move(reached));
+  const Result<Defaults> defaults = Defaults::of(compiler_, *config_.task, signals_);
+  if (!defaults.ok())
+    return defaults.status();
+  Result<HostedCompiler> hosted = start(*defaults);
+  if (!hosted.ok())
+    return hosted.status();
+  started_ = true;
+  const Result<int> status = serve(*std::move(hosted), *defaults);
+  if (!status.ok())
+    return finish_without(status.status());
+  report_.status = *status;
+  if (!report_.statistics.failure.ok())
+    report_.fallback = FallbackReport{report_.statistics.failure, report_.statistics.defaults, false};
   return std::move(report_);
 }
 
-Failure Host::check_server() const {
-  Result<Wire> wire = Wire::connect(config_.socket, patience());
-  return wire ? Failure() : Failure(std::move(wire.error()));
+/// Find out before the compiler starts whether the server can be reached, where the compiler can do without.
+Status Host::check_server() {
+  if (!config_.falls_back)
+    return {};
+  return SocketConnection(config_.socket, {config_.timeout, {}, Interrupts(signals_).descriptors()}).check();
 }
 
-Result<int> Host::ask() {
-  Result<Defaults> defaults = Defaults::of(compiler_, *config_.task, signals_);
-  if (!defaults)
-    return std::move(defaults.error());
-  // The watchdog comes before all that it watches, and goes after it.
+Result<HostedCompiler> Host::start(const Defaults &defaults) {
   const std::string folder = Channel::new_folder();
   Result<Watchdog> watchdog = Watchdog::start(folder);
-  if (!watchdog)
-    return std::move(watchdog.error());
+  if (!watchdog.ok())
+    return watchdog.status();
   Result<Channel> channel = Channel::make(folder);
-  if (!channel)
-    return std::move(channel.error());
-  const Words flags = asking_flags(*config_.task, channel->base(), config_.growth_limit, *defaults);
-  const Setup setup = {asking_variables(compiler_.kind, channel->folder()), watchdog->group()};
-  Result<Process> process = Process::start(compiler_.with_flags(flags), signals_, setup);
-  if (!process)
-    return std::move(process.error());
-  started_ = true;
-  const Labels labels = session_labels(config_);
-  const bool goes_on = config_.falls_back && defaults->known();
-  Conversation conversation(config_, labels, *defaults, report_.statistics, goes_on);
-  return serve(*process, *channel, conversation);
+  if (!channel.ok())
+    return channel.status();
+  const Strings flags = advisor_flags(*config_.task, channel->base(), config_.growth_limit, defaults);
+  const ProcessOptions options = {advisor_environment(compiler_.kind, folder), watchdog->group_descriptor()};
+  Result<Process> process = Process::start(compiler_.with_flags(flags), signals_, options);
+  if (!process.ok())
+    return process.status();
+  return HostedCompiler{*std::move(watchdog), *std::move(channel), *std::move(process)};
 }
 
-/// Answers until the compiler has exited, which alone is the end: its pipes stay open until then.
-Result<int> Host::serve(Process &process, const Channel &channel, Conversation &conversation) {
-  StreamReader reader;
-  Patience waiting = patience();
-  waiting.compiler = process.descriptor();
-  pollfd sources[] = {
-      {process.descriptor(), POLLIN, 0}, {signals_.descriptor(), POLLIN, 0}, {channel.observations(), POLLIN, 0}};
+/// Answer until the compiler exits, and give its status. Only its exit is the end: its pipes stay open until then.
+Result<int> Host::serve(HostedCompiler hosted, const Defaults &defaults) {
+  const Interrupts interrupts(signals_, hosted.process.descriptor());
+  Advisor advisor(config_, session_labels(config_), defaults, report_.statistics, interrupts,
+                  config_.falls_back && defaults.known());
+  InteractiveReader reader;
+  pollfd sources[] = {{hosted.process.descriptor(), POLLIN, 0},
+                      {signals_.descriptor(), POLLIN, 0},
+                      {hosted.channel.observations(), POLLIN, 0}};
   for (;;) {
-    if (poll(sources, 3, -1) < 0)
+    if (poll(sources, std::size(sources), -1) < 0)
       continue;
-    if (sources[1].revents)
-      if (const std::optional<int> number = signals_.taken())
-        return Error::signal(*number);
+    if (sources[1].revents && signals_.received())
+      return interrupted();
     if (sources[0].revents)
-      return process.reap();
-    Failure failure = answer_all(reader, channel, conversation, waiting);
-    if (failure && failure->kind != Error::Kind::CompilerEnded)
-      return std::move(*failure);
+      return hosted.process.reap();
+    Status status = answer_all(reader, hosted.channel, advisor);
+    if (!status.ok() && signals_.received())
+      return interrupted();
+    if (!status.ok() && !interrupts.compiler_ended())
+      return status;
   }
 }
 
-Failure Host::answer_all(StreamReader &reader, const Channel &channel, Conversation &conversation, Patience patience) {
+Status Host::answer_all(InteractiveReader &reader, const Channel &channel, Advisor &advisor) {
   std::size_t size = 0;
   char *space = reader.space(size);
   const ssize_t got = read(channel.observations(), space, size);
   if (got <= 0)
     return {};
-  reader.taken(static_cast<std::size_t>(got));
+  reader.add(static_cast<std::size_t>(got));
   for (;;) {
-    Result<std::optional<Event>> event = reader.next(conversation.payload_size());
-    if (!event)
-      return std::move(event.error());
-    if (!*event)
+    const Result<std::optional<Message>> message = reader.next(advisor.payload_size());
+    if (!message.ok())
+      return message.status();
+    if (!*message)
       return {};
-    if (Failure failure = conversation.answer(**event, channel, patience))
-      return failure;
+    if (Status status = advisor.receive(**message, channel); !status.ok())
+      return status;
   }
 }
 
-Failure Host::end_without(Error error) {
-  if (config_.falls_back && started_ && !compiler_.repeatable())
-    error = Error::policy(FailedPrecondition, error.message + "; the compiler uses stdin or stdout, so that it cannot "
-                                                              "be run once more without the policy");
-  else if (config_.falls_back) {
-    Result<Report> plain = run_plain(compiler_, signals_);
-    if (!plain)
-      return std::move(plain.error());
+/// Finish the compilation after a failure that left no advice: without the policy, or as failed.
+Result<CompilationReport> Host::finish_without(Status failure) {
+  if (signals_.received())
+    return interrupted();
+  if (config_.falls_back && (!started_ || compiler_.repeatable())) {
+    const Result<CompilationReport> plain = run_plain(compiler_, signals_);
+    if (!plain.ok())
+      return plain.status();
     report_.status = plain->status;
-    report_.fallback = Fallback{error.message, error.code, 0, started_};
-    return {};
+    report_.fallback = FallbackReport{std::move(failure), 0, started_};
+    return std::move(report_);
   }
+  if (config_.falls_back)
+    failure = failed_precondition(failure.message() + "; the compiler uses stdin or stdout, so that it cannot be run "
+                                                      "once more without the policy");
   report_.status = failed_status;
-  report_.error = std::move(error);
-  return {};
+  report_.error = std::move(failure);
+  return std::move(report_);
 }
 
 } // namespace
 
-Result<Report> run_compiler(const Config &config, const Compiler &compiler, Signals &signals) {
+Result<CompilationReport> run_compiler(const Config &config, const Compiler &compiler, Signals &signals) {
   const Clock::time_point begun = Clock::now();
-  Result<Report> report = Host(config, compiler, signals).run();
-  if (!report)
+  Result<CompilationReport> report = Host(config, compiler, signals).run();
+  if (!report.ok())
     return report;
   report->seconds = seconds_since(begun);
-  if (Failure interrupted = report_outcome(*report, config, {config.timeout, &signals}))
-    return std::move(*interrupted);
+  if (Status status = report_outcome(*report, config, signals); !status.ok())
+    return status;
   return report;
 }
 
-Result<Report> run_plain(const Compiler &compiler, Signals &signals) {
+Result<CompilationReport> run_plain(const Compiler &compiler, Signals &signals) {
   const Clock::time_point begun = Clock::now();
   Result<Process> process = Process::start(compiler.command(), signals);
-  if (!process)
-    return std::move(process.error());
-  if (Failure interrupted = process->await(signals))
-    return std::move(*interrupted);
-  Report report;
+  if (!process.ok())
+    return process.status();
+  if (Status status = process->await(signals); !status.ok())
+    return status;
+  CompilationReport report;
   report.status = process->reap();
   report.seconds = seconds_since(begun);
   return report;

@@ -1,15 +1,20 @@
 #pragma once
 
 #include "arguments.h"
+#include "compiler.h"
+#include "signals.h"
 #include "statistics.h"
 
 namespace policybridge {
 
-/// Runs a compiler whose decisions a policy makes, and gives the report, also where there was no advice. An error is
-/// one of the command (Policy), of the system, or a signal.
-Result<Report> run_compiler(const Config &config, const Compiler &compiler, Signals &signals);
+/// The exit status where the launcher ended a compiler for want of advice: EX_SOFTWARE.
+inline constexpr int failed_status = 70;
 
-/// Runs a compiler that asks nothing, for its report.
-Result<Report> run_plain(const Compiler &compiler, Signals &signals);
+/// Run a compiler under a policy. A failure of the policy is in the report. Cancelled: a signal came. NotFound or
+/// Internal: a process or file could not be made.
+Result<CompilationReport> run_compiler(const Config &config, const Compiler &compiler, Signals &signals);
+
+/// Run a compiler without a policy; errors as above.
+Result<CompilationReport> run_plain(const Compiler &compiler, Signals &signals);
 
 } // namespace policybridge

@@ -1,12 +1,13 @@
-/// `policybridge-run`: a compiler whose decisions a policy makes. The command of `policybridge run`, without Python.
+/// `policybridge-run`: runs a compiler under a policy. It is `policybridge run` without Python.
 
+#include "advisor_flags.h"
 #include "arguments.h"
-#include "asking.h"
+#include "files.h"
 #include "host.h"
 #include "process.h"
 
-#include <cerrno>
 #include <cstdio>
+#include <unistd.h>
 
 namespace {
 
@@ -17,62 +18,69 @@ constexpr int not_started_status = 126;
 constexpr int not_found_status = 127;
 constexpr int signal_status = 128;
 
-int say(const std::string &message, int status) {
+int print_error(const std::string &message, int status) {
   (void)fprintf(stderr, "policybridge-run: %s\n", message.c_str());
   return status;
 }
 
-int status_of(const Error &error) {
-  switch (error.kind) {
-  case Error::Kind::Signal:
-    return signal_status + error.code;
-  case Error::Kind::System:
-    return say(error.message, error.code == ENOENT ? not_found_status : not_started_status);
-  case Error::Kind::Policy:
-  case Error::Kind::CompilerEnded:
-    break;
-  }
-  return say(error.message, usage_status);
+/// For a compiler that cannot be started, or a file that cannot be written.
+int print_system_error(const Status &error) {
+  return print_error(error.message(), error.code() == StatusCode::NotFound ? not_found_status : not_started_status);
 }
 
-int told(const Report &report) {
-  if (report.error)
-    return say("no advice, and the compiler was ended: " + report.error->message, report.status);
+int print_failures(const CompilationReport &report) {
+  const int status = *report.status;
+  if (!report.error.ok())
+    return print_error("no advice, and the compiler was ended: " + report.error.message(), status);
   if (!report.fallback)
-    return report.status;
-  const std::int64_t decisions = report.fallback->decisions;
-  const std::string where = decisions ? std::to_string(decisions) + " decisions" : "all decisions";
-  return say(where + " are the compiler's own: " + report.fallback->reason, report.status);
+    return status;
+  const std::uint64_t count = report.fallback->decisions;
+  const std::string decisions = count ? std::to_string(count) + " decisions" : "all decisions";
+  return print_error(decisions + " are the compiler's own: " + report.fallback->reason.message(), status);
+}
+
+/// Write the statistics file, if there is one; `%p` in its name becomes this process's id.
+Status write_statistics(const CompilationReport &report, const Config &config) {
+  std::string path = config.stats;
+  if (path.empty())
+    return {};
+  const std::string process = std::to_string(getpid());
+  for (std::size_t place = path.find("%p"); place != std::string::npos; place = path.find("%p", place))
+    path.replace(place, 2, process);
+  return write_file(path, report.to_json(config.task->name, config.command));
 }
 
 int run(const Config &config) {
-  Result<Compiler> compiler = Compiler::of(config.command);
-  if (!compiler)
-    return status_of(compiler.error());
-  if (const Failure unasked = config.task->check(compiler->kind))
-    return status_of(*unasked);
-  const bool asks = may_ask(*compiler);
-  if (!asks && config.stats.empty())
-    return status_of(become(compiler->command()));
+  const Result<Compiler> compiler = Compiler::of(config.command);
+  if (!compiler.ok())
+    return print_error(compiler.status().message(), usage_status);
+  if (const Status status = config.task->check(compiler->kind); !status.ok())
+    return print_error(status.message(), usage_status);
+  const bool needs_policy = may_request_advice(*compiler);
+  if (!needs_policy && config.stats.empty())
+    return print_system_error(become(compiler->command()));
   Signals signals;
-  Result<Report> report = asks ? run_compiler(config, *compiler, signals) : run_plain(*compiler, signals);
-  if (!report)
-    return status_of(report.error());
-  if (const Failure unwritten = config.stats.empty() ? Failure() : write_report(*report, config))
-    return status_of(*unwritten);
-  return told(*report);
+  const Result<CompilationReport> report =
+      needs_policy ? run_compiler(config, *compiler, signals) : run_plain(*compiler, signals);
+  if (const auto number = report.ok() ? std::nullopt : signals.received())
+    return signal_status + *number;
+  if (!report.ok())
+    return print_system_error(report.status());
+  if (const Status status = write_statistics(*report, config); !status.ok())
+    return print_system_error(status);
+  return print_failures(*report);
 }
 
-int part(const Farewell &farewell) {
-  (void)fputs(farewell.text.c_str(), farewell.status ? stderr : stdout);
-  return farewell.status;
+int print(const Exit &exit) {
+  (void)fputs(exit.text.c_str(), exit.status ? stderr : stdout);
+  return exit.status;
 }
 
 } // namespace
 
 int main(int count, char **words) {
   const auto parsed = parse_arguments({words + (count ? 1 : 0), words + count});
-  if (const auto *farewell = std::get_if<Farewell>(&parsed))
-    return part(*farewell);
+  if (const auto *exit = std::get_if<Exit>(&parsed))
+    return print(*exit);
   return run(*std::get_if<Config>(&parsed));
 }

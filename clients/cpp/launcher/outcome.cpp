@@ -1,8 +1,10 @@
 #include "outcome.h"
 
 #include "files.h"
+#include "interrupts.h"
 #include "json_writer.h"
 #include "sha256.h"
+#include "socket.h"
 #include "utf8.h"
 
 #include <algorithm>
@@ -12,13 +14,11 @@ namespace policybridge {
 
 namespace {
 
-// Hexadecimal digits of a SHA-256 that a double, which every outcome is, holds exactly.
+// The hexadecimal digits of a SHA-256 that an outcome's number, a double, holds exactly.
 constexpr std::size_t digits = 13;
 
-constexpr const char *label = "compilation";
-
 /// The file that the command names as its output; empty where it names none.
-std::string output_of(const Words &command) {
+std::string output_of(const Strings &command) {
   for (std::size_t place = command.size(); place-- > 1;)
     if (command[place - 1] == "-o" || command[place - 1] == "--o")
       return command[place];
@@ -28,91 +28,71 @@ std::string output_of(const Words &command) {
 std::optional<double> object_digest(const std::string &path) {
   if (path.empty() || !is_file(path))
     return {};
-  Result<std::string> content = read_file(path);
-  if (!content)
+  const Result<std::string> content = read_file(path);
+  if (!content.ok())
     return {};
   return static_cast<double>(strtoll(sha256(*content).substr(0, digits).c_str(), nullptr, 16));
 }
 
-const char *status_of(const Report &told) {
-  if (told.error)
+const char *status_word(const CompilationReport &report) {
+  if (!report.error.ok())
     return "error";
-  if (told.status)
+  if (*report.status)
     return "failed";
-  return told.fallback ? "fallback" : "ok";
+  return report.fallback ? "fallback" : "ok";
 }
 
-std::string outcome_fields(const Report &told, const Config &config) {
-  const Statistics &counted = told.statistics;
+Outcome outcome_of(const CompilationReport &report, const Config &config) {
+  const Statistics &counted = report.statistics;
+  Outcome outcome{{{"exit_status", *report.status},
+                   {"asked", static_cast<double>(counted.decisions)},
+                   {"defaults", static_cast<double>(counted.defaults)},
+                   {"sessions", static_cast<double>(counted.sessions.size())},
+                   {"headers", static_cast<double>(counted.headers)},
+                   {"seconds", report.seconds}},
+                  status_word(report)};
+  if (const auto digest = *report.status ? std::nullopt : object_digest(output_of(config.command)))
+    outcome.values["object_digest"] = *digest;
+  return outcome;
+}
+
+/// How to repeat the compilation, for `policybridge replay`.
+std::string repeatable_command(const Config &config, const std::string &folder) {
   JsonWriter json;
   json.begin_object();
-  json.key("values");
-  json.begin_object();
-  const std::pair<const char *, std::int64_t> counts[] = {
-      {"exit_status", told.status},   {"asked", counted.decisions},
-      {"defaults", counted.defaults}, {"sessions", static_cast<std::int64_t>(counted.sessions.size())},
-      {"headers", counted.headers},
-  };
-  for (const auto &[name, value] : counts) {
-    json.key(name);
-    json.integer(value);
-  }
-  json.key("seconds");
-  json.number(told.seconds);
-  if (const auto digest = told.status ? std::nullopt : object_digest(output_of(config.command))) {
-    json.key("object_digest");
-    json.number(*digest);
-  }
-  json.end_object();
-  json.key("status");
-  json.string(status_of(told));
+  json.strings_member("command", config.command);
+  json.member("cwd", folder);
+  json.member("task", config.task->name);
+  json.member("growth_limit", general(config.growth_limit));
   json.end_object();
   return json.take();
 }
 
-std::string report_line(const std::string &session, const std::string &outcome) {
-  JsonWriter json;
-  json.string(session);
-  return R"({"policybridge":1,"report":)" + json.take() + R"(,"outcome":)" + outcome + "}\n";
-}
-
 } // namespace
 
-Labels session_labels(const Config &config) {
+std::map<std::string, std::string> session_labels(const Config &config) {
+  std::map<std::string, std::string> labels = config.labels;
   const std::string folder = working_folder();
-  Labels labels;
-  // None where a word is no Unicode text, and cannot be sent.
-  if (is_utf8(folder) && std::all_of(config.command.begin(), config.command.end(), is_utf8)) {
-    JsonWriter json;
-    json.begin_object();
-    json.key("command");
-    json.strings(config.command);
-    json.key("cwd");
-    json.string(folder);
-    json.key("task");
-    json.string(config.task->name);
-    json.key("growth_limit");
-    json.string(general(config.growth_limit));
-    json.end_object();
-    labels.emplace_back(label, json.take());
-  }
-  for (const auto &own : config.labels)
-    if (own.first == label)
-      labels.clear();
-  labels.insert(labels.end(), config.labels.begin(), config.labels.end());
+  // A word that is not UTF-8 cannot be sent as JSON, and without it the command could not be repeated.
+  if (is_utf8(folder) && std::all_of(config.command.begin(), config.command.end(), is_utf8))
+    labels.emplace("compilation", repeatable_command(config, folder));
   return labels;
 }
 
-Failure report_outcome(const Report &told, const Config &config, Patience patience) {
-  const Failure &failure = told.statistics.failure;
-  // Who did not answer a moment ago would only be waited for once more.
-  if (told.statistics.sessions.empty() ||
-      (failure && (failure->code == Unavailable || failure->code == DeadlineExceeded)))
+Status report_outcome(const CompilationReport &report, const Config &config, Signals &signals) {
+  // A server that did not answer a moment ago is not waited for again.
+  const StatusCode failure = report.statistics.failure.code();
+  if (report.statistics.sessions.empty() || failure == StatusCode::Unavailable ||
+      failure == StatusCode::DeadlineExceeded)
     return {};
-  const std::string outcome = outcome_fields(told, config);
-  for (const std::string &session : told.statistics.sessions)
-    if (Failure interrupted = report(config.socket, report_line(session, outcome), patience))
-      return interrupted;
+  SocketConnection server(config.socket, {config.timeout, {}, Interrupts(signals).descriptors()});
+  const Outcome outcome = outcome_of(report, config);
+  for (const std::string &session : report.statistics.sessions) {
+    // Most servers keep no ledger; the error says no more than that.
+    (void)server.report_outcome(session, outcome);
+    if (signals.received())
+      return interrupted();
+  }
   return {};
 }
 

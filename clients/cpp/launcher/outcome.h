@@ -1,15 +1,19 @@
 #pragma once
 
+#include "arguments.h"
+#include "signals.h"
 #include "statistics.h"
-#include "wire.h"
+
+#include <map>
+#include <string>
 
 namespace policybridge {
 
-/// The labels of the compilation's sessions: how to repeat it, and the user's own.
-Labels session_labels(const Config &config);
+/// The labels of the compilation's sessions: how to repeat the compilation, and the user's own labels.
+std::map<std::string, std::string> session_labels(const Config &config);
 
-/// Tells the ledger what a compilation came to, if there is one and it can be reached; nothing depends on it, and the
-/// only error is a Signal.
-Failure report_outcome(const Report &told, const Config &config, Patience patience);
+/// Report the compilation's outcome to the ledger, for each of its sessions. A server without a ledger, or one that
+/// cannot be reached, changes nothing. Cancelled: a signal came.
+Status report_outcome(const CompilationReport &report, const Config &config, Signals &signals);
 
 } // namespace policybridge

@@ -1,5 +1,7 @@
 #include "process.h"
 
+#include "files.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <climits>
@@ -22,7 +24,7 @@ namespace {
 constexpr int grace_milliseconds = 2000;
 constexpr int pause_milliseconds = 5;
 
-std::vector<char *> pointers(const Words &words) {
+std::vector<char *> pointers(const Strings &words) {
   std::vector<char *> raw;
   for (const std::string &word : words)
     raw.push_back(const_cast<char *>(word.c_str()));
@@ -30,8 +32,8 @@ std::vector<char *> pointers(const Words &words) {
   return raw;
 }
 
-Words changed_environment(const Variables &variables) {
-  Words changed;
+Strings changed_environment(const Variables &variables) {
+  Strings changed;
   for (char **held = environ; *held; ++held) {
     const std::string_view entry = *held;
     bool replaced = false;
@@ -52,9 +54,9 @@ void redirect(int output) {
   dup2(output, STDOUT_FILENO);
 }
 
-/// Begins a group of its own. A terminal would stop a group in its background that reads or writes there, so that a
-/// session is begun where there is one. Elsewhere that would be slow on a busy machine: to Linux every session is one
-/// more rival for the processors (CONFIG_SCHED_AUTOGROUP), and its first process waits behind all others.
+/// Begins a process group. A terminal stops a background group that reads or writes it, so where there is a terminal, a
+/// session is begun as well. Elsewhere a session would be slow on a busy machine: with CONFIG_SCHED_AUTOGROUP Linux
+/// schedules each session as one more competitor, and its first process waits behind all others.
 void begin_group() {
   if (isatty(STDIN_FILENO) || isatty(STDOUT_FILENO) || isatty(STDERR_FILENO))
     setsid();
@@ -62,16 +64,16 @@ void begin_group() {
     setpgid(0, 0);
 }
 
-/// The new process, between fork and its program. `report` gets the errno where there is no program.
-[[noreturn]] void run_child(char **command, char **environment, const Signals &signals, const Setup &setup,
+/// The new process, between fork and exec. Where exec fails, its errno is written to `report`.
+[[noreturn]] void run_child(char **command, char **environment, const Signals &signals, const ProcessOptions &options,
                             int report) {
   begin_group();
   const pid_t number = getpid();
-  // As early as that: whoever is told ends this group also if the launcher is killed in this moment.
-  if (setup.tell >= 0 && write(setup.tell, &number, sizeof number) != sizeof number)
+  // First of all, so that the watchdog can end this group even if the launcher is killed in this moment.
+  if (options.number_to >= 0 && write(options.number_to, &number, sizeof number) != sizeof number)
     _exit(127);
-  if (setup.output >= 0)
-    redirect(setup.output);
+  if (options.output >= 0)
+    redirect(options.output);
   signals.restore();
   execvpe(command[0], command, environment);
   const int error = errno;
@@ -83,7 +85,7 @@ bool is_alive(const char *process, pid_t group) {
   if (snprintf(path, sizeof path, "/proc/%.20s/stat", process) < 0)
     return false;
   const Descriptor file(open(path, O_RDONLY | O_CLOEXEC));
-  if (!file || read(file.get(), stat, sizeof stat - 1) <= 0)
+  if (!file.is_open() || read(file.get(), stat, sizeof stat - 1) <= 0)
     return false;
   const char *behind_name = strrchr(stat, ')');
   char state = 0;
@@ -93,7 +95,7 @@ bool is_alive(const char *process, pid_t group) {
   return found == group && state != 'Z' && state != 'X';
 }
 
-// A driver ends before its cc1 has put its files away. The cc1 is no child of ours, so /proc has to tell.
+// A driver ends before its cc1 has removed its files. The cc1 is not a child of the launcher, so look it up in /proc.
 bool is_group_alive(pid_t group) {
   DIR *processes = opendir("/proc");
   if (!processes)
@@ -105,56 +107,51 @@ bool is_group_alive(pid_t group) {
   return alive;
 }
 
-Failure taken(Signals &signals) {
-  const std::optional<int> number = signals.taken();
-  return number ? Failure(Error::signal(*number)) : Failure();
-}
-
 } // namespace
 
-Result<Process> Process::start(const Words &command, const Signals &signals, const Setup &setup) {
+Result<Process> Process::start(const Strings &command, const Signals &signals, const ProcessOptions &options) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
-    return Error::system(errno, command[0]);
-  const Descriptor told(ends[0]);
+    return system_error(errno, command[0]);
+  const Descriptor failure(ends[0]);
   Descriptor report(ends[1]);
-  const Words environment = changed_environment(setup.variables);
+  const Strings environment = changed_environment(options.variables);
   std::vector<char *> words = pointers(command), surroundings = pointers(environment);
   const pid_t number = fork();
   if (number == 0)
-    run_child(words.data(), surroundings.data(), signals, setup, report.get());
+    run_child(words.data(), surroundings.data(), signals, options, report.get());
   if (number < 0)
-    return Error::system(errno, command[0]);
+    return system_error(errno, command[0]);
   report.close();
   int error = 0;
   ssize_t got = 0;
   do
-    got = read(told.get(), &error, sizeof error);
+    got = read(failure.get(), &error, sizeof error);
   while (got < 0 && errno == EINTR);
   Descriptor descriptor;
   if (got == 0) {
     descriptor = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, number, 0)));
     error = errno;
   }
-  if (descriptor)
+  if (descriptor.is_open())
     return Process(number, std::move(descriptor));
   kill(-number, SIGKILL);
   waitpid(number, nullptr, 0);
-  return Error::system(error, command[0]);
+  return system_error(error, command[0]);
 }
 
 Process::~Process() {
-  if (!descriptor_)
+  if (!descriptor_.is_open())
     return;
   end();
   reap();
 }
 
-Failure Process::await(Signals &signals, int timeout) const {
+Status Process::await(Signals &signals, int timeout) const {
   pollfd sources[] = {{descriptor_.get(), POLLIN, 0}, {signals.descriptor(), POLLIN, 0}};
   while (poll(sources, 2, timeout) < 0 && errno == EINTR) {
   }
-  return sources[0].revents ? Failure() : taken(signals);
+  return !sources[0].revents && signals.received() ? interrupted() : Status();
 }
 
 void Process::end() const {
@@ -166,7 +163,7 @@ void Process::end() const {
 }
 
 int Process::reap() {
-  // While its leader is not reaped the group's number is nobody else's.
+  // As long as its leader is not reaped, no other group can get the same number.
   siginfo_t exited{};
   while (waitid(P_PID, static_cast<id_t>(number_), &exited, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
   }
@@ -178,28 +175,29 @@ int Process::reap() {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-Error become(const Words &command) {
+Status become(const Strings &command) {
   execvp(command[0].c_str(), pointers(command).data());
-  return Error::system(errno, command[0]);
+  return system_error(errno, command[0]);
 }
 
-Result<std::string> output_of(const Words &command, Signals &signals, int timeout) {
+Result<std::string> output_of(const Strings &command, Signals &signals, int timeout) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
-    return Error::system(errno, command[0]);
-  const Descriptor said(ends[0]);
-  Descriptor saying(ends[1]);
-  Setup setup;
-  setup.output = saying.get();
-  Result<Process> process = Process::start(command, signals, setup);
-  if (!process)
-    return std::move(process.error());
-  saying.close();
-  // What fits into a pipe is all that is wanted, and more would wait there for ever.
-  if (Failure failure = process->await(signals, timeout))
-    return std::move(*failure);
+    return system_error(errno, command[0]);
+  const Descriptor reading(ends[0]);
+  Descriptor writing(ends[1]);
+  ProcessOptions options;
+  options.output = writing.get();
+  Result<Process> process = Process::start(command, signals, options);
+  if (!process.ok())
+    return process.status();
+  writing.close();
+  // The output is read once, at the end: a program that writes more than a pipe holds waits until the time-out.
+  if (Status status = process->await(signals, timeout); !status.ok())
+    return status;
   std::string text(PIPE_BUF, '\0');
-  const ssize_t got = fcntl(said.get(), F_SETFL, O_NONBLOCK) == 0 ? read(said.get(), text.data(), text.size()) : 0;
+  const ssize_t got =
+      fcntl(reading.get(), F_SETFL, O_NONBLOCK) == 0 ? read(reading.get(), text.data(), text.size()) : 0;
   text.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
   return text;
 }

@@ -1,11 +1,10 @@
 #pragma once
 
-#include "compiler.h"
-#include "error.h"
-#include "files.h"
+#include "descriptor.h"
+#include "policybridge/status.h"
 #include "signals.h"
+#include "strings.h"
 
-#include <optional>
 #include <string>
 #include <sys/types.h>
 #include <utility>
@@ -15,21 +14,22 @@ namespace policybridge {
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-/// How a process is started beside the caller's own surroundings.
-struct Setup {
+/// How a process differs from its parent.
+struct ProcessOptions {
+  /// Environment variables to set.
   Variables variables = {};
-  /// Where the new process tells its number before it becomes the program; -1 for nowhere.
-  int tell = -1;
-  /// Its standard output; standard input and error are empty then. -1 for the caller's own streams.
+  /// Where the new process writes its number before it becomes the program; −1 for nowhere.
+  int number_to = -1;
+  /// Its standard output, in which case standard input and error are /dev/null; −1 for the parent's own streams.
   int output = -1;
 };
 
-/// A running program in a group of its own, which ends as a whole: a driver that is killed alone would orphan its cc1.
-/// What is still running with its owner's end is ended.
+/// A running program in a process group of its own, which is ended as a whole: a driver that is killed alone would
+/// leave its cc1 running. The group is ended with this object.
 class Process {
 public:
-  /// A System error where it cannot be started.
-  static Result<Process> start(const Words &command, const Signals &signals, const Setup &setup = {});
+  /// Start a program. NotFound or Internal: it cannot be started.
+  static Result<Process> start(const Strings &command, const Signals &signals, const ProcessOptions &options = {});
 
   Process(Process &&other) noexcept = default;
   Process &operator=(Process &&) = delete;
@@ -38,13 +38,13 @@ public:
   /// Becomes readable when the program has exited.
   int descriptor() const { return descriptor_.get(); }
 
-  /// Waits for the program's end, at most so many milliseconds (-1: for ever); a Signal error where one comes first.
-  Failure await(Signals &signals, int timeout = -1) const;
+  /// Wait for the program's end for at most `timeout` milliseconds (−1: for ever). Cancelled: a signal came first.
+  Status await(Signals &signals, int timeout = -1) const;
 
-  /// Ends the program and all that it started, as soon as it has put away its temporary files.
+  /// End the program and all that it started; they get some time to remove their temporary files.
   void end() const;
 
-  /// Ends what the program has left running, and gives its status: 128 + n where signal n ended it.
+  /// Kill what the program has left running, and give its exit status: 128 + n where signal n ended it.
   int reap();
 
 private:
@@ -54,10 +54,10 @@ private:
   Descriptor descriptor_;
 };
 
-/// Becomes the program. Returns where that is impossible.
-Error become(const Words &command);
+/// Become the program. This returns only where the program cannot be started.
+Status become(const Strings &command);
 
-/// What a program writes to standard output, at most for `timeout` milliseconds; a Signal error where one comes.
-Result<std::string> output_of(const Words &command, Signals &signals, int timeout);
+/// Give what a program writes to standard output within `timeout` milliseconds. Cancelled: a signal came.
+Result<std::string> output_of(const Strings &command, Signals &signals, int timeout);
 
 } // namespace policybridge

@@ -6,23 +6,23 @@
 namespace policybridge {
 
 Signals::Signals() {
-  sigset_t taken;
-  sigemptyset(&taken);
+  sigset_t stopping;
+  sigemptyset(&stopping);
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction action{};
     sigaction(number, nullptr, &action);
     if (action.sa_handler != SIG_IGN)
-      sigaddset(&taken, number);
+      sigaddset(&stopping, number);
   }
-  sigprocmask(SIG_BLOCK, &taken, &before_);
-  descriptor_ = Descriptor(signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
+  sigprocmask(SIG_BLOCK, &stopping, &before_);
+  descriptor_ = Descriptor(signalfd(-1, &stopping, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
-std::optional<int> Signals::taken() {
-  signalfd_siginfo told{};
-  if (read(descriptor_.get(), &told, sizeof told) != sizeof told)
-    return {};
-  return static_cast<int>(told.ssi_signo);
+std::optional<int> Signals::received() {
+  signalfd_siginfo signal{};
+  if (!received_ && read(descriptor_.get(), &signal, sizeof signal) == sizeof signal)
+    received_ = static_cast<int>(signal.ssi_signo);
+  return received_;
 }
 
 void Signals::restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }

@@ -1,32 +1,37 @@
 #pragma once
 
-#include "files.h"
+#include "descriptor.h"
+#include "policybridge/status.h"
 
 #include <csignal>
 #include <optional>
 
 namespace policybridge {
 
-/// Takes SIGINT, SIGTERM and SIGHUP, which ask to stop, as something to poll for; those that are ignored stay so.
-/// Nothing is interrupted anywhere, so that no process and no folder is lost on the way.
+/// Receives SIGINT, SIGTERM and SIGHUP, which ask the launcher to stop, through a file descriptor; those that are
+/// ignored stay ignored. No system call is interrupted, so that no process and no folder is left behind.
 class Signals {
 public:
   Signals();
   Signals(const Signals &) = delete;
   Signals &operator=(const Signals &) = delete;
 
-  /// Becomes readable when one has come.
+  /// Becomes readable when a signal has come.
   int descriptor() const { return descriptor_.get(); }
 
-  /// The one that has come, if any.
-  std::optional<int> taken();
+  /// The number of the signal that has come, if any; the first one is remembered.
+  std::optional<int> received();
 
-  /// Has them as before, in a process that is about to become another program.
+  /// Restore the signal mask, in a process that is about to become another program.
   void restore() const;
 
 private:
   sigset_t before_{};
   Descriptor descriptor_;
+  std::optional<int> received_;
 };
+
+/// The status of what a signal to the launcher has ended; `Signals::received` says which signal.
+inline Status interrupted() { return {StatusCode::Cancelled, "the launcher was told to stop"}; }
 
 } // namespace policybridge

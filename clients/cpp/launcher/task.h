@@ -1,36 +1,36 @@
 #pragma once
 
 #include "compiler.h"
-#include "error.h"
-#include "signature.h"
+#include "policybridge/tensor_spec.h"
 
 #include <string_view>
+#include <vector>
 
 namespace policybridge {
 
-/// An optimisation problem, as the host sees it.
+/// An optimisation problem, as the launcher needs to know it.
 struct Task {
   std::string_view name;
-  /// LLVM's flag that makes it ask, and the beginning of the one that says where.
-  std::string_view advisor;
-  std::string_view channel;
+  /// LLVM's flag that switches the advisor on.
+  std::string_view advisor_flag;
+  /// The beginning of LLVM's flag that names the channel.
+  std::string_view channel_flag;
   /// Whether the advice is one of a few integers.
-  bool choices;
-  /// Checks `advice` before LLVM sees what it would crash on, and changes it to what LLVM takes.
-  Failure (*legal)(const Signature &signature, std::string_view payload, char *advice);
-  bool (*asked_by)(Kind kind);
+  bool is_choice;
+  /// Check the advice before LLVM reads it, because LLVM would crash on an illegal one, and change it to the value that
+  /// LLVM expects.
+  Status (*make_legal)(const Signature &signature, std::string_view payload, std::vector<char> &advice);
+  /// Whether a compiler of this kind can have the advisor.
+  bool (*has_advisor)(CompilerKind kind);
 
-  /// InvalidArgument where a compiler of this kind never asks.
-  Failure check(Kind kind) const;
+  /// InvalidArgument: a compiler of this kind has no advisor for the task.
+  Status check(CompilerKind kind) const;
 };
 
 /// The task called `name`; nullptr where there is none.
 const Task *task_named(std::string_view name);
 
-/// The tasks' names in alphabetical order.
-std::vector<std::string_view> task_names();
-
-/// Whether `task` is inlining, the only one of which LLVM's own decision may be known.
+/// Whether `task` is inlining, the only task for which LLVM's own decision can be known.
 bool is_inline(const Task &task);
 
 } // namespace policybridge

@@ -1,5 +1,7 @@
 #include "watchdog.h"
 
+#include "files.h"
+
 #include <cerrno>
 #include <csignal>
 #include <ctime>
@@ -16,8 +18,9 @@ namespace {
 
 constexpr timespec grace = {1, 0};
 
-/// Closes everything else: who reads a pipe of the compiler's must not wait for the watchdog's end.
-void keep_only(int descriptor) {
+/// Moves `descriptor` to standard input and closes all others. A pipe that the compiler inherited ends for its reader
+/// only when every copy is closed, and this process must not hold one.
+void close_all_but(int descriptor) {
   dup2(descriptor, STDIN_FILENO);
   const int nothing = open("/dev/null", O_RDWR);
   dup2(nothing, STDOUT_FILENO);
@@ -28,19 +31,20 @@ void keep_only(int descriptor) {
     close(number);
 }
 
-/// Takes the group's number, then waits for the end of the line: the launcher's.
+/// Reads the number of the compiler's group, then waits for the end of the pipe, which is the launcher's end. 0: no
+/// compiler was started.
 pid_t group_at_the_end() {
-  pid_t group = 0, told = 0;
+  pid_t group = 0, received = 0;
   for (;;) {
-    const ssize_t got = read(STDIN_FILENO, &told, sizeof told);
-    if (got == sizeof told)
-      group = told;
+    const ssize_t got = read(STDIN_FILENO, &received, sizeof received);
+    if (got == sizeof received)
+      group = received;
     else if (got >= 0 || errno != EINTR)
       return group;
   }
 }
 
-/// What ends the launcher from a terminal or by its group must not end the watchdog too.
+/// Survive what ends the launcher through its terminal or its process group.
 void survive() {
   setpgid(0, 0);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT})
@@ -50,7 +54,7 @@ void survive() {
 [[noreturn]] void watch(int line, const std::string &folder) {
   survive();
   prctl(PR_SET_NAME, "pb-watchdog");
-  keep_only(line);
+  close_all_but(line);
   if (const pid_t group = group_at_the_end()) {
     kill(-group, SIGTERM);
     nanosleep(&grace, nullptr);
@@ -65,14 +69,14 @@ void survive() {
 Result<Watchdog> Watchdog::start(const std::string &folder) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
-    return Error::system(errno, folder);
+    return system_error(errno, folder);
   const Descriptor watched(ends[0]);
   Descriptor line(ends[1]);
   const pid_t number = fork();
   if (number == 0)
     watch(watched.get(), folder);
   if (number < 0)
-    return Error::system(errno, folder);
+    return system_error(errno, folder);
   return Watchdog(number, std::move(line));
 }
 

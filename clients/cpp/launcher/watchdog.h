@@ -1,26 +1,25 @@
 #pragma once
 
-#include "error.h"
-#include "files.h"
+#include "descriptor.h"
+#include "policybridge/status.h"
 
 #include <string>
 #include <sys/types.h>
 
 namespace policybridge {
 
-/// A process that ends the compiler's group and removes the channel's folder if the launcher is killed, and so cannot
-/// do it itself: LLVM would wait or spin for ever. It runs from before the compiler starts.
+/// A process that cleans up if the launcher is killed: it ends the compiler's process group, because LLVM would wait or
+/// loop for ever, and removes the channel's folder. It starts before the compiler.
 class Watchdog {
 public:
-  /// A System error where it cannot be started.
   static Result<Watchdog> start(const std::string &folder);
 
   Watchdog(Watchdog &&other) noexcept;
   Watchdog &operator=(Watchdog &&) = delete;
   ~Watchdog();
 
-  /// Where the compiler tells its group's number.
-  int group() const { return line_.get(); }
+  /// The descriptor to which the compiler writes the number of its process group.
+  int group_descriptor() const { return line_.get(); }
 
 private:
   Watchdog(pid_t number, Descriptor line) : number_(number), line_(std::move(line)) {}

@@ -18,7 +18,7 @@ using namespace llvm;
 namespace policybridge::plugin {
 namespace {
 
-/// Holds LLVM's features, with LLVM's own decision behind them.
+/// Holds LLVM's features, followed by LLVM's own decision.
 class SessionRunner final : public MLModelRunner {
 public:
   SessionRunner(LLVMContext &context, const std::vector<llvm::TensorSpec> &specs, ModuleSession &session)
@@ -35,7 +35,7 @@ public:
 
 private:
   Feature &add(const llvm::TensorSpec &spec) {
-    // Every type that LLVM has is one of ours.
+    // The library has every element type that LLVM has.
     return features_.emplace_back(
         Feature{*tensor_spec_of(spec), std::vector<std::uint64_t>(spec.getTotalTensorBufferSize() / 8 + 1)});
   }
@@ -50,7 +50,7 @@ private:
   std::int64_t advice_ = 0;
 };
 
-/// What LLVM's advisor is given to make its model runner.
+/// What LLVM's advisor takes to make its model runner.
 #if LLVM_VERSION_MAJOR < 22
 std::unique_ptr<MLModelRunner> runner_for(Module &module, ModuleSession &session) {
   return std::make_unique<SessionRunner>(module.getContext(), llvm::FeatureMap, session);
@@ -63,7 +63,7 @@ auto runner_for(Module &module, ModuleSession &session) {
 }
 #endif
 
-/// An advice of the policy that LLVM followed is counted.
+/// Counts the advice that LLVM followed.
 class CountedAdvice final : public MLInlineAdvice {
 public:
   CountedAdvice(MLInlineAdvisor *advisor, CallBase &call, OptimizationRemarkEmitter &remarks, bool inlines,
@@ -83,7 +83,7 @@ private:
   ModuleSession &session_;
 };
 
-/// What LLVM would do by itself.
+/// LLVM's own decision.
 class Heuristic {
 public:
   Heuristic(Module &module, FunctionAnalysisManager &functions, InlineParams parameters, InlineContext context)
@@ -101,9 +101,9 @@ private:
   std::shared_ptr<DefaultInlineAdvisor> advisor_;
 };
 
-class SessionAdvisor final : public MLInlineAdvisor {
+class PolicyInlineAdvisor final : public MLInlineAdvisor {
 public:
-  SessionAdvisor(Module &module, Heuristic heuristic, ModuleSession &session)
+  PolicyInlineAdvisor(Module &module, Heuristic heuristic, ModuleSession &session)
       : MLInlineAdvisor(module, session.analyses(), runner_for(module, session), std::move(heuristic)),
         session_(session), call_graph_(session.analyses().getResult<LazyCallGraphAnalysis>(module)) {}
 
@@ -125,9 +125,11 @@ private:
     return std::make_unique<CountedAdvice>(this, call, remarks, ModelRunner->evaluate<std::int64_t>() != 0, session_);
   }
 
-  /// LLVM's advisor never asks about calls in unreachable blocks and never inlines them, while LLVM's heuristic may.
-  /// Its features do not count such blocks either, so that nothing has to be tracked when one is inlined. But a
-  /// function of the component at hand that ceases to exist must be tracked, which only reachable calls allow.
+  /// Whether LLVM decides about a call without the policy: a call in an unreachable block. LLVM's machine-learned
+  /// advisor never inlines such calls, while LLVM's heuristic may. The features do not count unreachable blocks, so
+  /// nothing has to be updated when such a call is inlined. The exception is a callee in the same component of the call
+  /// graph that would be deleted by the inlining: LLVM's advisor has to update its state for that, and can do so only
+  /// for reachable calls.
   bool is_left_to_llvm(CallBase &call) {
     Function &caller = *call.getCaller();
     if (FAM.getResult<DominatorTreeAnalysis>(caller).isReachableFromEntry(call.getParent()))
@@ -150,7 +152,7 @@ private:
 std::unique_ptr<InlineAdvisor> make_inline_advisor(Module &module, FunctionAnalysisManager &functions,
                                                    InlineParams parameters, InlineContext context,
                                                    ModuleSession &session) {
-  return std::make_unique<SessionAdvisor>(module, Heuristic(module, functions, parameters, context), session);
+  return std::make_unique<PolicyInlineAdvisor>(module, Heuristic(module, functions, parameters, context), session);
 }
 
 } // namespace policybridge::plugin

@@ -9,8 +9,8 @@
 
 namespace policybridge::plugin {
 
-/// LLVM's machine-learned inline advisor with the policy for a model: LLVM's own code gathers the features. `session`
-/// must outlive it.
+/// LLVM's machine-learned inline advisor with the policy as its model; LLVM's own code computes the features. `session`
+/// must outlive the advisor.
 std::unique_ptr<llvm::InlineAdvisor> make_inline_advisor(llvm::Module &module, llvm::FunctionAnalysisManager &functions,
                                                          llvm::InlineParams parameters, llvm::InlineContext context,
                                                          ModuleSession &session);

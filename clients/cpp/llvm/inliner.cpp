@@ -20,8 +20,8 @@ using namespace llvm;
 namespace policybridge::plugin {
 namespace {
 
-/// LLVM's advisor inlines nothing more once a module has grown by a factor, which its heuristic does not know. So there
-/// is no limit unless the command line sets one.
+/// LLVM's machine-learned advisor stops inlining once a module has grown by a factor; LLVM's heuristic has no such
+/// limit. So remove the limit, unless the command line sets one.
 void lift_growth_limit() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -32,17 +32,17 @@ void lift_growth_limit() {
   });
 }
 
-/// Whether this is the walk over the call graph, which is all that LLVM's own advisor follows: not the small one before
-/// a profile, and not the module inliner. A pipeline that spells out `inliner-wrapper` names no driver, which reads as
-/// 0.
-bool is_walk(const InlineContext &context) {
+/// Whether LLVM makes an advisor for the inliner that walks the call graph, the only one that LLVM's machine-learned
+/// advisor serves: not the small inliner before profiling, and not the module inliner. A pipeline that names
+/// `inliner-wrapper` directly sets no pass, which reads as 0.
+bool is_call_graph_inliner(const InlineContext &context) {
   return context.Pass == InlinePass::CGSCCInliner || context.Pass == InlinePass{};
 }
 
 ModuleSession *session_of(Module &module, FunctionAnalysisManager &functions) {
   if (module.empty())
     return nullptr;
-  // A plugin's factory is not given the module's analyses; any function leads there.
+  // The factory of a plugin gets no module analyses; any function's analyses lead to them.
   auto &outer = functions.getResult<ModuleAnalysisManagerFunctionProxy>(*module.begin());
   auto *result = outer.getCachedResult<ModuleSessionAnalysis>(module);
   return result ? result->session.get() : nullptr;
@@ -50,15 +50,15 @@ ModuleSession *session_of(Module &module, FunctionAnalysisManager &functions) {
 
 InlineAdvisor *make_advisor(Module &module, FunctionAnalysisManager &functions, InlineParams parameters,
                             InlineContext context) {
-  ModuleSession *session = is_walk(context) ? session_of(module, functions) : nullptr;
-  if (!session || !session->can_ask())
+  ModuleSession *session = is_call_graph_inliner(context) ? session_of(module, functions) : nullptr;
+  if (!session || !session->has_policy())
     return new DefaultInlineAdvisor(module, functions, parameters, context);
   lift_growth_limit();
   return make_inline_advisor(module, functions, parameters, context, *session).release();
 }
 
-/// Makes LLVM take our advisor. It is asked for before each advisor is made, so the session is begun here; its name and
-/// its result are the base's, which is all that LLVM looks at.
+/// Makes LLVM use the advisor of this plugin. LLVM runs this analysis before it makes an advisor, so the session begins
+/// here. LLVM finds it by the name and the result of its base class.
 struct AdvisorAnalysis : PluginInlineAdvisorAnalysis {
   AdvisorAnalysis() : PluginInlineAdvisorAnalysis(make_advisor) {}
 

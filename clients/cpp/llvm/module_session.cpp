@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// By what LLVM calls its source; that of the linker's modules is their identifier.
+/// The name of the module's source file; its identifier where a linker made the module.
 std::string name_of(const Module &module) {
   return module.getSourceFileName().empty() ? module.getModuleIdentifier() : module.getSourceFileName();
 }
@@ -28,7 +28,7 @@ void replace_all(std::string &text, StringRef what, const std::string &by) {
     text.replace(at, what.size(), by);
 }
 
-/// One file for each process and module, where the pattern says so.
+/// The statistics file of this process and module; `%p` and `%m` in the pattern stand for them.
 std::string file_of(std::string pattern, std::string module) {
   std::replace_if(
       module.begin(), module.end(), [](char c) { return !isAlnum(c) && !StringRef("._-").contains(c); }, '_');
@@ -52,39 +52,42 @@ double seconds_since(Clock::time_point begun) { return std::chrono::duration<dou
 ModuleSession::ModuleSession(Module &module, ModuleAnalysisManager &analyses,
                              std::shared_ptr<const Configuration> configuration)
     : module_(module), analyses_(analyses), configuration_(std::move(configuration)),
-      asker_(configuration_->settings, name_of(module)), begun_(Clock::now()) {
-  asker_.statistics().failure = configuration_->invalid;
-  asker_.statistics().instructions_before = instructions_of(module);
-  fail_where_wanted();
+      advisor_(configuration_->settings, name_of(module)), begun_(Clock::now()) {
+  advisor_.report().statistics.failure = configuration_->invalid;
+  advisor_.report().instructions_before = instructions_of(module);
+  fail_without_default();
 }
 
-bool ModuleSession::can_ask() {
-  return configuration_->settings.default_stands_in ? asker_.can_ask() : asker_.statistics().failure.ok();
+bool ModuleSession::has_policy() {
+  return configuration_->settings.default_stands_in ? advisor_.connect_to_server()
+                                                    : advisor_.report().statistics.failure.ok();
 }
 
 bool ModuleSession::decide(ArrayRef<Feature> features) {
-  const bool inlines = asker_.decide(features);
-  fail_where_wanted();
+  const bool inlines = advisor_.decide(features);
+  fail_without_default();
   return inlines;
 }
 
-void ModuleSession::fail_where_wanted() {
-  Statistics &statistics = asker_.statistics();
-  if (statistics.failure.ok() || configuration_->settings.default_stands_in || statistics.fatal)
+void ModuleSession::fail_without_default() {
+  ModuleReport &report = advisor_.report();
+  const Status &failure = report.statistics.failure;
+  if (failure.ok() || configuration_->settings.default_stands_in || report.fatal)
     return;
-  statistics.fatal = true;
-  // opt ends at the error, and the statistics would be lost.
+  report.fatal = true;
+  // Written now, because opt exits at the error.
   write_statistics();
-  module_.getContext().emitError("policybridge: no advice: " + statistics.failure.message());
+  module_.getContext().emitError("policybridge: no advice: " + failure.message());
 }
 
 ModuleSession::~ModuleSession() {
-  Statistics &statistics = asker_.statistics();
-  statistics.instructions_after = instructions_of(module_);
-  statistics.seconds = seconds_since(begun_);
-  asker_.finish();
-  if (!statistics.failure.ok() && !statistics.fatal) {
-    const std::string count = statistics.decisions() ? std::to_string(statistics.defaults) : "all";
+  ModuleReport &report = advisor_.report();
+  const Statistics &statistics = report.statistics;
+  report.instructions_after = instructions_of(module_);
+  report.seconds = seconds_since(begun_);
+  advisor_.finish();
+  if (!statistics.failure.ok() && !report.fatal) {
+    const std::string count = statistics.decisions ? std::to_string(statistics.defaults) : "all";
     errs() << "policybridge: " << count << " decisions are the compiler's own: " << statistics.failure.message()
            << "\n";
   }
@@ -95,8 +98,8 @@ void ModuleSession::write_statistics() {
   const std::string &path = configuration_->settings.stats;
   if (path.empty())
     return;
-  asker_.statistics().seconds = seconds_since(begun_);
-  if (Error error = asker_.statistics().write(file_of(path, name_of(module_))))
+  advisor_.report().seconds = seconds_since(begun_);
+  if (Error error = advisor_.report().write(file_of(path, name_of(module_))))
     errs() << "policybridge: no statistics: " << toString(std::move(error)) << "\n";
 }
 

@@ -1,7 +1,7 @@
 #ifndef POLICYBRIDGE_LLVM_MODULE_SESSION_H
 #define POLICYBRIDGE_LLVM_MODULE_SESSION_H
 
-#include "asker.h"
+#include "advisor.h"
 #include "settings.h"
 
 #include "llvm/IR/PassManager.h"
@@ -16,14 +16,14 @@ class Module;
 
 namespace policybridge::plugin {
 
-/// The settings, and what is wrong with them.
+/// The settings, and the error in them if there is one.
 struct Configuration {
   Settings settings;
   Status invalid;
 };
 
-/// One module on its way from inlining to the end of its pipeline, which is when this is destroyed and tells the
-/// ledger, the statistics file and standard error what came of it.
+/// One module from its inlining to the end of its pipeline. Then this object is destroyed, and reports to the ledger,
+/// the statistics file and standard error.
 class ModuleSession {
 public:
   ModuleSession(llvm::Module &module, llvm::ModuleAnalysisManager &analyses,
@@ -34,35 +34,35 @@ public:
 
   llvm::ModuleAnalysisManager &analyses() { return analyses_; }
 
-  /// Whether there is anybody to ask. Where LLVM's own decisions may stand in, that is found out before the first
-  /// decision, so that without a server LLVM's own advisor does all.
-  bool can_ask();
+  /// Whether the policy advises this module. Where LLVM's own decisions may stand in, the server is tried before the
+  /// first decision: where it cannot be reached, LLVM's own advisor takes the whole module.
+  bool has_policy();
 
-  /// Decide whether to inline a call, see `Asker::decide`. Where the settings want no default to stand in, missing
-  /// advice is an error of the compilation.
+  /// Decide whether to inline a call, see `Advisor::decide`. Where the settings do not let LLVM's decisions stand in,
+  /// missing advice is an error of the compilation.
   bool decide(llvm::ArrayRef<Feature> features);
 
   /// Count an inlined call that the policy advised.
-  void count_inlined() { ++asker_.statistics().inlined; }
+  void count_inlined() { ++advisor_.report().inlined; }
 
 private:
-  void fail_where_wanted();
+  void fail_without_default();
   void write_statistics();
 
   llvm::Module &module_;
   llvm::ModuleAnalysisManager &analyses_;
   std::shared_ptr<const Configuration> configuration_;
-  Asker asker_;
+  Advisor advisor_;
   std::chrono::steady_clock::time_point begun_;
 };
 
-/// Keeps a module's session for as long as the pipeline lasts.
+/// Owns a module's session until the pipeline ends.
 class ModuleSessionAnalysis : public llvm::AnalysisInfoMixin<ModuleSessionAnalysis> {
 public:
   struct Result {
     std::unique_ptr<ModuleSession> session;
 
-    /// No change of the module makes it another session.
+    /// The session stays the same, however the module changes.
     bool invalidate(llvm::Module &, const llvm::PreservedAnalyses &, llvm::ModuleAnalysisManager::Invalidator &) {
       return false;
     }

@@ -1,8 +1,7 @@
-// Which passes run on a function, and in which order, is the policy's choice: an example to copy.
+// An example to copy: the policy chooses which passes run on a function, and in which order.
 //
-// For each function the policy is shown a few of LLVM's properties of it and a mask of the passes that may run, and
-// answers which one is next; that is repeated until it answers "stop". One module is one session, one function one
-// context.
+// For each function, the policy gets a few of LLVM's properties of the function and a mask of the passes that may run,
+// and advises the next pass, until it advises to stop. One module is one session, one function one context.
 
 #include "policybridge/policybridge.h"
 
@@ -25,7 +24,8 @@ using policybridge::ModelRunner, policybridge::Status;
 
 namespace {
 
-/// The passes, as `opt -passes=` spells them; advice is an index into them, and one more is to stop.
+/// The passes, as `opt -passes=` spells them; the advice is an index into them; the index after the last one means
+/// stop.
 constexpr const char *pass_names[] = {"sroa", "early-cse", "instcombine", "simplifycfg",   "reassociate",
                                       "gvn",  "adce",      "dse",         "jump-threading"};
 constexpr std::size_t stop = std::size(pass_names);
@@ -57,7 +57,8 @@ policybridge::Result<std::unique_ptr<ModelRunner>> open_runner() {
                            TensorSpec::of<std::int64_t>("pass"));
 }
 
-/// One module's passes. After a failure all further functions stay as they are, and one line says so.
+/// Runs the passes that the policy advises on one module. After a failure, the remaining functions stay as they are,
+/// and one line on standard error says so.
 class PassSequence : public PassInfoMixin<PassSequence> {
 public:
   explicit PassSequence(PassBuilder &builder) {
@@ -84,7 +85,7 @@ public:
   }
 
 private:
-  /// Ask and run until the policy stops. A pass that changed nothing is masked until another one changes something.
+  /// Run the advised passes until the policy stops. A pass that has run is masked until a pass changes the function.
   Status optimise(Function &function, FunctionAnalysisManager &functions, ModelRunner &runner) {
     if (Status status = runner.set_context(function.getName()); !status.ok())
       return status;

@@ -15,7 +15,7 @@ cl::OptionCategory category("PolicyBridge");
 cl::opt<std::string> server_option("policybridge-server", cl::cat(category), cl::value_desc("socket:PATH"),
                                    cl::desc("Where the policy server listens"));
 cl::opt<std::string> policy_option("policybridge-policy", cl::cat(category), cl::value_desc("name[@version|@alias]"),
-                                   cl::desc("Who decides"));
+                                   cl::desc("The policy that decides"));
 cl::opt<std::string> timeout_option("policybridge-timeout", cl::cat(category), cl::value_desc("seconds"),
                                     cl::desc("For each wait for the server (default: 10)"));
 cl::opt<std::string>
@@ -66,7 +66,7 @@ Error read_fallback(bool &default_stands_in) {
   return invalid(fallback_option, "is default or error, not '" + text + "'");
 }
 
-/// The environment's pairs are separated by commas; the command line's add to them, name by name.
+/// Pairs in the environment are separated by commas. Those of the command line are added, and win by name.
 Error read_pairs(const cl::list<std::string> &list, std::map<std::string, std::string> &pairs) {
   const std::string environment = sys::Process::GetEnv(variable(list, "S")).value_or("");
   SmallVector<StringRef> texts;

@@ -1,4 +1,3 @@
-#include "json.h"
 #include "policybridge/tensor.h"
 
 #include <algorithm>
@@ -6,7 +5,7 @@
 #include <limits>
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "elements are sent as they lie in memory, and the wire is little endian"
+#error "elements are sent as they lie in memory, and the protocol is little endian"
 #endif
 
 namespace policybridge {
@@ -82,7 +81,7 @@ Status read_varying(std::string_view &data, Tensor &tensor) {
   Result<std::size_t> count = read_shape(data, spec, shape);
   if (!count.ok())
     return count.status();
-  // Before anything is allocated: a lying size costs an error, and no memory.
+  // Checked before anything is allocated, so that a wrong size costs no memory.
   const std::uint64_t bytes = *count * (is_text(spec.type) ? sizeof(std::uint32_t) : element_size(spec.type));
   if (bytes > data.size())
     return short_of(spec, bytes, data.size());

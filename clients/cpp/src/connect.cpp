@@ -9,13 +9,13 @@ namespace {
 
 constexpr std::array<Scheme, 2> built_in = {socket_scheme, pipe_scheme};
 
-/// Schemes of libraries that are linked beside this one.
-struct Elsewhere {
+/// Schemes that other libraries provide.
+struct OptionalScheme {
   std::string_view name;
   const char *remedy;
 };
 
-constexpr std::array<Elsewhere, 2> elsewhere = {{
+constexpr std::array<OptionalScheme, 2> optional_schemes = {{
     {"grpc",
      "link PolicyBridge::grpc (built where libgrpc++-dev and protobuf-compiler-grpc are installed) and give its "
      "grpc_scheme in ConnectOptions::schemes"},
@@ -32,8 +32,8 @@ const Scheme *find(std::string_view name, const ConnectOptions &options) {
   return nullptr;
 }
 
-const Elsewhere *find_elsewhere(std::string_view name) {
-  for (const Elsewhere &library : elsewhere)
+const OptionalScheme *find_optional(std::string_view name) {
+  for (const OptionalScheme &library : optional_schemes)
     if (library.name == name)
       return &library;
   return nullptr;
@@ -48,7 +48,7 @@ Address parse(std::string_view address, const ConnectOptions &options) {
   const std::size_t colon = address.find(':');
   if (colon != std::string_view::npos) {
     const std::string_view scheme = address.substr(0, colon);
-    if (find(scheme, options) || find_elsewhere(scheme))
+    if (find(scheme, options) || find_optional(scheme))
       return {scheme, address.substr(colon + 1)};
   }
   const bool path = address.find('/') != std::string_view::npos && address.substr(0, 5) != "unix:";
@@ -69,7 +69,7 @@ Result<std::shared_ptr<Connection>> connect(std::string_view address, const Conn
     if (const Scheme *scheme = find(name, options))
       return scheme->connect(target, options);
     return unimplemented("there is no connection '" + std::string(name) + "' in this program, for the address '" +
-                         std::string(address) + "'; " + find_elsewhere(name)->remedy);
+                         std::string(address) + "'; " + find_optional(name)->remedy);
   });
 }
 

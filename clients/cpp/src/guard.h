@@ -8,8 +8,8 @@
 
 namespace policybridge {
 
-/// Call what may run out of memory (or calls the user's own code) where a status has to be returned: no exception
-/// leaves.
+/// Call a function that may throw, because it allocates memory or runs the user's code, and turn an exception into a
+/// status.
 template <class Call> auto guarded(Call &&call) -> decltype(call()) {
   try {
     return call();

@@ -1,33 +1,13 @@
 #include "json.h"
 
+#include "utf8.h"
+
 #include <algorithm>
-#include <array>
 #include <charconv>
 
 namespace policybridge::json {
 
 namespace {
-
-constexpr char hexadecimal[] = "0123456789abcdef";
-
-void append_utf8(std::string &to, std::uint32_t point) {
-  const auto put = [&to](std::uint32_t byte) { to += static_cast<char>(byte); };
-  if (point < 0x80) {
-    put(point);
-  } else if (point < 0x800) {
-    put(0xC0 | point >> 6);
-    put(0x80 | (point & 0x3F));
-  } else if (point < 0x10000) {
-    put(0xE0 | point >> 12);
-    put(0x80 | (point >> 6 & 0x3F));
-    put(0x80 | (point & 0x3F));
-  } else {
-    put(0xF0 | point >> 18);
-    put(0x80 | (point >> 12 & 0x3F));
-    put(0x80 | (point >> 6 & 0x3F));
-    put(0x80 | (point & 0x3F));
-  }
-}
 
 /// A recursive descent over the text; each function consumes what it reads and says whether it was right.
 class Parser {
@@ -194,30 +174,6 @@ private:
   std::string_view text_;
 };
 
-template <class Number> void append_any(std::string &to, Number number) {
-  std::array<char, 32> buffer;
-  const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number);
-  to.append(buffer.data(), result.ptr);
-}
-
-/// Length of the UTF-8 sequence that `text` begins with; 0 where it is none.
-std::size_t sequence(std::string_view text) noexcept {
-  const auto byte = [&text](std::size_t n) { return static_cast<unsigned char>(text[n]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80)
-    return 1;
-  const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead > 0xF4 || text.size() < length)
-    return 0;
-  for (std::size_t n = 1; n < length; ++n)
-    if ((byte(n) & 0xC0) != 0x80)
-      return 0;
-  const bool overlong = (lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xF0 && byte(1) < 0x90);
-  const bool surrogate = lead == 0xED && byte(1) > 0x9F;
-  const bool beyond = lead == 0xF4 && byte(1) > 0x8F;
-  return overlong || surrogate || beyond ? 0 : length;
-}
-
 } // namespace
 
 const Value *Value::find(std::string_view name) const {
@@ -235,10 +191,10 @@ std::optional<std::string> Value::as_string() const {
   return text;
 }
 
-std::optional<std::uint64_t> Value::as_uint() const {
-  std::uint64_t number = 0;
+template <class Integer> std::optional<Integer> Value::as_integer() const {
+  Integer number = 0;
   const char *end = text.data() + text.size();
-  if (kind != Kind::Number || text.front() == '-')
+  if (kind != Kind::Number)
     return std::nullopt;
   const auto [stop, error] = std::from_chars(text.data(), end, number);
   if (error != std::errc() || stop != end)
@@ -246,57 +202,14 @@ std::optional<std::uint64_t> Value::as_uint() const {
   return number;
 }
 
+template std::optional<std::int64_t> Value::as_integer<std::int64_t>() const;
+template std::optional<std::uint64_t> Value::as_integer<std::uint64_t>() const;
+
 Result<Value> parse(std::string_view text) {
   Value value;
   if (!Parser(text).whole(value))
-    return invalid_argument("not JSON: " + shown(text));
+    return invalid_argument("not JSON: " + quoted(text));
   return value;
-}
-
-void append_string(std::string &to, std::string_view text) {
-  to += '"';
-  for (char next : text) {
-    if (next == '"' || next == '\\') {
-      to += '\\';
-      to += next;
-    } else if (static_cast<unsigned char>(next) < 0x20) {
-      to += "\\u00";
-      to += hexadecimal[next >> 4];
-      to += hexadecimal[next & 15];
-    } else {
-      to += next;
-    }
-  }
-  to += '"';
-}
-
-void append_number(std::string &to, double number) { append_any(to, number); }
-void append_number(std::string &to, std::uint64_t number) { append_any(to, number); }
-void append_number(std::string &to, std::int64_t number) { append_any(to, number); }
-
-bool is_utf8(std::string_view text) noexcept {
-  while (!text.empty()) {
-    const std::size_t length = sequence(text);
-    if (!length)
-      return false;
-    text.remove_prefix(length);
-  }
-  return true;
-}
-
-std::string shown(std::string_view bytes) {
-  std::string text = "'";
-  for (char next : bytes.substr(0, 60)) {
-    const auto byte = static_cast<unsigned char>(next);
-    if (byte >= 0x20 && byte < 0x7F) {
-      text += next;
-    } else {
-      text += "\\x";
-      text += hexadecimal[byte >> 4];
-      text += hexadecimal[byte & 15];
-    }
-  }
-  return text + "'";
 }
 
 } // namespace policybridge::json

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-/// JSON as far as the few lines of the protocol need it, so that the library depends on libc alone.
+/// A small JSON reader, so that the library needs libc alone.
 namespace policybridge::json {
 
-/// Deepest nesting that is read; the protocol's own lines have two levels.
+/// Deepest nesting that is read; the protocol's own lines have four levels.
 inline constexpr int max_depth = 16;
 
 struct Member;
@@ -30,8 +30,8 @@ struct Value {
   const Value *find(std::string_view name) const;
   /// A string's characters.
   std::optional<std::string> as_string() const;
-  /// A whole number that is not negative.
-  std::optional<std::uint64_t> as_uint() const;
+  /// A whole number that fits into an `std::int64_t` or `std::uint64_t`.
+  template <class Integer> std::optional<Integer> as_integer() const;
 };
 
 struct Member {
@@ -41,19 +41,6 @@ struct Member {
 
 /// Read all of `text` as one value, strictly (RFC 8259, valid UTF-8). InvalidArgument: it is none.
 Result<Value> parse(std::string_view text);
-
-/// Append a string in quotes; `text` is UTF-8.
-void append_string(std::string &to, std::string_view text);
-/// Append a number so that it is read back as the same; `number` is finite.
-void append_number(std::string &to, double number);
-void append_number(std::string &to, std::uint64_t number);
-void append_number(std::string &to, std::int64_t number);
-
-/// Whether `text` is valid UTF-8 (no surrogates, no overlong forms).
-bool is_utf8(std::string_view text) noexcept;
-
-/// The beginning of bytes from elsewhere, fit for a message: in quotes, what is not printable ASCII escaped.
-std::string shown(std::string_view bytes);
 
 } // namespace policybridge::json
 

@@ -10,7 +10,7 @@ namespace {
 
 std::size_t aligned(std::size_t offset, std::size_t size) { return (offset + size - 1) / size * size; }
 
-bool may_pass(StatusCode code) { return code == StatusCode::Unavailable || code == StatusCode::DeadlineExceeded; }
+bool is_transient(StatusCode code) { return code == StatusCode::Unavailable || code == StatusCode::DeadlineExceeded; }
 
 /// Where each fixed feature begins in the arena: as in a packed observation, but aligned for its type.
 std::vector<std::size_t> offsets_of(const std::vector<TensorSpec> &features, std::size_t &end) {
@@ -93,7 +93,7 @@ std::optional<std::size_t> ModelRunner::index_of(std::string_view name) const no
 }
 
 Result<const Tensor *> ModelRunner::evaluate() {
-  Status status = guarded([&] { return ask(); });
+  Status status = guarded([&] { return request(); });
   if (!status.ok())
     return runner_.fallback ? fall_back(over_.ok() ? status : over_) : status;
   ++counts_.decisions;
@@ -107,7 +107,7 @@ Status ModelRunner::check_scalar(ElementType type) const {
   return invalid_argument("the advice is " + spec.to_string() + " and no single " + to_string(type));
 }
 
-/// Open a session, again where the server may be about to come.
+/// Open a session; retry where the server is unavailable, because it may be starting.
 Status ModelRunner::start() {
   auto pause = runner_.pause;
   for (unsigned tries = 0;; ++tries, pause *= 2) {
@@ -123,18 +123,18 @@ Status ModelRunner::start() {
   }
 }
 
-Status ModelRunner::ask() {
+Status ModelRunner::request() {
   if (!over_.ok())
     return failed_precondition("the session is over: " + over_.message());
-  Status status = ask_once();
-  if (!status.ok() && may_pass(status.code()))
-    status = ask_again(std::move(status));
+  Status status = request_once();
+  if (!status.ok() && is_transient(status.code()))
+    status = retry(std::move(status));
   if (!session_->is_open())
     over_ = status;
   return status;
 }
 
-Status ModelRunner::ask_once() {
+Status ModelRunner::request_once() {
   std::string_view observation;
   if (Status status = observe(observation); !status.ok())
     return status;
@@ -142,15 +142,15 @@ Status ModelRunner::ask_once() {
     return status;
   ++step_;
   Status status = decode();
-  // A peer whose advice cannot be read is not asked again.
+  // A server whose advice cannot be read gets no further request.
   if (!status.ok())
     session_->close();
   return status;
 }
 
-Status ModelRunner::ask_again(Status failed) {
+Status ModelRunner::retry(Status failed) {
   auto pause = runner_.pause;
-  for (unsigned tries = 0; tries < runner_.retries && may_pass(failed.code()); ++tries, pause *= 2) {
+  for (unsigned tries = 0; tries < runner_.retries && is_transient(failed.code()); ++tries, pause *= 2) {
     if (!session_->is_open()) {
       if (!runner_.reopen || failed.code() != StatusCode::Unavailable)
         return failed;
@@ -160,12 +160,12 @@ Status ModelRunner::ask_again(Status failed) {
       std::this_thread::sleep_for(pause);
     }
     ++counts_.retries;
-    failed = ask_once();
+    failed = request_once();
   }
   return failed;
 }
 
-/// Follow the lost session by one on the very same version.
+/// Replace the lost session by a new one on the same version.
 Status ModelRunner::reopen() {
   Result<SessionInfo> lost = session_->info();
   if (!lost.ok())
@@ -178,7 +178,7 @@ Status ModelRunner::reopen() {
   return status;
 }
 
-/// Give the observation's bytes: the features' own where they lie packed.
+/// Give the observation's bytes, without copying where the features lie packed in the arena.
 Status ModelRunner::observe(std::string_view &observation) {
   if (packed_) {
     observation = {reinterpret_cast<const char *>(arena_.data()), packed_size_};

@@ -1,8 +1,8 @@
 #include "guard.h"
-#include "json.h"
 #include "policybridge/connection.h"
 #include "protocol.h"
-#include "wire.h"
+#include "unix_socket.h"
+#include "utf8.h"
 
 #include <atomic>
 #include <cerrno>
@@ -23,14 +23,13 @@ Status failed(const std::string &what, const std::string &path) {
   return unavailable("could not " + what + " " + path + ": " + std::strerror(errno));
 }
 
-/// The two files of a channel, opened in LLVM's order and never waited for longer than the timeout.
+/// The two files of a channel. They are opened in LLVM's order, and opening waits no longer than the timeout.
 struct Files {
   Descriptor replies;
   Descriptor observations;
-  // A reading end of our own: writing to a FIFO that nobody reads would raise SIGPIPE, in a process that is the
-  // compiler's.
+  // A reading end of our own: writing to a FIFO without a reader would raise SIGPIPE in the compiler.
   Descriptor unread;
-  // Replies that were recorded before, which LLVM takes too: their end is one.
+  // Whether the replies are a regular file, recorded before, which LLVM accepts too. Then the end of the file is final.
   bool recorded = false;
 
   static Result<Files> open(const std::string &base, std::chrono::microseconds timeout) {
@@ -48,7 +47,7 @@ struct Files {
       if (errno != ENXIO && errno != EINTR)
         return failed("write", out);
       if (!deadline.milliseconds_left())
-        return unavailable("nobody has opened " + out + " for reading within " + seconds(timeout));
+        return unavailable("no host has opened " + out + " for reading within " + seconds(timeout));
       std::this_thread::sleep_for(look_again);
     }
     struct stat about = {};
@@ -70,13 +69,13 @@ public:
   ~PipeSession() override { PipeSession::close(); }
 
   Result<SessionInfo> info() const override {
-    return unimplemented("LLVM's interactive channel does not say who answers");
+    return unimplemented("LLVM's interactive channel does not carry the session's policy version");
   }
 
   Status evaluate(std::uint64_t step, std::string_view observation, AdviceBuffer &advice) override {
     if (!is_open())
       return failed_precondition("the session is over");
-    Status status = guarded([&] { return ask(step, observation, advice); });
+    Status status = guarded([&] { return request(step, observation, advice); });
     if (!status.ok())
       close();
     return status;
@@ -84,8 +83,8 @@ public:
 
   Status set_context(std::string_view name) override {
     return guarded([&]() -> Status {
-      if (!json::is_utf8(name))
-        return invalid_argument("a context's name is no UTF-8: " + json::shown(name));
+      if (!is_utf8(name))
+        return invalid_argument("a context's name is not UTF-8: " + quoted(name));
       const std::size_t header = step_ ? 0 : before_.find('\n') + 1;
       before_.replace(header, std::string::npos, protocol::context_line(name));
       return {};
@@ -103,7 +102,7 @@ public:
   }
 
 private:
-  Status ask(std::uint64_t step, std::string_view observation, AdviceBuffer &advice) {
+  Status request(std::uint64_t step, std::string_view observation, AdviceBuffer &advice) {
     const protocol::ObservationLine line(step - 1);
     const Deadline deadline(timeout_);
     message_.assign(before_).append(line.text()).append(observation).append("\n");
@@ -142,7 +141,7 @@ private:
         return failed("read", base_ + ".in");
       if (count == 0 && files_.recorded)
         return unavailable(base_ + ".in ends without an answer");
-      // Nothing yet, or nobody: which of the two, poll tells.
+      // No data yet, or no writer any more; poll tells which.
       if (Status status = wait(files_.replies.get(), POLLIN, deadline); !status.ok())
         return status;
     }
@@ -160,7 +159,7 @@ private:
       if (ready > 0 && (pipes[0].revents & events))
         return {};
       if (ready > 0 && ((pipes[0].revents | pipes[1].revents) & (POLLHUP | POLLERR | POLLNVAL)))
-        return unavailable("who answered on " + base_ + ".in went away");
+        return unavailable("the host that answered on " + base_ + ".in went away");
     }
   }
 
@@ -186,7 +185,7 @@ public:
         return invalid_argument(
             "LLVM's interactive channel carries tensors of fixed size; the features or the advice vary");
       if (options.exploration)
-        return invalid_argument("LLVM's interactive channel cannot ask for exploration");
+        return invalid_argument("LLVM's interactive channel cannot carry an exploration");
       if (taken_->exchange(true))
         return failed_precondition("the channel " + base_ + " has a session already; one base is for one compilation");
       Result<Files> files = Files::open(base_, timeout_);

@@ -1,6 +1,8 @@
 #include "protocol.h"
 
 #include "json.h"
+#include "json_writer.h"
+#include "utf8.h"
 
 #include <algorithm>
 #include <charconv>
@@ -11,83 +13,85 @@ namespace policybridge::protocol {
 
 namespace {
 
-using json::append_number;
-using json::append_string;
-
-void append_object(std::string &to, const std::map<std::string, std::string> &texts) {
-  to += '{';
-  const char *comma = "";
-  for (const auto &[name, value] : texts) {
-    to += comma;
-    append_string(to, name);
-    to += ':';
-    append_string(to, value);
-    comma = ",";
-  }
-  to += '}';
+void write_texts(JsonWriter &json, std::string_view name, const std::map<std::string, std::string> &texts) {
+  json.key(name);
+  json.begin_object();
+  for (const auto &[key, value] : texts)
+    json.member(key, value);
+  json.end_object();
 }
 
-void append_spec(std::string &to, const TensorSpec &spec) {
-  to += "{\"name\":";
-  append_string(to, spec.name);
-  to += ",\"type\":";
-  append_string(to, to_string(spec.type));
-  to += ",\"port\":0,\"shape\":[";
-  for (std::size_t n = 0; n < spec.shape.size(); ++n) {
-    to += n ? "," : "";
-    append_number(to, spec.shape[n]);
-  }
-  to += "]}";
+void write_spec(JsonWriter &json, const TensorSpec &spec) {
+  json.begin_object();
+  json.member("name", spec.name);
+  json.member("type", to_string(spec.type));
+  json.integer_member("port", 0);
+  json.key("shape");
+  json.begin_array();
+  for (const std::int64_t dimension : spec.shape)
+    json.integer(dimension);
+  json.end_array();
+  json.end_object();
 }
 
-void append_outcome(std::string &to, const Outcome &outcome) {
-  to += "\"outcome\":{\"values\":{";
-  const char *comma = "";
-  for (const auto &[name, value] : outcome.values) {
-    to += comma;
-    append_string(to, name);
-    to += ':';
-    append_number(to, value);
-    comma = ",";
-  }
-  to += "},\"status\":";
-  append_string(to, outcome.status);
-  to += '}';
+void write_outcome(JsonWriter &json, const Outcome &outcome) {
+  json.key("outcome");
+  json.begin_object();
+  json.key("values");
+  json.begin_object();
+  for (const auto &[name, value] : outcome.values)
+    json.number_member(name, value);
+  json.end_object();
+  json.member("status", outcome.status);
+  json.end_object();
 }
 
-void append_exploration(std::string &to, const Exploration &asked) {
-  to += ",\"framing\":\"chance\",\"exploration\":{\"seed\":";
-  append_number(to, asked.seed);
-  to += ",\"temperature\":";
-  append_number(to, asked.temperature);
-  to += ",\"epsilon\":";
-  append_number(to, asked.epsilon);
-  to += '}';
+void write_exploration(JsonWriter &json, const Exploration &exploration) {
+  json.member("framing", "chance");
+  json.key("exploration");
+  json.begin_object();
+  json.integer_member("seed", exploration.seed);
+  json.number_member("temperature", exploration.temperature);
+  json.number_member("epsilon", exploration.epsilon);
+  json.end_object();
 }
 
-Status none_of_this(std::string_view line) {
-  return invalid_argument("the server's answer is none of this protocol: " + json::shown(line));
+/// A line that holds one object, whose members `write_members` writes.
+template <class WriteMembers> std::string object_line(WriteMembers &&write_members) {
+  JsonWriter json;
+  json.begin_object();
+  write_members(json);
+  json.end_object();
+  return json.take() + "\n";
 }
 
-/// The status in an `error` object; InvalidArgument where it is none.
-Status status_of(const json::Value &error, std::string_view line) {
+Status malformed_answer(std::string_view line) {
+  return invalid_argument("the server's answer is none of this protocol: " + quoted(line));
+}
+
+Status malformed_header(const std::string &expected) {
+  return invalid_argument("not a header line of LLVM's protocol: " + expected);
+}
+
+/// The status that an `error` object holds; InvalidArgument where it holds none.
+Status error_in(const json::Value &error, std::string_view line) {
   const json::Value *number = error.find("status");
   const json::Value *message = error.find("message");
-  const auto code = number ? number->as_uint() : std::nullopt;
+  const auto code = number ? number->as_integer<std::uint64_t>() : std::nullopt;
   const auto text = message ? message->as_string() : std::nullopt;
   if (!code || !text || *code == 0)
-    return none_of_this(line);
+    return malformed_answer(line);
   const auto known = std::min<std::uint64_t>(*code, std::numeric_limits<int>::max());
   return {status_code_from(static_cast<int>(known)), *text};
 }
 
-/// Parse an answer; the error that it carries is the result.
+/// Parse an answer. An error that it carries is the result's status.
 Result<json::Value> parse_answer(std::string_view line) {
   Result<json::Value> answer = json::parse(line);
   if (!answer.ok() || answer->kind != json::Value::Kind::Object)
-    return none_of_this(line);
+    return malformed_answer(line);
   if (const json::Value *error = answer->find("error"))
-    return status_of(*error, line);
+    return error_in(*error, line);
   return answer;
 }
 
@@ -96,57 +100,98 @@ std::string text_in(const json::Value &object, std::string_view name) {
   return value ? value->as_string().value_or("") : "";
 }
 
+Result<TensorSpec> parse_spec(const json::Value &object) {
+  TensorSpec spec{text_in(object, "name"), ElementType::Int64, {}};
+  const std::string type = text_in(object, "type");
+  const json::Value *shape = object.find("shape");
+  if (spec.name.empty() || type.empty() || !shape || shape->kind != json::Value::Kind::Array)
+    return malformed_header("a tensor has a name, a type and a shape");
+  const std::optional<ElementType> element = element_type_from(type);
+  if (!element)
+    return malformed_header(spec.name + " has the unknown element type '" + type + "'");
+  spec.type = *element;
+  for (const json::Member &dimension : shape->members) {
+    const auto size = dimension.value.as_integer<std::int64_t>();
+    if (!size)
+      return malformed_header(spec.name + " has a dimension that is not a 64-bit integer");
+    spec.shape.push_back(*size);
+  }
+  return spec;
+}
+
 } // namespace
 
 std::string hello_line(const OpenOptions &options) {
-  std::string line = "{\"policybridge\":1,\"policy\":";
-  append_string(line, options.policy.name);
-  if (options.policy.version) {
-    line += ",\"version\":";
-    append_number(line, *options.policy.version);
-  }
-  if (options.policy.alias) {
-    line += ",\"alias\":";
-    append_string(line, *options.policy.alias);
-  }
-  line += ",\"options\":";
-  append_object(line, options.options);
-  line += ",\"labels\":";
-  append_object(line, options.labels);
-  if (options.exploration)
-    append_exploration(line, *options.exploration);
-  return line + "}\n";
+  return object_line([&](JsonWriter &json) {
+    json.integer_member("policybridge", 1);
+    json.member("policy", options.policy.name);
+    if (options.policy.version)
+      json.integer_member("version", *options.policy.version);
+    if (options.policy.alias)
+      json.member("alias", *options.policy.alias);
+    write_texts(json, "options", options.options);
+    write_texts(json, "labels", options.labels);
+    if (options.exploration)
+      write_exploration(json, *options.exploration);
+  });
 }
 
 std::string header_line(const Signature &signature) {
-  std::string line = "{\"features\":[";
-  for (std::size_t n = 0; n < signature.features.size(); ++n) {
-    line += n ? "," : "";
-    append_spec(line, signature.features[n]);
-  }
-  line += "],\"advice\":";
-  append_spec(line, signature.advice);
-  return line + "}\n";
+  return object_line([&](JsonWriter &json) {
+    json.key("features");
+    json.begin_array();
+    for (const TensorSpec &feature : signature.features)
+      write_spec(json, feature);
+    json.end_array();
+    json.key("advice");
+    write_spec(json, signature.advice);
+  });
 }
 
 std::string context_line(std::string_view name) {
-  std::string line = "{\"context\":";
-  append_string(line, name);
-  return line + "}\n";
+  return object_line([&](JsonWriter &json) { json.member("context", name); });
 }
 
 std::string outcome_line(const Outcome &outcome) {
-  std::string line = "{";
-  append_outcome(line, outcome);
-  return line + "}\n";
+  return object_line([&](JsonWriter &json) { write_outcome(json, outcome); });
 }
 
 std::string report_line(std::string_view session_id, const Outcome &outcome) {
-  std::string line = "{\"policybridge\":1,\"report\":";
-  append_string(line, session_id);
-  line += ',';
-  append_outcome(line, outcome);
-  return line + "}\n";
+  return object_line([&](JsonWriter &json) {
+    json.integer_member("policybridge", 1);
+    json.member("report", session_id);
+    write_outcome(json, outcome);
+  });
+}
+
+Result<Signature> parse_header(std::string_view line) {
+  const Result<json::Value> header = json::parse(line);
+  const json::Value *features = header.ok() ? header->find("features") : nullptr;
+  const json::Value *advice = header.ok() ? header->find("advice") : nullptr;
+  if (!features || features->kind != json::Value::Kind::Array || !advice)
+    return malformed_header("it is a JSON object with features and advice, not " + quoted(line));
+  Signature signature;
+  for (const json::Member &feature : features->members) {
+    Result<TensorSpec> spec = parse_spec(feature.value);
+    if (!spec.ok())
+      return spec.status();
+    signature.features.push_back(*std::move(spec));
+  }
+  Result<TensorSpec> spec = parse_spec(*advice);
+  if (!spec.ok())
+    return spec.status();
+  signature.advice = *std::move(spec);
+  if (Status status = signature.check(); !status.ok())
+    return status;
+  return signature;
+}
+
+Result<std::string> parse_context(std::string_view line) {
+  const Result<json::Value> context = json::parse(line);
+  const json::Value *name = context.ok() ? context->find("context") : nullptr;
+  if (!name || name->kind != json::Value::Kind::String)
+    return invalid_argument("not a context line of LLVM's protocol: " + quoted(line));
+  return name->text;
 }
 
 ObservationLine::ObservationLine(std::uint64_t number) {
@@ -178,10 +223,10 @@ Result<SessionInfo> parse_opened(std::string_view line) {
   if (!answer.ok())
     return answer.status();
   const json::Value *number = answer->find("version");
-  const auto version = number ? number->as_uint() : std::nullopt;
+  const auto version = number ? number->as_integer<std::uint64_t>() : std::nullopt;
   SessionInfo info{text_in(*answer, "session"), {text_in(*answer, "policy"), 0, text_in(*answer, "digest")}};
   if (!version || info.id.empty() || info.policy.name.empty())
-    return none_of_this(line);
+    return malformed_answer(line);
   info.policy.version = *version;
   return info;
 }
@@ -191,12 +236,12 @@ Status parse_recorded(std::string_view line) {
   if (!answer.ok())
     return answer.status();
   const json::Value *recorded = answer->find("recorded");
-  return recorded && recorded->boolean ? Status() : none_of_this(line);
+  return recorded && recorded->boolean ? Status() : malformed_answer(line);
 }
 
 Status parse_failure(std::string_view line) {
   Result<json::Value> answer = parse_answer(line);
-  return answer.ok() ? none_of_this(line) : answer.status();
+  return answer.ok() ? malformed_answer(line) : answer.status();
 }
 
 } // namespace policybridge::protocol

@@ -9,13 +9,14 @@
 #include <string>
 #include <string_view>
 
-/// The lines of proto/SOCKET.md and of LLVM's interactive stream. What is written has passed its check.
+/// The lines of proto/SOCKET.md and of LLVM's interactive protocol. The writers take values that have passed their
+/// `check`.
 namespace policybridge::protocol {
 
-/// Longest line taken, as on the server's side.
+/// Longest line that is accepted, in bytes; the server has the same limit.
 inline constexpr std::size_t max_line = std::size_t{1} << 20;
 
-/// Largest advice taken, in bytes.
+/// Largest advice that is accepted, in bytes.
 inline constexpr std::uint64_t max_advice = std::uint64_t{64} << 20;
 
 std::string hello_line(const OpenOptions &options);
@@ -24,7 +25,7 @@ std::string context_line(std::string_view name);
 std::string outcome_line(const Outcome &outcome);
 std::string report_line(std::string_view session_id, const Outcome &outcome);
 
-/// The line before an observation's payload, without allocating.
+/// The line before an observation's payload. Making one allocates nothing.
 class ObservationLine {
 public:
   /// For fixed features.
@@ -41,6 +42,12 @@ private:
   std::array<char, 80> text_;
   std::size_t size_ = 0;
 };
+
+/// Read a header line. InvalidArgument or ResourceExhausted: it is malformed, or the signature's check fails.
+Result<Signature> parse_header(std::string_view line);
+
+/// Read the name in a context line. InvalidArgument: there is none.
+Result<std::string> parse_context(std::string_view line);
 
 /// Read the answer to a hello; a line with an error gives that error. InvalidArgument: it is neither.
 Result<SessionInfo> parse_opened(std::string_view line);

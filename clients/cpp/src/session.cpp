@@ -1,6 +1,6 @@
 #include "policybridge/session.h"
 
-#include "json.h"
+#include "utf8.h"
 
 #include <charconv>
 #include <cmath>
@@ -10,8 +10,8 @@ namespace policybridge {
 namespace {
 
 Status check_text(const char *what, std::string_view text) {
-  if (!json::is_utf8(text))
-    return invalid_argument(std::string(what) + " is no UTF-8: " + json::shown(text));
+  if (!is_utf8(text))
+    return invalid_argument(std::string(what) + " is not UTF-8: " + quoted(text));
   return {};
 }
 
@@ -23,11 +23,11 @@ Status check_texts(const char *what, const std::map<std::string, std::string> &t
   return {};
 }
 
-Status check_exploration(const Exploration &asked) {
-  if (!(asked.temperature >= 0 && std::isfinite(asked.temperature)))
-    return invalid_argument("a temperature is 0 or more, not " + std::to_string(asked.temperature));
-  if (!(asked.epsilon >= 0 && asked.epsilon <= 1))
-    return invalid_argument("epsilon is a probability, not " + std::to_string(asked.epsilon));
+Status check_exploration(const Exploration &exploration) {
+  if (!(exploration.temperature >= 0 && std::isfinite(exploration.temperature)))
+    return invalid_argument("a temperature is 0 or more, not " + std::to_string(exploration.temperature));
+  if (!(exploration.epsilon >= 0 && exploration.epsilon <= 1))
+    return invalid_argument("epsilon is a probability, not " + std::to_string(exploration.epsilon));
   return {};
 }
 
@@ -53,7 +53,7 @@ Result<PolicyReference> PolicyReference::parse(std::string_view text) {
 Status OpenOptions::check() const {
   if (policy.version && policy.alias)
     return invalid_argument("policy '" + policy.name + "': ask for version " + std::to_string(*policy.version) +
-                            " or for '" + *policy.alias + "', not both");
+                            " or the alias '" + *policy.alias + "', not both");
   if (Status status = check_text("a policy's name", policy.name); !status.ok())
     return status;
   if (Status status = check_text("an alias", policy.alias.value_or("")); !status.ok())
@@ -69,8 +69,8 @@ Status OpenOptions::check() const {
 
 Status Outcome::check() const {
   for (const auto &[name, value] : values) {
-    if (name.empty() || !json::is_utf8(name))
-      return invalid_argument("an outcome's name is some UTF-8 text, not " + json::shown(name));
+    if (name.empty() || !is_utf8(name))
+      return invalid_argument("an outcome's name is some UTF-8 text, not " + quoted(name));
     if (!std::isfinite(value))
       return invalid_argument("the outcome '" + name + "' is a finite number, not " + std::to_string(value));
   }

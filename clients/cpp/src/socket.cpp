@@ -1,8 +1,8 @@
+#include "socket.h"
+
 #include "guard.h"
-#include "json.h"
-#include "policybridge/connection.h"
 #include "protocol.h"
-#include "wire.h"
+#include "utf8.h"
 
 #include <cmath>
 #include <cstring>
@@ -14,8 +14,8 @@ namespace {
 /// One connection is one session.
 class SocketSession final : public Session {
 public:
-  SocketSession(Wire wire, SessionInfo info, const OpenOptions &options, const Signature &signature)
-      : wire_(std::move(wire)), info_(std::move(info)), header_(protocol::header_line(signature)),
+  SocketSession(UnixSocket socket, SessionInfo info, const OpenOptions &options, const Signature &signature)
+      : socket_(std::move(socket)), info_(std::move(info)), header_(protocol::header_line(signature)),
         before_(header_ + protocol::context_line(options.context)), fixed_features_(signature.has_fixed_features()),
         fixed_advice_(signature.advice.is_fixed()), explores_(options.exploration.has_value()) {
     reply_.resize(1 + (fixed_advice_ ? static_cast<std::size_t>(signature.advice.byte_size()) + chance_size()
@@ -25,24 +25,24 @@ public:
   Result<SessionInfo> info() const override { return info_; }
 
   Status evaluate(std::uint64_t step, std::string_view observation, AdviceBuffer &advice) override {
-    return ended_by_failure([&] { return ask(step, observation, advice); });
+    return ended_by_failure([&] { return request(step, observation, advice); });
   }
 
   Status set_context(std::string_view name) override {
     return guarded([&]() -> Status {
-      if (!json::is_utf8(name))
-        return invalid_argument("a context's name is no UTF-8: " + json::shown(name));
+      if (!is_utf8(name))
+        return invalid_argument("a context's name is not UTF-8: " + quoted(name));
       before_ = header_ + protocol::context_line(name);
       return {};
     });
   }
 
   Status report(const Outcome &outcome) override {
-    return ended_by_failure([&] { return tell(outcome); });
+    return ended_by_failure([&] { return request_recording(outcome); });
   }
 
-  bool is_open() const noexcept override { return wire_.is_open(); }
-  void close() noexcept override { wire_.close(); }
+  bool is_open() const noexcept override { return socket_.is_open(); }
+  void close() noexcept override { socket_.close(); }
 
 private:
   std::size_t chance_size() const { return explores_ ? sizeof(float) : 0; }
@@ -51,16 +51,16 @@ private:
     if (!is_open())
       return failed_precondition("the session is over");
     Status status = guarded(call);
-    // Whatever it was: the answer to come would be taken for the next one's.
+    // Whatever failed: an answer that comes late would be taken for the next request's.
     if (!status.ok())
       close();
     return status;
   }
 
-  Status ask(std::uint64_t step, std::string_view observation, AdviceBuffer &advice) {
+  Status request(std::uint64_t step, std::string_view observation, AdviceBuffer &advice) {
     const auto line =
         fixed_features_ ? protocol::ObservationLine(step - 1) : protocol::ObservationLine(step - 1, observation.size());
-    if (Status status = wire_.send({before_, line.text(), observation, "\n"}); !status.ok())
+    if (Status status = socket_.send({before_, line.text(), observation, "\n"}); !status.ok())
       return status;
     sent();
     if (Status status = receive_status(reply_.size()); !status.ok())
@@ -68,19 +68,20 @@ private:
     return fixed_advice_ ? take_fixed(advice) : take_varying(advice);
   }
 
-  Status tell(const Outcome &outcome) {
+  Status request_recording(const Outcome &outcome) {
     const std::string line = protocol::outcome_line(outcome);
-    if (Status status = wire_.send({before_, line}); !status.ok())
+    if (Status status = socket_.send({before_, line}); !status.ok())
       return status;
     sent();
     if (Status status = receive_status(1); !status.ok())
       return status;
     std::string answer;
-    if (Status status = wire_.receive_line(answer); !status.ok())
+    if (Status status = socket_.receive_line(answer); !status.ok())
       return status;
     return protocol::parse_recorded(answer);
   }
 
+  /// The header and context have gone out; the next observation goes alone.
   void sent() {
     before_.clear();
     header_.clear();
@@ -88,15 +89,15 @@ private:
 
   /// Receive the status byte, and where it is 0 the rest of the reply's first `size` bytes.
   Status receive_status(std::size_t size) {
-    if (Status status = wire_.receive(reply_.data(), 1); !status.ok())
+    if (Status status = socket_.receive(reply_.data(), 1); !status.ok())
       return status;
     if (reply_[0] == 0)
-      return size > 1 ? wire_.receive(reply_.data() + 1, size - 1) : Status();
+      return size > 1 ? socket_.receive(reply_.data() + 1, size - 1) : Status();
     if (reply_[0] != 1)
       return invalid_argument("the server's answer is none of this protocol: it begins with the byte " +
                               std::to_string(static_cast<unsigned char>(reply_[0])));
     std::string line;
-    if (Status status = wire_.receive_line(line); !status.ok())
+    if (Status status = socket_.receive_line(line); !status.ok())
       return status;
     return protocol::parse_failure(line);
   }
@@ -115,10 +116,10 @@ private:
       return resource_exhausted("the server announces an advice of " + std::to_string(size) + " bytes; at most " +
                                 std::to_string(protocol::max_advice) + " are taken");
     advice.bytes.resize(static_cast<std::size_t>(size));
-    if (Status status = wire_.receive(advice.bytes.data(), advice.bytes.size()); !status.ok())
+    if (Status status = socket_.receive(advice.bytes.data(), advice.bytes.size()); !status.ok())
       return status;
     char chance[sizeof(float)];
-    if (Status status = wire_.receive(chance, chance_size()); !status.ok())
+    if (Status status = socket_.receive(chance, chance_size()); !status.ok())
       return status;
     take_chance(chance, advice);
     return {};
@@ -130,73 +131,64 @@ private:
     advice.log_probability = std::isnan(chance) ? std::nullopt : std::optional<float>(chance);
   }
 
-  Wire wire_;
+  UnixSocket socket_;
   SessionInfo info_;
   std::string header_; // until it has been sent
-  std::string before_; // goes along with the next observation, so that nothing but observations costs a system call
+  std::string before_; // sent together with the next observation, which saves a system call
   bool fixed_features_;
   bool fixed_advice_;
   bool explores_;
   std::vector<char> reply_; // the status byte, and the advice or its size
 };
 
-/// Every session is a connection of its own, so that sessions share nothing.
-class SocketConnection final : public Connection {
-public:
-  SocketConnection(std::string path, const ConnectOptions &options)
-      : path_(std::move(path)), timeout_(options.timeout), spin_(options.spin) {}
-
-  Result<std::unique_ptr<Session>> open(const OpenOptions &options, const Signature &signature) override {
-    using Opened = Result<std::unique_ptr<Session>>;
-    return guarded([&]() -> Opened {
-      Result<Wire> wire = Wire::connect(path_, timeout_, spin_);
-      if (!wire.ok())
-        return wire.status();
-      Result<std::string> line = exchange(*wire, protocol::hello_line(options));
-      if (!line.ok())
-        return line.status();
-      Result<SessionInfo> info = protocol::parse_opened(*line);
-      if (!info.ok())
-        return info.status();
-      return std::unique_ptr<Session>(new SocketSession(std::move(*wire), std::move(*info), options, signature));
-    });
-  }
-
-  Status check() override {
-    return guarded([&]() -> Status { return Wire::connect(path_, timeout_).status(); });
-  }
-
-  Status report_outcome(const std::string &session_id, const Outcome &outcome) override {
-    return guarded([&]() -> Status {
-      Result<Wire> wire = Wire::connect(path_, timeout_);
-      if (!wire.ok())
-        return wire.status();
-      Result<std::string> line = exchange(*wire, protocol::report_line(session_id, outcome));
-      return line.ok() ? protocol::parse_recorded(*line) : line.status();
-    });
-  }
-
-private:
-  static Result<std::string> exchange(Wire &wire, const std::string &line) {
-    std::string answer;
-    Status status = wire.send({line});
-    if (status.ok())
-      status = wire.receive_line(answer);
-    if (!status.ok())
-      return status;
-    return answer;
-  }
-
-  const std::string path_;
-  const std::chrono::microseconds timeout_;
-  const std::chrono::microseconds spin_;
-};
+Result<std::string> round_trip(UnixSocket &socket, const std::string &line) {
+  std::string answer;
+  Status status = socket.send({line});
+  if (status.ok())
+    status = socket.receive_line(answer);
+  if (!status.ok())
+    return status;
+  return answer;
+}
 
 } // namespace
 
+Result<std::unique_ptr<Session>> SocketConnection::open(const OpenOptions &options, const Signature &signature) {
+  using Opened = Result<std::unique_ptr<Session>>;
+  return guarded([&]() -> Opened {
+    Result<UnixSocket> socket = UnixSocket::connect(path_, wait_);
+    if (!socket.ok())
+      return socket.status();
+    Result<std::string> line = round_trip(*socket, protocol::hello_line(options));
+    if (!line.ok())
+      return line.status();
+    Result<SessionInfo> info = protocol::parse_opened(*line);
+    if (!info.ok())
+      return info.status();
+    return std::unique_ptr<Session>(new SocketSession(std::move(*socket), std::move(*info), options, signature));
+  });
+}
+
+Status SocketConnection::check() {
+  return guarded([&]() -> Status { return UnixSocket::connect(path_, wait_).status(); });
+}
+
+Status SocketConnection::report_outcome(const std::string &session_id, const Outcome &outcome) {
+  return guarded([&]() -> Status {
+    Result<UnixSocket> socket = UnixSocket::connect(path_, wait_);
+    if (!socket.ok())
+      return socket.status();
+    Result<std::string> line = round_trip(*socket, protocol::report_line(session_id, outcome));
+    return line.ok() ? protocol::parse_recorded(*line) : line.status();
+  });
+}
+
 Result<std::shared_ptr<Connection>> connect_socket(std::string_view target, const ConnectOptions &options) {
   using Made = Result<std::shared_ptr<Connection>>;
-  return guarded([&]() -> Made { return {std::make_shared<SocketConnection>(std::string(target), options)}; });
+  return guarded([&]() -> Made {
+    return {
+        std::make_shared<SocketConnection>(std::string(target), WaitOptions{options.timeout, options.spin, {-1, -1}})};
+  });
 }
 
 } // namespace policybridge

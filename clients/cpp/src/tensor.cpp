@@ -1,7 +1,7 @@
 #include "policybridge/tensor.h"
 
 #include "guard.h"
-#include "json.h"
+#include "utf8.h"
 
 #include <algorithm>
 #include <cstring>
@@ -17,7 +17,7 @@ std::string text_of(Span<const std::int64_t> shape) {
   return text + "]";
 }
 
-/// The elements of `shape`; nothing above the limit, where they could not be held.
+/// The number of elements of `shape`; absent where it is above the limit.
 std::optional<std::uint64_t> elements(Span<const std::int64_t> shape, std::uint64_t limit) {
   std::uint64_t product = 1;
   for (std::int64_t dimension : shape) {
@@ -42,12 +42,12 @@ Tensor::Tensor(TensorSpec spec, void *memory) : spec_(std::move(spec)), shape_(s
     data_ = memory;
     std::memset(memory, 0, static_cast<std::size_t>(spec_.byte_size()));
   } else {
-    keep(count_);
+    allocate(count_);
   }
 }
 
-void Tensor::keep(std::size_t count) {
-  // Never empty: a tensor without elements has an address too.
+void Tensor::allocate(std::size_t count) {
+  // Never empty, so that a tensor without elements has an address too.
   owned_.resize(std::max<std::size_t>(1, (count * element_size(spec_.type) + 7) / 8));
   data_ = owned_.data();
 }
@@ -93,7 +93,7 @@ Status Tensor::set_raw(ElementType type, const void *values, std::size_t count, 
     if (Status status = fit(count, shape); !status.ok())
       return status;
     if (spec_.is_varying())
-      keep(count);
+      allocate(count);
     if (count)
       std::memmove(data_, values, count * element_size(type));
     shape_.swap(fitted_);
@@ -110,9 +110,9 @@ Status Tensor::set_texts(Span<const std::string_view> texts, Span<const std::int
       return status;
     if (spec_.type == ElementType::String)
       for (std::string_view text : texts)
-        if (!json::is_utf8(text))
-          return invalid_argument(spec_.to_string() + ": no UTF-8: " + json::shown(text));
-    // Into strings of its own first: the views may be into this tensor.
+        if (!is_utf8(text))
+          return invalid_argument(spec_.to_string() + ": not UTF-8: " + quoted(text));
+    // Copy first, because the views may point into this tensor.
     std::vector<std::string> held(texts.begin(), texts.end());
     texts_ = std::move(held);
     shape_.swap(fitted_);
@@ -134,7 +134,7 @@ Status Tensor::resize(Span<const std::int64_t> shape) {
     if (Status status = fit(static_cast<std::size_t>(*count), shape); !status.ok())
       return status;
     if (spec_.is_varying())
-      keep(static_cast<std::size_t>(*count));
+      allocate(static_cast<std::size_t>(*count));
     shape_.swap(fitted_);
     count_ = static_cast<std::size_t>(*count);
     return {};

@@ -1,6 +1,6 @@
 #include "policybridge/tensor_spec.h"
 
-#include "json.h"
+#include "utf8.h"
 
 #include <algorithm>
 #include <array>
@@ -86,8 +86,8 @@ std::string TensorSpec::to_string() const {
 Status TensorSpec::check() const {
   if (name.empty())
     return invalid_argument("a tensor has an empty name; every tensor needs one");
-  if (!json::is_utf8(name))
-    return invalid_argument("a tensor's name is no UTF-8: " + json::shown(name));
+  if (!is_utf8(name))
+    return invalid_argument("a tensor's name is not UTF-8: " + quoted(name));
   if (!kind_of(type))
     return invalid_argument(name + ": no element type has the number " + std::to_string(static_cast<int>(type)));
   if (shape.size() > max_dimensions)

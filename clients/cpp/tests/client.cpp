@@ -1,4 +1,4 @@
-// A client that does what its standard input says, one line one answer, for tests/native/test_cpp_client.py.
+// A client that does what its standard input says, one line one answer, for tests/native/library/test_client.py.
 
 #include "policybridge/policybridge.h"
 #include "words.h"

@@ -1,4 +1,4 @@
-"""The launcher, and the fixtures of the Python host's tests, whose cases it has to pass too."""
+"""The launcher, and the fixtures of the Python host's tests, because the launcher has to pass those tests too."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,16 +7,16 @@ import pytest
 
 from tests.client.conftest import folder, policies, server
 from tests.conftest import ServerFactory, running_server
-from tests.native.conftest import BUILD, Target
+from tests.native.conftest import Target, sanitized
 
 __all__ = ["ServerFactory", "folder", "policies", "running_server", "server"]
 
 _ELSEWHERE = ("ziglang", "grpc")
-"""Cases of the Python host's tests: zig's start is slow, and the launcher speaks no gRPC."""
+"""Cases of the Python host's tests that are left out: zig starts slowly, and the launcher has no gRPC."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is not the launcher's among the cases that it shares with the Python host."""
+    """Leave out the cases of the Python host's tests that do not apply to the launcher."""
     here = Path(__file__).parent
 
     def shared(item: pytest.Item) -> bool:
@@ -35,14 +35,12 @@ def launcher(native: Target) -> str:
 @pytest.fixture(scope="session")
 def checked_launcher(native: Target) -> str:
     """Build the launcher with the checks of ASan and UBSan."""
-    flags = "-DCMAKE_CXX_FLAGS=-fsanitize=address,undefined -fno-sanitize-recover=all"
-    build = BUILD.with_name(f"{BUILD.name}-launcher-sanitized")
-    return str(native("policybridge-run", build, "-DCMAKE_BUILD_TYPE=None", flags) / "bin" / "policybridge-run")
+    return str(native("policybridge-run", *sanitized()) / "bin" / "policybridge-run")
 
 
 @pytest.fixture
 def launched(launcher: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the Python host's tests start the launcher wherever they start ``policybridge run``."""
+    """Make the Python host's tests start the launcher in place of ``policybridge run``."""
 
     def command(verb: str, *arguments: object) -> Sequence[str]:
         assert verb == "run"

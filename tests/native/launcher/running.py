@@ -14,7 +14,7 @@ HOST = command("run")
 
 @dataclass(frozen=True)
 class Ran:
-    """What one run came to."""
+    """The result of one run."""
 
     status: int
     said: str
@@ -25,7 +25,7 @@ class Ran:
 def run(
     host: Sequence[str], options: Sequence[str], words: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> Ran:
-    """Run a host with a statistics file, and take away what it and the compiler wrote."""
+    """Run a host with a statistics file; read and remove the files that it and the compiler wrote."""
     arguments = [*host, "--stats", "stats.json", *options, "--", *words]
     done = subprocess.run(arguments, capture_output=True, check=False, stdin=subprocess.DEVNULL, env=environment)
     stats = _take("stats.json")
@@ -43,7 +43,7 @@ def _take(name: str) -> bytes | None:
 
 
 def lasting(stats: Any) -> Any:
-    """Give what two runs have in common: sessions as their number, times as whether there are any."""
+    """Give the part of the statistics that two runs share: the number of sessions, and whether there are times."""
     if stats is None:
         return None
     times = {"latency_us": stats["latency_us"] and sorted(stats["latency_us"]), "seconds": stats["seconds"] > 0}

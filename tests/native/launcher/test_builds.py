@@ -19,7 +19,7 @@ _SECONDS = 60
 
 
 def need(tool: str) -> str:
-    """Give the tool's path, or skip the test; where everything has to be there the test fails."""
+    """Give the tool's path; skip the test where it is missing, or fail it with POLICYBRIDGE_REQUIRE_NATIVE."""
     found = shutil.which(tool)
     if found is None:
         missing(tool)
@@ -72,7 +72,7 @@ def build(project: Path, folder: Path, compiler: str) -> Mapping[str, bytes]:
 
 
 @pytest.mark.parametrize("compiler", parameters("clang-19"))
-def test_a_real_projects_objects_under_the_echo_of_the_default_are_those_of_its_plain_build(  # noqa: PLR0917
+def test_an_echo_of_the_default_gives_a_real_projects_objects_of_its_plain_build(  # noqa: PLR0917
     launcher: str,
     server: RunningServer,
     folder: Path,
@@ -109,7 +109,7 @@ def test_makes_job_server_reaches_through_the_launcher(launcher: str, folder: Pa
 
 @pytest.mark.parametrize("compiler", parameters("clang-22"))
 @pytest.mark.parametrize("place", ["CC", "CMAKE_C_COMPILER_LAUNCHER"])
-def test_cmake_takes_it_as_compiler_and_as_launcher(
+def test_cmake_uses_it_as_compiler_and_as_compiler_launcher(
     launcher: str, server: RunningServer, folder: Path, compiler: str, place: str
 ) -> None:
     write_source(folder)
@@ -128,7 +128,7 @@ def test_cmake_takes_it_as_compiler_and_as_launcher(
 
 @pytest.mark.parametrize("compiler", parameters("clang-22"))
 class TestCcache:
-    """An object comes from the cache for the same version of the same policy alone."""
+    """An object comes from the cache only for the same version of the same policy."""
 
     @pytest.fixture(autouse=True)
     def cache(self, folder: Path, monkeypatch: pytest.MonkeyPatch, compiler: str) -> None:
@@ -137,7 +137,7 @@ class TestCcache:
         write_source(folder)
 
     def compile(self, *words: str) -> tuple[int, bytes]:
-        """Give how many decisions were asked for, and the object."""
+        """Give the number of decisions, and the object."""
         stats, made = Path("stats.json"), Path("made.o")
         made.unlink(missing_ok=True)
         subprocess.run([*words, "-Oz", "-c", "module.c", "-o", "made.o"], check=True)
@@ -145,7 +145,7 @@ class TestCcache:
         stats.unlink(missing_ok=True)
         return decisions, made.read_bytes()
 
-    def test_before_the_launcher_it_answers_for_the_same_policy(
+    def test_before_the_launcher_it_returns_objects_of_the_same_policy_version_only(
         self, launcher: str, server: RunningServer, compiler: str
     ) -> None:
         def with_policy(policy: str) -> tuple[int, bytes]:
@@ -158,7 +158,7 @@ class TestCcache:
         assert with_policy("always@1")[1] != made
         assert with_policy("never@1") == (0, made)
 
-    def test_behind_the_launcher_it_keeps_nothing_that_a_policy_decided(
+    def test_behind_the_launcher_it_stores_no_object_that_a_policy_decided_about(
         self, launcher: str, server: RunningServer, compiler: str
     ) -> None:
         plain = self.compile(need("ccache"), compiler)[1]

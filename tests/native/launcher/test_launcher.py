@@ -1,4 +1,4 @@
-"""What the launcher does in its own way: passing through, being started for every file, and staying small."""
+"""What the launcher does otherwise than the Python host: passing commands through, and being started for each file."""
 
 import os
 import random
@@ -23,7 +23,7 @@ NOWHERE = ["--policy", "echo", "--server", "socket:/nowhere/server.sock"]
 
 
 def write_compiler(path: Path, lines: str) -> str:
-    """Write a program that passes for a compiler by its name."""
+    """Write a program that has the name of a compiler."""
     path.write_text(f"#!{sys.executable}\n{lines}\n")
     path.chmod(0o755)
     return str(path)
@@ -49,7 +49,9 @@ def write_compiler(path: Path, lines: str) -> str:
         "-O2",
     ],
 )
-def test_what_asks_nothing_becomes_the_compiler_itself(launcher: str, folder: Path, arguments: str) -> None:
+def test_a_command_that_needs_no_advice_becomes_the_compiler_itself(
+    launcher: str, folder: Path, arguments: str
+) -> None:
     compiler = write_compiler(folder / "clang", "import os, sys\nprint(os.getpid(), *sys.argv[1:])")
     words = [launcher, *NOWHERE, "--", compiler, *arguments.split()]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
@@ -75,7 +77,7 @@ def test_what_asks_nothing_becomes_the_compiler_itself(launcher: str, folder: Pa
         "-O2 -c x.unknown",
     ],
 )
-def test_what_may_ask_is_told_to(launcher: str, folder: Path, arguments: str) -> None:
+def test_a_command_that_may_need_advice_gets_llvms_flags_for_it(launcher: str, folder: Path, arguments: str) -> None:
     compiler = write_compiler(folder / "clang", "import sys\nprint(*sys.argv[1:])")
     words = [launcher, "--policy", "weight", "--server", "/nowhere", "--task", "priority", "--fallback", "error"]
     said = subprocess.run([*words, "--", compiler, *arguments.split()], stdout=subprocess.PIPE, text=True, check=True)
@@ -83,7 +85,7 @@ def test_what_may_ask_is_told_to(launcher: str, folder: Path, arguments: str) ->
     assert said.stdout.strip().endswith(arguments)
 
 
-def test_a_compiler_inherits_what_it_would_without_the_launcher(launcher: str, folder: Path) -> None:
+def test_a_compiler_inherits_the_same_descriptors_as_without_the_launcher(launcher: str, folder: Path) -> None:
     listing = "import os\nprint(*sorted(os.listdir('/proc/self/fd')), os.getcwd())"
     compiler = write_compiler(folder / "clang", listing)
     reading, writing = os.pipe()
@@ -96,7 +98,7 @@ def test_a_compiler_inherits_what_it_would_without_the_launcher(launcher: str, f
     os.close(writing)
 
 
-def test_signals_are_to_the_compiler_as_they_were_to_the_launcher(launcher: str, folder: Path) -> None:
+def test_the_compiler_has_the_signal_mask_and_handlers_of_the_launcher(launcher: str, folder: Path) -> None:
     compiler = write_compiler(folder / "clang", "print([line for line in open('/proc/self/status') if 'Sig' in line])")
     words = [launcher, "--policy", "x", "--server", "/nowhere", "--task", "evict", "--fallback", "error", compiler]
     bare, hosted = ((["nohup", *start, "-O2", "x.c"]) for start in ([compiler], words))
@@ -122,7 +124,7 @@ def test_killed_at_any_moment_it_leaves_neither_pipes_nor_processes(
 
 
 @pytest.mark.parametrize("address", ["grpc:127.0.0.1:50051", "127.0.0.1:50051", "inprocess:/x", "grpc:unix:/x", "name"])
-def test_another_address_than_a_sockets_is_refused_with_what_would_do(launcher: str, address: str) -> None:
+def test_an_address_that_is_not_a_sockets_is_refused_with_the_alternative(launcher: str, address: str) -> None:
     words = [launcher, "--policy", "echo", "--server", address, "--", "clang", "-c", "x.c"]
     refused = subprocess.run(words, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
@@ -140,7 +142,7 @@ def test_help_names_every_option_of_the_python_command(launcher: str) -> None:
 
 
 class TestVersions:
-    """LLVM's version decides how its own decision becomes known; to ask for it costs a process."""
+    """LLVM's version determines how its own decision becomes known; ``--version`` takes a process to find out."""
 
     SCRIPT = "import sys\nopen(sys.argv[0] + '.log', 'a').write(sys.argv[1] + '\\n')\nprint('clang version 22.1.0')"
 
@@ -154,33 +156,33 @@ class TestVersions:
         monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         return folder / "cache"
 
-    def test_it_is_asked_once(self, launcher: str, folder: Path) -> None:
+    def test_version_is_run_once_for_a_compiler(self, launcher: str, folder: Path) -> None:
         compiler = write_compiler(folder / "clang", self.SCRIPT)
         for _ in range(3):
             started = self.compile(launcher, compiler)
         assert started.count("--version") == 1
         assert len(started) == 4
 
-    def test_a_compiler_that_was_replaced_is_asked_again(self, launcher: str, folder: Path) -> None:
+    def test_version_is_run_again_for_a_replaced_compiler(self, launcher: str, folder: Path) -> None:
         compiler = write_compiler(folder / "clang", self.SCRIPT)
         self.compile(launcher, compiler)
         os.utime(compiler, (1, 1))
         assert self.compile(launcher, compiler).count("--version") == 2
 
-    def test_a_wrapper_is_asked_every_time(self, launcher: str, folder: Path) -> None:
+    def test_version_is_run_every_time_for_a_wrapper(self, launcher: str, folder: Path) -> None:
         Path(write_compiler(folder / "ccache", self.SCRIPT))
         compiler = folder / "clang"
         compiler.symlink_to(folder / "ccache")
         self.compile(launcher, str(compiler))
         assert self.compile(launcher, str(compiler)).count("--version") == 2
 
-    def test_the_answer_is_shared_with_the_python_host(self, launcher: str, folder: Path, cache: Path) -> None:
+    def test_the_python_host_uses_the_same_cache(self, launcher: str, folder: Path, cache: Path) -> None:
         compiler = write_compiler(folder / "clang", self.SCRIPT)
         self.compile(launcher, compiler)
         assert llvm_version([compiler]) == 22
         assert self.compile(launcher, compiler).count("--version") == 1
 
-    def test_ziglangs_is_found_without_starting_it(
+    def test_the_version_of_ziglang_is_found_without_starting_it(
         self, launcher: str, folder: Path, server: RunningServer, cache: Path
     ) -> None:
         write_source(folder)
@@ -199,7 +201,7 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]
 
 
 @pytest.mark.parametrize("compiler", parameters("clang-19", "clang-22"))
-def test_the_demos_objects_under_the_echo_of_the_default_are_those_of_plain_oz(
+def test_an_echo_of_the_default_gives_the_demos_objects_of_plain_oz(
     launcher: str, bundled: RunningServer, tmp_path: Path, compiler: str
 ) -> None:
     asking = [launcher, "--policy", "inlining-default", "--server", bundled.socket, "--fallback", "error", "--"]
@@ -224,7 +226,7 @@ def said(*words: object) -> str:
     return subprocess.run(command(*words), capture_output=True, text=True, check=True).stdout
 
 
-def test_the_ledger_can_repeat_what_the_launcher_compiled(
+def test_a_compilation_of_the_launchers_can_be_replayed_from_the_ledger(
     launcher: str, policies: Path, folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     ledger = folder / "runs.db"

@@ -1,5 +1,6 @@
 #include "policybridge/grpc.h"
 
+#include "deadline.h"
 #include "guard.h"
 #include "messages.h"
 #include "session.h"
@@ -13,16 +14,13 @@
 namespace policybridge {
 namespace {
 
-/// With what a message may have beside its values.
+/// The values, and room for the other fields of a message.
 constexpr int largest_message = static_cast<int>(largest_values) + (1 << 20);
-
-/// What is longer is for ever, and would not fit a clock.
-constexpr std::chrono::microseconds longest_timeout = std::chrono::hours(24 * 365);
 
 class GrpcConnection final : public Connection {
 public:
   GrpcConnection(std::string target, std::chrono::microseconds timeout)
-      : server_{std::move(target), timeout}, deadlines_(std::make_shared<Deadlines>(timeout)) {}
+      : server_{std::move(target), timeout}, deadlines_(std::make_shared<CallDeadlines>(timeout)) {}
 
   Result<std::unique_ptr<Session>> open(const OpenOptions &options, const Signature &signature) override {
     return guarded([&] {
@@ -31,7 +29,7 @@ public:
   }
 
   Status check() override {
-    return guarded([&] { return ask_nothing(); });
+    return guarded([&] { return evaluate_nothing(); });
   }
 
   Status report_outcome(const std::string &session_id, const Outcome &outcome) override {
@@ -39,8 +37,8 @@ public:
   }
 
 private:
-  Status ask_nothing() {
-    // Any answer to an empty question will do.
+  Status evaluate_nothing() {
+    // An empty request: any answer shows that the server can be reached.
     v1::EvaluateResponse response;
     const ::grpc::Status status = call(&v1::PolicyService::Stub::Evaluate, v1::EvaluateRequest(), response);
     const ::grpc::StatusCode code = status.error_code();
@@ -68,8 +66,8 @@ private:
     return ((*stub).*method)(&context, request, &response);
   }
 
-  /// The channel that sessions share; a new one after a failed try, so that the next try is one: a channel that could
-  /// not connect fails its calls for a while without trying.
+  /// The channel that sessions share. A channel that could not connect fails its calls for a while without trying, so a
+  /// failed try is followed by a new channel.
   std::shared_ptr<::grpc::Channel> channel() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!channel_ || channel_->GetState(false) == GRPC_CHANNEL_TRANSIENT_FAILURE)
@@ -81,15 +79,15 @@ private:
     ::grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(largest_message);
     arguments.SetMaxSendMessageSize(largest_message);
-    // A build's http_proxy is for downloads; the policy server is not behind it.
+    // A build sets http_proxy for downloads; the policy server is not behind that proxy.
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-    // Channels of one target would share their connection, and the wait after a failed try with it.
+    // Otherwise channels of one target share a connection, and with it the pause after a failed try.
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     return ::grpc::CreateCustomChannel(server_.target, ::grpc::InsecureChannelCredentials(), arguments);
   }
 
   const Server server_;
-  const std::shared_ptr<Deadlines> deadlines_;
+  const std::shared_ptr<CallDeadlines> deadlines_;
   std::mutex mutex_;
   std::shared_ptr<::grpc::Channel> channel_;
 };

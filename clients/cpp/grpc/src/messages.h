@@ -7,7 +7,7 @@
 
 namespace policybridge {
 
-/// Most bytes of an observation or an advice: the server's own limit, unless its operator set another.
+/// Limit in bytes of an observation or an advice; it is the server's default limit.
 inline constexpr std::size_t largest_values = std::size_t{64} << 20;
 
 /// The first message of a session.
@@ -15,7 +15,7 @@ v1::Open to_message(const OpenOptions &options, const Signature &signature);
 
 v1::Outcome to_message(const Outcome &outcome);
 
-/// Who answers, by the server's first message.
+/// The session and its policy version, from the server's first message.
 SessionInfo from_message(const v1::Opened &opened);
 
 } // namespace policybridge

@@ -1,8 +1,8 @@
 #include "session.h"
 
 #include "guard.h"
-#include "json.h"
 #include "messages.h"
+#include "utf8.h"
 
 namespace policybridge {
 
@@ -11,8 +11,8 @@ Result<std::unique_ptr<Session>> GrpcSession::open(std::unique_ptr<Stream> strea
   v1::SessionRequest request;
   *request.mutable_open() = to_message(options, signature);
   v1::SessionResponse response;
-  if (Status asked = stream->ask(nullptr, request, response); !asked.ok())
-    return asked;
+  if (Status status = stream->request(nullptr, request, response); !status.ok())
+    return status;
   if (!response.has_opened())
     return stream->fail(internal_error("the server's first answer is not `opened`"));
   return std::unique_ptr<Session>(new GrpcSession(std::move(stream), from_message(response.opened())));
@@ -20,7 +20,7 @@ Result<std::unique_ptr<Session>> GrpcSession::open(std::unique_ptr<Stream> strea
 
 template <class Call> Status GrpcSession::ended_by_failure(Call &&call) {
   Status status = guarded(call);
-  // Whatever it was: the answer to come would be taken for the next one's.
+  // Whatever failed: an answer that comes late would be taken for the next request's.
   return !status.ok() && is_open() ? stream_->fail(std::move(status)) : status;
 }
 
@@ -35,11 +35,11 @@ Status GrpcSession::decide(std::uint64_t step, std::string_view observation, Adv
   v1::Observation &message = *request_.mutable_observation();
   message.set_step(step);
   message.mutable_values()->assign(observation.data(), observation.size());
-  if (Status asked = ask(request_); !asked.ok())
-    return asked;
+  if (Status status = request(request_); !status.ok())
+    return status;
   const v1::Decision &decision = response_.decision();
   if (decision.step() != step || decision.version() != info_.policy.version)
-    return internal_error("step " + std::to_string(step) + " was asked of version " +
+    return internal_error("step " + std::to_string(step) + " was requested from version " +
                           std::to_string(info_.policy.version) + ", and step " + std::to_string(decision.step()) +
                           " answered by version " + std::to_string(decision.version()));
   advice.bytes.assign(decision.advice().begin(), decision.advice().end());
@@ -53,8 +53,8 @@ Status GrpcSession::set_context(std::string_view name) {
   return guarded([&]() -> Status {
     if (!is_open())
       return failed_precondition("the session is over: " + stream_->over().message());
-    if (!json::is_utf8(name))
-      return invalid_argument("a context's name is no UTF-8: " + json::shown(name));
+    if (!is_utf8(name))
+      return invalid_argument("a context's name is not UTF-8: " + quoted(name));
     context_.mutable_context()->mutable_name()->assign(name.data(), name.size());
     context_pending_ = true;
     return {};
@@ -68,17 +68,17 @@ Status GrpcSession::report(const Outcome &outcome) {
 Status GrpcSession::tell(const Outcome &outcome) {
   v1::SessionRequest request;
   *request.mutable_outcome() = to_message(outcome);
-  if (Status asked = ask(request); !asked.ok())
-    return asked;
+  if (Status status = this->request(request); !status.ok())
+    return status;
   return response_.has_outcome_recorded()
              ? Status()
              : internal_error("the server's answer to an outcome is not `outcome_recorded`");
 }
 
-Status GrpcSession::ask(const v1::SessionRequest &request) {
+Status GrpcSession::request(const v1::SessionRequest &request) {
   const v1::SessionRequest *before = context_pending_ ? &context_ : nullptr;
   context_pending_ = false;
-  return stream_->ask(before, request, response_);
+  return stream_->request(before, request, response_);
 }
 
 } // namespace policybridge

@@ -8,7 +8,7 @@
 
 namespace policybridge {
 
-/// One session over gRPC; see `Session`. A failed step cannot be asked again, since any failure ends the stream.
+/// One session over gRPC; see `Session`. A failed step cannot be repeated, because any failure ends the stream.
 class GrpcSession final : public Session {
 public:
   /// Errors as `Connection::open`.
@@ -27,13 +27,13 @@ private:
   template <class Call> Status ended_by_failure(Call &&call);
   Status decide(std::uint64_t step, std::string_view observation, AdviceBuffer &advice);
   Status tell(const Outcome &outcome);
-  Status ask(const v1::SessionRequest &request);
+  Status request(const v1::SessionRequest &request);
 
   const std::unique_ptr<Stream> stream_;
   const SessionInfo info_;
   bool context_pending_ = false;
   v1::SessionRequest context_;
-  // Kept for the whole session: what they hold is allocated once.
+  // Members, so that their memory is allocated once for the whole session.
   v1::SessionRequest request_;
   v1::SessionResponse response_;
 };

@@ -1,19 +1,14 @@
 #include "stream.h"
 
+#include "deadline.h"
+
 #include <algorithm>
-#include <sstream>
 
 namespace policybridge {
 namespace {
 
-/// How long a server has to agree to the end of a session.
+/// How long to wait for a server to confirm the end of a session.
 constexpr std::chrono::microseconds closing = std::chrono::seconds(1);
-
-std::string seconds(std::chrono::microseconds time) {
-  std::ostringstream text;
-  text << std::chrono::duration<double>(time).count() << " s";
-  return text.str();
-}
 
 } // namespace
 
@@ -31,7 +26,7 @@ Status Server::late() const {
   return deadline_exceeded("no answer from the server at " + target + " within " + seconds(timeout));
 }
 
-Stream::Stream(const std::shared_ptr<::grpc::Channel> &channel, Server server, std::shared_ptr<Deadlines> deadlines)
+Stream::Stream(const std::shared_ptr<::grpc::Channel> &channel, Server server, std::shared_ptr<CallDeadlines> deadlines)
     : server_(std::move(server)), deadlines_(std::move(deadlines)), stub_(v1::PolicyService::NewStub(channel)) {
   deadlines_->add(deadline_);
   context_.set_initial_metadata_corked(true);
@@ -43,10 +38,11 @@ Stream::~Stream() {
   deadlines_->remove(deadline_);
 }
 
-Status Stream::ask(const v1::SessionRequest *before, const v1::SessionRequest &request, v1::SessionResponse &response) {
+Status Stream::request(const v1::SessionRequest *before, const v1::SessionRequest &request,
+                       v1::SessionResponse &response) {
   if (!over_.ok())
     return failed_precondition("the session is over: " + over_.message());
-  deadline_.begin(Deadline::Clock::now() + server_.timeout);
+  deadline_.begin(CallDeadline::Clock::now() + server_.timeout);
   const bool answered = exchange(before, request, response);
   ::grpc::Status status;
   if (!answered)
@@ -62,7 +58,7 @@ Status Stream::ask(const v1::SessionRequest *before, const v1::SessionRequest &r
 
 bool Stream::exchange(const v1::SessionRequest *before, const v1::SessionRequest &request,
                       v1::SessionResponse &response) {
-  // Held back, to leave together with what follows.
+  // Buffered, to be sent together with the next message.
   if (before && !call_->Write(*before, ::grpc::WriteOptions().set_buffer_hint()))
     return false;
   return call_->Write(request) && call_->Read(&response);
@@ -79,7 +75,7 @@ void Stream::close() noexcept {
   if (!over_.ok())
     return;
   over_ = unavailable("it was closed");
-  deadline_.begin(Deadline::Clock::now() + std::min(server_.timeout, closing));
+  deadline_.begin(CallDeadline::Clock::now() + std::min(server_.timeout, closing));
   deadlines_->hurry();
   call_->WritesDone();
   call_->Finish();

@@ -1,7 +1,7 @@
 #ifndef POLICYBRIDGE_GRPC_STREAM_H
 #define POLICYBRIDGE_GRPC_STREAM_H
 
-#include "deadlines.h"
+#include "call_deadlines.h"
 
 #include "policybridge/status.h"
 #include "policybridge/v1/policy_service.grpc.pb.h"
@@ -13,45 +13,47 @@
 
 namespace policybridge {
 
-/// A server as its calls need it.
+/// What the calls to one server share.
 struct Server {
   std::string target;
   std::chrono::microseconds timeout;
 
-  /// What a failed call stands for. Nobody here cancels without knowing: a call that is cancelled came in as the server
-  /// stopped, and is as one that could not reach it.
+  /// The status of a failed call. CANCELLED, where this client has not cancelled the call, comes from a server that was
+  /// stopping; it becomes Unavailable.
   Status status_of(const ::grpc::Status &failure) const;
   Status late() const;
 };
 
-/// One Session RPC, one question and one answer at a time. Each wait has its own deadline.
+/// One Session RPC with one request under way at a time. Each wait has its own deadline.
 class Stream {
 public:
-  /// Throws std::system_error where no thread can be had for the deadlines.
-  Stream(const std::shared_ptr<::grpc::Channel> &channel, Server server, std::shared_ptr<Deadlines> deadlines);
+  /// Throws std::system_error where the thread for the deadlines cannot be started.
+  Stream(const std::shared_ptr<::grpc::Channel> &channel, Server server, std::shared_ptr<CallDeadlines> deadlines);
   Stream(const Stream &) = delete;
   Stream &operator=(const Stream &) = delete;
   ~Stream();
 
-  /// Send what is answered, behind what is not (null for nothing), and wait for the answer. An error ends the session.
-  Status ask(const v1::SessionRequest *before, const v1::SessionRequest &request, v1::SessionResponse &response);
+  /// Send `before`, which has no answer (null: nothing), then `request`, and wait for its answer. An error ends the
+  /// session.
+  Status request(const v1::SessionRequest *before, const v1::SessionRequest &request, v1::SessionResponse &response);
 
-  /// Ok while it can be asked, else why not.
+  /// Ok while the stream is open, else why it is closed.
   const Status &over() const noexcept { return over_; }
 
-  /// End the session for `why`, which is no word of the server.
+  /// End the session because of `why`, a failure on this side.
   Status fail(Status why);
 
-  /// Half-close, which ends the session, and wait a little for the server to agree; twice is once.
+  /// Half-close, which ends the session, and wait for up to a second until the server confirms. A second call does
+  /// nothing.
   void close() noexcept;
 
 private:
   bool exchange(const v1::SessionRequest *before, const v1::SessionRequest &request, v1::SessionResponse &response);
 
   const Server server_;
-  const std::shared_ptr<Deadlines> deadlines_;
+  const std::shared_ptr<CallDeadlines> deadlines_;
   ::grpc::ClientContext context_;
-  Deadline deadline_{context_};
+  CallDeadline deadline_{context_};
   const std::unique_ptr<v1::PolicyService::Stub> stub_;
   std::unique_ptr<::grpc::ClientReaderWriter<v1::SessionRequest, v1::SessionResponse>> call_;
   Status over_;

@@ -15,20 +15,20 @@ namespace policybridge {
 
 struct ConnectOptions;
 
-/// A way to one server, shared by any number of threads and runners. Sessions may outlive it.
+/// A connection to one server, which any number of threads and runners may share. Sessions may outlive it.
 class Connection {
 public:
   virtual ~Connection() = default;
 
   /// Open a session. `signature` and `options` have passed their checks.
   /// NotFound: no such policy. Unavailable: no server. DeadlineExceeded: no answer in time. InvalidArgument: the
-  /// signature does not fit the policy, which over `socket:` comes out at the first observation.
+  /// signature does not fit the policy, which over `socket:` is found at the first observation.
   virtual Result<std::unique_ptr<Session>> open(const OpenOptions &options, const Signature &signature) = 0;
 
   /// Find out whether the server can be reached. Unavailable: it cannot.
   virtual Status check() = 0;
 
-  /// Say what the compilation of a session came to, from any process, also after the session.
+  /// Report the outcome of a session's compilation, from any process, also after the end of the session.
   /// NotFound: the ledger has no such session. Unimplemented: there is no ledger.
   virtual Status report_outcome(const std::string &session_id, const Outcome &outcome) = 0;
 
@@ -38,18 +38,19 @@ protected:
   Connection &operator=(const Connection &) = delete;
 };
 
-/// One kind of connection: the first word of an address, and what makes it of the rest. Nothing is sent yet.
+/// One kind of connection: the first word of an address, and the function that takes the rest of it. The function sends
+/// nothing.
 struct Scheme {
   std::string_view name;
   Result<std::shared_ptr<Connection>> (*connect)(std::string_view target, const ConnectOptions &options);
 };
 
-/// How a connection is made.
+/// The options of a connection.
 struct ConnectOptions {
   /// Bounds every wait for the server, opening and each decision alike; more than 0.
   std::chrono::microseconds timeout = std::chrono::seconds(10);
-  /// Over `socket:`, how long an answer is waited for awake: it mostly comes sooner than a sleeping core wakes up. Where
-  /// that does not pay, because cores are scarce, it is seldom tried. 0: never.
+  /// Over `socket:`, how long to spin for an answer before sleeping, because an answer mostly comes sooner than a
+  /// sleeping core wakes up. Where cores are scarce and spinning fails, it is seldom tried. 0: never.
   std::chrono::microseconds spin = std::chrono::microseconds(50);
   /// Kinds of connection beside the built-in ones, `socket` and `pipe`: `{grpc_scheme}` of policybridge/grpc.h,
   /// `{onnx_scheme}` of policybridge/onnx.h, or your own. The first of a name wins.
@@ -73,8 +74,8 @@ inline constexpr Scheme pipe_scheme{"pipe", connect_pipe};
 ///
 /// `address` is `socket:PATH`, `pipe:BASE`, or of a scheme in `options.schemes`: `grpc:HOST:PORT`, `grpc:unix:PATH`,
 /// `onnx:FILE`. A bare path is a socket, anything else bare is a gRPC target, as for the Python client.
-/// Unimplemented: the scheme is not there; the message says what would bring it. InvalidArgument: no address, no
-/// timeout.
+/// Unimplemented: the program does not have that scheme; the message says what to link. InvalidArgument: the address or
+/// the timeout is invalid.
 Result<std::shared_ptr<Connection>> connect(std::string_view address, const ConnectOptions &options = {});
 
 } // namespace policybridge

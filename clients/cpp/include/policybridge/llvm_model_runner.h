@@ -1,8 +1,8 @@
 #ifndef POLICYBRIDGE_LLVM_MODEL_RUNNER_H
 #define POLICYBRIDGE_LLVM_MODEL_RUNNER_H
 
-/// A policy on a server as LLVM's own class, for passes that are built with LLVM 19 or later. Of this library it is the
-/// only header that needs LLVM's; build it as LLVM is built, mostly with -fno-rtti.
+/// A policy on a server as an `llvm::MLModelRunner`, for passes that are built with LLVM 19 or later. This is the only
+/// header of the library that needs LLVM's headers. Compile it with LLVM's own flags, mostly -fno-rtti.
 
 #include "policybridge/model_runner.h"
 
@@ -38,12 +38,12 @@ inline Result<TensorSpec> tensor_spec_of(const llvm::TensorSpec &spec) {
   return TensorSpec{spec.name(), *type, spec.shape()};
 }
 
-/// Asks the policy server for what LLVM asks of a model: `getTensor<T>(index)` gives the runner's own buffers, so that
+/// Evaluates a policy where LLVM evaluates a model: `getTensor<T>(index)` gives the runner's own buffers, so that
 /// nothing is copied, and `evaluate<T>()` the advice.
 ///
-/// LLVM's interface knows no errors. So give the runner a fallback, which is asked where there is no advice. Without,
-/// or where it fails too, the failure is an error of the compilation (`LLVMContext::emitError`), and the value that
-/// LLVM gets besides is a zero.
+/// LLVM's interface has no errors. So give the runner a fallback, which decides where there is no advice. Without a
+/// fallback, or where it fails too, the failure is an error of the compilation (`LLVMContext::emitError`), and LLVM
+/// gets a zero.
 class LlvmModelRunner : public llvm::MLModelRunner {
 public:
   /// Open a session for LLVM's specs. InvalidArgument: a type is unknown; else as `ModelRunner::open`.
@@ -78,7 +78,7 @@ public:
       setUpBufferForTensor(n, features[n], runner_->tensor(n)->raw());
   }
 
-  /// For what LLVM's interface has not: outcomes, counts, the version.
+  /// For outcomes, counts and the version, which LLVM's interface does not have.
   ModelRunner &runner() noexcept { return *runner_; }
 
   void switchContext(llvm::StringRef name) override {

@@ -18,31 +18,31 @@
 
 namespace policybridge {
 
-/// Decides where there is no advice: sets `advice` by the compiler's own heuristic. `why` is what failed; once the
-/// session is over, the reason that it is. An error that it returns is what `evaluate` returns.
+/// Called where there is no advice: sets `advice` by the compiler's own heuristic. `why` is the failure; once the
+/// session has ended, the failure that ended it. `evaluate` returns an error that this function returns.
 using Fallback = std::function<Status(const Status &why, Tensor &advice)>;
 
-/// What a runner does about failures.
+/// How a runner handles failures.
 struct RunnerOptions {
-  /// With one, no failure of the server ends a compilation: opening succeeds without a server, and what cannot be asked
-  /// is decided here and counted. Without, the failure is returned.
+  /// With a fallback, no failure of the server ends a compilation: opening succeeds without a server, and the fallback
+  /// decides where the policy cannot, which is counted. Without a fallback, the failure is returned.
   Fallback fallback;
-  /// How often opening is tried again where the server is unavailable, and a decision is asked for again, by the same
-  /// step, where the session survived its failure (`Session::is_open`).
+  /// How often to retry opening where the server is unavailable, and a decision where the session is still open after
+  /// the failure (`Session::is_open`); a decision is retried under the same step.
   unsigned retries = 1;
-  /// Between two tries; doubled each time.
+  /// The pause before the first retry; it doubles with each retry.
   std::chrono::microseconds pause = std::chrono::milliseconds(10);
-  /// Whether a session that is lost because the server is unavailable is followed by a new one on the very same
-  /// version, which is asked the decision under way. Only for policies without a memory: the new session starts afresh,
-  /// and the ledger holds two.
+  /// Whether to replace a session that is lost because the server is unavailable by a new one on the same version,
+  /// which then takes the current decision. Only for policies without a memory: the new session starts empty, and the
+  /// ledger holds two sessions.
   bool reopen = false;
 };
 
-/// What a runner did so far.
+/// What a runner has counted so far.
 struct RunnerCounts {
   std::uint64_t decisions = 0; ///< answered by the policy
   std::uint64_t fallbacks = 0; ///< decided by the fallback
-  std::uint64_t retries = 0;   ///< asked again
+  std::uint64_t retries = 0;   ///< requests that were repeated
   std::uint64_t reopened = 0;  ///< sessions opened after the first
 };
 
@@ -90,16 +90,17 @@ public:
     return index < features_.size() ? &features_[index] : nullptr;
   }
 
-  /// Ask for one decision. The advice is the runner's own and valid until the next call. After an error that ended the
-  /// session every further call is FailedPrecondition, which tells the first error, or asks the fallback at once.
+  /// Evaluate the policy on the features as they are. The advice belongs to the runner and is valid until the next
+  /// call. After an error that ended the session, every further call is FailedPrecondition with the first error in its
+  /// message, or uses the fallback at once.
   Result<const Tensor *> evaluate();
 
   /// Whether an advice is one element of that type. InvalidArgument: it is of another type, or has more elements or a
   /// size that varies.
   Status check_scalar(ElementType type) const;
 
-  /// Ask for a decision of one element. InvalidArgument, before anything is asked: the advice is of another type, or
-  /// has more elements or a size that varies.
+  /// Evaluate the policy where the advice is one element. InvalidArgument, before anything is sent: the advice is of
+  /// another type, or has more elements or a size that varies.
   template <class T> Result<T> evaluate() {
     if (Status fits = check_scalar(element_type_of<T>()); !fits.ok())
       return fits;
@@ -116,17 +117,17 @@ public:
   /// Say that the following decisions belong to the function (or module) `name`.
   Status set_context(std::string_view name);
 
-  /// Say what came of it; when this is Ok the ledger holds that and every decision of this session.
-  /// Unimplemented: the server keeps no ledger, or the channel carries no outcomes. The fallback does not hide errors
-  /// of this.
+  /// Report the outcome of the compilation. Ok: the ledger holds it and every decision of this session.
+  /// Unimplemented: the server keeps no ledger, or the channel carries no outcomes. The fallback does not hide these
+  /// errors.
   Status report_outcome(const Outcome &outcome);
 
-  /// The exact version that answers, and the session's id. Unimplemented where the channel does not say; the status
-  /// that opening met where there is no session.
+  /// The exact version that answers, and the session's id. Unimplemented where the channel does not carry them; where
+  /// there is no session, the status with which opening failed.
   Result<SessionInfo> session() const;
   Result<PolicyVersion> policy() const;
 
-  /// Ok while the policy is asked; else why it is not any more.
+  /// Ok while the policy decides; else why it no longer does.
   const Status &status() const noexcept { return over_; }
   const RunnerCounts &counts() const noexcept { return counts_; }
 
@@ -136,9 +137,9 @@ public:
 private:
   ModelRunner(std::shared_ptr<Connection> connection, OpenOptions options, Signature signature, RunnerOptions runner);
   Status start();
-  Status ask();
-  Status ask_once();
-  Status ask_again(Status failed);
+  Status request();
+  Status request_once();
+  Status retry(Status failed);
   Status reopen();
   Status observe(std::string_view &observation);
   Status decode();

@@ -12,7 +12,7 @@
 
 namespace policybridge {
 
-/// Which policy is asked for: by version, by alias, or by neither for the alias `latest`.
+/// Names a policy: by version, by alias, or by neither for the alias `latest`.
 struct PolicyReference {
   std::string name;
   std::optional<std::uint64_t> version;
@@ -29,9 +29,9 @@ struct PolicyVersion {
   std::string digest;
 };
 
-/// How a session departs from the policy's best advice; reproducible by its seed.
+/// How a session departs from the policy's best advice. The same seed gives the same choices.
 struct Exploration {
-  /// Fixes every choice of the session.
+  /// Determines every choice of the session.
   std::uint64_t seed = 0;
   /// Above 0, advice is drawn from softmax(logits / temperature); 0 takes the best one.
   double temperature = 0;
@@ -55,7 +55,7 @@ struct OpenOptions {
   Status check() const;
 };
 
-/// Who answers a session.
+/// A session's id and the policy version that answers it.
 struct SessionInfo {
   /// The server's id of the session.
   std::string id;
@@ -63,11 +63,11 @@ struct SessionInfo {
   PolicyVersion policy;
 };
 
-/// What a compilation came to.
+/// What a compilation came to: its result as named numbers and a word.
 struct Outcome {
   /// Named numbers: `text` bytes, `cycles`, `seconds`, …
   std::map<std::string, double> values;
-  /// In a word: `ok`, `crash`, `timeout`, …; empty where there is none to tell.
+  /// One word: `ok`, `crash`, `timeout`, …; or empty.
   std::string status;
 
   /// InvalidArgument: a name is empty or no UTF-8, or a number is not finite.
@@ -76,8 +76,8 @@ struct Outcome {
 
 /// Where a session puts the advice.
 struct AdviceBuffer {
-  /// The advice in the session form of the SerDes `bitstream`: of a fixed advice its packed elements. Its size is kept
-  /// from one decision to the next, so that nothing is allocated for a fixed advice.
+  /// The advice in the session form of the SerDes `bitstream`: of a fixed advice its packed elements. A session
+  /// reuses the memory, so that nothing is allocated for a fixed advice.
   std::vector<char> bytes;
   /// The natural logarithm of the probability with which it was chosen; absent in a session that does not explore.
   std::optional<float> log_probability;
@@ -88,13 +88,13 @@ class Session {
 public:
   virtual ~Session() = default;
 
-  /// Who answers. Unimplemented where the channel does not say (`pipe:`).
+  /// The session's id and policy version. Unimplemented where the channel does not carry them (`pipe:`).
   virtual Result<SessionInfo> info() const = 0;
 
-  /// Ask for one decision.
+  /// Evaluate the policy on one observation.
   ///
-  /// `step` is 1 for the first observation of the session, then one more each time; a step that failed may be asked
-  /// again while `is_open()`, and the policy is not asked twice for it. `observation` holds the features in the session
+  /// `step` is 1 for the first observation of the session, then one more each time; a failed step may be repeated
+  /// while `is_open()`, and the policy is evaluated only once for it. `observation` holds the features in the session
   /// form of the SerDes `bitstream`, in the signature's order, and is not kept.
   ///
   /// Any error but one that leaves `is_open()` true ends the session. FailedPrecondition: it was over before.
@@ -103,14 +103,14 @@ public:
   /// Say that the following observations belong to the function (or module) `name`. It travels with the next of them.
   virtual Status set_context(std::string_view name) = 0;
 
-  /// Say what the compilation came to; when this is Ok the ledger holds it and every decision of the session.
-  /// A later report adds to it. Unimplemented where the server keeps no ledger, or the channel carries none.
+  /// Report the outcome of the compilation. Ok: the ledger holds it and every decision of the session. A later report
+  /// adds to it. Unimplemented where the server keeps no ledger, or the channel carries no outcomes.
   virtual Status report(const Outcome &outcome) = 0;
 
-  /// Whether it can still be asked.
+  /// Whether the session can still evaluate.
   virtual bool is_open() const noexcept = 0;
 
-  /// End the session; twice is once, and so is destroying it.
+  /// End the session. A second call does nothing; the destructor ends the session too.
   virtual void close() noexcept = 0;
 
 protected:

@@ -8,7 +8,7 @@
 
 namespace policybridge {
 
-/// A view of elements that somebody else owns: what C++20 calls std::span, as far as it is needed here.
+/// A view of contiguous elements that it does not own: the part of C++20's std::span that is needed here.
 template <class T> class Span {
 public:
   constexpr Span() noexcept = default;

@@ -7,7 +7,7 @@
 
 namespace policybridge {
 
-/// What a call came to, by gRPC's numbers, which are those on the wire.
+/// The result of a call, by gRPC's numbers, which are also used on the wire.
 enum class StatusCode : int {
   Ok = 0,
   Cancelled = 1,
@@ -31,7 +31,7 @@ enum class StatusCode : int {
 /// The code's name in capitals, as gRPC writes it: "NOT_FOUND".
 const char *to_string(StatusCode code) noexcept;
 
-/// The code of a number on the wire; `Unknown` for a number that is none.
+/// The code with that number on the wire; `Unknown` for a number without a code.
 StatusCode status_code_from(int number) noexcept;
 
 /// Success, or a code and a message that names what was wrong and what would be right.
@@ -61,7 +61,7 @@ inline Status internal_error(std::string message) { return {StatusCode::Internal
 inline Status unavailable(std::string message) { return {StatusCode::Unavailable, std::move(message)}; }
 /// @}
 
-/// A value, or the status that says why there is none. Look at `ok()` before the value.
+/// A value, or the status that says why there is none. Check `ok()` before you use the value.
 template <class T> class [[nodiscard]] Result {
 public:
   Result(T value) : value_(std::move(value)) {}

@@ -11,10 +11,11 @@
 
 namespace policybridge {
 
-/// One tensor's value, of which its spec says what fits. It starts as zeros, a varying dimension as 0, texts empty.
+/// The value of one tensor, as its spec allows. At first all elements are zero, varying dimensions are 0, texts are
+/// empty.
 ///
 /// Elements lie in row-major order. A fixed tensor's elements stay at their address for its whole life; those of a
-/// varying one may move when it is set. Not copied, because others point into it.
+/// varying one may move when it is set. A tensor cannot be copied, because others point into it.
 class Tensor {
 public:
   /// `spec` must have passed `TensorSpec::check`. A fixed tensor may be given its memory, which is zeroed:
@@ -44,7 +45,7 @@ public:
     return Span<const T>(elements, elements ? count_ : 0);
   }
 
-  /// The elements whatever their type; null for texts.
+  /// The elements of any type; null for texts.
   void *raw() noexcept { return is_text(spec_.type) ? nullptr : data_; }
   const void *raw() const noexcept { return const_cast<Tensor *>(this)->raw(); }
 
@@ -57,7 +58,7 @@ public:
     return set_raw(element_type_of<T>(), values.data(), values.size(), shape);
   }
 
-  /// As `set`, the element type told at run time. `values` holds `count` elements of it.
+  /// As `set`, with the element type given at run time. `values` holds `count` elements of it.
   Status set_raw(ElementType type, const void *values, std::size_t count, Span<const std::int64_t> shape = {});
 
   /// As `set`, for bytes and strings. InvalidArgument also where a string is no UTF-8.
@@ -69,7 +70,7 @@ public:
 
 private:
   Status fit(std::size_t count, Span<const std::int64_t> shape);
-  void keep(std::size_t count);
+  void allocate(std::size_t count);
 
   TensorSpec spec_;
   std::vector<std::int64_t> shape_;
@@ -86,7 +87,7 @@ private:
 Status append_session_form(const Tensor &tensor, std::vector<char> &to);
 
 /// Read `tensor` from the front of `data` and drop those bytes from it.
-/// InvalidArgument: they are no value of the spec; ResourceExhausted: they announce more than there is.
+/// InvalidArgument: the bytes are not a value of the spec. ResourceExhausted: they announce more bytes than there are.
 Status read_session_form(std::string_view &data, Tensor &tensor);
 
 } // namespace policybridge

@@ -13,10 +13,10 @@
 
 namespace policybridge {
 
-/// In a shape: a dimension whose size each observation says anew.
+/// In a shape: a dimension whose size may differ in each observation.
 inline constexpr std::int64_t varies = -1;
 
-/// Most bytes that the tensors of one message may promise, the varying dimensions taken as 1.
+/// Limit in bytes of all tensors of one message, with the varying dimensions taken as 1.
 inline constexpr std::uint64_t max_layout_bytes = (std::uint64_t{1} << 31) - 1;
 
 /// Most dimensions of a tensor: numpy's limit on the server's side.
@@ -42,7 +42,7 @@ enum class ElementType : int {
 /// The name on the wire: "float", "int64_t", "bool", "string", …
 const char *to_string(ElementType type) noexcept;
 
-/// The type of that name, where there is one.
+/// The element type of that name; absent where no type has it.
 std::optional<ElementType> element_type_from(std::string_view name) noexcept;
 
 /// Bytes of one element; 0 for bytes and string, whose elements vary.
@@ -55,7 +55,7 @@ namespace detail {
 template <class> inline constexpr bool never = false;
 } // namespace detail
 
-/// The element type of a C++ type; does not compile for a type that is none.
+/// The element type for a C++ type; it does not compile for other types.
 template <class T> constexpr ElementType element_type_of() noexcept {
   if constexpr (std::is_same_v<T, float>)
     return ElementType::Float;
@@ -103,7 +103,7 @@ struct TensorSpec {
   Status check() const;
 };
 
-/// What a session asks and is answered: the features' specs in order, and the advice's.
+/// What a session exchanges: the features' specs in their order, and the advice's spec.
 struct Signature {
   std::vector<TensorSpec> features;
   TensorSpec advice;

@@ -20,15 +20,16 @@ Shape squeezed(Shape shape) { return without(leading_ones(shape), shape); }
 
 bool same(Shape left, Shape right) { return std::equal(left.begin(), left.end(), right.begin(), right.end()); }
 
-/// Whether the model takes and gives batches: the first dimension of all its tensors is the same open one.
-bool has_batches(const std::vector<OnnxPort> &inputs, const OnnxPort &output) {
-  return output.open_first && std::all_of(inputs.begin(), inputs.end(),
-                                          [&](const OnnxPort &input) { return input.open_first == output.open_first; });
+/// Whether the model evaluates batches: all its tensors have the same dimension of open size in front.
+bool has_batches(const std::vector<OnnxValueInfo> &inputs, const OnnxValueInfo &output) {
+  return output.open_first && std::all_of(inputs.begin(), inputs.end(), [&](const OnnxValueInfo &input) {
+           return input.open_first == output.open_first;
+         });
 }
 
-/// The spec of one observation's tensor.
-TensorSpec single(const OnnxPort &port, std::size_t batch) {
-  TensorSpec spec = port.spec;
+/// The spec of the tensor for one observation, without the batch dimension.
+TensorSpec single(const OnnxValueInfo &value_info, std::size_t batch) {
+  TensorSpec spec = value_info.spec;
   spec.shape.erase(spec.shape.begin(), spec.shape.begin() + static_cast<std::ptrdiff_t>(batch));
   return spec;
 }
@@ -37,7 +38,7 @@ bool takes(const TensorSpec &input, const TensorSpec &feature) {
   return input.type == feature.type && shape_fits(squeezed(input.shape), squeezed(feature.shape));
 }
 
-/// Whether what `output` is may be read as `advice`.
+/// Whether an output of the spec `output` can be read as `advice`.
 bool gives(const TensorSpec &output, const TensorSpec &advice) {
   if (output.type != advice.type || output.is_fixed() != advice.is_fixed())
     return false;
@@ -79,17 +80,17 @@ void Reshaping::apply(Shape given, std::vector<std::int64_t> &made) const {
 }
 
 Result<OnnxBinding> bind(const Signature &client, const OnnxModel &model) {
-  Result<OnnxPort> output = model.output(client.advice.name);
+  Result<OnnxValueInfo> output = model.output(client.advice.name);
   if (!output.ok())
     return output.status();
   const std::size_t batch = has_batches(model.inputs(), *output) ? 1 : 0;
   const TensorSpec given = single(*output, batch);
   if (!gives(given, client.advice))
-    return invalid_argument(model.file() + " gives " + given.to_string() + "; the client takes " +
+    return invalid_argument(model.file() + " gives " + given.to_string() + "; the client expects " +
                             client.advice.to_string());
   OnnxBinding binding{{}, *output, {batch + leading_ones(given.shape), leading_ones(client.advice.shape)}};
-  for (const OnnxPort &port : model.inputs()) {
-    Result<OnnxBinding::Input> input = bind_input(single(port, batch), batch, client, model);
+  for (const OnnxValueInfo &value_info : model.inputs()) {
+    Result<OnnxBinding::Input> input = bind_input(single(value_info, batch), batch, client, model);
     if (!input.ok())
       return input.status();
     binding.inputs.push_back(*input);

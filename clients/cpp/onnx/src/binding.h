@@ -10,8 +10,8 @@
 
 namespace policybridge {
 
-/// How a value of one side's spec is seen by the other. LLVM writes scalars as [1] and vectors as [1, n]; exported
-/// models often leave that leading 1 out, and have a dimension for batches in front.
+/// Converts between the shapes of a client's tensor and a model's. LLVM writes scalars as [1] and vectors as [1, n];
+/// exported models often leave out that leading 1, and put a batch dimension in front.
 struct Reshaping {
   std::size_t dropped = 0; ///< leading dimensions of the given shape, all of size 1
   std::size_t added = 0;   ///< ones in their place
@@ -19,10 +19,10 @@ struct Reshaping {
   void apply(Span<const std::int64_t> given, std::vector<std::int64_t> &made) const;
 };
 
-/// Whether a value of shape `given` may stand where `wanted` is declared (−1 takes any size).
+/// Whether a value of the shape `given` fits the declared shape `wanted`, in which −1 stands for any size.
 bool shape_fits(Span<const std::int64_t> wanted, Span<const std::int64_t> given);
 
-/// How one client's signature meets a model's.
+/// The binding of a client's signature to a model's inputs and output.
 struct OnnxBinding {
   /// For each of the model's inputs, in order.
   struct Input {
@@ -30,7 +30,7 @@ struct OnnxBinding {
     Reshaping reshaping;
   };
   std::vector<Input> inputs;
-  OnnxPort output;
+  OnnxValueInfo output;
   /// From the output's shape to the advice's.
   Reshaping advice;
 };

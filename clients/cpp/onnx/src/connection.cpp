@@ -15,10 +15,11 @@ public:
 
   Result<std::unique_ptr<Session>> open(const OpenOptions &options, const Signature &signature) override {
     if (options.policy.version || options.policy.alias)
-      return invalid_argument("onnx:" + file_ + " is one file without versions; ask for " + options.policy.name +
-                              " without @");
+      return invalid_argument("onnx:" + file_ + " is one file without versions; name the policy " +
+                              options.policy.name + " without @");
     if (options.exploration)
-      return invalid_argument("onnx:" + file_ + " does not explore; a server does, for policies with an advice head");
+      return invalid_argument("onnx:" + file_ +
+                              " cannot explore; a policy server can, for policies with an advice head");
     return guarded([&]() -> Result<std::unique_ptr<Session>> {
       Result<std::shared_ptr<const OnnxModel>> model = this->model();
       if (!model.ok())
@@ -33,11 +34,11 @@ public:
   }
 
   Status report_outcome(const std::string &, const Outcome &) override {
-    return unimplemented("a model in this process has no ledger that would keep an outcome");
+    return unimplemented("a model in this process has no ledger to record an outcome");
   }
 
 private:
-  /// The model, loaded by who wants it first; a failure is tried again.
+  /// The model, loaded by the first caller. After a failure, the next caller tries again.
   Result<std::shared_ptr<const OnnxModel>> model() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (model_)

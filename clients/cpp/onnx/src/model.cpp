@@ -62,7 +62,7 @@ Status OnnxModel::start() {
   if (Status status = runtime_->call<ort::CreateSessionOptions>(&made); !status.ok())
     return status;
   const ort::OwnedSessionOptions options = runtime_->owned<ort::ReleaseSessionOptions>(made);
-  // A compiler has its cores for compiling, and a small network is done before a second thread is awake.
+  // One thread: the compiler needs the other cores, and a small network is evaluated before a second thread wakes up.
   const Status set = first_error({runtime_->call<ort::SetIntraOpNumThreads>(options.get(), 1),
                                   runtime_->call<ort::SetInterOpNumThreads>(options.get(), 1),
                                   runtime_->call<ort::SetSessionLogSeverityLevel>(options.get(), ort::Logging::Fatal)});
@@ -85,7 +85,7 @@ Status OnnxModel::read_ports() {
     Result<std::string> name = this->name<ort::SessionGetInputName>(n);
     if (!name.ok())
       return name.status();
-    Result<OnnxPort> input = port<ort::SessionGetInputTypeInfo>(n, *std::move(name));
+    Result<OnnxValueInfo> input = value_info<ort::SessionGetInputTypeInfo>(n, *std::move(name));
     if (!input.ok())
       return input.status();
     inputs_.push_back(*std::move(input));
@@ -101,15 +101,15 @@ Status OnnxModel::read_ports() {
 
 template <class Entry> Result<std::string> OnnxModel::name(std::size_t index) const {
   char *text = nullptr;
-  if (Status asked = runtime_->call<Entry>(session_.get(), index, runtime_->allocator(), &text); !asked.ok())
-    return asked;
+  if (Status status = runtime_->call<Entry>(session_.get(), index, runtime_->allocator(), &text); !status.ok())
+    return status;
   std::string copy = text;
   if (Status freed = runtime_->call<ort::AllocatorFree>(runtime_->allocator(), text); !freed.ok())
     return freed;
   return copy;
 }
 
-Result<OnnxPort> OnnxModel::output(const std::string &name) const {
+Result<OnnxValueInfo> OnnxModel::output(const std::string &name) const {
   auto found = std::find(outputs_.begin(), outputs_.end(), name);
   if (found == outputs_.end() && outputs_.size() == 1)
     found = outputs_.begin();
@@ -119,10 +119,10 @@ Result<OnnxPort> OnnxModel::output(const std::string &name) const {
       names += (names.empty() ? "" : ", ") + each;
     return failed_precondition("the advice is called " + name + "; the outputs of " + file_ + " are " + names);
   }
-  return port<ort::SessionGetOutputTypeInfo>(static_cast<std::size_t>(found - outputs_.begin()), *found);
+  return value_info<ort::SessionGetOutputTypeInfo>(static_cast<std::size_t>(found - outputs_.begin()), *found);
 }
 
-template <class Entry> Result<OnnxPort> OnnxModel::port(std::size_t index, std::string name) const {
+template <class Entry> Result<OnnxValueInfo> OnnxModel::value_info(std::size_t index, std::string name) const {
   ort::TypeInfo *info = nullptr;
   if (Status typed = runtime_->call<Entry>(session_.get(), index, &info); !typed.ok())
     return typed;
@@ -131,7 +131,7 @@ template <class Entry> Result<OnnxPort> OnnxModel::port(std::size_t index, std::
   if (Status cast = runtime_->call<ort::CastTypeInfoToTensorInfo>(info, &tensor); !cast.ok())
     return cast;
   if (!tensor)
-    return failed_precondition(name + " is no tensor");
+    return failed_precondition(name + " is not a tensor");
   ort::Element element{};
   std::size_t rank = 0;
   if (Status read = first_error({runtime_->call<ort::GetTensorElementType>(tensor, &element),
@@ -142,15 +142,15 @@ template <class Entry> Result<OnnxPort> OnnxModel::port(std::size_t index, std::
   if (!type)
     return failed_precondition(name + " has ONNX's element type " + std::to_string(static_cast<int>(element)) +
                                ", which no tensor spec names");
-  OnnxPort port{{std::move(name), *type, std::vector<std::int64_t>(rank)}, std::nullopt};
+  OnnxValueInfo value_info{{std::move(name), *type, std::vector<std::int64_t>(rank)}, std::nullopt};
   std::vector<const char *> names(rank);
-  if (Status read = first_error({runtime_->call<ort::GetDimensions>(tensor, port.spec.shape.data(), rank),
+  if (Status read = first_error({runtime_->call<ort::GetDimensions>(tensor, value_info.spec.shape.data(), rank),
                                  runtime_->call<ort::GetSymbolicDimensions>(tensor, names.data(), rank)});
       !read.ok())
     return read;
-  if (rank && port.spec.shape[0] == varies)
-    port.open_first = names[0];
-  return port;
+  if (rank && value_info.spec.shape[0] == varies)
+    value_info.open_first = names[0];
+  return value_info;
 }
 
 } // namespace policybridge

@@ -11,17 +11,17 @@
 
 namespace policybridge {
 
-/// ONNX Runtime's element type; absent for bytes, which ONNX has not.
+/// ONNX Runtime's element type; absent for bytes, which ONNX does not have.
 std::optional<ort::Element> to_onnx(ElementType type) noexcept;
 
-/// An input or output as the model declares it; its spec's −1 are what the model leaves open.
-struct OnnxPort {
+/// An input or output that the model declares; −1 in its spec is a dimension of open size.
+struct OnnxValueInfo {
   TensorSpec spec;
   /// The name (or empty) of the first dimension, where it is open.
   std::optional<std::string> open_first;
 };
 
-/// A loaded model. For several threads.
+/// A loaded model. Any number of threads may use it.
 class OnnxModel {
 public:
   /// FailedPrecondition: the file cannot be loaded, or has an input that no tensor spec describes.
@@ -29,13 +29,13 @@ public:
                                                        const std::string &file);
 
   const OnnxRuntime &runtime() const noexcept { return *runtime_; }
-  /// ONNX Runtime wants it writable, and lets threads share it.
+  /// Not const, because ONNX Runtime takes a writable pointer; threads may share it.
   ort::Session *session() const noexcept { return session_.get(); }
   const std::string &file() const noexcept { return file_; }
-  const std::vector<OnnxPort> &inputs() const noexcept { return inputs_; }
+  const std::vector<OnnxValueInfo> &inputs() const noexcept { return inputs_; }
 
   /// The output called `name`, or the only one. FailedPrecondition: neither is there, or no tensor spec describes it.
-  Result<OnnxPort> output(const std::string &name) const;
+  Result<OnnxValueInfo> output(const std::string &name) const;
 
 private:
   OnnxModel(std::shared_ptr<const OnnxRuntime> runtime, std::string file)
@@ -43,12 +43,12 @@ private:
   Status start();
   Status read_ports();
   template <class Entry> Result<std::string> name(std::size_t index) const;
-  template <class Entry> Result<OnnxPort> port(std::size_t index, std::string name) const;
+  template <class Entry> Result<OnnxValueInfo> value_info(std::size_t index, std::string name) const;
 
   const std::shared_ptr<const OnnxRuntime> runtime_;
   const std::string file_;
   ort::OwnedSession session_;
-  std::vector<OnnxPort> inputs_;
+  std::vector<OnnxValueInfo> inputs_;
   std::vector<std::string> outputs_;
 };
 

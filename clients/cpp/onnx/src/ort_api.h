@@ -1,7 +1,7 @@
-/// The part of ONNX Runtime's C API that a model in this process takes, without its header.
+/// The part of ONNX Runtime's C API that is used here, declared without its header.
 ///
-/// `OrtGetApiBase` is the library's one symbol. The table that it leads to only ever grows: what shipped in version 1
-/// keeps its place in every later release, and all that is declared here did.
+/// `OrtGetApiBase` is the library's one symbol. It leads to a table of functions that only grows: the entries of
+/// version 1 keep their places in every later release, and only those are declared here.
 #ifndef POLICYBRIDGE_ONNX_ORT_API_H
 #define POLICYBRIDGE_ONNX_ORT_API_H
 
@@ -25,7 +25,7 @@ struct TypeInfo;
 struct TensorInfo;
 struct Allocator;
 
-/// `ONNXTensorElementDataType`, those that a tensor spec can name.
+/// The values of `ONNXTensorElementDataType` that a tensor spec can name.
 enum class Element : int {
   Float = 1,
   UInt8 = 2,
@@ -41,7 +41,7 @@ enum class Element : int {
   UInt64 = 13,
 };
 
-/// `OrtLoggingLevel`, `OrtAllocatorType` and `OrtMemType`, what is used of them.
+/// The values of `OrtLoggingLevel`, `OrtAllocatorType` and `OrtMemType` that are used.
 enum class Logging : int { Fatal = 4 };
 enum class AllocatorKind : int { Device = 0 };
 enum class MemoryKind : int { Default = 0 };
@@ -116,13 +116,13 @@ struct ApiBase {
   const char *(*get_version_string)();
 };
 
-/// Gives an object back by its entry of the table.
+/// Releases an object by an entry of the table.
 template <class Entry> struct Release {
   Api api{nullptr};
   template <class T> void operator()(T *object) const { api.call<Entry>(object); }
 };
 
-/// For the library as long as it is used: it is never closed.
+/// An owned object. The library outlives it, because it is never closed.
 template <class T, class Entry> using Owned = std::unique_ptr<T, Release<Entry>>;
 
 using OwnedEnv = Owned<Env, ReleaseEnv>;

@@ -12,7 +12,7 @@ constexpr const char *variable = "POLICYBRIDGE_ONNXRUNTIME";
 constexpr const char *hint = "; name the library by the environment variable POLICYBRIDGE_ONNXRUNTIME: in the Python "
                              "package onnxruntime it is capi/libonnxruntime.so.1.*";
 
-// Not closed again: what it keeps for its threads and statics must outlive every exit handler.
+// The library is never closed: its threads and static objects have to outlive every exit handler.
 Result<void *> opened(const std::string &library) {
   if (void *handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL))
     return handle;
@@ -24,7 +24,7 @@ Result<void *> found(const std::string &library) {
     return opened(library);
   if (const char *named = std::getenv(variable); named && *named)
     return opened(named);
-  // A package for running alone has just the name with the major version.
+  // A package without headers has only the name with the major version.
   if (Result<void *> handle = opened("libonnxruntime.so.1"); handle.ok())
     return handle;
   return opened("libonnxruntime.so");
@@ -38,7 +38,7 @@ Result<std::shared_ptr<const OnnxRuntime>> OnnxRuntime::open(const std::string &
     return handle.status();
   void *symbol = dlsym(*handle, "OrtGetApiBase");
   if (!symbol)
-    return failed_precondition(std::string("the library is no ONNX Runtime: ") + dlerror() + hint);
+    return failed_precondition(std::string("the library is not ONNX Runtime: ") + dlerror() + hint);
   const ort::ApiBase *base = reinterpret_cast<const ort::ApiBase *(*)()>(symbol)();
   const void *table = base->get_api(ort::api_version);
   if (!table)

@@ -10,19 +10,19 @@
 
 namespace policybridge {
 
-/// ONNX Runtime, opened while the program runs: building needs no package of it. For several threads.
+/// The ONNX Runtime library, opened at run time, so that building needs no package of it. Any thread may use it.
 class OnnxRuntime {
 public:
   /// Open `library`; empty for the environment variable POLICYBRIDGE_ONNXRUNTIME, else the loader's libonnxruntime.so.
-  /// FailedPrecondition: there is none, or it is something else.
+  /// FailedPrecondition: there is no such library, or it is not ONNX Runtime.
   static Result<std::shared_ptr<const OnnxRuntime>> open(const std::string &library);
 
-  /// Call an entry that may fail, and take its error.
+  /// Call an entry of the table that can fail, and give its error.
   template <class Entry, class... Arguments> Status call(Arguments... arguments) const {
     return status_of(api_.call<Entry>(arguments...));
   }
 
-  /// Own what an entry made; `Entry` gives it back.
+  /// Own an object of ONNX Runtime's; `Entry` releases it.
   template <class Entry, class T> ort::Owned<T, Entry> owned(T *object) const {
     return ort::Owned<T, Entry>(object, ort::Release<Entry>{api_});
   }

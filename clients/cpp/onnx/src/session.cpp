@@ -49,14 +49,14 @@ OnnxSession::OnnxSession(std::shared_ptr<const OnnxModel> model, const Signature
   features_.reserve(signature.features.size());
   for (const TensorSpec &spec : signature.features)
     features_.emplace_back(spec);
-  for (const OnnxPort &input : model_->inputs())
+  for (const OnnxValueInfo &input : model_->inputs())
     names_.push_back(input.spec.name.c_str());
   values_.resize(names_.size());
   fed_.resize(names_.size());
 }
 
 Result<SessionInfo> OnnxSession::info() const {
-  return unimplemented(model_->file() + " is a file: it has no version, and nobody counts its sessions");
+  return unimplemented(model_->file() + " is a file: it has no policy version, and its sessions have no ids");
 }
 
 Status OnnxSession::set_context(std::string_view) {
@@ -64,7 +64,7 @@ Status OnnxSession::set_context(std::string_view) {
 }
 
 Status OnnxSession::report(const Outcome &) {
-  return unimplemented("a model in this process has no ledger that would keep an outcome");
+  return unimplemented("a model in this process has no ledger to record an outcome");
 }
 
 void OnnxSession::close() noexcept {
@@ -116,7 +116,7 @@ Status OnnxSession::feed(std::size_t input) {
     if (Status fed = feed_texts(feature, value); !fed.ok())
       return fed;
   } else {
-    // Without elements there may be no memory, and ONNX Runtime wants some.
+    // A tensor without elements may have no memory, and ONNX Runtime does not accept a null pointer.
     void *data = feature.count() ? feature.raw() : &shape_;
     ort::Value *made = nullptr;
     if (Status status = runtime_.call<ort::CreateTensorWithData>(

@@ -8,7 +8,7 @@
 
 namespace policybridge {
 
-/// Whoever asks a model in this process. See `Session`; after any error it is over.
+/// A session with a model in this process; see `Session`. Any error ends it.
 class OnnxSession final : public Session {
 public:
   /// InvalidArgument: the signature does not fit the model.

@@ -5,10 +5,10 @@
 
 namespace policybridge {
 
-/// Over gRPC, as proto/policybridge/v1/policy_service.proto has it. `target` is `HOST:PORT` or `unix:PATH`.
+/// Connect over gRPC, see proto/policybridge/v1/policy_service.proto. `target` is `HOST:PORT` or `unix:PATH`.
 ///
-/// Sessions share one channel; each is a stream of its own. A thread of the connection, started with its first session,
-/// ends what has waited longer than the timeout.
+/// Sessions share one channel; each is a stream of its own. The connection starts a thread with its first session,
+/// which ends every wait that is longer than the timeout.
 Result<std::shared_ptr<Connection>> connect_grpc(std::string_view target, const ConnectOptions &options);
 
 /// For `ConnectOptions::schemes`.

@@ -1,0 +1,115 @@
+#include "llvm_version.h"
+
+#include "compiler.h"
+#include "files.h"
+#include "process.h"
+#include "sha256.h"
+
+#include <algorithm>
+#include <charconv>
+#include <glob.h>
+#include <sys/stat.h>
+
+namespace policybridge {
+
+namespace {
+
+constexpr int timeout_milliseconds = 30000;
+
+int version_in(const std::string &output) {
+  constexpr std::string_view word = " version ";
+  for (std::size_t place = output.find(word); place != std::string::npos; place = output.find(word, place + 1)) {
+    const std::string_view before = std::string_view(output).substr(0, place);
+    const auto ends = [&before](std::string_view name) {
+      return before.size() >= name.size() && before.substr(before.size() - name.size()) == name;
+    };
+    int version = 0;
+    if ((ends("clang") || ends("LLVM")) &&
+        std::from_chars(output.data() + place + word.size(), output.data() + output.size(), version).ec == std::errc())
+      return version;
+  }
+  return 0;
+}
+
+Result<int> run_version(const Strings &start, Signals &signals) {
+  Strings command = start;
+  command.emplace_back("--version");
+  const Result<std::string> output = output_of(command, signals, timeout_milliseconds);
+  if (output.ok())
+    return version_in(*output);
+  // A compiler that cannot be started fails with its own message when it is started to compile.
+  return signals.received() ? Result<int>(output.status()) : Result<int>(0);
+}
+
+void add_matches(const std::string &pattern, Strings &files) {
+  glob_t found{};
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
+    for (std::size_t n = 0; n < found.gl_pathc; ++n)
+      if (is_file(found.gl_pathv[n]))
+        files.push_back(real_path(found.gl_pathv[n]));
+  globfree(&found);
+}
+
+// The zig that `python -m ziglang` starts; empty unless exactly one is found.
+std::string python_zig(const std::string &python) {
+  const std::string prefix = folder_of(folder_of(find_program(python)));
+  Strings files;
+  add_matches("ziglang/zig", files);
+  const std::string path = variable("PYTHONPATH") + ":";
+  for (std::size_t start = 0, end = 0; (end = path.find(':', start)) != std::string::npos; start = end + 1)
+    add_matches(path.substr(start, end - start) + "/ziglang/zig", files);
+  for (const char *packages : {"/lib/python3*/site-packages", "/lib/python3*/dist-packages"})
+    for (const std::string &root : {prefix, prefix == "/usr" ? std::string("/usr/local") : prefix})
+      add_matches(root + packages + "/ziglang/zig", files);
+  add_matches(variable("HOME") + "/.local/lib/python3*/site-packages/ziglang/zig", files);
+  std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
+  return files.size() == 1 ? files.front() : "";
+}
+
+std::string compiler_file(const Strings &start) {
+  if (is_python_zig(start))
+    return python_zig(start[start.size() - 4]);
+  const bool driver = start.size() > 1 && (start.back() == "cc" || start.back() == "c++");
+  const std::string file = real_path(find_program(driver ? start[start.size() - 2] : start.back()));
+  // A link to a wrapper (ccache has a folder of them) does not tell which compiler the wrapper starts.
+  return is_compiler(file_name(file)) ? file : "";
+}
+
+std::string identity(const Strings &start) {
+  const std::string file = compiler_file(start);
+  struct stat found{};
+  if (file.empty() || stat(file.c_str(), &found) != 0)
+    return "";
+  const long long changed = found.st_mtim.tv_sec * 1000000000LL + found.st_mtim.tv_nsec;
+  return file + " " + std::to_string(found.st_size) + " " + std::to_string(changed);
+}
+
+std::string cache_folder() {
+  const std::string caches = variable("XDG_CACHE_HOME"), home = variable("HOME");
+  if (caches.empty() && home.empty())
+    return "";
+  return (caches.empty() ? home + "/.cache" : caches) + "/policybridge/llvm-versions";
+}
+
+} // namespace
+
+Result<int> llvm_version(const Strings &start, Signals &signals) {
+  const std::string key = identity(start), folder = cache_folder();
+  if (key.empty() || folder.empty())
+    return run_version(start, signals);
+  const std::string cached = folder + "/" + sha256(key).substr(0, 32);
+  int version = 0;
+  if (const Result<std::string> text = read_file(cached); text.ok())
+    if (std::from_chars(text->data(), text->data() + text->size(), version).ec == std::errc())
+      return version;
+  Result<int> printed = run_version(start, signals);
+  if (printed.ok() && *printed) {
+    // Where the cache cannot be written, the next compilation runs --version again.
+    make_folders(folder);
+    (void)write_file(cached, std::to_string(*printed));
+  }
+  return printed;
+}
+
+} // namespace policybridge

@@ -1,0 +1,65 @@
+#ifndef POLICYBRIDGE_SRC_STATISTICS_H
+#define POLICYBRIDGE_SRC_STATISTICS_H
+
+#include "policybridge/session.h"
+#include "policybridge/status.h"
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace policybridge {
+
+/// What the policy decided in one compilation, over all sessions that the compilation took.
+struct Statistics {
+  Statistics() { latencies.reserve(1 << 12); }
+
+  /// Count one decision of the policy: its integer where the advice is a choice, and the time that it took.
+  void count(std::optional<std::int64_t> choice, std::chrono::nanoseconds latency);
+
+  std::optional<PolicyVersion> policy;
+  std::vector<std::string> sessions;
+  /// Modules whose features LLVM announced.
+  std::uint64_t headers = 0;
+  std::uint64_t decisions = 0;
+  /// How often the policy made each choice.
+  std::map<std::int64_t, std::uint64_t> advice;
+  /// In nanoseconds, one for each decision; opening a session is not counted.
+  std::vector<std::int64_t> latencies;
+  /// Decisions that LLVM's own default answered after a failure; they are not among `decisions`.
+  std::uint64_t defaults = 0;
+  /// The failure after which the policy no longer decided; Ok where there was none.
+  Status failure;
+};
+
+/// Why and how a compilation went on without the policy.
+struct FallbackReport {
+  Status reason;
+  /// Decisions that LLVM's own default answered.
+  std::uint64_t decisions = 0;
+  /// Whether the compiler was ended and run once more without the policy.
+  bool restarted = false;
+};
+
+/// One compilation, as its statistics file describes it.
+struct CompilationReport {
+  Statistics statistics;
+  std::optional<FallbackReport> fallback;
+  /// Why the compilation was made to fail; Ok where it was not.
+  Status error;
+  /// The compiler's exit status, 128 + n where signal n ended it; absent while the compiler still runs.
+  std::optional<int> status;
+  /// Wall time.
+  double seconds = 0;
+
+  /// The statistics file: the same JSON as that of `policybridge run --stats`.
+  std::string to_json(std::string_view task, const std::vector<std::string> &command) const;
+};
+
+} // namespace policybridge
+
+#endif

@@ -1,0 +1,25 @@
+#ifndef POLICYBRIDGE_SRC_UTF8_H
+#define POLICYBRIDGE_SRC_UTF8_H
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace policybridge {
+
+/// Append a code point.
+void append_utf8(std::string &to, std::uint32_t point);
+
+/// Length in bytes of the code point that `text` begins with; 0 where it is not valid UTF-8 (a surrogate, an overlong
+/// form, a truncated sequence), or `text` is empty.
+std::size_t utf8_length(std::string_view text) noexcept;
+
+/// Whether all of `text` is valid UTF-8.
+bool is_utf8(std::string_view text) noexcept;
+
+/// The first 60 bytes of foreign data, for an error message: in quotes, everything but printable ASCII escaped.
+std::string quoted(std::string_view bytes);
+
+} // namespace policybridge
+
+#endif

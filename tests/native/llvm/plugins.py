@@ -1,0 +1,147 @@
+"""The LLVM plugins in stock compilers, the modules that are compiled, and the policies that decide."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from policybridge_demo.compilers import COMPILERS
+from policybridge_demo.corpus import Module, library_root
+from tests.conftest import RunningServer
+from tests.native.conftest import Target, missing
+from tests.repositories import answering, write_python
+
+ECHO = 'observation["inlining_default"]'
+
+_DYING = """
+import os
+import signal
+
+
+class Policy:
+    asked = 0
+
+    def evaluate(self, observation, session):
+        self.asked += 1
+        if self.asked > 9:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return observation["inlining_default"]
+"""
+
+_SLEEPING = """
+import time
+
+
+class Policy:
+    asked = 0
+
+    def evaluate(self, observation, session):
+        self.asked += 1
+        if self.asked > 3:
+            time.sleep(1)
+        return observation["inlining_default"]
+"""
+
+_PASSES = """
+class Policy:
+    ORDER = {order}
+
+    def evaluate(self, observation, session):
+        mask = observation["mask"]
+        return next((index for index in self.ORDER if mask[index]), len(mask) - 1)
+"""
+
+
+def write_policies(repository: Path) -> None:
+    write_python(repository, "echo", answering(ECHO))
+    write_python(repository, "never", answering("0"))
+    write_python(repository, "always", answering("7"))
+    write_python(repository, "obeying", answering('int(session.options["inline"])'))
+    write_python(repository, "failing", answering("observation['no such feature']"))
+    write_python(repository, "dying", _DYING)
+    write_python(repository, "sleeping", _SLEEPING)
+    write_python(repository, "passes", _PASSES.format(order=(0, 2, 3)))
+    write_python(repository, "no-passes", _PASSES.format(order=()))
+    write_python(repository, "wild-passes", answering("1000"))
+
+
+def need(tool: str) -> str:
+    """Give the name of an installed program; skip or fail the test where it is missing."""
+    if shutil.which(tool) is None:
+        missing(tool)
+    return tool
+
+
+def built_plugin(native: Target, name: str, major: str) -> Path:
+    """Build ``policybridge-NAME-MAJOR`` and give its path."""
+    if not Path(f"/usr/lib/llvm-{major}/cmake").is_dir():
+        missing(f"llvm-{major}-dev")
+    target = f"policybridge-{name}-{major}"
+    return native(target) / "lib" / f"{target}.so"
+
+
+def emit(major: str, source: Path, output: Path, *flags: str) -> Path:
+    """Compile C to unoptimised bitcode."""
+    unoptimised = ["-c", "-emit-llvm", "-Xclang", "-disable-llvm-passes"]
+    subprocess.run([need(f"clang-{major}"), *unoptimised, *(flags or ["-Oz"]), source, "-o", output], check=True)
+    return output
+
+
+def emit_demo(major: str, path: str, folder: Path) -> Path:
+    """Compile one of the demo's sources to unoptimised bitcode, unless ``folder`` holds it already."""
+    output = folder / f"{Path(path).name}-{major}.bc"
+    if not output.exists():
+        command = COMPILERS[need(f"clang-{major}")](Module(path), output)
+        subprocess.run([*command, "-emit-llvm", "-Xclang", "-disable-llvm-passes"], cwd=library_root(), check=True)
+    return output
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A plugin of one LLVM major, and the server that it connects to.
+
+    Attributes:
+        path: the shared object.
+        server: its address.
+
+    """
+
+    major: str
+    path: Path
+    server: str
+
+    @classmethod
+    def of(cls, native: Target, name: str, major: str, server: RunningServer) -> "Plugin":
+        """Build it for the compilers of ``major``."""
+        return cls(major, built_plugin(native, name, major), server.socket)
+
+    def environment(self, policy: str | None, **more: str) -> dict[str, str]:
+        """Give the environment with which ``policy`` decides; ``stats="x"`` is POLICYBRIDGE_STATS."""
+        settings = {"server": self.server, **({} if policy is None else {"policy": policy}), **more}
+        return {**os.environ, **{f"POLICYBRIDGE_{name.upper()}": value for name, value in settings.items()}}
+
+    def opt(
+        self, module: Path, policy: str, passes: str = "default<Oz>", flags: Sequence[str] = (), **more: str
+    ) -> "Optimised":
+        """Optimise with the plugin."""
+        return self._opt([f"-load-pass-plugin={self.path}", *flags], module, passes, self.environment(policy, **more))
+
+    def plain(self, module: Path, passes: str = "default<Oz>") -> bytes:
+        """Optimise without it, and give the bitcode."""
+        return self._opt([], module, passes, {**os.environ}).bitcode
+
+    def _opt(self, flags: Sequence[str], module: Path, passes: str, environment: dict[str, str]) -> "Optimised":
+        command = [need(f"opt-{self.major}"), *flags, f"-passes={passes}", str(module), "-o", "-"]
+        done = subprocess.run(command, env=environment, capture_output=True, check=False)
+        return Optimised(done.returncode, done.stdout, done.stderr.decode())
+
+
+@dataclass(frozen=True)
+class Optimised:
+    """The result of opt."""
+
+    status: int
+    bitcode: bytes
+    said: str

@@ -1,0 +1,372 @@
+"""The inline advisor in stock opt and clang: a compilation succeeds, whatever happens to the server."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+
+from policybridge_serdes import Values
+from policybridge_server.ledger.query import Query, SessionRecord
+from policybridge_server.ledger.reader import LedgerReader
+from tests.client.compilers import write_source
+from tests.conftest import RunningServer, ServerFactory, command, running_server
+from tests.native.conftest import MAJORS, Target
+from tests.native.llvm.plugins import Plugin, emit, emit_demo, need, write_policies
+
+REAL = (
+    "libc/musl/src/stdio/vfprintf.c",
+    "libunwind/src/libunwind.cpp",
+    "libtsan/tsan_rtl.cpp",
+)
+UNREACHABLE = "libcxx/src/filesystem/operations.cpp"
+"""Calls in unreachable blocks, which LLVM's heuristic may inline and its machine-learned advisor never does."""
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    repository = tmp_path_factory.mktemp("policies")
+    write_policies(repository)
+    return repository
+
+
+@pytest.fixture(scope="module")
+def ledger() -> Iterator[Path]:
+    with TemporaryDirectory(prefix="pb-") as folder:
+        yield Path(folder) / "ledger.db"
+
+
+@pytest.fixture(scope="module")
+def server(repository: Path, ledger: Path) -> Iterator[RunningServer]:
+    with running_server(repository, ledger.parent, "--ledger", ledger) as running:
+        yield running
+
+
+@pytest.fixture(params=MAJORS)
+def plugin(request: pytest.FixtureRequest, native: Target, server: RunningServer) -> Plugin:
+    """Give the plugin of every major in turn."""
+    return Plugin.of(native, "inliner", request.param, server)
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keep the demo's modules, translated once."""
+    return tmp_path_factory.mktemp("demo")
+
+
+@pytest.fixture
+def module(plugin: Plugin, tmp_path: Path) -> Path:
+    return emit(plugin.major, write_source(tmp_path), tmp_path / "module.bc")
+
+
+def last_session(ledger: Path, policy: str) -> SessionRecord:
+    with LedgerReader(ledger) as reader:
+        return list(reader.sessions(Query(policy=policy)))[-1]
+
+
+def observations(ledger: Path, session: SessionRecord) -> Values:
+    with LedgerReader(ledger) as reader:
+        (batch,) = reader.trajectory(session).batches
+        return batch.observations
+
+
+@pytest.mark.parametrize("source", [*REAL, UNREACHABLE])
+def test_an_echo_of_the_default_gives_the_bitcode_of_plain_oz(
+    plugin: Plugin, demo: Path, tmp_path: Path, source: str
+) -> None:
+    module = emit_demo(plugin.major, source, demo)
+    made = plugin.opt(module, "echo", stats=str(tmp_path / "stats.json"))
+    assert (made.status, made.said) == (0, "")
+    assert made.bitcode == plugin.plain(module)
+    assert json.loads((tmp_path / "stats.json").read_text())["decisions"] > 5
+
+
+@pytest.mark.parametrize("passes", ["default<O1>", "default<O2>", "default<O3>", "default<Os>", "thinlto<O2>"])
+def test_an_echo_gives_the_bitcode_of_the_plain_pipeline_at_every_level(
+    plugin: Plugin, tmp_path: Path, passes: str
+) -> None:
+    module = emit(plugin.major, write_source(tmp_path), tmp_path / "module.bc", "-O2")
+    made = plugin.opt(module, "echo", passes, stats=str(tmp_path / "stats.json"))
+    assert (made.status, made.said) == (0, "")
+    assert made.bitcode == plugin.plain(module, passes)
+    assert json.loads((tmp_path / "stats.json").read_text())["decisions"] > 5
+
+
+@pytest.mark.parametrize("source", REAL)
+def test_observations_are_those_of_llvms_interactive_mode(
+    plugin: Plugin, demo: Path, ledger: Path, tmp_path: Path, source: str
+) -> None:
+    module = emit_demo(plugin.major, source, demo)
+    opt = [f"opt-{plugin.major}", "-passes=default<Oz>", module, "-o", tmp_path / "made.bc"]
+    asking = command("run", "--policy", "echo", "--server", plugin.server, "--fallback", "error", "--", *opt)
+    subprocess.run(asking, check=True)
+    interactive = observations(ledger, last_session(ledger, "echo"))
+    assert plugin.opt(module, "echo").status == 0
+    sent = observations(ledger, last_session(ledger, "echo"))
+    assert sent.dtype == interactive.dtype
+    assert sent.tobytes() == interactive.tobytes()
+
+
+def test_the_default_in_the_observation_is_llvms_own_decision_and_not_computed_from_the_cost(
+    plugin: Plugin, ledger: Path, tmp_path: Path
+) -> None:
+    module = emit(plugin.major, write_source(tmp_path), tmp_path / "module.bc", "-O2")
+    assert plugin.opt(module, "echo", "default<O2>").status == 0
+    sent = observations(ledger, last_session(ledger, "echo"))
+    assert {0, 1} >= {*sent["inlining_default"].reshape(-1).tolist()}
+    # At -O2 LLVM inlines calls that cost far more than its threshold for -Oz.
+    assert sent["cost_estimate"][sent["inlining_default"] == 1].max() > 5
+
+
+def test_the_policy_decides(plugin: Plugin, module: Path, tmp_path: Path) -> None:
+    never = plugin.opt(module, "never", stats=str(tmp_path / "never.json"))
+    always = plugin.opt(module, "always", stats=str(tmp_path / "always.json"))
+    assert len({never.bitcode, always.bitcode, plugin.plain(module)}) == 3
+    for name, choice in (("never", "0"), ("always", "1")):
+        stats = json.loads((tmp_path / f"{name}.json").read_text())
+        assert stats["advice"] == {choice: stats["decisions"]}
+
+
+def test_there_is_no_growth_limit_unless_the_command_line_sets_one(plugin: Plugin, tmp_path: Path) -> None:
+    source = tmp_path / "growing.c"
+    levels = [f"int f{n}(int x) {{ return f{n - 1}(x) + f{n - 1}(x + 1) + f{n - 1}(x + 2); }}" for n in range(1, 5)]
+    source.write_text("\n".join(["int sink(int);", "int f0(int x) { return sink(x) ^ sink(x + 1); }", *levels]))
+    module = emit(plugin.major, source, tmp_path / "growing.bc")
+    free = plugin.opt(module, "always", stats=str(tmp_path / "free.json"))
+    as_llvm_does = ["-ml-advisor-size-increase-threshold=2"]
+    limited = plugin.opt(module, "always", flags=as_llvm_does, stats=str(tmp_path / "limited.json"))
+    few, many = (json.loads((tmp_path / f"{name}.json").read_text())["decisions"] for name in ("limited", "free"))
+    assert few < many == 12
+    assert limited.bitcode != free.bitcode
+
+
+def test_the_outcome_of_the_module_is_in_the_ledger(plugin: Plugin, module: Path, ledger: Path) -> None:
+    made = plugin.opt(module, "always", labels="project=x,run=7", options="a=b")
+    assert made.status == 0
+    session = last_session(ledger, "always")
+    assert session.labels["client"].startswith(f"policybridge-inliner-{plugin.major}.")
+    assert (session.labels["project"], session.labels["run"], session.options) == ("x", "7", {"a": "b"})
+    with LedgerReader(ledger) as reader:
+        (batch,) = reader.trajectory(session).batches
+        assert {*batch.contexts} == {str(module.with_name("module.c"))}
+    assert session.outcome is not None
+    values = session.outcome.values
+    assert session.outcome.status == "ok"
+    assert 0 < values["inlined"] <= values["asked"] == session.decisions
+    assert (values["defaults"], values["seconds"] > 0) == (0, True)
+    assert 0 < values["instructions_before"] != values["instructions_after"] > 0
+
+
+def test_without_a_server_the_compiler_decides_everything(plugin: Plugin, module: Path, tmp_path: Path) -> None:
+    stats = tmp_path / "stats.json"
+    made = plugin.opt(module, "echo", server=f"socket:{tmp_path}/none", stats=str(stats))
+    assert (made.status, made.bitcode) == (0, plugin.plain(module))
+    assert made.said.count("policybridge: all decisions are the compiler's own: ") == 1
+    fallback = json.loads(stats.read_text())["fallback"]
+    assert (fallback["status"], fallback["decisions"], fallback["restarted"]) == (14, 0, False)
+
+
+@pytest.fixture
+def own_server(repository: Path, server_factory: ServerFactory) -> RunningServer:
+    """Give a server that the test may kill."""
+    return server_factory(repository)
+
+
+@pytest.mark.parametrize("source", [None, UNREACHABLE])
+def test_a_server_that_is_killed_in_the_middle_leaves_the_plain_bitcode(
+    plugin: Plugin, own_server: RunningServer, demo: Path, tmp_path: Path, source: str | None
+) -> None:
+    if source is None:
+        module = emit(plugin.major, write_source(tmp_path), tmp_path / "module.bc")
+    else:
+        module = emit_demo(plugin.major, source, demo)
+    stats = tmp_path / "stats.json"
+    made = plugin.opt(module, "dying", server=own_server.socket, stats=str(stats))
+    assert (made.status, made.bitcode) == (0, plugin.plain(module))
+    written = json.loads(stats.read_text())
+    assert (written["decisions"], written["fallback"]["status"]) == (9, 14)
+    count = written["fallback"]["decisions"]
+    assert made.said.startswith(f"policybridge: {count} decisions are the compiler's own: ")
+
+
+def test_after_a_policy_that_does_not_answer_in_time_the_compiler_decides(
+    plugin: Plugin, module: Path, tmp_path: Path
+) -> None:
+    stats = tmp_path / "stats.json"
+    made = plugin.opt(module, "sleeping", timeout="0.2", stats=str(stats))
+    assert (made.status, made.bitcode) == (0, plugin.plain(module))
+    assert json.loads(stats.read_text())["fallback"]["status"] == 4
+
+
+def test_after_a_policy_that_fails_the_compiler_decides(plugin: Plugin, module: Path) -> None:
+    made = plugin.opt(module, "failing")
+    assert (made.status, made.bitcode) == (0, plugin.plain(module))
+    assert "no such feature" in made.said
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"policy": "nobody"}, "no policy 'nobody'; there are "),
+        ({"server": ""}, "-policybridge-server or POLICYBRIDGE_SERVER is not set"),
+        ({"server": "pigeon:x"}, "pigeon"),
+        ({"timeout": "soon"}, "POLICYBRIDGE_TIMEOUT is a number of seconds from 0.001 to 86400, not 'soon'"),
+        ({"labels": "x"}, "POLICYBRIDGE_LABELS is NAME=VALUE, not 'x'"),
+        ({"fallback": "maybe"}, "POLICYBRIDGE_FALLBACK is default or error, not 'maybe'"),
+    ],
+    ids=["policy", "no-server", "server", "timeout", "labels", "fallback"],
+)
+def test_with_wrong_settings_the_compiler_decides_and_one_line_says_so(
+    plugin: Plugin, module: Path, settings: dict[str, str], message: str
+) -> None:
+    made = plugin.opt(module, **{"policy": "echo", **settings})
+    assert (made.status, made.bitcode) == (0, plugin.plain(module))
+    assert made.said.count("\n") == 1
+    assert message in made.said
+
+
+def test_without_a_fallback_missing_advice_is_an_error_of_the_compiler(
+    plugin: Plugin, module: Path, tmp_path: Path
+) -> None:
+    stats = tmp_path / "stats.json"
+    made = plugin.opt(module, "nobody", fallback="error", stats=str(stats))
+    assert (made.status, made.bitcode) == (1, b"")
+    assert "policybridge: no advice: no policy 'nobody'" in made.said
+    written = json.loads(stats.read_text())
+    assert (written["error"]["status"], written["fallback"]) == (5, None)
+
+
+def test_the_command_line_wins_over_the_environment(plugin: Plugin, module: Path, tmp_path: Path) -> None:
+    flags = [
+        "-policybridge-policy=obeying@1",
+        "-policybridge-option=inline=1",
+        f"-policybridge-stats={tmp_path}/%p.json",
+    ]
+    made = plugin.opt(module, "never", flags=flags, options="inline=0,other=x")
+    assert made.bitcode == plugin.opt(module, "always").bitcode
+    (stats,) = tmp_path.glob("*.json")
+    assert json.loads(stats.read_text())["policy"]["name"] == "obeying"
+
+
+def test_statistics_have_the_fields_of_the_host_that_runs_compilers(
+    plugin: Plugin, server: RunningServer, module: Path, tmp_path: Path
+) -> None:
+    made = plugin.opt(module, "never", stats=str(tmp_path / "plugin.json"))
+    assert made.status == 0
+    opt = [f"opt-{plugin.major}", "-passes=default<Oz>", module, "-o", tmp_path / "made.bc"]
+    asking = ["--policy", "never", "--server", server.socket, "--stats", tmp_path / "host.json"]
+    subprocess.run(command("run", *asking, "--", *opt), check=True)
+    mine, host = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("plugin", "host"))
+    assert list(mine) == list(host)
+    assert {name: mine[name] for name in ("policy", "task", "decisions", "advice", "fallback", "error")} == {
+        name: host[name] for name in ("policy", "task", "decisions", "advice", "fallback", "error")
+    }
+    assert 0 < mine["latency_us"]["p50"] <= mine["latency_us"]["p99"]
+    assert (mine["status"], len(mine["sessions"]), mine["command"][0]) == (None, 1, f"opt-{plugin.major}")
+
+
+def test_two_modules_at_once_do_not_disturb_each_other(plugin: Plugin, tmp_path: Path) -> None:
+    sources = [write_source(tmp_path, f"module{count}.c", functions=count) for count in (6, 9)]
+    modules = [emit(plugin.major, source, source.with_suffix(".bc")) for source in sources]
+    with ThreadPoolExecutor(2) as pool:
+        made = list(pool.map(lambda module: plugin.opt(module, "echo"), modules * 3))
+    assert [one.bitcode for one in made] == [plugin.plain(module) for module in modules] * 3
+
+
+def test_each_module_of_a_thin_link_is_a_session_of_its_own(plugin: Plugin, ledger: Path, tmp_path: Path) -> None:
+    names = ("one", "two")
+    for name in names:
+        clang = [need(f"clang-{plugin.major}"), "-Oz", "-flto=thin", "-c"]
+        subprocess.run([*clang, str(write_source(tmp_path, f"{name}.c")), "-o", f"{name}.o"], cwd=tmp_path, check=True)
+    resolutions = [f"-r={name}.o,{name}{n},px" for name in names for n in range(8)]
+    undefined = [f"-r={name}.o,sink," for name in names]
+    link = [need(f"llvm-lto2-{plugin.major}"), "run", "-O2", *resolutions, *undefined, "one.o", "two.o"]
+    subprocess.run([*link, "-o", "plain"], cwd=tmp_path, check=True)
+    asking = [*link, f"-load-pass-plugin={plugin.path}", "-o", "asking"]
+    subprocess.run(asking, cwd=tmp_path, env=plugin.environment("echo", labels=f"link={tmp_path.name}"), check=True)
+    for task in (1, 2):
+        assert (tmp_path / f"asking.{task}").read_bytes() == (tmp_path / f"plain.{task}").read_bytes()
+    with LedgerReader(ledger) as reader:
+        sessions = list(reader.sessions(Query(labels={"link": tmp_path.name})))
+    assert (len(sessions), all(session.decisions for session in sessions)) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "passes", ["inliner-wrapper", "function(sroa,simplifycfg),inliner-wrapper", "scc-oz-module-inliner"]
+)
+def test_the_policy_decides_in_explicit_pipelines_too(
+    plugin: Plugin, module: Path, tmp_path: Path, passes: str
+) -> None:
+    made = plugin.opt(module, "echo", passes, stats=str(tmp_path / "stats.json"))
+    assert (made.status, made.bitcode) == (0, plugin.plain(module, passes))
+    assert json.loads((tmp_path / "stats.json").read_text())["decisions"] > 5
+
+
+def test_the_pass_inline_by_itself_has_no_policy(plugin: Plugin, module: Path, tmp_path: Path) -> None:
+    made = plugin.opt(module, "always", "cgscc(inline)", stats=str(tmp_path / "stats.json"))
+    assert made.bitcode == plugin.plain(module, "cgscc(inline)")
+    assert not (tmp_path / "stats.json").exists()
+
+
+def compile_with(plugin: Plugin, policy: str | None, level: str, source: Path, *flags: str, **more: str) -> bytes:
+    made = source.with_suffix(".o")
+    words = [need(f"clang-{plugin.major}"), level, "-c", *flags, str(source), "-o", str(made)]
+    subprocess.run(words, env=plugin.environment(policy, **more), check=True)
+    return made.read_bytes()
+
+
+@pytest.mark.parametrize("level", ["-Oz", "-O2", "-O3"])
+def test_in_clang_the_policy_decides_and_an_echo_gives_the_plain_object(
+    plugin: Plugin, tmp_path: Path, level: str
+) -> None:
+    source = write_source(tmp_path)
+    stats = tmp_path / "stats.json"
+    loading = f"-fpass-plugin={plugin.path}"
+    plain = compile_with(plugin, None, level, source)
+    assert compile_with(plugin, "echo", level, source, loading, stats=str(stats)) == plain
+    assert json.loads(stats.read_text())["decisions"] > 5
+    assert compile_with(plugin, "never", level, source, loading) != plain
+
+
+def test_clang_without_a_fallback_fails_where_there_is_no_advice(plugin: Plugin, tmp_path: Path) -> None:
+    source = write_source(tmp_path)
+    loading = f"-fpass-plugin={plugin.path}"
+    words = [need(f"clang-{plugin.major}"), "-Oz", "-c", loading, str(source), "-o", str(tmp_path / "x.o")]
+    environment = plugin.environment("nobody", fallback="error")
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "error: policybridge: no advice: no policy 'nobody'" in done.stderr
+    assert not (tmp_path / "x.o").exists()
+
+
+def test_clang_accepts_the_settings_as_options_where_it_loads_the_plugin_early(plugin: Plugin, tmp_path: Path) -> None:
+    source = write_source(tmp_path)
+    stats = tmp_path / "stats.json"
+    loading = [f"-fplugin={plugin.path}", f"-fpass-plugin={plugin.path}"]
+    options = ["-mllvm", "-policybridge-policy=never", "-mllvm", f"-policybridge-stats={stats}"]
+    compile_with(plugin, "echo", "-Oz", source, *loading, *options)
+    assert json.loads(stats.read_text())["policy"]["name"] == "never"
+
+
+def test_a_compilation_without_decisions_opens_no_session(plugin: Plugin, tmp_path: Path) -> None:
+    source = tmp_path / "lonely.c"
+    source.write_text("int lonely(int x) { return x; }\n")
+    module = emit(plugin.major, source, tmp_path / "lonely.bc")
+    made = plugin.opt(module, "nobody", stats=str(tmp_path / "stats.json"))
+    assert (made.status, made.said, made.bitcode) == (0, "", plugin.plain(module))
+    assert json.loads((tmp_path / "stats.json").read_text())["sessions"] == []
+
+
+def test_the_features_of_a_module_do_not_depend_on_the_policy_before_its_first_decision(
+    plugin: Plugin, module: Path, ledger: Path
+) -> None:
+    firsts = []
+    for policy in ("never", "always"):
+        assert plugin.opt(module, policy).status == 0
+        firsts.append(observations(ledger, last_session(ledger, policy))[:1])
+    never, always = firsts
+    assert np.array_equal(never, always)
