@@ -9,6 +9,7 @@ import pytest
 from policybridge_client.connection import connect
 from policybridge_core.errors import PreconditionError
 from policybridge_serdes import ElementType, PolicyReference, SessionOptions, Signature, TensorSpec, pack
+from policybridge_server.config import ServerConfig
 from tests.conftest import ServerFactory, command, running_server
 from tests.repositories import answering, write_python
 
@@ -88,6 +89,26 @@ def test_a_config_file_that_is_wrong_is_refused_by_its_field(
     (tmp_path / "serve.toml").write_text(text)
     said = refusal("--config", tmp_path / "serve.toml", "--repository", repository, "--socket", tmp_path / "s")
     assert message in said
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--keep-versions", "0", "Expected `int` >= 1 - at `$.keep_versions`"),
+        ("--spin", "20000", "Expected `float` <= 10000.0 - at `$.spin`"),
+        ("--grace", "long", "argument --grace: invalid float value: 'long'"),
+    ],
+)
+def test_an_option_that_is_wrong_is_refused_by_its_name(
+    repository: Path, tmp_path: Path, option: str, value: str, message: str
+) -> None:
+    assert message in refusal("--repository", repository, "--socket", tmp_path / "s", option, value)
+
+
+def test_every_key_of_the_file_is_an_option_too_but_for_its_tables() -> None:
+    result = subprocess.run(command("serve", "--help"), capture_output=True, text=True, check=True)
+    keys = [name for name in ServerConfig.__struct_fields__ if name != "mlbridge"]
+    assert [name for name in keys if f"  --{name.replace('_', '-')}" not in result.stdout] == []
 
 
 def test_a_server_without_policies_or_without_an_address_is_refused(repository: Path, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "policybridge run --policy NAME --server ADDRESS [options] -- COMPILER ARGUMENT…"
     add = parser.add_argument
     add("--policy", required=True, metavar="NAME[@VERSION|@ALIAS]", help="who decides")
-    add("--server", required=True, metavar="ADDRESS", help="socket:PATH or grpc:HOST:PORT")
+    add("--server", required=True, metavar="ADDRESS", help="socket:PATH, grpc:HOST:PORT[,serdes=NAME], or NAME:TARGET")
     add(
         "--task",
         default="inline",
