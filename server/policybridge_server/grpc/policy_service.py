@@ -8,13 +8,13 @@ import grpc.aio
 
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceServicer, add_PolicyServiceServicer_to_server
+from policybridge_serdes.messages import outcome_from_pb
 from policybridge_server.engine.recorder import wait_recorded
 from policybridge_server.grpc.aio_stream import AioStream
 from policybridge_server.grpc.calls import Calls, Context, guarded
 from policybridge_server.grpc.evaluate import Evaluate
 from policybridge_server.grpc.http2.server import Http2Server
 from policybridge_server.grpc.http2.stream import Stream
-from policybridge_server.grpc.messages import outcome_from_pb
 from policybridge_server.grpc.session import SessionCall
 from policybridge_server.grpc.unary import UnaryCall
 from policybridge_server.transports.contract import Host

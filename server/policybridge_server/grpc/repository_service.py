@@ -14,9 +14,9 @@ from policybridge.v1.repository_service_pb2_grpc import (
 )
 from policybridge_core.errors import InvalidError, PreconditionError, TooLargeError
 from policybridge_serdes import Layout
+from policybridge_serdes.messages import reference_from_pb, version_to_pb
 from policybridge_serdes.protobuf import spec_to_pb
 from policybridge_server.grpc.calls import Calls, Context, guarded
-from policybridge_server.grpc.messages import reference_from_pb, version_to_pb
 from policybridge_server.publishing.publisher import Publisher, VersionDescription
 from policybridge_server.repository import StoredPolicy
 from policybridge_server.transports.contract import Host
