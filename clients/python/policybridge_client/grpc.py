@@ -11,7 +11,6 @@ from policybridge.v1.tensor_pb2 import EncodedTensors
 from policybridge_client.grpc_stream import Stream, error_of
 from policybridge_core.errors import InvalidError, UnavailableError
 from policybridge_serdes import (
-    Exploration,
     Layout,
     Outcome,
     PolicyReference,
@@ -24,6 +23,7 @@ from policybridge_serdes import (
     load_serdes,
 )
 from policybridge_serdes.interactive import DEFAULT_LIMIT
+from policybridge_serdes.messages import exploration_to_pb, outcome_to_pb, reference_to_pb, version_from_pb
 from policybridge_serdes.protobuf import signature_to_pb, spec_to_pb
 
 _ENVELOPE: Final = 1 << 20
@@ -70,13 +70,13 @@ class GrpcConnection:
     def open(self, policy: PolicyReference, signature: Signature, options: SessionOptions) -> "GrpcSession":
         """Open a session."""
         opening = pb.Open(
-            policy=_policy(policy),
+            policy=reference_to_pb(policy),
             signature=signature_to_pb(signature),
             serdes=self._serdes_name,
             context=options.context,
             options=options.options,
             labels=options.labels,
-            exploration=_exploration(options.exploration),
+            exploration=exploration_to_pb(options.exploration),
         )
         stream = Stream(self._stub, self._target, self._timeout)
         self._streams.add(stream)
@@ -94,7 +94,7 @@ class GrpcConnection:
 
     def report_outcome(self, session_id: str, outcome: Outcome) -> None:
         """Report the outcome of any session."""
-        request = pb.ReportOutcomeRequest(session_id=session_id, outcome=_outcome(outcome))
+        request = pb.ReportOutcomeRequest(session_id=session_id, outcome=outcome_to_pb(outcome))
         try:
             self._stub.ReportOutcome(request, timeout=self._timeout)
         except grpc.RpcError as failure:
@@ -110,14 +110,14 @@ class GrpcConnection:
 
         """
         serdes = self._serdes
-        request = pb.EvaluateRequest(policy=_policy(policy), advice_spec=spec_to_pb(advice) if advice else None)
+        request = pb.EvaluateRequest(policy=reference_to_pb(policy), advice_spec=spec_to_pb(advice) if advice else None)
         request.encoded.CopyFrom(EncodedTensors(serdes=self._serdes_name, data=serdes.encode(observation, layout)))
         try:
             response = self._stub.Evaluate(request, timeout=self._timeout)
         except grpc.RpcError as failure:
             raise error_of(failure, self._target) from failure
         layout, values = serdes.decode(response.encoded.data)
-        return OneShotAdvice(values, layout, _version(response.policy))
+        return OneShotAdvice(values, layout, version_from_pb(response.policy))
 
     def close(self) -> None:
         """Close the channel; its sessions end."""
@@ -137,7 +137,7 @@ class GrpcSession:
         self.log_probability: float | None = None
         opened = stream.ask(pb.SessionRequest(open=opening)).opened
         self.id = opened.session_id
-        self.policy = _version(opened.policy)
+        self.policy = version_from_pb(opened.policy)
         self.ignored_features = tuple(opened.ignored_features)
 
     def evaluate(self, observation: Values) -> Values:
@@ -157,31 +157,8 @@ class GrpcSession:
 
     def report(self, outcome: Outcome) -> None:
         """Report the outcome."""
-        self._stream.ask(pb.SessionRequest(outcome=_outcome(outcome)))
+        self._stream.ask(pb.SessionRequest(outcome=outcome_to_pb(outcome)))
 
     def close(self) -> None:
         """End the session."""
         self._stream.close()
-
-
-def _policy(reference: PolicyReference) -> pb.PolicyReference:
-    message = pb.PolicyReference(name=reference.name)
-    if reference.version is not None:
-        message.version = reference.version
-    if reference.alias is not None:
-        message.alias = reference.alias
-    return message
-
-
-def _outcome(outcome: Outcome) -> pb.Outcome:
-    return pb.Outcome(values=outcome.values, status=outcome.status)
-
-
-def _exploration(asked: Exploration | None) -> pb.Exploration | None:
-    if asked is None:
-        return None
-    return pb.Exploration(seed=asked.seed, temperature=asked.temperature, epsilon=asked.epsilon)
-
-
-def _version(policy: pb.PolicyVersion) -> PolicyVersion:
-    return PolicyVersion(policy.name, policy.version, policy.digest)

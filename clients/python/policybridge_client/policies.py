@@ -8,13 +8,13 @@ import grpc
 import msgspec
 import numpy.typing as npt
 
-from policybridge.v1 import policy_service_pb2
 from policybridge.v1 import repository_service_pb2 as pb
 from policybridge.v1.repository_service_pb2_grpc import RepositoryServiceStub
 from policybridge_client.grpc_stream import error_of
 from policybridge_core.digest import digest, version_files
 from policybridge_core.errors import InvalidError
 from policybridge_serdes import PolicyReference, PolicyVersion
+from policybridge_serdes.messages import reference_to_pb, version_from_pb
 from policybridge_serdes.protobuf import spec_from_pb
 
 _PIECE: Final = 256 << 10
@@ -90,7 +90,7 @@ class RepositoryClient:
         if not files.is_dir():
             raise InvalidError(f"{files} is no folder; a version is a folder of files")
         header = pb.PublishHeader(policy=policy, config=config, digest=digest(files), aliases=aliases)
-        return _version(self._call(self._stub.Publish, _messages(header, files)).version)
+        return version_from_pb(self._call(self._stub.Publish, _messages(header, files)).version)
 
     def publish_weights(
         self, base: PolicyReference, weights: bytes | Mapping[str, npt.NDArray[Any]], *, aliases: Sequence[str] = ()
@@ -102,7 +102,7 @@ class RepositoryClient:
 
         """
         data = weights if isinstance(weights, bytes) else save_weights(weights)
-        return _version(self._call(self._stub.PublishWeights, _weights(base, data, aliases)).version)
+        return version_from_pb(self._call(self._stub.PublishWeights, _weights(base, data, aliases)).version)
 
     def set_alias(self, policy: str, alias: str, version: int) -> int | None:
         """Point ``alias`` to ``version``; return the version that it pointed to before.
@@ -184,18 +184,9 @@ def _messages(header: pb.PublishHeader, folder: Path) -> Iterator[pb.PublishRequ
 
 
 def _weights(base: PolicyReference, data: bytes, aliases: Sequence[str]) -> Iterator[pb.PublishWeightsRequest]:
-    which = policy_service_pb2.PolicyReference(name=base.name)
-    if base.version is not None:
-        which.version = base.version
-    if base.alias is not None:
-        which.alias = base.alias
-    yield pb.PublishWeightsRequest(base=which, aliases=aliases, safetensors=data[:_PIECE])
+    yield pb.PublishWeightsRequest(base=reference_to_pb(base), aliases=aliases, safetensors=data[:_PIECE])
     for start in range(_PIECE, len(data), _PIECE):
         yield pb.PublishWeightsRequest(safetensors=data[start : start + _PIECE])
-
-
-def _version(message: policy_service_pb2.PolicyVersion) -> PolicyVersion:
-    return PolicyVersion(message.name, message.version, message.digest)
 
 
 def _summary(message: pb.PolicySummary) -> PolicySummary:

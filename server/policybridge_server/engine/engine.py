@@ -1,7 +1,8 @@
 """The engine: opens sessions on loaded versions, and runs their batches at the end of each turn."""
 
+import itertools
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -30,7 +31,6 @@ class Session:
     ) -> None:
         self.view = view
         self.loaded = loaded
-        self._unrecorded_sink = sink
         self._sink = recording_sink or sink
         self._recording_sink = recording_sink
         self._engine = engine
@@ -77,10 +77,6 @@ class Session:
         """Name the function (or module) that the following observations belong to."""
         self.view.context = name
 
-    def leave_unrecorded(self) -> None:
-        """Record nothing of this session; call this before the signature is bound."""
-        self._sink, self._recording_sink = self._unrecorded_sink, None
-
     def report(self, outcome: Outcome | None, acknowledge: Acknowledge) -> None:
         """Record the session's outcome; see `Engine.report`."""
         self._engine.report(self.view.id, outcome, acknowledge)
@@ -118,6 +114,7 @@ class Engine:
         self._recorder = recorder
         self._sessions: dict[str, Session] = {}
         self._scheduled: list[Batcher] = []
+        self._prefix, self._numbers = uuid.uuid4().hex[:16], itertools.count()
 
     def attach(self, post: Callable[..., object]) -> None:
         """Let slow models run in worker threads; ``post`` makes a call on the loop thread. Before, all run inline."""
@@ -174,6 +171,11 @@ class Engine:
         if self._recorder is None:
             raise UnsupportedError("this server keeps no ledger; its operator asks for one with --ledger PATH")
         self._recorder.report(session_id, outcome, acknowledge)
+
+    def single_view(self, loaded: LoadedVersion, options: Mapping[str, str]) -> SessionView:
+        """Give what a policy may know of an observation that belongs to no session."""
+        # Counted: a random UUID for each observation takes 3 µs.
+        return SessionView(f"{self._prefix}{next(self._numbers):016x}", loaded.stored.policy, options=dict(options))
 
     def schedule(self, batcher: Batcher) -> None:
         """Let ``batcher`` run at the end of the turn."""

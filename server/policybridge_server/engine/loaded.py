@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes import Signature
 from policybridge_server.backends.contract import Model, ModelSignature, SessionView, StatefulModel, load_backend
+from policybridge_server.bounded import BoundedCache
 from policybridge_server.engine.batcher import Batcher
 from policybridge_server.engine.binding import bind
 from policybridge_server.engine.evaluator import Evaluator
@@ -23,7 +24,7 @@ INLINE_SECONDS = 2e-3
 """A model that takes longer for one observation runs in a worker, because the loop thread serves all clients."""
 
 
-_KEPT = 16
+_MOST_KEPT = 16
 """Batchers that are kept without a session."""
 
 
@@ -52,7 +53,7 @@ class LoadedVersion:
         # Asked once: isinstance() with a protocol takes as long as evaluating a small model.
         self._stateful = model if isinstance(model, StatefulModel) else None
         self._batchers: WeakValueDictionary[Signature, Batcher] = WeakValueDictionary()
-        self._kept: dict[Signature, Batcher] = {}
+        self._kept: BoundedCache[Signature, Batcher] = BoundedCache(_MOST_KEPT)
 
     def batcher(self, signature: Signature, schedule: Callable[[Batcher], None]) -> Batcher:
         """Give the batcher of all clients with this signature; it lives as long as one of their sessions.
@@ -69,17 +70,18 @@ class LoadedVersion:
             self._batchers[signature] = batcher
         return batcher
 
-    def keep(self, signature: Signature, schedule: Callable[[Batcher], None]) -> None:
-        """Keep the batcher of clients that come without a session, so that each of them need not be bound anew.
+    def keep(self, signature: Signature, schedule: Callable[[Batcher], None]) -> Batcher:
+        """Give the batcher of clients that come without a session, and keep it: the next one need not be bound anew.
 
         Raises:
             InvalidError: the signature does not fit the model's.
 
         """
-        if signature not in self._kept:
-            if len(self._kept) >= _KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[signature] = self.batcher(signature, schedule)
+        batcher = self._kept.get(signature)
+        if batcher is None:
+            batcher = self.batcher(signature, schedule)
+            self._kept.put(signature, batcher)
+        return batcher
 
     def clients(self) -> list[Signature]:
         """Give the signatures of the clients that are bound now; one that is only kept is none."""

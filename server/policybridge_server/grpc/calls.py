@@ -1,104 +1,150 @@
-"""The gRPC calls that run: how they end, by themselves, by an error, or because the server does."""
+"""The gRPC calls that run, and how an error ends them: the one place where errors become gRPC statuses."""
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from policybridge_core.errors import InvalidError, PolicyBridgeError, Status
+from policybridge_core.errors import InvalidError, PolicyBridgeError, UnavailableError
 from policybridge_server.grpc.error_details import message_of, metadata_of
+from policybridge_server.transports.failures import as_error
+from policybridge_server.transports.running import Running
 
-_LOG = logging.getLogger(__name__)
-
-_LAST_WORDS = 5.0
+_LAST_WORDS: Final = 5.0
 """Seconds for calls that are ended to tell their clients."""
 
-_STATUS = {status.value[0]: status for status in grpc.StatusCode}
+_STATUS: Final = {status.value[0]: status for status in grpc.StatusCode}
 
 Context = grpc.aio.ServicerContext[Any, Any]
+_Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 
-class Ending(Protocol):
-    """A session that is no task."""
+class RunningCall(Protocol):
+    """A call that a drain waits for."""
 
     def shut(self) -> None:
-        """End it: the server does."""
+        """End the call because the server ends."""
         ...
 
 
 class Calls:
-    """The calls that run; the one place where our errors turn into gRPC statuses."""
+    """The calls that run on one transport."""
 
     def __init__(self) -> None:
-        self._running: set[asyncio.Task[Any]] = set()
-        self._sessions: set[Ending] = set()
-        self._ended = asyncio.Event()
-        self._ending = False
+        self._running: Running[RunningCall] = Running()
 
-    @asynccontextmanager
-    async def mapped(self, context: Context) -> AsyncIterator[None]:
-        """Abort the call with the status of the error that its body raises."""
-        task = asyncio.current_task()
-        self._running.update({task} if task else ())
-        try:
-            yield
-        except PolicyBridgeError as error:
-            await _abort(context, error)
-        except DecodeError as error:
-            await malformed(context, error)
-        except grpc.aio.AbortError:
-            raise
-        except asyncio.CancelledError:
-            if not self._ending:
-                raise
-            await context.abort(_STATUS[Status.UNAVAILABLE], "the server shut down before the session ended")
-        except Exception as error:
-            await _abort_unknown(context, error)
-        finally:
-            self._running.difference_update({task} if task else ())
-            self._ended.set()
+    def began(self, call: RunningCall) -> None:
+        """Wait for ``call`` when the server drains."""
+        self._running.add(call)
 
-    def began(self, session: Ending) -> None:
-        """Count a session that is no task."""
-        self._sessions.add(session)
-
-    def ended(self, session: Ending) -> None:
-        """Count it no more; twice is once."""
-        self._sessions.discard(session)
-        self._ended.set()
+    def ended(self, call: RunningCall) -> None:
+        """Wait for it no longer; twice is once."""
+        self._running.discard(call)
 
     async def drain(self, grace: float) -> None:
         """Wait ``grace`` seconds for all calls to end, then end them with UNAVAILABLE."""
-        await self._none_left(grace)
-        self._ending = True
-        for task in self._running:
-            task.cancel()
-        for session in list(self._sessions):
-            session.shut()
-        await self._none_left(_LAST_WORDS)
-
-    async def _none_left(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while self._running or self._sessions:
-                    self._ended.clear()
-                    await self._ended.wait()
+        await self._running.drain(grace, lambda call: call.shut(), _LAST_WORDS)
 
 
-async def malformed(context: Context, error: DecodeError) -> None:
-    """Abort a call whose request is no message."""
-    await _abort(context, InvalidError(f"the request cannot be read: {error}"))
+class _Task:
+    """A call that a task serves."""
+
+    def __init__(self) -> None:
+        self._task = asyncio.current_task()
+        self.is_shut = False
+
+    def shut(self) -> None:
+        self.is_shut = True
+        if self._task is not None:
+            self._task.cancel()
+
+
+def guarded(server: grpc.aio.Server, calls: Calls | None) -> grpc.aio.Server:
+    """Give what generated code may add a service to, so that its methods may raise our errors.
+
+    A method that raises a `PolicyBridgeError` ends its call with that error's status, and any other exception with
+    UNKNOWN. A request that cannot be parsed is INVALID_ARGUMENT; gRPC by itself says UNKNOWN and fills the log.
+
+    Args:
+        server: serves the calls.
+        calls: count those that run; ``None`` where a drain need not wait for them.
+
+    """
+    return cast("grpc.aio.Server", _GuardedServer(server, calls))
+
+
+class _GuardedServer:
+    def __init__(self, server: grpc.aio.Server, calls: Calls | None) -> None:
+        self._server = server
+        self._calls = calls
+
+    def add_generic_rpc_handlers(self, handlers: object) -> None:
+        """Ignore them: generated code gives the same ones by their names next."""
+
+    def add_registered_method_handlers(self, service: str, handlers: Mapping[str, _Handler]) -> None:
+        """Add a service's methods."""
+        made = {name: guarded_handler(handler, self._calls) for name, handler in handlers.items()}
+        # Older versions of grpcio look at the generic handlers alone, newer ones at the registered ones first.
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, made),))
+        self._server.add_registered_method_handlers(service, made)  # type: ignore[attr-defined]
+
+
+def guarded_handler(handler: _Handler, calls: Calls | None) -> _Handler:
+    """Give a method whose errors become statuses; see `guarded`."""
+    read, write = handler.request_deserializer, handler.response_serializer
+    if handler.response_streaming:
+        return _with_responses(handler, calls)
+    if handler.request_streaming:
+        return grpc.stream_unary_rpc_method_handler(_one(handler.stream_unary, None, calls), read, write)
+    return grpc.unary_unary_rpc_method_handler(_one(handler.unary_unary, read, calls), None, write)
+
+
+def _one(method: Any, read: Any, calls: Calls | None) -> Any:
+    async def answer(request: Any, context: Context) -> Any:
+        async with _mapped(context, calls):
+            return await method(read(request) if read else request, context)
+
+    return answer
+
+
+def _with_responses(handler: _Handler, calls: Calls | None) -> _Handler:
+    method: Any = handler.stream_stream or handler.unary_stream
+
+    async def answers(request: Any, context: Context) -> AsyncIterator[Any]:
+        async with _mapped(context, calls):
+            async for response in method(request, context):
+                yield response
+
+    make = grpc.stream_stream_rpc_method_handler if handler.request_streaming else grpc.unary_stream_rpc_method_handler
+    return make(answers, handler.request_deserializer, handler.response_serializer)
+
+
+@asynccontextmanager
+async def _mapped(context: Context, calls: Calls | None) -> AsyncIterator[None]:
+    """Abort the call with the status of the error that its body raises."""
+    task = _Task()
+    if calls is not None:
+        calls.began(task)
+    try:
+        yield
+    except grpc.aio.AbortError:
+        raise
+    except DecodeError as error:
+        await _abort(context, InvalidError(f"the request cannot be read: {error}"))
+    except asyncio.CancelledError:
+        if not task.is_shut:
+            raise
+        await _abort(context, UnavailableError("the server shut down before the session ended"))
+    except Exception as error:
+        await _abort(context, as_error(error, "a call"))
+    finally:
+        if calls is not None:
+            calls.ended(task)
 
 
 async def _abort(context: Context, error: PolicyBridgeError) -> None:
     await context.abort(_STATUS[error.status], message_of(error), metadata_of(error))
-
-
-async def _abort_unknown(context: Context, error: Exception) -> None:
-    _LOG.error("a call failed", exc_info=error)
-    await context.abort(_STATUS[Status.UNKNOWN], f"the server failed: {error!r}")

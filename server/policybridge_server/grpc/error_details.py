@@ -6,7 +6,6 @@ from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError
-from policybridge_server.grpc.field_error import FieldError
 
 DOMAIN: Final = "policybridge"
 
@@ -14,6 +13,20 @@ _KEY: Final = "grpc-status-details-bin"
 _LONGEST_MESSAGE: Final = 4000
 _LONGEST_WITH_DETAILS: Final = 1500
 """Bytes. The message stands in the details twice more, in base64, and clients take 8 KiB of metadata."""
+
+
+class FieldError(InvalidError):
+    """A field of the request cannot be used.
+
+    Args:
+        field: its path in the message, such as ``inputs[0].shape``.
+        message: what is wrong, and what would be right.
+
+    """
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 def message_of(error: PolicyBridgeError) -> str:

@@ -4,15 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
-import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2 as pb
 from grpc_health.v1.health_pb2_grpc import HealthServicer, add_HealthServicer_to_server
 
-from policybridge_core.errors import PolicyBridgeError
+from policybridge_core.errors import NotFoundError, PolicyBridgeError
 from policybridge_serdes import PolicyReference
 from policybridge_server.engine.opener import SessionOpener
-from policybridge_server.grpc.calls import Calls, Context
+from policybridge_server.grpc.calls import Calls, Context, guarded
 from policybridge_server.grpc.reflection import service_names
 from policybridge_server.transports.contract import Host
 
@@ -35,18 +34,15 @@ class PolicyHealthServicer(HealthServicer):  # type: ignore[misc]
         self._opener = opener
         self._repository = opener.engine.repository
 
-    async def Check(self, request: pb.HealthCheckRequest, context: Context) -> pb.HealthCheckResponse:  # noqa: N802
+    async def Check(self, request: pb.HealthCheckRequest, _context: Context) -> pb.HealthCheckResponse:  # noqa: N802
         """Give the status of a policy or a service; of the server for the empty name."""
         status = self._status(request.service)
         if status is None:
             known = ", ".join(sorted(self._repository.policies())) or "none"
-            await context.abort(
-                grpc.StatusCode.NOT_FOUND, f"no policy or service {request.service!r}; policies are {known}"
-            )
-            raise AssertionError("abort always raises")
+            raise NotFoundError(f"no policy or service {request.service!r}; policies are {known}")
         return pb.HealthCheckResponse(status=status)
 
-    async def List(self, request: "pb.HealthListRequest", context: Context) -> "pb.HealthListResponse":  # noqa: ARG002, N802
+    async def List(self, request: "pb.HealthListRequest", _context: Context) -> "pb.HealthListResponse":  # noqa: ARG002, N802
         """Give all statuses."""
         names = ["", *service_names(), *self._repository.policies()]
         statuses = {name: pb.HealthCheckResponse(status=self._status(name)) for name in names}
@@ -55,7 +51,7 @@ class PolicyHealthServicer(HealthServicer):  # type: ignore[misc]
     async def Watch(  # noqa: N802
         self,
         request: pb.HealthCheckRequest,
-        context: Context,  # noqa: ARG002
+        _context: Context,
     ) -> AsyncIterator[pb.HealthCheckResponse]:
         """Give the status now and whenever it changes."""
         told = None
@@ -80,5 +76,5 @@ class PolicyHealthServicer(HealthServicer):  # type: ignore[misc]
 
 
 def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:  # noqa: ARG001
-    """Serve grpc.health.v1.Health on ``server``."""
-    add_HealthServicer_to_server(PolicyHealthServicer(host.opener), server)
+    """Serve grpc.health.v1.Health on ``server``; a drain does not wait for those who watch."""
+    add_HealthServicer_to_server(PolicyHealthServicer(host.opener), guarded(server, None))

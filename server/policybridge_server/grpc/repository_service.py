@@ -14,9 +14,9 @@ from policybridge.v1.repository_service_pb2_grpc import (
 )
 from policybridge_core.errors import InvalidError, PreconditionError, TooLargeError
 from policybridge_serdes import Layout
+from policybridge_serdes.messages import reference_from_pb, version_to_pb
 from policybridge_serdes.protobuf import spec_to_pb
-from policybridge_server.grpc.calls import Calls, Context
-from policybridge_server.grpc.messages import reference_from_pb, version_to_pb
+from policybridge_server.grpc.calls import Calls, Context, guarded
 from policybridge_server.publishing.publisher import Publisher, VersionDescription
 from policybridge_server.repository import StoredPolicy
 from policybridge_server.transports.contract import Host
@@ -29,84 +29,68 @@ class RepositoryServicer(RepositoryServiceServicer):
 
     Args:
         publisher: does it.
-        calls: those of the port, which are waited for when the server stops.
 
     """
 
-    def __init__(self, publisher: Publisher, calls: Calls) -> None:
+    def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
-        self._calls = calls
 
     async def Publish(  # noqa: N802
-        self, requests: AsyncIterator[pb.PublishRequest], context: Context
+        self, requests: AsyncIterator[pb.PublishRequest], _context: Context
     ) -> pb.PublishResponse:
         """Take a version's files."""
-        async with self._calls.mapped(context):
-            first = await anext(requests, None)
-            if first is None or first.WhichOneof("message") != "header":
-                raise PreconditionError("the first message of a publication is `header`")
-            header = first.header
-            version = await self._publisher.publish(
-                header.policy, header.config, _pieces(requests), header.digest, list(header.aliases)
-            )
-            return pb.PublishResponse(version=version_to_pb(version))
-        raise AssertionError("abort always raises")
+        first = await anext(requests, None)
+        if first is None or first.WhichOneof("message") != "header":
+            raise PreconditionError("the first message of a publication is `header`")
+        header = first.header
+        version = await self._publisher.publish(
+            header.policy, header.config, _pieces(requests), header.digest, list(header.aliases)
+        )
+        return pb.PublishResponse(version=version_to_pb(version))
 
     async def PublishWeights(  # noqa: N802
-        self, requests: AsyncIterator[pb.PublishWeightsRequest], context: Context
+        self, requests: AsyncIterator[pb.PublishWeightsRequest], _context: Context
     ) -> pb.PublishResponse:
         """Take tensors for the files of another version."""
-        async with self._calls.mapped(context):
-            first = await anext(requests, None)
-            if first is None or not first.HasField("base"):
-                raise PreconditionError("the first message of weights names their `base`")
-            pieces = [first.safetensors]
-            async for request in requests:
-                pieces.append(request.safetensors)
-                if sum(map(len, pieces)) > self._publisher.limits.bytes:
-                    raise TooLargeError(f"more than {self._publisher.limits.bytes} bytes; the operator allows no more")
-            base, weights = reference_from_pb(first.base), b"".join(pieces)
-            version = await self._publisher.publish_weights(base, weights, list(first.aliases))
-            return pb.PublishResponse(version=version_to_pb(version))
-        raise AssertionError("abort always raises")
+        first = await anext(requests, None)
+        if first is None or not first.HasField("base"):
+            raise PreconditionError("the first message of weights names their `base`")
+        pieces = [first.safetensors]
+        async for request in requests:
+            pieces.append(request.safetensors)
+            if sum(map(len, pieces)) > self._publisher.limits.bytes:
+                raise TooLargeError(f"more than {self._publisher.limits.bytes} bytes; the operator allows no more")
+        base, weights = reference_from_pb(first.base), b"".join(pieces)
+        version = await self._publisher.publish_weights(base, weights, list(first.aliases))
+        return pb.PublishResponse(version=version_to_pb(version))
 
-    async def SetAlias(self, request: pb.SetAliasRequest, context: Context) -> pb.SetAliasResponse:  # noqa: N802
+    async def SetAlias(self, request: pb.SetAliasRequest, _context: Context) -> pb.SetAliasResponse:  # noqa: N802
         """Promote a version, or roll back."""
-        async with self._calls.mapped(context):
-            setting = self._publisher.set_alias(request.policy, request.alias, request.version)
-            return pb.SetAliasResponse(previous=await _to_its_end(setting))
-        raise AssertionError("abort always raises")
+        setting = self._publisher.set_alias(request.policy, request.alias, request.version)
+        return pb.SetAliasResponse(previous=await _to_its_end(setting))
 
-    async def Retire(self, request: pb.RetireRequest, context: Context) -> pb.RetireResponse:  # noqa: N802
+    async def Retire(self, request: pb.RetireRequest, _context: Context) -> pb.RetireResponse:  # noqa: N802
         """Let a version go."""
-        async with self._calls.mapped(context):
-            await _to_its_end(self._publisher.retire(request.policy, request.version))
-            return pb.RetireResponse()
-        raise AssertionError("abort always raises")
+        await _to_its_end(self._publisher.retire(request.policy, request.version))
+        return pb.RetireResponse()
 
     async def ListPolicies(  # noqa: N802
-        self, _: pb.ListPoliciesRequest, context: Context
+        self, _: pb.ListPoliciesRequest, _context: Context
     ) -> pb.ListPoliciesResponse:
         """Sum all policies up."""
-        async with self._calls.mapped(context):
-            return pb.ListPoliciesResponse(policies=map(_summary, self._publisher.policies()))
-        raise AssertionError("abort always raises")
+        return pb.ListPoliciesResponse(policies=map(_summary, self._publisher.policies()))
 
     async def ShowPolicy(  # noqa: N802
-        self, request: pb.ShowPolicyRequest, context: Context
+        self, request: pb.ShowPolicyRequest, _context: Context
     ) -> pb.ShowPolicyResponse:
         """Describe one policy and its versions."""
-        async with self._calls.mapped(context):
-            policy, versions = await self._publisher.describe(request.policy)
-            return pb.ShowPolicyResponse(
-                summary=_summary(policy), aliases=policy.aliases, versions=map(_details, versions)
-            )
-        raise AssertionError("abort always raises")
+        policy, versions = await self._publisher.describe(request.policy)
+        return pb.ShowPolicyResponse(summary=_summary(policy), aliases=policy.aliases, versions=map(_details, versions))
 
 
 def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:
     """Serve RepositoryService on ``server``."""
-    add_RepositoryServiceServicer_to_server(RepositoryServicer(host.publisher, calls), server)
+    add_RepositoryServiceServicer_to_server(RepositoryServicer(host.publisher), guarded(server, calls))
 
 
 async def _pieces(requests: AsyncIterator[pb.PublishRequest]) -> AsyncIterator[tuple[str, bytes]]:

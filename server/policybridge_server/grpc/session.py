@@ -5,10 +5,10 @@ from google.protobuf.message import DecodeError
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge_core.errors import InvalidError, PolicyBridgeError, PreconditionError, UnavailableError
 from policybridge_serdes import Outcome, Values
+from policybridge_serdes.messages import options_from_pb, reference_from_pb
 from policybridge_server.engine.engine import Session
 from policybridge_server.grpc.calls import Calls
 from policybridge_server.grpc.http2.stream import Stream
-from policybridge_server.grpc.messages import options_from_pb, reference_from_pb
 from policybridge_server.grpc.session_messages import RECORDED, Observation, SessionMessages
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.conversation import Conversation

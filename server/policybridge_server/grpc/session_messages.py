@@ -6,10 +6,10 @@ from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1 import tensor_pb2
 from policybridge_core.errors import PreconditionError, TooLargeError
 from policybridge_serdes import Outcome, Signature, Values, load_serdes
+from policybridge_serdes.messages import outcome_from_pb, version_to_pb
 from policybridge_serdes.protobuf import signature_from_pb
 from policybridge_serdes.values import Row
 from policybridge_server.engine.engine import Session
-from policybridge_server.grpc.messages import outcome_from_pb, version_to_pb
 
 RECORDED: Final = pb.SessionResponse(outcome_recorded=pb.OutcomeRecorded())
 """Answers an outcome when the ledger holds it."""

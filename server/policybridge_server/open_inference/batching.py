@@ -6,7 +6,7 @@ from typing import Final
 from policybridge_serdes import TensorSpec
 from policybridge_serdes.values import shape_fits
 from policybridge_server.engine.probe import MAX_BATCH
-from policybridge_server.grpc.field_error import FieldError
+from policybridge_server.grpc.error_details import FieldError
 
 Shape = tuple[int, ...]
 Fits = Callable[[Sequence[int], Sequence[int]], bool]

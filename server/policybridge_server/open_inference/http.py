@@ -8,10 +8,12 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from policybridge.inference import inference_service_pb2 as pb
 from policybridge_core.errors import InvalidError, PolicyBridgeError, Status, UnavailableError, UnsupportedError
-from policybridge_server.open_inference.describing import Describing
 from policybridge_server.open_inference.inference import shared_inference
 from policybridge_server.open_inference.json import metadata_to_json, request_from_json, response_to_json
+from policybridge_server.open_inference.metadata import Metadata
+from policybridge_server.open_inference.request import read_request
 from policybridge_server.transports.contract import Host
 
 _LOG = logging.getLogger(__name__)
@@ -97,7 +99,7 @@ def _reply(body: object, status: int = 200) -> web.Response:
 class _Paths:
     def __init__(self, host: Host) -> None:
         self._inference = shared_inference(host)
-        self._describing = Describing(host.opener, self._inference.served)
+        self._metadata = Metadata(host.opener, self._inference.states)
 
     def routes(self) -> list[web.RouteDef]:
         """Give all paths."""
@@ -115,28 +117,29 @@ class _Paths:
         return routes
 
     async def _server(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        server = self._describing.server()
+        server = self._metadata.server()
         return _reply({"name": server.name, "version": server.version, "extensions": list(server.extensions)})
 
     async def _live(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return _reply({"live": True})
 
     async def _ready(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        ready = self._describing.is_ready()
+        ready = self._metadata.is_ready()
         return _reply({"ready": ready}, 200 if ready else 503)
 
     async def _model(self, request: web.Request) -> web.Response:
-        return _reply(metadata_to_json(await self._describing.metadata(*_model(request))))
+        return _reply(metadata_to_json(await self._metadata.model(*_model(request))))
 
     async def _model_ready(self, request: web.Request) -> web.Response:
-        ready = await self._describing.is_model_ready(*_model(request))
+        ready = await self._metadata.is_model_ready(*_model(request))
         return _reply({"name": request.match_info["name"], "ready": ready}, 200 if ready else 503)
 
     async def _infer(self, request: web.Request) -> web.Response:
         if "Inference-Header-Content-Length" in request.headers:
             raise UnsupportedError("tensors in binary are not taken over HTTP; send JSON, or ask over gRPC")
         message = request_from_json(*_model(request), await request.read())
-        return _reply(response_to_json(await self._inference.infer(message)))
+        response = await self._inference.infer(read_request(message))
+        return _reply(response_to_json(pb.ModelInferResponse.FromString(response)))
 
 
 def _model(request: web.Request) -> tuple[str, str]:

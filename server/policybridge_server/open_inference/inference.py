@@ -1,25 +1,29 @@
-"""Inference: requests of the protocol, answered by the engine. One for all ways in."""
+"""Inference: requests of the protocol, answered by the engine. One for all transports."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from policybridge.inference import inference_service_pb2 as pb
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_serdes import SessionOptions
+from policybridge_serdes import SessionOptions, Values
 from policybridge_serdes.values import Row
 from policybridge_server.engine.engine import Session
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.opener import SessionOpener
-from policybridge_server.grpc.field_error import FieldError
-from policybridge_server.open_inference.asked import Asked, Step, read_request
-from policybridge_server.open_inference.evaluation import evaluate
-from policybridge_server.open_inference.plan import Plan
+from policybridge_server.engine.single import Evaluation, awaited
+from policybridge_server.grpc.error_details import FieldError
+from policybridge_server.grpc.unary import UnaryCall
+from policybridge_server.open_inference.plan import InferPlan
+from policybridge_server.open_inference.request import InferRequest, RequestReader, SequenceStep
 from policybridge_server.open_inference.sequences import Sequence, Sequences, acknowledge
-from policybridge_server.open_inference.served import Served, ServedVersions
 from policybridge_server.open_inference.statistics import Stopwatch
+from policybridge_server.open_inference.version_state import VersionState, VersionStates
 from policybridge_server.transports.contract import Host
 
-_FORGET_SECONDS: Final = 60.0
+_DROP_SECONDS: Final = 60.0
+
+Settle = Callable[[bytes | PolicyBridgeError], None]
 
 
 def shared_inference(host: Host) -> "Inference":
@@ -37,68 +41,90 @@ class Inference:
     """
 
     def __init__(self, opener: SessionOpener, idle: float) -> None:
-        self.served = ServedVersions()
+        self.states = VersionStates()
         self._opener = opener
         self._engine = opener.engine
+        self._reader = RequestReader()
         self._sequences = Sequences(idle)
-        self._forgetting: asyncio.TimerHandle | None = None
+        self._dropping: asyncio.TimerHandle | None = None
 
-    async def infer(self, message: pb.ModelInferRequest) -> pb.ModelInferResponse:
-        """Answer a request; ``message`` is spent afterwards.
+    def start(self, data: bytes, call: UnaryCall) -> None:
+        """Answer a serialized request: in this turn where its version is loaded, otherwise in a task.
 
         Raises:
             PolicyBridgeError: there is no advice.
 
         """
         watch = Stopwatch()
-        asked = read_request(message)
-        if asked.step is not None:
-            return await self._answer_step(asked, asked.step, watch)
-        loaded = await self._opener.version(asked.reference)
+        request = self._reader.read(data)
+        loaded = None if request.step else self._engine.loaded(request.reference)
+        if loaded is None:
+            call.run(self.infer(request, watch))
+        else:
+            self._begin(request, loaded, watch, call.settle)
+
+    async def infer(self, request: InferRequest, watch: Stopwatch | None = None) -> bytes:
+        """Give the serialized response to a request.
+
+        Raises:
+            PolicyBridgeError: there is no advice.
+
+        """
+        watch = watch or Stopwatch()
+        if request.step is not None:
+            return await self._infer_step(request, request.step, watch)
+        loaded = await self._opener.version(request.reference)
+        return await awaited(partial(self._begin, request, loaded, watch))
+
+    def _begin(self, request: InferRequest, loaded: LoadedVersion, watch: Stopwatch, settle: Settle) -> None:
         self._opener.check_open()
-        served = self.served.of(loaded)
+        state = self.states.of(loaded)
         try:
-            return await self._answer(asked, loaded, served, watch)
+            plan = self._plan(request, state, loaded)
+            rows = plan.rows.make(request.payloads)
         except PolicyBridgeError:
-            served.statistics.fail(watch)
+            state.statistics.fail(watch)
             raise
-
-    async def _answer(
-        self, asked: Asked, loaded: LoadedVersion, served: Served, watch: Stopwatch
-    ) -> pb.ModelInferResponse:
-        plan = self._plan(asked, loaded, served)
-        rows = plan.make_rows(asked.payloads)
         watch.is_read()
-        advices = await evaluate(self._engine, loaded, plan.batcher, rows, asked.options)
-        watch.is_evaluated()
-        response = plan.respond(asked.id, advices)
-        served.statistics.add(len(rows), watch)
-        return response
 
-    def _plan(self, asked: Asked, loaded: LoadedVersion, served: Served) -> Plan:
-        if self._forgetting is None:
-            self._forgetting = asyncio.get_running_loop().call_later(_FORGET_SECONDS, self._forget)
-        return served.plan(asked.form, loaded, self._engine.schedule)
+        def done(result: list[Values] | PolicyBridgeError) -> None:
+            watch.is_evaluated()
+            try:
+                response = plan.response(request.id, _advices(result))
+            except PolicyBridgeError as error:
+                state.statistics.fail(watch)
+                settle(error)
+            else:
+                state.statistics.add(len(rows), watch)
+                settle(response)
 
-    def _forget(self) -> None:
-        self._forgetting = None
-        if self.served.forget_unused():
-            self._forgetting = asyncio.get_running_loop().call_later(_FORGET_SECONDS, self._forget)
+        Evaluation(self._engine, loaded, plan.batcher, done).submit(rows, request.options)
 
-    async def _answer_step(self, asked: Asked, step: Step, watch: Stopwatch) -> pb.ModelInferResponse:
+    def _plan(self, request: InferRequest, state: VersionState, loaded: LoadedVersion) -> InferPlan:
+        if self._dropping is None:
+            self._dropping = asyncio.get_running_loop().call_later(_DROP_SECONDS, self._drop)
+        return state.plan(request.format, loaded, self._engine.schedule)
+
+    def _drop(self) -> None:
+        self._dropping = None
+        if self.states.drop_unused():
+            self._dropping = asyncio.get_running_loop().call_later(_DROP_SECONDS, self._drop)
+
+    async def _infer_step(self, request: InferRequest, step: SequenceStep, watch: Stopwatch) -> bytes:
         # Found before anything is waited for, so that a sequence's requests stay in their order.
-        sequence = self._sequences.find(asked, step)
+        sequence = self._sequences.find(request, step)
         async with sequence.turn:
             watch.is_due()
             if step.start:
-                await self._begin(sequence, asked, step)
-            session = sequence.session(asked.reference.version)
-            served = self.served.of(session.loaded)
+                await self._open(sequence, request, step)
+            session = sequence.session(request.reference.version)
+            state = self.states.of(session.loaded)
             try:
-                response = await self._ask(sequence, session, asked, watch)
+                response = await self._ask(sequence, session, state, request, watch)
             except PolicyBridgeError:
-                served.statistics.fail(watch)
+                state.statistics.fail(watch)
                 raise
+            state.statistics.add(1, watch)
             if step.end:
                 try:
                     await acknowledge(session)
@@ -106,31 +132,35 @@ class Inference:
                     self._sequences.end(sequence)
             return response
 
-    async def _begin(self, sequence: Sequence, asked: Asked, step: Step) -> None:
-        options = SessionOptions(options=asked.options, labels={"sequence_id": step.id})
+    async def _open(self, sequence: Sequence, request: InferRequest, step: SequenceStep) -> None:
+        options = SessionOptions(options=request.options, labels={"sequence_id": step.id})
         try:
-            sequence.begin(await self._opener.open(asked.reference, options, sequence.answers))
+            sequence.begin(await self._opener.open(request.reference, options, sequence))
         except BaseException:
             self._sequences.end(sequence)
             raise
 
-    async def _ask(self, sequence: Sequence, session: Session, asked: Asked, watch: Stopwatch) -> pb.ModelInferResponse:
-        served = self.served.of(session.loaded)
-        plan = self._plan(asked, session.loaded, served)
-        row = _only(plan.make_rows(asked.payloads))
-        session.context(asked.options.get("context", session.view.context))
+    async def _ask(
+        self, sequence: Sequence, session: Session, state: VersionState, request: InferRequest, watch: Stopwatch
+    ) -> bytes:
+        plan = self._plan(request, state, session.loaded)
+        row = _only(plan.rows.make(request.payloads))
+        session.view.context = request.options.get("context", session.view.context)
         watch.is_read()
         try:
             advice = await sequence.ask(session, plan.signature, row)
         except BaseException:
-            # Nobody knows what the policy made of it: as with every session, that was its end.
+            # The policy's state is unknown after a failure. As with every session, that was its end.
             self._sequences.end(sequence)
             raise
         watch.is_evaluated()
-        response = plan.respond(asked.id, [advice])
-        response.parameters["session_id"].string_param = session.view.id
-        served.statistics.add(1, watch)
-        return response
+        return plan.response(request.id, [advice], session.view.id)
+
+
+def _advices(result: list[Values] | PolicyBridgeError) -> list[Values]:
+    if isinstance(result, PolicyBridgeError):
+        raise result
+    return result
 
 
 def _only(rows: list[Row]) -> Row:

@@ -11,7 +11,7 @@ from policybridge_core.errors import UnsupportedError
 from policybridge_serdes import TensorSpec
 from policybridge_serdes.checks import decode_json
 from policybridge_serdes.values import fit
-from policybridge_server.grpc.field_error import FieldError
+from policybridge_server.grpc.error_details import FieldError
 from policybridge_server.open_inference.datatypes import kind_of, raw_texts, split_texts
 
 _DEEPEST: Final = 31

@@ -1,7 +1,7 @@
-"""A plan: all that can be found out about requests of one form before their values come."""
+"""A plan: all that can be found out about requests of one format before their values come."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -9,13 +9,13 @@ import numpy as np
 from policybridge.inference import inference_service_pb2 as pb
 from policybridge_core.errors import PolicyFailedError, UnsupportedError
 from policybridge_serdes import ElementType, Layout, PolicyVersion, Signature, TensorSpec, Values
-from policybridge_serdes.values import Row, tensor
+from policybridge_serdes.values import tensor
 from policybridge_server.engine.batcher import Batcher
 from policybridge_server.engine.loaded import LoadedVersion
-from policybridge_server.grpc.field_error import FieldError
+from policybridge_server.grpc.error_details import FieldError
 from policybridge_server.open_inference.batching import batch_size, full_shape
 from policybridge_server.open_inference.datatypes import advice_from_json, datatype_of, kind_of, raw_elements
-from policybridge_server.open_inference.declared import Declared, declared_inputs
+from policybridge_server.open_inference.inputs import ModelInput, model_inputs
 from policybridge_server.open_inference.rows import PackedRow, PackedRows, Rows, VaryingRows
 
 _LARGEST_ELEMENTS: Final = 2**40
@@ -25,16 +25,15 @@ Shape = tuple[int, ...]
 
 
 @dataclass
-class Plan:
-    """How requests of one form are read, evaluated and answered. Made by ``make_plan``.
+class InferPlan:
+    """How requests of one format are read, evaluated and answered. Made by ``make_plan``.
 
     Attributes:
-        signature: what the engine is asked by.
-        batcher: of all who ask by it.
+        signature: by which the engine is asked.
+        batcher: of all clients with that signature.
         batch: how many observations a batch has; ``None`` for one observation that is no batch.
-        rows: reads them.
-        policy: who answers.
-        used: whether it was since somebody looked.
+        rows: reads the observations.
+        policy: the version that answers.
 
     """
 
@@ -43,73 +42,74 @@ class Plan:
     batch: int | None
     rows: Rows
     policy: PolicyVersion
-    used: bool = True
-    _outputs: Sequence[pb.ModelInferResponse.InferOutputTensor] = field(init=False)
 
     def __post_init__(self) -> None:
         advice = self.signature.advice
-        self._version = str(self.policy.version)
-        self._outputs = [self._output(advice.shape)] if advice.fixed else []
+        version = pb.ModelInferResponse(model_name=self.policy.name, model_version=str(self.policy.version))
+        self._start = version.SerializeToString()
+        self._outputs = self._output(advice.shape) if advice.fixed else None
 
-    def _output(self, shape: Sequence[int]) -> pb.ModelInferResponse.InferOutputTensor:
+    def _output(self, shape: Sequence[int]) -> bytes:
         advice = self.signature.advice
         full = shape if self.batch is None else (self.batch, *shape)
-        return pb.ModelInferResponse.InferOutputTensor(name=advice.name, datatype=datatype_of(advice.type), shape=full)
+        output = pb.ModelInferResponse.InferOutputTensor(
+            name=advice.name, datatype=datatype_of(advice.type), shape=full
+        )
+        return pb.ModelInferResponse(outputs=[output]).SerializeToString()
 
-    def make_rows(self, payloads: Sequence[bytes]) -> list[Row]:
-        """Read the observations.
-
-        Raises:
-            InvalidError: a payload is not that of its input.
-
-        """
-        self.used = True
-        return self.rows.make(payloads)
-
-    def respond(self, request_id: str, advices: Sequence[Values]) -> pb.ModelInferResponse:
-        """Write the reply.
+    def response(self, request_id: str, advices: Sequence[Values], session_id: str = "") -> bytes:
+        """Write the response; ``session_id`` is that of a sequence.
 
         Raises:
             PolicyFailedError: the answers of a batch differ in shape.
 
         """
-        outputs = self._outputs
-        if outputs:
-            raw = advices[0].tobytes() if len(advices) == 1 else b"".join(each.tobytes() for each in advices)
+        output, raw = self._outputs, b""
+        if output is None:
+            output, raw = self._varying(advices)
         else:
-            arrays = [tensor(self.signature.advice, each) for each in advices]
-            if len({array.shape for array in arrays}) != 1:
-                shapes = ", ".join(str(list(array.shape)) for array in arrays)
-                raise PolicyFailedError(f"the answers of this batch differ in shape: {shapes}; ask one by one")
-            outputs = [self._output(arrays[0].shape)]
-            raw = raw_elements(self.signature.advice, np.stack(arrays))
-        return pb.ModelInferResponse(
-            model_name=self.policy.name,
-            model_version=self._version,
-            id=request_id,
-            outputs=outputs,
-            raw_output_contents=[raw],
-        )
+            raw = advices[0].tobytes() if len(advices) == 1 else b"".join(each.tobytes() for each in advices)
+        # Serialized messages that follow each other are one message, in which the fields of all are set.
+        middle = _identified(request_id, session_id) if request_id or session_id else b""
+        return self._start + middle + output + pb.ModelInferResponse(raw_output_contents=[raw]).SerializeToString()
+
+    def _varying(self, advices: Sequence[Values]) -> tuple[bytes, bytes]:
+        arrays = [tensor(self.signature.advice, each) for each in advices]
+        if len({array.shape for array in arrays}) != 1:
+            shapes = ", ".join(str(list(array.shape)) for array in arrays)
+            raise PolicyFailedError(f"the answers of this batch differ in shape: {shapes}; ask one by one")
+        return self._output(arrays[0].shape), raw_elements(self.signature.advice, np.stack(arrays))
 
 
-def make_plan(form: bytes, loaded: LoadedVersion, due: Callable[[Batcher], None]) -> Plan:
-    """Plan for the requests of this ``form`` (see ``Asked``).
+def _identified(request_id: str, session_id: str) -> bytes:
+    response = pb.ModelInferResponse(id=request_id)
+    if session_id:
+        response.parameters["session_id"].string_param = session_id
+    return response.SerializeToString()
+
+
+def make_plan(request_format: bytes, loaded: LoadedVersion, schedule: Callable[[Batcher], None]) -> InferPlan:
+    """Plan for the requests of this format (see `InferRequest`).
 
     Raises:
-        InvalidError: it does not fit the policy; the message names both sides.
-        UnsupportedError: it asks for what there is not.
+        InvalidError: such a request does not fit the policy; the message names both sides.
+        UnsupportedError: it needs an extension of the protocol that this server lacks.
 
     """
-    message = pb.ModelInferRequest.FromString(form)
+    message = pb.ModelInferRequest.FromString(request_format)
     _check_supported(message)
-    declared = declared_inputs(loaded)
+    declared = model_inputs(loaded)
     shapes = {given.name: _shape(given) for given in message.inputs}
     batch = _batch(declared, shapes)
     specs = [_spec(given, shapes[given.name], declared, batch) for given in message.inputs]
     signature = Signature(Layout.of(specs), _advice(message, loaded))
     _check_outputs(message, signature.advice)
-    return Plan(
-        signature, loaded.batcher(signature, due), batch, _rows(signature.features, shapes, batch), loaded.stored.policy
+    return InferPlan(
+        signature,
+        loaded.batcher(signature, schedule),
+        batch,
+        _rows(signature.features, shapes, batch),
+        loaded.stored.policy,
     )
 
 
@@ -137,7 +137,7 @@ def _shape(given: pb.ModelInferRequest.InferInputTensor) -> Shape:
     return shape
 
 
-def _batch(declared: Mapping[str, Declared] | None, shapes: Mapping[str, Shape]) -> int | None:
+def _batch(declared: Mapping[str, ModelInput] | None, shapes: Mapping[str, Shape]) -> int | None:
     known = [(declared[name].spec, shape) for name, shape in shapes.items() if declared and name in declared]
     return batch_size(known) if known else None
 
@@ -145,7 +145,7 @@ def _batch(declared: Mapping[str, Declared] | None, shapes: Mapping[str, Shape])
 def _spec(
     given: pb.ModelInferRequest.InferInputTensor,
     shape: Shape,
-    declared: Mapping[str, Declared] | None,
+    declared: Mapping[str, ModelInput] | None,
     batch: int | None,
 ) -> TensorSpec:
     kind = kind_of(given.name, given.datatype)

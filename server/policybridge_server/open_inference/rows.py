@@ -10,7 +10,7 @@ from policybridge_serdes import ElementType, Layout, Values
 from policybridge_serdes.bitstream import PackedCodec
 from policybridge_serdes.checks import check_bool
 from policybridge_serdes.values import Row
-from policybridge_server.grpc.field_error import FieldError
+from policybridge_server.grpc.error_details import FieldError
 from policybridge_server.open_inference.datatypes import elements_of
 
 Shape = tuple[int, ...]

@@ -5,16 +5,17 @@ policy fails, or when nothing came for a while.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
-from policybridge_core.errors import PreconditionError, TooLargeError
+from policybridge_core.errors import PolicyBridgeError, PreconditionError, TooLargeError
 from policybridge_serdes import Signature, Values
 from policybridge_serdes.values import Row
 from policybridge_server.engine.engine import Session
 from policybridge_server.engine.recorder import wait_recorded
-from policybridge_server.grpc.field_error import FieldError
-from policybridge_server.open_inference.asked import Asked, Step
-from policybridge_server.open_inference.evaluation import Answers
+from policybridge_server.engine.single import awaited
+from policybridge_server.grpc.error_details import FieldError
+from policybridge_server.open_inference.request import InferRequest, SequenceStep
 
 _MOST: Final = 10_000
 """Live sequences: their number is in strangers' hands."""
@@ -24,12 +25,11 @@ Key = tuple[str, str]
 
 
 class Sequence:
-    """One live sequence.
+    """One live sequence; the sink of its session.
 
     Attributes:
         key: its names.
         turn: held by the request that is being answered; the others wait in their order.
-        answers: the sink of its session.
         seen: when a request came last, by the loop's clock.
         look: the next look at whether it is idle.
 
@@ -38,12 +38,12 @@ class Sequence:
     def __init__(self, key: Key) -> None:
         self.key = key
         self.turn = asyncio.Lock()
-        self.answers = Answers()
         self.seen = asyncio.get_running_loop().time()
         self.look: asyncio.TimerHandle | None = None
         self._signature: Signature | None = None
         self._session: Session | None = None
         self._over = False
+        self._settle: Callable[[Values | PolicyBridgeError], None] | None = None
 
     def begin(self, session: Session) -> None:
         """Let it be this session.
@@ -84,10 +84,24 @@ class Sequence:
         if self._signature != signature:
             session.bind(signature)
             self._signature = signature
-        future = self.answers.expect(1)
-        session.submit(row)
-        (advice,) = await future
-        return advice
+
+        def begin(settle: Callable[[Values | PolicyBridgeError], None]) -> None:
+            self._settle = settle
+            session.submit(row)
+
+        return await awaited(begin)
+
+    def answer(self, advice: Values, log_probability: float | None) -> None:  # noqa: ARG002
+        """Take the advice that the request waits for."""
+        self._came(advice)
+
+    def fail(self, error: PolicyBridgeError) -> None:
+        """Take the news that there is none."""
+        self._came(error)
+
+    def _came(self, result: Values | PolicyBridgeError) -> None:
+        if self._settle is not None:
+            self._settle(result)
 
     def close(self) -> None:
         """End its session; twice is once."""
@@ -108,7 +122,7 @@ class Sequences:
         self.idle = idle
         self._live: dict[Key, Sequence] = {}
 
-    def find(self, asked: Asked, step: Step) -> Sequence:
+    def find(self, request: InferRequest, step: SequenceStep) -> Sequence:
         """Give the sequence that a request belongs to, a new one where it starts one.
 
         Raises:
@@ -116,7 +130,7 @@ class Sequences:
             TooLargeError: there are too many.
 
         """
-        key = (asked.reference.name, step.id)
+        key = (request.reference.name, step.id)
         sequence = self._live.get(key)
         if not step.start:
             if sequence is None:

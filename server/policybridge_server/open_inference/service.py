@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Final, NoReturn
 
 import grpc.aio
 
@@ -12,12 +12,15 @@ from policybridge.inference.inference_service_pb2_grpc import (
     add_GRPCInferenceServiceServicer_to_server,
 )
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_server.grpc.calls import Calls, Context
-from policybridge_server.grpc.malformed import careful
-from policybridge_server.open_inference.describing import Describing
+from policybridge_server.grpc.calls import Calls, Context, guarded
+from policybridge_server.grpc.http2.server import Http2Server
+from policybridge_server.grpc.unary import UnaryCall
 from policybridge_server.open_inference.inference import Inference, shared_inference
+from policybridge_server.open_inference.metadata import Metadata
+from policybridge_server.open_inference.request import read_request
 from policybridge_server.transports.contract import Host
 
+_MODEL_INFER: Final = "/inference.GRPCInferenceService/ModelInfer"
 _PENDING: Final = 256
 """Requests of one stream that are evaluated at once; the client's next ones wait in its connection."""
 
@@ -25,119 +28,91 @@ _Answering = asyncio.Task[pb.ModelStreamInferResponse]
 
 
 class InferenceServicer(GRPCInferenceServiceServicer):
-    """Serves one port.
+    """Serves one transport.
 
     Args:
         inference: answers inference.
-        describing: answers everything else.
-        calls: those that run.
+        metadata: answers everything else.
 
     """
 
-    def __init__(self, inference: Inference, describing: Describing, calls: Calls) -> None:
+    def __init__(self, inference: Inference, metadata: Metadata) -> None:
         self._inference = inference
-        self._describing = describing
-        self._calls = calls
+        self._metadata = metadata
 
-    async def ServerLive(  # noqa: N802
-        self,
-        request: pb.ServerLiveRequest,  # noqa: ARG002
-        context: Context,  # noqa: ARG002
-    ) -> pb.ServerLiveResponse:
+    async def ServerLive(self, _request: pb.ServerLiveRequest, _context: Context) -> pb.ServerLiveResponse:  # noqa: N802
         """Say that the process answers."""
         return pb.ServerLiveResponse(live=True)
 
-    async def ServerReady(  # noqa: N802
-        self,
-        request: pb.ServerReadyRequest,  # noqa: ARG002
-        context: Context,  # noqa: ARG002
-    ) -> pb.ServerReadyResponse:
+    async def ServerReady(self, _request: pb.ServerReadyRequest, _context: Context) -> pb.ServerReadyResponse:  # noqa: N802
         """Say whether new sessions are taken."""
-        return pb.ServerReadyResponse(ready=self._describing.is_ready())
+        return pb.ServerReadyResponse(ready=self._metadata.is_ready())
 
-    async def ModelReady(self, request: pb.ModelReadyRequest, context: Context) -> pb.ModelReadyResponse:  # noqa: N802
+    async def ModelReady(self, request: pb.ModelReadyRequest, _context: Context) -> pb.ModelReadyResponse:  # noqa: N802
         """Say whether a version would answer."""
-        async with self._calls.mapped(context):
-            return pb.ModelReadyResponse(ready=await self._describing.is_model_ready(request.name, request.version))
-        raise AssertionError("abort always raises")
+        return pb.ModelReadyResponse(ready=await self._metadata.is_model_ready(request.name, request.version))
 
     async def ServerMetadata(  # noqa: N802
-        self,
-        request: pb.ServerMetadataRequest,  # noqa: ARG002
-        context: Context,  # noqa: ARG002
+        self, _request: pb.ServerMetadataRequest, _context: Context
     ) -> pb.ServerMetadataResponse:
-        """Say what this server is."""
-        return self._describing.server()
+        """Describe this server."""
+        return self._metadata.server()
 
     async def ModelMetadata(  # noqa: N802
-        self, request: pb.ModelMetadataRequest, context: Context
+        self, request: pb.ModelMetadataRequest, _context: Context
     ) -> pb.ModelMetadataResponse:
         """Give a model's inputs and outputs."""
-        async with self._calls.mapped(context):
-            return await self._describing.metadata(request.name, request.version)
-        raise AssertionError("abort always raises")
+        return await self._metadata.model(request.name, request.version)
 
-    async def ModelConfig(self, request: pb.ModelConfigRequest, context: Context) -> pb.ModelConfigResponse:  # noqa: N802
+    async def ModelConfig(self, request: pb.ModelConfigRequest, _context: Context) -> pb.ModelConfigResponse:  # noqa: N802
         """Give a model's configuration."""
-        async with self._calls.mapped(context):
-            return pb.ModelConfigResponse(config=await self._describing.config(request.name, request.version))
-        raise AssertionError("abort always raises")
+        return pb.ModelConfigResponse(config=await self._metadata.config(request.name, request.version))
 
     async def ModelStatistics(  # noqa: N802
-        self, request: pb.ModelStatisticsRequest, context: Context
+        self, request: pb.ModelStatisticsRequest, _context: Context
     ) -> pb.ModelStatisticsResponse:
         """Give what was counted."""
-        async with self._calls.mapped(context):
-            return self._describing.statistics(request.name, request.version)
-        raise AssertionError("abort always raises")
+        return self._metadata.statistics(request.name, request.version)
 
     async def RepositoryIndex(  # noqa: N802
-        self, request: pb.RepositoryIndexRequest, context: Context
+        self, request: pb.RepositoryIndexRequest, _context: Context
     ) -> pb.RepositoryIndexResponse:
         """List all versions."""
-        async with self._calls.mapped(context):
-            return self._describing.index(ready=request.ready)
-        raise AssertionError("abort always raises")
+        return self._metadata.index(ready=request.ready)
 
     async def RepositoryModelLoad(  # noqa: N802
-        self, request: pb.RepositoryModelLoadRequest, context: Context
+        self, request: pb.RepositoryModelLoadRequest, _context: Context
     ) -> pb.RepositoryModelLoadResponse:
         """Make sure that the newest version is loaded."""
-        async with self._calls.mapped(context):
-            await self._describing.load(request)
-            return pb.RepositoryModelLoadResponse()
-        raise AssertionError("abort always raises")
+        await self._metadata.load(request)
+        return pb.RepositoryModelLoadResponse()
 
-    async def RepositoryModelUnload(  # noqa: N802
-        self, request: pb.RepositoryModelUnloadRequest, context: Context
-    ) -> pb.RepositoryModelUnloadResponse:
+    async def RepositoryModelUnload(self, request: pb.RepositoryModelUnloadRequest, _context: Context) -> NoReturn:  # noqa: N802
         """Refuse."""
-        async with self._calls.mapped(context):
-            self._describing.unload(request)
-        raise AssertionError("abort always raises")
+        self._metadata.unload(request)
 
-    async def ModelInfer(self, request: pb.ModelInferRequest, context: Context) -> pb.ModelInferResponse:  # noqa: N802
+    async def ModelInfer(self, request: pb.ModelInferRequest, _context: Context) -> pb.ModelInferResponse:  # noqa: N802
         """Answer one request."""
-        async with self._calls.mapped(context):
-            return await self._inference.infer(request)
-        raise AssertionError("abort always raises")
+        return await self._infer(request)
+
+    async def _infer(self, request: pb.ModelInferRequest) -> pb.ModelInferResponse:
+        return pb.ModelInferResponse.FromString(await self._inference.infer(read_request(request)))
 
     async def ModelStreamInfer(  # noqa: N802
-        self, requests: AsyncIterator[pb.ModelInferRequest], context: Context
+        self, requests: AsyncIterator[pb.ModelInferRequest], _context: Context
     ) -> AsyncIterator[pb.ModelStreamInferResponse]:
         """Answer requests in their order; an error is an answer too."""
-        async with self._calls.mapped(context):
-            answering: asyncio.Queue[_Answering | None] = asyncio.Queue()
-            room = asyncio.Semaphore(_PENDING)
-            reading = asyncio.create_task(self._read(requests, answering, room))
-            try:
-                while (task := await answering.get()) is not None:
-                    yield await task
-                    room.release()
-                await reading
-            finally:
-                reading.cancel()
-                _cancel(answering)
+        answering: asyncio.Queue[_Answering | None] = asyncio.Queue()
+        room = asyncio.Semaphore(_PENDING)
+        reading = asyncio.create_task(self._read(requests, answering, room))
+        try:
+            while (task := await answering.get()) is not None:
+                yield await task
+                room.release()
+            await reading
+        finally:
+            reading.cancel()
+            _cancel(answering)
 
     async def _read(
         self,
@@ -155,7 +130,7 @@ class InferenceServicer(GRPCInferenceServiceServicer):
     async def _in_stream(self, request: pb.ModelInferRequest) -> pb.ModelStreamInferResponse:
         request_id = request.id
         try:
-            return pb.ModelStreamInferResponse(infer_response=await self._inference.infer(request))
+            return pb.ModelStreamInferResponse(infer_response=await self._infer(request))
         except PolicyBridgeError as error:
             return pb.ModelStreamInferResponse(
                 error_message=str(error) or type(error).__name__, infer_response=pb.ModelInferResponse(id=request_id)
@@ -172,5 +147,7 @@ def _cancel(answering: "asyncio.Queue[_Answering | None]") -> None:
 def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:
     """Serve GRPCInferenceService on ``server``."""
     inference = shared_inference(host)
-    describing = Describing(host.opener, inference.served)
-    add_GRPCInferenceServiceServicer_to_server(InferenceServicer(inference, describing, calls), careful(server))
+    servicer = InferenceServicer(inference, Metadata(host.opener, inference.states))
+    add_GRPCInferenceServiceServicer_to_server(servicer, guarded(server, calls))
+    if isinstance(server, Http2Server):
+        server.add_call(_MODEL_INFER, lambda stream: UnaryCall(stream, inference, calls, host.loop))

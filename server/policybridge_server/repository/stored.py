@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -57,13 +58,13 @@ class StoredPolicy:
             raise self.config
         return self.config
 
-    @property
-    def aliases(self) -> dict[str, int]:
+    @cached_property
+    def aliases(self) -> Mapping[str, int]:
         """The aliases, without ``latest``."""
         initial = {} if isinstance(self.config, PreconditionError) else self.config.aliases
         return {name: number for name, number in {**initial, **self.changed}.items() if name != LATEST}
 
-    @property
+    @cached_property
     def latest(self) -> int | None:
         """The highest number; ``None`` without a version."""
         return max(self.versions, default=None)

@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import logging
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable
 from typing import Any, NoReturn
@@ -13,8 +12,7 @@ import grpc.aio
 from policybridge_core.errors import InvalidError, Status
 from policybridge_server.grpc.http2.stream import Metadata, Stream
 from policybridge_server.loop import Loop
-
-_LOG = logging.getLogger(__name__)
+from policybridge_server.transports.failures import as_error
 
 _EOF = grpc.aio.EOF  # type: ignore[attr-defined]
 
@@ -77,13 +75,10 @@ class ServicerCall:
             self._stream.finish(context.status, context.message, context.trailers)
         except grpc.aio.AbortError:
             self._stream.finish(context.status, context.message, context.trailers)
-        except InvalidError as error:
-            self._stream.fail(error)
         except asyncio.CancelledError:
             self._stream.finish(Status.CANCELLED, "the call was cancelled")
         except Exception as error:
-            _LOG.error("a call failed", exc_info=error)
-            self._stream.finish(Status.UNKNOWN, f"the server failed: {error!r}")
+            self._stream.fail(as_error(error, "a call"))
         context.ended()
 
     async def _serve(self) -> None:
@@ -182,7 +177,7 @@ class StreamContext:
     def invocation_metadata(self) -> tuple[tuple[str, str | bytes], ...]:
         """Give the client's metadata."""
         return tuple(
-            (name, _binary(value) if name.endswith("-bin") else value) for name, value in self._stream.metadata
+            (name, _binary(value) if name.endswith("-bin") else value) for name, value in self._stream.headers.metadata
         )
 
     def peer(self) -> str:

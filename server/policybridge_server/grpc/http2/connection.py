@@ -279,7 +279,7 @@ class Http2Connection:
                 stream.fail(error)
 
     def _serve(self, stream: Stream) -> None:
-        if not stream.is_grpc:
+        if not stream.headers.is_grpc:
             self.write(frame(Kind.HEADERS, Flag.END_HEADERS | Flag.END_STREAM, stream.number, _NO_GRPC))
             stream.reset()
             return

@@ -1,6 +1,6 @@
 """Header blocks (HPACK, RFC 7541): read with the hpack library, written without compression, which needs no state."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hpack import Decoder
@@ -11,24 +11,57 @@ from policybridge_server.grpc.http2.frames import Code, Http2Error
 MAX_BLOCK: Final = 64 << 10
 """Bytes of a request's headers, packed and unpacked."""
 
-Headers = tuple[tuple[str, str], ...]
+_CACHED: Final = 16
+_LARGEST_CACHED: Final = 1 << 10
+"""Blocks of a connection that are read once, and the bytes of one: a client must not fill the memory with them."""
+_TIMEOUT_DIGITS: Final = 8
+_UNITS: Final = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 
-_CACHED: Final = 64
+
+class RequestHeaders:
+    """The headers of one request, and what gRPC reads from them.
+
+    Attributes:
+        path: ``/package.Service/Method``.
+        is_grpc: whether the request is one of gRPC.
+        timeout: seconds that the client waits, if it says so; a ``grpc-timeout`` that cannot be read is none.
+        encoding: of compressed messages.
+        metadata: all headers but those of HTTP/2.
+
+    """
+
+    __slots__ = ("encoding", "is_grpc", "metadata", "path", "timeout")
+
+    def __init__(self, headers: Sequence[tuple[str, str]]) -> None:
+        values = dict(headers)
+        is_grpc = values.get("content-type", "").startswith("application/grpc")
+        self.path = values.get(":path", "")
+        self.is_grpc = is_grpc and values.get(":method") == "POST"
+        self.timeout = _timeout(values.get("grpc-timeout", ""))
+        self.encoding = values.get("grpc-encoding", "identity")
+        self.metadata = [header for header in headers if not header[0].startswith(":")]
+
+
+def _timeout(header: str) -> float | None:
+    digits, unit = header[:-1], _UNITS.get(header[-1:])
+    if unit is None or not digits.isdecimal() or len(digits) > _TIMEOUT_DIGITS:
+        return None
+    return int(digits) * unit
 
 
 class HeaderReader:
     """Reads the header blocks of one connection, in order.
 
-    A client's calls repeat their headers, byte for byte once both sides have them in their tables: such a block is read
-    once, as long as no other one changes the table.
+    A client's calls repeat their headers, byte for byte once both sides have them in their dynamic tables. Such a block
+    is read once, as long as no other one changes the table or its size.
     """
 
     def __init__(self) -> None:
         self._decoder = Decoder(max_header_list_size=MAX_BLOCK)
-        self._known: dict[bytes, Headers] = {}
+        self._known: dict[bytes, RequestHeaders] = {}
 
-    def read(self, block: bytes) -> Headers:
-        """Give names and values; those of ``-bin`` stay base64, as they are on the wire.
+    def read(self, block: bytes) -> RequestHeaders:
+        """Read a block; values of ``-bin`` stay base64, as they are on the wire.
 
         Raises:
             Http2Error: it cannot be read; what follows cannot either.
@@ -37,18 +70,22 @@ class HeaderReader:
         known = self._known.get(block)
         if known is not None:
             return known
-        table = self._decoder.header_table
-        before = list(table.dynamic_entries)
+        before = self._table()
         try:
             read = self._decoder.decode(block, raw=True)
-            headers: Headers = tuple((_text(name), _text(value)) for name, value in read)
+            headers = RequestHeaders([(_text(name), _text(value)) for name, value in read])
         except (HPACKError, UnicodeDecodeError) as error:
             raise Http2Error(Code.COMPRESSION_ERROR, f"the headers cannot be read: {error}") from error
-        if before != list(table.dynamic_entries) or len(self._known) >= _CACHED:
+        if before != self._table() or len(self._known) >= _CACHED:
             self._known.clear()
-        else:
+        elif len(block) <= _LARGEST_CACHED:
             self._known[block] = headers
         return headers
+
+    def _table(self) -> tuple[int, list[tuple[bytes, bytes]]]:
+        """Give all that decides how the next block is read."""
+        table = self._decoder.header_table
+        return table.maxsize, list(table.dynamic_entries)
 
 
 def _text(data: bytes) -> str:

@@ -92,16 +92,16 @@ class Http2Server:
             UnsupportedError: nobody does.
 
         """
-        serve = self._calls.get(stream.path)
+        serve = self._calls.get(stream.headers.path)
         if serve is not None:
             return serve(stream)
-        handler = self._handlers.get(stream.path) or self._found(stream)
+        handler = self._handlers.get(stream.headers.path) or self._found(stream)
         if handler is None:
-            raise UnsupportedError(f"there is no method {stream.path}")
+            raise UnsupportedError(f"there is no method {stream.headers.path}")
         return ServicerCall(stream, handler, self.loop)
 
     def _found(self, stream: Stream) -> "Handler | None":
-        details = _Details(stream.path, tuple(stream.metadata))
+        details = _Details(stream.headers.path, tuple(stream.headers.metadata))
         for generic in self._generic:
             handler = generic.service(details)
             if handler is not None:

@@ -17,8 +17,8 @@ from policybridge_core.errors import (
     UnsupportedError,
 )
 from policybridge_server.grpc.error_details import message_of, metadata_of
-from policybridge_server.grpc.http2.frames import Code, Flag, Kind, frame, reset_frame
-from policybridge_server.grpc.http2.headers import Headers, write_headers
+from policybridge_server.grpc.http2.frames import HEAD, Code, Flag, Kind, frame, reset_frame
+from policybridge_server.grpc.http2.headers import RequestHeaders, write_headers
 
 _DATA: Final = int(Kind.DATA)
 
@@ -34,7 +34,12 @@ _RESPONSE: Final = (
 _OK: Final = write_headers([("grpc-status", "0")])
 _WINDOW_BITS: Final = {"gzip": 31, "deflate": 15}
 
-_UNITS: Final = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
+_HEADERS_BLOCK: Final = write_headers(_RESPONSE)
+_UNARY_START: Final = struct.Struct(f">HBBBL{len(_HEADERS_BLOCK)}sHBBBLBL")
+"""What comes before the message of a unary call: a frame of headers, the head of a DATA frame, and gRPC's prefix."""
+
+_UNARY_HEADERS: Final = (len(_HEADERS_BLOCK) >> 8, len(_HEADERS_BLOCK) & 0xFF, int(Kind.HEADERS), int(Flag.END_HEADERS))
+_UNARY_END: Final = (len(_OK) >> 8, len(_OK) & 0xFF, int(Kind.HEADERS), int(Flag.END_HEADERS | Flag.END_STREAM))
 
 
 class Call(Protocol):
@@ -88,49 +93,50 @@ class Stream:
 
     """
 
-    def __init__(self, wire: Wire, number: int, window: int, headers: Headers, limit: int) -> None:
+    __slots__ = (
+        "_deadline",
+        "_held",
+        "_holding",
+        "_limit",
+        "_missing",
+        "_over",
+        "_pieces",
+        "_remote_closed",
+        "_started",
+        "_trailers",
+        "_waiting",
+        "call",
+        "credit",
+        "headers",
+        "number",
+        "window",
+        "wire",
+    )
+
+    def __init__(self, wire: Wire, number: int, window: int, headers: RequestHeaders, limit: int) -> None:
         self.wire = wire
         self.number = number
         self.window = window
         self.headers = headers
         self.call: Call | None = None
         self._limit = limit
-        self._known = dict(headers)
         self.credit = 0
         self._pieces: list[bytes] = []
         self._missing = 0
         self._held = 0
         self._holding = False
-        self._waiting: deque[memoryview] = deque()
+        self._waiting: deque[memoryview] | None = None
         self._started = False
         self._remote_closed = False
         self._over = False
         self._trailers: bytes | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
-    @property
-    def path(self) -> str:
-        """``/package.Service/Method``."""
-        return self._known.get(":path", "")
-
-    @property
-    def is_grpc(self) -> bool:
-        """Whether the request is one of gRPC."""
-        return self._known.get(":method") == "POST" and self._known.get("content-type", "").startswith(
-            "application/grpc"
-        )
-
-    @property
-    def metadata(self) -> list[tuple[str, str]]:
-        """The request's headers but for those of HTTP/2."""
-        return [header for header in self.headers if not header[0].startswith(":")]
-
     def serve(self, call: Call) -> None:
         """Let ``call`` take what comes, until the client's deadline."""
         self.call = call
-        seconds = _timeout(self._known.get("grpc-timeout"))
-        if seconds is not None:
-            self._deadline = asyncio.get_running_loop().call_later(seconds, self._expire)
+        if self.headers.timeout is not None:
+            self._deadline = asyncio.get_running_loop().call_later(self.headers.timeout, self._expire)
 
     @property
     def time_remaining(self) -> float | None:
@@ -191,13 +197,13 @@ class Stream:
         self._give_back()
 
     def _give_back(self) -> None:
-        # Who does not take answers may not ask for ever more of them.
+        # No window update while answers are unsent: a client that does not read cannot queue more requests.
         if self._held and not (self._holding or self._waiting or self._remote_closed):
             held, self._held = self._held, 0
             self.wire.consumed(self, held)
 
     def _unpacked(self, message: bytes) -> bytes:
-        encoding = self._known.get("grpc-encoding", "identity")
+        encoding = self.headers.encoding
         if encoding not in _WINDOW_BITS:
             raise UnsupportedError(f"messages in grpc-encoding {encoding!r}; taken are gzip and deflate")
         unpacker = zlib.decompressobj(_WINDOW_BITS[encoding])
@@ -239,7 +245,9 @@ class Stream:
         if not self._waiting and len(data) <= min(self.window, self.wire.window, self.wire.frame_size):
             self._write(data)
             return
-        # A view: what is cut off it again and again is not copied.
+        if self._waiting is None:
+            self._waiting = deque()
+        # memoryview: slicing it does not copy.
         self._waiting.append(memoryview(data))
         self.pump()
 
@@ -262,6 +270,23 @@ class Stream:
         if self._trailers is not None:
             self._close(self._trailers)
 
+    def reply(self, message: bytes) -> None:
+        """Send the one response of a unary call, and end the call with OK."""
+        size = 5 + len(message)
+        wire = self.wire
+        if self._started or self._over or size > min(self.window, wire.window, wire.frame_size):
+            self.send(message)
+            self.finish(0)
+            return
+        self._over = True
+        wire.window -= size
+        number = self.number
+        start = _UNARY_START.pack(
+            *_UNARY_HEADERS, number, _HEADERS_BLOCK, size >> 8, size & 0xFF, _DATA, 0, number, 0, size - 5
+        )
+        wire.write(start + message + HEAD.pack(*_UNARY_END, number) + _OK)
+        self._end_remote()
+
     def finish(self, status: int, message: str = "", metadata: Metadata = ()) -> None:
         """End the call with a gRPC status, after all messages; twice is once."""
         if self._over:
@@ -281,13 +306,17 @@ class Stream:
     def fail(self, error: PolicyBridgeError) -> None:
         """End a call that is under way, whose messages do not matter any more."""
         if not self._over:
-            self._waiting.clear()
+            self._waiting, call = None, self.call
             self.finish(error.status, message_of(error), metadata_of(error))
-            self._cancel()
+            if call is not None:
+                call.cancelled()
 
     def _close(self, trailers: bytes) -> None:
         self._trailers = None
         self.wire.write(frame(Kind.HEADERS, Flag.END_HEADERS | Flag.END_STREAM, self.number, trailers))
+        self._end_remote()
+
+    def _end_remote(self) -> None:
         if not self._remote_closed:
             # The answer is complete: what the client still sends need not come.
             self.wire.write(reset_frame(self.number, Code.NO_ERROR))
@@ -295,20 +324,18 @@ class Stream:
 
     def reset(self) -> None:
         """Take the news that the peer, or the connection, ended the stream."""
-        self._waiting.clear()
+        self._waiting, call = None, self.call
         over, self._over = self._over, True
         self._end()
-        if not over:
-            self._cancel()
-
-    def _cancel(self) -> None:
-        if self.call is not None:
-            self.call.cancelled()
+        if call is not None and not over:
+            call.cancelled()
 
     def _end(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
         self._pieces.clear()
+        # The call refers to the stream as well: without this both would wait for the garbage collector.
+        self.call = None
         self.wire.forget(self)
 
 
@@ -322,10 +349,3 @@ def _on_the_wire(metadata: Metadata) -> list[tuple[str, str]]:
 
 def _base64(value: bytes) -> str:
     return b64encode(value).decode().rstrip("=")
-
-
-def _timeout(header: str | None) -> float | None:
-    """Read a ``grpc-timeout`` in seconds; one that cannot be read is none."""
-    if not header or header[-1] not in _UNITS or not header[:-1].isdecimal():
-        return None
-    return int(header[:-1]) * _UNITS[header[-1]]

@@ -76,22 +76,20 @@ class Method:
 
     async def call(self, data: bytes, context: Context) -> bytes:
         """Answer one request: with advice, or with the fallback where there is one."""
-        async with self._calls.mapped(context):
-            try:
-                return await self._advise(data, context)
-            except UnavailableError:
-                # The client tries again until a server is back.
+        try:
+            return await self._advise(data, context)
+        except UnavailableError:
+            # The client tries again until a server is back.
+            raise
+        except Exception as error:
+            if self._key is None:
+                # As everywhere, a failure ends the session: what the client asks next is another episode.
+                self._conversations.drop(context.peer())
+            if self._fallback is None:
                 raise
-            except Exception as error:
-                if self._key is None:
-                    # As everywhere, a failure ends the session: what the client asks next is another episode.
-                    self._conversations.drop(context.peer())
-                if self._fallback is None:
-                    raise
-                self._count_fallback(error)
-                context.set_trailing_metadata(((FALLBACK, str(error)[:_REASON].encode()),))
-                return self._fallback
-        raise AssertionError("abort always raises")
+            self._count_fallback(error)
+            context.set_trailing_metadata(((FALLBACK, str(error)[:_REASON].encode()),))
+            return self._fallback
 
     async def _advise(self, data: bytes, context: Context) -> bytes:
         decode = self._requests.decode

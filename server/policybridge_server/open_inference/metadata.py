@@ -2,36 +2,36 @@
 
 from collections.abc import Iterator
 from importlib.metadata import version
-from typing import Final
+from typing import Final, NoReturn
 
 from policybridge.inference import inference_service_pb2 as pb
 from policybridge_core.errors import NotFoundError, PolicyBridgeError, PreconditionError, UnsupportedError
 from policybridge_serdes import PolicyReference, TensorSpec
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.opener import SessionOpener
-from policybridge_server.open_inference.asked import reference_to
 from policybridge_server.open_inference.batching import MOST
 from policybridge_server.open_inference.datatypes import config_type_of, datatype_of
-from policybridge_server.open_inference.declared import Declared, declared_inputs
-from policybridge_server.open_inference.served import ServedVersions
+from policybridge_server.open_inference.inputs import ModelInput, model_inputs
+from policybridge_server.open_inference.request import reference_to
+from policybridge_server.open_inference.version_state import VersionStates
 from policybridge_server.repository import StoredPolicy
 
 SERVER_NAME: Final = "policybridge"
 EXTENSIONS: Final = ("model_configuration", "model_repository", "parameters", "sequence", "statistics")
 
 
-class Describing:
+class Metadata:
     """Answers all but inference. For the loop thread.
 
     Args:
         opener: to the engine.
-        served: whose statistics are told.
+        states: whose statistics are given.
 
     """
 
-    def __init__(self, opener: SessionOpener, served: ServedVersions) -> None:
+    def __init__(self, opener: SessionOpener, states: VersionStates) -> None:
         self._opener = opener
-        self._served = served
+        self._states = states
 
     def server(self) -> pb.ServerMetadataResponse:
         """Say what this server is."""
@@ -53,7 +53,7 @@ class Describing:
             return False
         return self.is_ready()
 
-    async def metadata(self, name: str, number: str) -> pb.ModelMetadataResponse:
+    async def model(self, name: str, number: str) -> pb.ModelMetadataResponse:
         """Give a model's inputs and outputs.
 
         Raises:
@@ -63,7 +63,7 @@ class Describing:
         """
         loaded = await self._opener.version(reference_to(name, number))
         stored, policy = loaded.stored, self._opener.engine.repository.policy(loaded.stored.policy.name)
-        inputs, advice = declared_inputs(loaded) or {}, loaded.signature.advice
+        inputs, advice = model_inputs(loaded) or {}, loaded.signature.advice
         return pb.ModelMetadataResponse(
             name=policy.name,
             versions=[str(each) for each in sorted(policy.versions)],
@@ -82,7 +82,7 @@ class Describing:
         """
         loaded = await self._opener.version(reference_to(name, number))
         stored, policy = loaded.stored, self._opener.engine.repository.policy(loaded.stored.policy.name)
-        inputs = declared_inputs(loaded)
+        inputs = model_inputs(loaded)
         specific = pb.ModelVersionPolicy.Specific(versions=sorted(policy.versions))
         return pb.ModelConfig(
             name=policy.name,
@@ -123,7 +123,7 @@ class Describing:
         for _, stored in sorted(policy.versions.items()):
             loaded = self._opener.engine.versions.get(stored.policy)
             if loaded is not None:
-                yield self._served.of(loaded).statistics.to_pb(stored.policy)
+                yield self._states.of(loaded).statistics.to_pb(stored.policy)
 
     def index(self, *, ready: bool) -> pb.RepositoryIndexResponse:
         """List all versions of all policies; only those that can be asked for where ``ready``."""
@@ -163,7 +163,7 @@ class Describing:
             )
         await self._opener.version(PolicyReference(request.model_name))
 
-    def unload(self, request: pb.RepositoryModelUnloadRequest) -> None:
+    def unload(self, request: pb.RepositoryModelUnloadRequest) -> NoReturn:
         """Refuse.
 
         Raises:
@@ -190,10 +190,10 @@ def _tensor(spec: TensorSpec) -> pb.ModelMetadataResponse.TensorMetadata:
     )
 
 
-def _input(declared: Declared) -> pb.ModelInput:
-    spec = declared.spec
+def _input(model_input: ModelInput) -> pb.ModelInput:
+    spec = model_input.spec
     return pb.ModelInput(
-        name=spec.name, data_type=config_type_of(spec.type), dims=spec.shape, optional=declared.optional
+        name=spec.name, data_type=config_type_of(spec.type), dims=spec.shape, optional=model_input.optional
     )
 
 

@@ -1,0 +1,165 @@
+"""PolicyService.Evaluate: one decision without a session."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Final
+from weakref import ref
+
+from policybridge.v1 import policy_service_pb2 as pb
+from policybridge.v1 import tensor_pb2
+from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_serdes import Layout, PolicyReference, SerDes, Signature, TensorSpec, Values, load_serdes
+from policybridge_serdes.bitstream import BitstreamSerDes, PackedCodec
+from policybridge_serdes.messages import reference_from_pb, version_to_pb
+from policybridge_serdes.protobuf import ProtobufSerDes, parse, spec_from_pb
+from policybridge_server.engine.batcher import Batcher
+from policybridge_server.engine.loaded import LoadedVersion
+from policybridge_server.engine.opener import SessionOpener
+from policybridge_server.engine.single import Done, Evaluation, awaited
+from policybridge_server.grpc.forms import Forms, Span, spans
+from policybridge_server.grpc.unary import UnaryCall
+
+_TENSORS: Final = (2, 2, 1)
+_ENCODED: Final = (3, 2)
+_ENCODED_TENSORS: Final = (*_ENCODED, 2, 1)
+"""Paths in an EvaluateRequest to the values: tensors.values.data, encoded.data, and encoded.data read as the former."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of requests of one form.
+
+    Attributes:
+        reference: to the policy.
+        loaded: the version that answered the first of them.
+        batcher: of that version. Neither may keep the version's model in memory.
+        codec: of the observation.
+        prefix: what comes before the advice's bytes in the response.
+
+    """
+
+    reference: PolicyReference
+    loaded: "ref[LoadedVersion]"
+    batcher: "ref[Batcher]"
+    codec: PackedCodec
+    prefix: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """An EvaluateRequest, read."""
+
+    reference: PolicyReference
+    serdes: SerDes
+    serdes_name: str
+    typed: bool
+    layout: Layout
+    values: Values
+    advice: TensorSpec | None
+
+
+class Evaluate:
+    """Answers EvaluateRequests. For the loop thread.
+
+    Args:
+        opener: to the engine.
+
+    """
+
+    def __init__(self, opener: SessionOpener) -> None:
+        self._opener = opener
+        self._engine = opener.engine
+        self._serdes = lru_cache(maxsize=16)(load_serdes)
+        self._forms: Forms[_Known] = Forms()
+
+    def start(self, request: bytes, call: UnaryCall) -> None:
+        """Answer in this turn where the form is known and its version is loaded; in a task otherwise."""
+        found = self._forms.find(request)
+        if found is None or not self._submit(*found, call):
+            call.run(self.answer(request))
+
+    def _submit(self, known: _Known, values: Sequence[bytes], call: UnaryCall) -> bool:
+        loaded, batcher = self._engine.loaded(known.reference), known.batcher()
+        if loaded is None or batcher is None or known.loaded() is not loaded:
+            return False
+        self._opener.check_open()
+        row = known.codec.decode(values[0] if len(values) == 1 else b"".join(values))
+        Evaluation(self._engine, loaded, batcher, partial(_reply, call, known.prefix)).submit([row], {})
+        return True
+
+    async def answer(self, data: bytes) -> bytes:
+        """Answer a serialized EvaluateRequest of any form.
+
+        Raises:
+            PolicyBridgeError: there is no advice.
+
+        """
+        request = self._read(data)
+        loaded = await self._opener.version(request.reference)
+        self._opener.check_open()
+        signature = Signature(request.layout, request.advice or _own_advice(loaded))
+        batcher = loaded.keep(signature, self._engine.schedule)
+
+        def begin(done: Done) -> None:
+            Evaluation(self._engine, loaded, batcher, done).submit([request.values], {})
+
+        (advice,) = await awaited(begin)
+        response = _response(request, loaded, advice, signature.advice_layout)
+        if request.layout.fixed and signature.advice.fixed:
+            prefix = response.removesuffix(advice.tobytes())
+            codec = PackedCodec(request.layout)
+            known = _Known(request.reference, ref(loaded), ref(batcher), codec, prefix)
+            self._remember(data, request, known)
+        return response
+
+    def _read(self, data: bytes) -> _Request:
+        request = parse(pb.EvaluateRequest, data)
+        form = request.WhichOneof("observation")
+        if form is None:
+            raise InvalidError("the request has neither `tensors` nor `encoded`: there is no observation")
+        typed = form == "tensors"
+        name = "protobuf" if typed else request.encoded.serdes
+        serdes = self._serdes(name)
+        layout, values = serdes.decode(request.tensors.SerializeToString() if typed else request.encoded.data)
+        advice = spec_from_pb(request.advice_spec) if request.HasField("advice_spec") else None
+        return _Request(reference_from_pb(request.policy), serdes, name, typed, layout, values, advice)
+
+    def _remember(self, data: bytes, request: _Request, known: _Known) -> None:
+        found = _value_spans(data, request)
+        # The values of an unusual message may lie elsewhere: the fields of a message may come twice.
+        if b"".join(data[start:end] for start, end in found) == request.values.tobytes():
+            self._forms.remember(data, found, known)
+
+
+def _reply(call: UnaryCall, prefix: bytes, result: list[Values] | PolicyBridgeError) -> None:
+    call.settle(result if isinstance(result, PolicyBridgeError) else prefix + result[0].tobytes())
+
+
+def _value_spans(data: bytes, request: _Request) -> list[Span]:
+    """Give where the observation's values lie; none where they have no fixed place."""
+    if request.typed:
+        return list(spans(data, _TENSORS))
+    if isinstance(request.serdes, ProtobufSerDes):
+        return list(spans(data, _ENCODED_TENSORS))
+    if isinstance(request.serdes, BitstreamSerDes):
+        # The first line is the layout.
+        return [(data.index(b"\n", start, end) + 1, end) for start, end in spans(data, _ENCODED)]
+    return []
+
+
+def _own_advice(loaded: LoadedVersion) -> TensorSpec:
+    if loaded.signature.advice is None:
+        raise InvalidError(
+            f"{loaded.stored} gives whatever advice is asked for: say which in `advice_spec`, or in its policy.toml"
+        )
+    return loaded.signature.advice
+
+
+def _response(request: _Request, loaded: LoadedVersion, advice: Values, layout: Layout) -> bytes:
+    data, policy = request.serdes.encode(advice, layout), version_to_pb(loaded.stored.policy)
+    if request.typed:
+        tensors = tensor_pb2.DescribedTensors.FromString(data)
+        return pb.EvaluateResponse(policy=policy, tensors=tensors).SerializeToString()
+    encoded = tensor_pb2.EncodedTensors(serdes=request.serdes_name, data=data)
+    return pb.EvaluateResponse(policy=policy, encoded=encoded).SerializeToString()

@@ -1,0 +1,125 @@
+"""Requests of one form: the same bytes but for their values.
+
+A client asks again and again with the same policy, names, types and shapes, and other values. What follows from all
+that stays the same is found out once, from the first request of the form. A later request is compared with the form
+byte by byte, so that it is treated as the parser would have it. The tags and lengths of the wire format
+(https://protobuf.dev/programming-guides/encoding/) are among the bytes that are compared.
+"""
+
+import itertools
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from policybridge_server.bounded import BoundedCache
+
+_MOST_SIZES: Final = 64
+_MOST_OF_ONE_SIZE: Final = 8
+_MOST_FIXED_BYTES: Final = 1 << 14
+_MOST_SPANS: Final = 256
+"""With these limits all forms together take at most 8 MiB, and a request is compared with at most 8 forms."""
+
+_VARINT: Final = 0
+_BYTES: Final = 2
+_SIZES: Final = {1: 8, 5: 4}
+"""Of the wire types of fixed size."""
+
+Span = tuple[int, int]
+"""Where a value begins and ends in the request."""
+
+_Known = TypeVar("_Known")
+
+
+class _Field(NamedTuple):
+    number: int
+    has_length: bool
+    start: int
+    end: int
+
+
+def spans(data: bytes, path: Sequence[int], start: int = 0, end: int | None = None) -> Iterator[Span]:
+    """Find the payloads of a ``bytes`` field in a serialized message that the parser has accepted.
+
+    Args:
+        data: the message.
+        path: the numbers of the message fields that lead to the field, and its own.
+        start: of the message in ``data``.
+        end: of it; that of ``data`` by default.
+
+    """
+    for field in _fields(data, start, len(data) if end is None else end):
+        if field.number == path[0] and field.has_length:
+            if len(path) > 1:
+                yield from spans(data, path[1:], field.start, field.end)
+            else:
+                yield field.start, field.end
+
+
+def _fields(data: bytes, start: int, end: int) -> Iterator[_Field]:
+    """Give the fields until the end, or until a group, which none of our messages has."""
+    while start < end:
+        tag, start = _varint(data, start)
+        number, kind = tag >> 3, tag & 7
+        if kind == _BYTES:
+            size, start = _varint(data, start)
+            yield _Field(number, True, start, start + size)
+            start += size
+        elif kind == _VARINT:
+            _, start = _varint(data, start)
+        elif kind in _SIZES:
+            start += _SIZES[kind]
+        else:
+            return
+
+
+def _varint(data: bytes, start: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[start]
+        value |= (byte & 127) << shift
+        start, shift = start + 1, shift + 7
+        if byte < 128:
+            return value, start
+
+
+class _Form(Generic[_Known]):
+    def __init__(self, data: bytes, values: Sequence[Span], known: _Known) -> None:
+        edges = [0, *(edge for span in values for edge in span), len(data)]
+        sizes = [end - start for start, end in itertools.pairwise(edges)]
+        self.split = struct.Struct("".join(f"{size}s" for size in sizes)).unpack
+        self.fixed = self.split(data)[::2]
+        self.known = known
+
+
+class Forms(Generic[_Known]):
+    """The forms of the latest requests, and what is known of each. Their number and size are bounded."""
+
+    def __init__(self) -> None:
+        self._by_size: BoundedCache[int, BoundedCache[tuple[bytes, ...], _Form[_Known]]] = BoundedCache(_MOST_SIZES)
+
+    def find(self, data: bytes) -> tuple[_Known, Sequence[bytes]] | None:
+        """Give what is known of the request's form, and the request's values; ``None`` for an unknown form."""
+        forms = self._by_size.get(len(data))
+        for entry in forms.entries() if forms else ():
+            form = entry.value
+            if data.startswith(form.fixed[0]):
+                parts = form.split(data)
+                if parts[::2] == form.fixed:
+                    entry.used = True
+                    return form.known, parts[1::2]
+        return None
+
+    def remember(self, data: bytes, values: Sequence[Span], known: _Known) -> None:
+        """Keep what is known of the form of ``data``, whose values lie at the spans ``values``, in their order.
+
+        A form that is too large to be kept is ignored.
+        """
+        fixed = len(data) - sum(end - start for start, end in values)
+        if fixed > _MOST_FIXED_BYTES or len(values) > _MOST_SPANS:
+            return
+        forms = self._by_size.get(len(data))
+        if forms is None:
+            forms = BoundedCache(_MOST_OF_ONE_SIZE)
+            self._by_size.put(len(data), forms)
+        form = _Form(data, values, known)
+        forms.put(form.fixed, form)
