@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint check proto bench bench-ledger bench-publish bench-inference bench-mlbridge bench-launcher bench-echo bench-peers replays clean
+.PHONY: demo test lint check proto bench bench-ledger bench-publish bench-inference bench-mlbridge bench-launcher bench-echo bench-peers bench-unary bench-trees replays clean
 
 EXTRAS_torch := ,torch
 EXTRAS_torchscript := ,torch
@@ -59,6 +59,14 @@ bench-echo: $(VENV)/test.stamp
 # Beside bare echoes and other servers, which it downloads; long.
 bench-peers: $(VENV)/test.stamp
 	$(BIN)/policybridge bench peers $(BENCH)
+
+# Evaluate and ModelInfer beside Triton's unary calls and a C++ unary echo.
+bench-unary: $(VENV)/test.stamp
+	$(BIN)/policybridge bench unary $(BENCH)
+
+# Another build beside this one: make bench-trees OTHER=FOLDER, a checkout; or an interpreter that has the other build.
+bench-trees: $(VENV)/test.stamp
+	$(BIN)/policybridge bench trees --python $(OTHER) $(BENCH)
 
 # Record 50 compilations, end the server, and compile them again from the ledger alone.
 replays: $(VENV)/test.stamp

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from policybridge_bench.contenders.contract import PEERS
-from policybridge_bench.results import Measured
-from policybridge_bench.table import ratio
+from policybridge_bench.results import Measured, ratio
 
 _FEW, _MANY = 8, 32
 
@@ -54,6 +53,7 @@ class Bound:
 
 _ECHO: Final = ("grpc-echo/unary",)
 _GRPC_PEERS: Final = tuple(peer for peer in PEERS if peer != "mosec")
+_TRITON: Final = ("triton/unary",)
 _FORMS: Final = ("inliner", "vector")
 
 PROMISES: Final = (
@@ -64,6 +64,9 @@ PROMISES: Final = (
     Promise("grpc", 1, "p50", 1.5, _ECHO),
     # Beside the echo stands the model's own time, some 7 µs, which this leaves in.
     Promise("grpc-unary", 1, "p50", 1.15, ("python-grpc-echo/unary",)),
+    Promise("grpc-unary", 1, "p50", 1.3, _ECHO),
+    Promise("grpc-infer", 1, "p50", 1.3, _ECHO),
+    *(Promise(f"grpc-{call}", _FEW, "throughput", 1, _TRITON, form) for call in ("unary", "infer") for form in _FORMS),
     Promise("socket", _FEW, "throughput", 2.5, _ECHO),
     *(Promise("socket", _FEW, "throughput", 5, PEERS, form) for form in _FORMS),
     *(Promise("grpc-unix", _FEW, "throughput", 1, PEERS, form) for form in _FORMS),

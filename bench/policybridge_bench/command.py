@@ -17,6 +17,8 @@ SCENARIOS: Final = Table(
     own={
         "load": "policybridge_bench.scenarios.load:run",
         "peers": "policybridge_bench.scenarios.peers:run",
+        "unary": "policybridge_bench.scenarios.unary:run",
+        "trees": "policybridge_bench.scenarios.trees:run",
         "overhead": "policybridge_bench.scenarios.overhead:run",
         "serdes": "policybridge_bench.scenarios.serdes:run",
         "start": "policybridge_bench.scenarios.start:run",
@@ -27,22 +29,27 @@ _SUMMARIES: Final = """\
 scenarios:
   load       a server is asked by many clients: latencies, decisions/s, CPU, memory (the default)
   peers      the same beside bare echoes and other servers, in one interleaved run
+  unary      one call for each decision, beside Triton's unary calls and a C++ unary echo
+  trees      another build of the server (--python) beside this one, in one interleaved run
   overhead   what the harness itself adds to a bare socket loop
   serdes     encoding and decoding alone
   start      how soon a server is ready, and its memory with one policy
   sessions   memory per open session
 
-a list is separated by commas; the word `all` stands for all that is installed"""
+a list is separated by commas; the word `all` stands for all that is installed;
+the defaults that --help shows are those of `load`"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the options."""
+    """Describe the options; `options.fill` sets the defaults, because scenarios differ in them."""
     parser.description = "Measure policy servers."
     parser.epilog = _SUMMARIES
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("scenario", nargs="?", default="load", help=f"one of {', '.join(SCENARIOS.names())}")
     parser.add_argument("--compare", nargs=2, type=Path, metavar=("A.json", "B.json"), help="B beside A; nothing runs")
-    parser.add_argument("--limit", type=float, default=1.1, help="--compare: times A from which B is worse; 1.1")
+    parser.add_argument(
+        "--limit", type=float, help="--compare and trees: B is worse above so many times A; 1.1, in trees 1.05"
+    )
     _add_cases(parser)
     _add_run(parser)
     _add_server(parser)
@@ -51,31 +58,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_cases(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is measured")
-    group.add_argument("--contenders", metavar="LIST", help=f"of {', '.join(CONTENDERS.names())}")
+    group.add_argument(
+        "--contenders",
+        metavar="LIST",
+        help=f"of {', '.join(CONTENDERS.names())}; NAME/WAY for one of its ways alone; policybridge",
+    )
     group.add_argument(
         "--ways",
         metavar="LIST",
-        help="socket, grpc, grpc-unix, grpc-unary, grpc-unix-unary, inprocess, all; socket,grpc",
+        help="of policybridge: socket, grpc, grpc-unix, grpc-unary, grpc-unix-unary, grpc-infer, grpc-unix-infer, "
+        "inprocess, all; socket,grpc",
     )
+    group.add_argument("--serdes", metavar="LIST", help="bitstream, protobuf, json, all; bitstream")
+    group.add_argument("--backends", metavar="LIST", help="onnx, onnx-named, torch, …, all; onnx")
+    group.add_argument("--payloads", metavar="LIST", help=f"of {', '.join(PAYLOADS)}, all; inliner")
     group.add_argument(
-        "--serdes", metavar="LIST", default="bitstream", help="bitstream, protobuf, json, all; bitstream"
+        "--generators", metavar="LIST", help="native, wire, python: every one that a way supports; else the first"
     )
-    group.add_argument("--backends", metavar="LIST", default="onnx", help="onnx, onnx-named, torch, …, all; onnx")
-    group.add_argument("--payloads", metavar="LIST", default="inliner", help=f"of {', '.join(PAYLOADS)}, all; inliner")
-    group.add_argument(
-        "--generators", metavar="LIST", help="native, wire, python: the first that can; all: each that can"
-    )
-    group.add_argument("--clients", metavar="LIST", default="1,8", help="how many at once; 1,8")
-    group.add_argument("--rates", metavar="LIST", default="", help="open loop: asks/s of all clients together")
+    group.add_argument("--clients", metavar="LIST", help="how many at once; 1,8")
+    group.add_argument("--rates", metavar="LIST", default="", help="open loop: requests/s of all clients together")
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("how")
-    group.add_argument("--rounds", type=int, default=5, help="each case once in each; 5")
-    group.add_argument("--seconds", type=float, default=1.0, help="for each case in each round; 1")
+    group.add_argument("--rounds", type=int, help="each case is measured once in each; 5")
+    group.add_argument("--seconds", type=float, help="for each case in each round; 1")
     group.add_argument("--warm-up", type=float, default=0.3, metavar="SECONDS", help="of each client, before; 0.3")
     group.add_argument("--busy", action="store_true", help="keep all cores awake")
-    group.add_argument("--baseline", metavar="CONTENDER/WAY", help="print ratios to it")
+    group.add_argument(
+        "--baseline", metavar="CONTENDER[/WAY]", help="print ratios to it; without WAY, to its case of the same way"
+    )
     group.add_argument("--count", type=int, default=1000, help="sessions: how many are opened; 1000")
     group.add_argument(
         "--cache", type=Path, default=Path(".cache/bench"), help="for builds and environments; .cache/bench"
@@ -89,7 +101,10 @@ def _add_server(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--repository", type=Path, metavar="DIR", help="serve this; with --policy")
     group.add_argument("--policy", metavar="NAME", help="which policy is asked instead of the harness's own")
     group.add_argument(
-        "--python", default=sys.executable, metavar="PATH", help="the interpreter that serves: another build"
+        "--python",
+        default=sys.executable,
+        metavar="PATH",
+        help="what serves instead of this build: an interpreter, or the folder of a checkout",
     )
     group.add_argument("--serve-option", action="append", default=[], metavar="OPTION", help="of policybridge serve")
 

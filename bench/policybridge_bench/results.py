@@ -1,9 +1,11 @@
 """What was measured: one file that is drawn, compared and read by others."""
 
 import csv
+import operator
 import os
 import platform
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
@@ -90,6 +92,21 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         return None if None in values or not values else float(median(values))
 
 
+def ratio(one: Measured, other: Measured, figure: str) -> float:
+    """Give the median of the ratios within each round."""
+    return _paired(operator.truediv, one, other, figure)
+
+
+def difference(one: Measured, other: Measured, figure: str) -> float:
+    """Give the median of the differences within each round."""
+    return _paired(operator.sub, one, other, figure)
+
+
+def _paired(operation: Callable[[float, float], float], one: Measured, other: Measured, figure: str) -> float:
+    pairs = zip(one.rounds, other.rounds, strict=False)
+    return float(median(operation(getattr(mine, figure), getattr(theirs, figure)) for mine, theirs in pairs))
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A whole run.
 
@@ -100,6 +117,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         seconds: for each case in each round.
         cases: what was measured.
         skipped: contenders that could not take part, and why.
+        figures: what the scenario says beside its cases, by a name that has the unit.
 
     """
 
@@ -109,6 +127,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     cases: list[Measured]
     skipped: dict[str, str] = {}
+    figures: dict[str, float] = {}
 
 
 def summary(latencies: Sequence[Latencies], rate: float, client_cpu: float) -> Round:
@@ -128,6 +147,24 @@ def summary(latencies: Sequence[Latencies], rate: float, client_cpu: float) -> R
         spectrum=spectrum,
         client_cpu=client_cpu,
     )
+
+
+def timed(call: Callable[[], object], seconds: float = 0.0, *, calls: int = 1, block: int = 1) -> Round:
+    """Call again and again, in this process, and make a round of the latencies.
+
+    It ends after ``seconds``, but not before the latencies are ``calls``. Each latency is the mean of ``block`` calls.
+    """
+    latencies: list[float] = []
+    clock = time.perf_counter
+    used, end, ended = time.process_time(), clock() + seconds, 0.0
+    while len(latencies) < calls or ended < end:
+        started = clock()
+        for _ in range(block):
+            call()
+        ended = clock()
+        latencies.append((ended - started) / block * 1e6)
+    cpu = (time.process_time() - used) / (len(latencies) * block) * 1e6
+    return summary([np.array(latencies, np.float32)], len(latencies) / sum(latencies) * 1e6, cpu)
 
 
 def machine() -> dict[str, str]:

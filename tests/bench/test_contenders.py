@@ -12,10 +12,10 @@ import pytest
 from policybridge_bench.busy import regime
 from policybridge_bench.contenders.contract import CONTENDERS, FLOORS, PEERS, Setting, load_contender
 from policybridge_bench.inliner import SIGNATURE
+from policybridge_bench.loads import Loads
 from policybridge_bench.native import program
 from policybridge_bench.processes import Usages
 from policybridge_bench.requests import write_messages
-from policybridge_bench.rounds import Plan
 from policybridge_serdes.errors import PreconditionError
 from tests.bench.running import CACHE, bench
 
@@ -52,9 +52,9 @@ def test_a_contender_answers_by_every_way_that_it_offers(name: str, client: Path
             raise
         pytest.skip(str(error))
     generators = ["native", "python"] if client else ["python", "wire"]
-    plan = Plan(generators, [2], [None], seconds=0.05, warm_up=0.02, client=client, folder=folder)
+    loads = Loads(generators, [2], [None], seconds=0.05, warm_up=0.02, program=client, folder=folder)
     with contender.serve(Setting(folder, CACHE, ["inliner"])) as serving:
-        candidates = list(plan.candidates(name, serving))
+        candidates = list(loads.candidates(name, serving))
         rounds = [candidate.measure() for candidate in candidates]
     assert {candidate.case.way for candidate in candidates} == {
         route.way for route in serving.routes if set(generators) & set(route.generators)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
 from policybridge_bench.contenders.contract import Route
 from policybridge_bench.contenders.peer import check, decisions, grpc_call, model_inputs
@@ -18,28 +19,44 @@ from policybridge_serdes.errors import PreconditionError
 METHOD: Final = "/policybridge_bench.Advice/getAdvice"
 
 _BYTES: Final = 2
-"""The wire type of what has a length."""
+"""The wire type of fields that are preceded by their length."""
 
-_PROTO: Final = """\
-syntax = "proto3";
-package policybridge_bench;
-service Advice {{ rpc getAdvice(Request) returns (Reply); }}
-message Request {{
-{fields}}}
-message Reply {{ int64 decision = 1; }}
-"""
+
+def _file(name: str) -> FileDescriptorProto:
+    """Give the .proto file of the service for a payload: a field per feature, and the decision."""
+    file = FileDescriptorProto(name="advice.proto", package="policybridge_bench", syntax="proto3")
+    request, reply = file.message_type.add(name="Request"), file.message_type.add(name="Reply")
+    kinds = FieldDescriptorProto
+    for number, spec in enumerate(payload(name).signature.features.specs, 1):
+        field = request.field.add(name=spec.name, number=number, type=kinds.TYPE_INT64, label=kinds.LABEL_OPTIONAL)
+        if spec.type is not ElementType.INT64:
+            field.type, field.label = kinds.TYPE_FLOAT, kinds.LABEL_REPEATED
+    reply.field.add(name="decision", number=1, type=kinds.TYPE_INT64, label=kinds.LABEL_OPTIONAL)
+    types = {"input_type": ".policybridge_bench.Request", "output_type": ".policybridge_bench.Reply"}
+    file.service.add(name="Advice").method.add(name="getAdvice", **types)
+    return file
+
+
+def _write_descriptors(folder: Path, name: str) -> Path:
+    file = folder / "advice.binpb"
+    file.write_bytes(FileDescriptorSet(file=[_file(name)]).SerializeToString())
+    return file
+
+
+def write_config(folder: Path, name: str, policy: str) -> Path:
+    """Write the configuration with which PolicyBridge serves the service, answered by ``policy``."""
+    file = folder / "config.toml"
+    descriptors = _write_descriptors(folder, name)
+    file.write_text(f'[mlbridge]\ndescriptors = ["{descriptors}"]\npolicy = "{policy}"\n')
+    return file
 
 
 def compile_advice(python: Path, folder: Path, name: str) -> None:
     """Make the Python stubs for a payload in ``folder``, by an environment that has grpcio-tools."""
     folder.mkdir()
-    specs = payload(name).signature.features.specs
-    kinds = ["int64" if spec.type is ElementType.INT64 else "repeated float" for spec in specs]
-    numbered = enumerate(zip(kinds, specs, strict=True), 1)
-    fields = "".join(f"  {kind} {spec.name} = {number};\n" for number, (kind, spec) in numbered)
-    (folder / "advice.proto").write_text(_PROTO.format(fields=fields))
-    outputs = [f"-I{folder}", f"--python_out={folder}", f"--grpc_python_out={folder}"]
-    command = [str(python), "-m", "grpc_tools.protoc", *outputs, "advice.proto"]
+    outputs = [f"--python_out={folder}", f"--grpc_python_out={folder}"]
+    descriptors = f"--descriptor_set_in={_write_descriptors(folder, name)}"
+    command = [str(python), "-m", "grpc_tools.protoc", descriptors, *outputs, "advice.proto"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise PreconditionError(f"{' '.join(command)} failed:\n{done.stderr}")
@@ -81,9 +98,13 @@ def check_advice(who: str, port: int, name: str, model: Path) -> None:
     check(ask, [advice_request(tensors) for tensors in inputs], decisions(model, inputs), who)
 
 
-def route(folder: Path, port: int, name: str, way: str = "unary") -> Route:
-    """Give the way to a server of this service."""
+def route(folder: Path, address: str, name: str, way: str = "unary") -> Route:
+    """Give the way to a server of this service at ``address``, such as ``grpc:127.0.0.1:50051``."""
     file = folder / f"{name}.advice"
     write_messages([advice_request(tensors) for tensors in model_inputs(name)], file)
-    load = Load(kind="unary", address=f"grpc:127.0.0.1:{port}", method=METHOD, payload=name, file=str(file))
-    return Route(way, load, ("native", "python"), "onnx")
+    return Route(
+        way,
+        Load(kind="unary", address=address, method=METHOD, payload=name, file=str(file)),
+        ("native", "python"),
+        "onnx",
+    )

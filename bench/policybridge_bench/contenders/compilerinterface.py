@@ -31,4 +31,4 @@ class CompilerInterface:
         ready = lambda: check_advice("compilerinterface", port, name, model)  # noqa: E731
         env = {"PYTHONPATH": str(stubs)}
         with running(command, setting.folder / "compilerinterface.log", ready, env) as pid:
-            yield Serving(pid, [route(setting.folder, port, name)])
+            yield Serving(pid, [route(setting.folder, f"grpc:127.0.0.1:{port}", name)])

@@ -38,7 +38,7 @@ class RayServe:
         env = {**_TUNED, **_ingress(direct), "PYTHONPATH": f"{stubs}:{SERVERS}"}
         with running(command, setting.folder / "rayserve.log", ready, env) as pid:
             ways = {"proxy": port, "direct": direct}
-            yield Serving(pid, [route(setting.folder, one, name, way) for way, one in ways.items()])
+            yield Serving(pid, [route(setting.folder, f"grpc:127.0.0.1:{one}", name, way) for way, one in ways.items()])
 
 
 def _ingress(port: int) -> dict[str, str]:
