@@ -29,27 +29,27 @@ check: $(VENV)/test.stamp
 
 # Decisions per second and latency beside bare echoes; not part of the tests.
 bench: $(VENV)/test.stamp
-	$(BIN)/python -m policybridge_bench.session $(BENCH)
+	$(BIN)/policybridge bench session $(BENCH)
 
 # Decision latency with the ledger and without, and publishing under load; minutes each.
 bench-ledger: $(VENV)/test.stamp
-	$(BIN)/python -m policybridge_bench.ledger $(BENCH)
+	$(BIN)/policybridge bench ledger $(BENCH)
 
 bench-publish: $(VENV)/test.stamp
-	$(BIN)/python -m policybridge_bench.publish $(BENCH)
+	$(BIN)/policybridge bench publish $(BENCH)
 
 # ModelInfer of the Open Inference Protocol beside a native Evaluate.
 bench-inference: $(VENV)/test.stamp
-	$(BIN)/python -m policybridge_bench.inference $(BENCH)
+	$(BIN)/policybridge bench inference $(BENCH)
 
 # A foreign client's getAdvice beside our own Evaluate.
 bench-mlbridge: $(VENV)/test.stamp
-	$(BIN)/python -m policybridge_bench.mlbridge $(BENCH)
+	$(BIN)/policybridge bench mlbridge $(BENCH)
 
 # The native launcher and the Python host beside the bare compiler.
 bench-launcher: $(VENV)/test.stamp
 	cmake -S clients -B .cache/native -G Ninja && cmake --build .cache/native --target policybridge-run
-	$(BIN)/python -m policybridge_bench.launcher .cache/native/bin/policybridge-run $(BENCH)
+	$(BIN)/policybridge bench launcher --launcher .cache/native/bin/policybridge-run $(BENCH)
 
 # A Python echo policy asked from C++, beside a bare C++-to-Python echo over the same socket.
 bench-echo: $(VENV)/test.stamp

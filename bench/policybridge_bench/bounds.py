@@ -1,11 +1,12 @@
 """What PolicyBridge promises beside floors and peers, held against a run."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from policybridge_bench.contenders.contract import PEERS
-from policybridge_bench.results import Measured, ratio
+from policybridge_bench.ratios import Baseline, find, find_baseline, ratio
+from policybridge_bench.results import Measured
 
 _FEW, _MANY = 8, 32
 
@@ -90,21 +91,22 @@ def bounds(measured: Sequence[Measured]) -> Iterator[Bound]:
             yield Bound(f"{way}: {_MANY} clients, p99 / p50", tail, 6, False)
 
 
+def within(measured: Sequence[Measured], baseline: Baseline, limit: float, **fields: object) -> Iterator[Bound]:
+    """Hold the p50 of each case with these fields against the baseline: at most ``limit`` times as long."""
+    for each in find(measured, **fields):
+        base = find_baseline(each.case, measured, baseline)
+        if base is not None:
+            yield Bound(f"{each.case.name}: p50 / {baseline}", ratio(each, base, "p50"), limit, at_least=False)
+
+
 def _find(measured: Sequence[Measured], who: str, clients: int, payload: str) -> list[Measured]:
     contender, _, way = who.partition("/")
-    return [
-        each
-        for each in measured
-        if each.rounds
-        and (each.case.contender, each.case.clients, each.case.payload) == (contender, clients, payload)
-        and each.case.way == (way or each.case.way)
-        and each.case.generator == "native"
-        and each.case.rate is None
-    ]
+    fields = {"contender": contender, "clients": clients, "payload": payload, "generator": "native", "rate": None}
+    return find(measured, **fields, **({"way": way} if way else {}))
 
 
-def print_bounds(measured: Sequence[Measured]) -> None:
-    """Print them."""
-    for bound in bounds(measured):
+def print_bounds(found: Iterable[Bound]) -> None:
+    """Print each bound, and whether it is missed."""
+    for bound in found:
         word = "at least" if bound.at_least else "at most"
-        print(f"{bound.text:<56} {bound.value:7.2f}   {word} {bound.limit:g}{'' if bound.holds else '   MISSED'}")
+        print(f"{bound.text:<64} {bound.value:12.2f}   {word} {bound.limit:g}{'' if bound.holds else '   MISSED'}")

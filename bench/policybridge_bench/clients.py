@@ -6,6 +6,7 @@ LOAD is a `Load` in JSON; its kind is one of `KINDS`.
 """
 
 import json
+import os
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -15,8 +16,9 @@ from typing import Final
 import grpc
 import msgspec
 
-from policybridge_bench.load import Load, asked, tell
+from policybridge_bench.load import Load, run_load, tell
 from policybridge_bench.payloads import payload
+from policybridge_bench.publishing import Asker
 from policybridge_bench.requests import EVALUATE, messages, read_messages
 from policybridge_client.connection import Connection, connect
 from policybridge_client.grpc import GrpcConnection
@@ -51,6 +53,19 @@ def evaluate(load: Load) -> Ask:
         connection.evaluate_once(reference, layout, values[number % len(values)], advice)
 
     return ask
+
+
+def model(load: Load) -> Ask:
+    """Evaluate the model in this process; the address is the folder of policies."""
+    from policybridge_bench.model import evaluation  # noqa: PLC0415 - other clients need no backend
+
+    asking = payload(load.payload)
+    return evaluation(Path(load.address), load.policy, asking.signature, asking.observations())
+
+
+def publish(load: Load) -> Ask:
+    """Ask in one session after another, while versions are published."""
+    return Asker(connect(load.address, timeout=_TIMEOUT), os.getpid())
 
 
 def wire(load: Load) -> Ask:
@@ -105,6 +120,9 @@ def _connected(load: Load) -> socket.socket:
 KINDS: Mapping[str, Callable[[Load], Ask]] = {
     "session": session,
     "evaluate": evaluate,
+    "evaluate-tensors": unary,
+    "model": model,
+    "publish": publish,
     "wire": wire,
     "unary": unary,
     "echo-unary": unary,
@@ -115,7 +133,12 @@ KINDS: Mapping[str, Callable[[Load], Ask]] = {
 def main() -> None:
     """Ask, and print what was seen."""
     load = msgspec.json.decode(sys.argv[1], type=Load)
-    tell(*asked(KINDS[load.kind](load), load))
+    ask = KINDS[load.kind](load)
+    report, latencies = run_load(ask, load)
+    if isinstance(ask, Asker):
+        seen = [(*version, numbers) for version, numbers in ask.seen.items()]
+        report = msgspec.structs.replace(report, seen=seen, sessions=ask.sessions)
+    tell(report, latencies)
 
 
 if __name__ == "__main__":

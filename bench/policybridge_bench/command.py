@@ -19,6 +19,12 @@ SCENARIOS: Final = Table(
         "peers": "policybridge_bench.scenarios.peers:run",
         "unary": "policybridge_bench.scenarios.unary:run",
         "trees": "policybridge_bench.scenarios.trees:run",
+        "session": "policybridge_bench.scenarios.session:run",
+        "ledger": "policybridge_bench.scenarios.ledger:run",
+        "publish": "policybridge_bench.scenarios.publish:run",
+        "inference": "policybridge_bench.scenarios.inference:run",
+        "mlbridge": "policybridge_bench.scenarios.mlbridge:run",
+        "launcher": "policybridge_bench.scenarios.launcher:run",
         "overhead": "policybridge_bench.scenarios.overhead:run",
         "serdes": "policybridge_bench.scenarios.serdes:run",
         "start": "policybridge_bench.scenarios.start:run",
@@ -31,6 +37,12 @@ scenarios:
   peers      the same beside bare echoes and other servers, in one interleaved run
   unary      one call for each decision, beside Triton's unary calls and a C++ unary echo
   trees      another build of the server (--python) beside this one, in one interleaved run
+  session    sessions beside bare echoes and the model alone, with what is promised of them
+  ledger     a server that records beside one that does not
+  publish    publishing alone, and under clients that never stop asking
+  inference  ModelInfer of the Open Inference Protocol beside Evaluate
+  mlbridge   ML-Compiler-Bridge's getAdvice beside Evaluate
+  launcher   what policybridge-run and policybridge run add to a compilation
   overhead   what the harness itself adds to a bare socket loop
   serdes     encoding and decoding alone
   start      how soon a server is ready, and its memory with one policy
@@ -53,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_cases(parser)
     _add_run(parser)
     _add_server(parser)
+    _add_single(parser)
     _add_output(parser)
 
 
@@ -66,8 +79,8 @@ def _add_cases(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--ways",
         metavar="LIST",
-        help="of policybridge: socket, grpc, grpc-unix, grpc-unary, grpc-unix-unary, grpc-infer, grpc-unix-infer, "
-        "inprocess, all; socket,grpc",
+        help="of policybridge: socket, grpc, grpc-unix, grpc-unary, grpc-unix-unary, grpc-tensors, grpc-unix-tensors, "
+        "grpc-infer, grpc-unix-infer, inprocess, all; socket,grpc",
     )
     group.add_argument("--serdes", metavar="LIST", help="bitstream, protobuf, json, all; bitstream")
     group.add_argument("--backends", metavar="LIST", help="onnx, onnx-named, torch, …, all; onnx")
@@ -88,7 +101,6 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--baseline", metavar="CONTENDER[/WAY]", help="print ratios to it; without WAY, to its case of the same way"
     )
-    group.add_argument("--count", type=int, default=1000, help="sessions: how many are opened; 1000")
     group.add_argument(
         "--cache", type=Path, default=Path(".cache/bench"), help="for builds and environments; .cache/bench"
     )
@@ -107,6 +119,14 @@ def _add_server(parser: argparse.ArgumentParser) -> None:
         help="what serves instead of this build: an interpreter, or the folder of a checkout",
     )
     group.add_argument("--serve-option", action="append", default=[], metavar="OPTION", help="of policybridge serve")
+
+
+def _add_single(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("of one scenario")
+    group.add_argument("--count", type=int, default=1000, help="sessions: how many are opened; 1000")
+    group.add_argument("--versions", type=int, default=200, help="publish: at most so many under clients; 200")
+    group.add_argument("--launcher", type=Path, metavar="FILE", help="launcher: the program policybridge-run")
+    group.add_argument("--compiler", default="clang-22", help="launcher: clang-22")
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:

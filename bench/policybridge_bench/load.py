@@ -60,6 +60,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         seconds: that it took for them.
         cpu: seconds of CPU that it used meanwhile.
         rss: bytes of memory.
+        seen: of the kind `publish`: version, digest and the numbers that it answered.
+        sessions: of the kind `publish`: how many were opened.
 
     """
 
@@ -67,9 +69,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     cpu: float
     rss: int
+    seen: list[tuple[int, str, set[int]]] = []
+    sessions: int = 0
 
 
-def asked(ask: Callable[[int], None], load: Load) -> tuple[Report, Latencies]:
+def run_load(ask: Callable[[int], None], load: Load) -> tuple[Report, Latencies]:
     """Do what ``load`` says with ``ask``, which takes the number of the observation."""
     _warm_up(ask, load.warm_up)
     sys.stdout.write("ready\n")

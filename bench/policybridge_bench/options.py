@@ -2,9 +2,9 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from policybridge_bench.ratios import Baseline
 from policybridge_serdes.errors import InvalidError
 
 _DEFAULTS: Final = {
@@ -47,17 +47,6 @@ def numbers(text: str) -> list[float]:
     if any(not number > 0 for number in given):
         raise InvalidError(f"{text!r}: numbers above 0 are wanted")
     return given
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """What ratios are taken to: a contender's ``way``; or, if that is empty, the way of the case itself."""
-
-    contender: str
-    way: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.contender} {self.way}".rstrip()
 
 
 def baseline(text: str | None) -> Baseline | None:

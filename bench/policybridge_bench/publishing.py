@@ -7,7 +7,7 @@ says which artifact made it, whatever the session believes.
 import shutil
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,13 +20,15 @@ from policybridge_client.connection import ClientSession, Connection, connect
 from policybridge_client.policies import RepositoryClient
 from policybridge_serdes import PolicyReference, SessionOptions
 from policybridge_serdes.digest import digest
-from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
+from policybridge_serdes.errors import PolicyBridgeError, PolicyFailedError, PreconditionError
 
 POLICY = "numbered"
+Version = tuple[int, str]
+"""Number and digest of a version."""
+
 TOML = f'backend = "onnx"\n[settings.pack.observation]\nfeatures = {FEATURES}\n'
-_SHORT = 8
-"""Decisions of a session that is one of many; every fourth client stays on one for longer."""
-_LONG = 400
+_LENGTHS = (*[8] * 50, 400)
+"""Decisions of a client's sessions, in turn: many short ones, and one that outlives several versions."""
 
 
 def write_numbered(folder: Path, number: int) -> Path:
@@ -53,57 +55,76 @@ def write_first(repository: Path) -> None:
 
 @dataclass
 class Asker:
-    """One client that opens, asks and closes until it is told to stop.
+    """One client that opens a session, asks in it, closes it and opens the next.
 
     Attributes:
-        latencies: of its decisions, in µs, with the moments of their answers.
-        seen: which number answered, by version and digest; more than one would be a mix-up.
-        errors: whatever went wrong.
+        connection: that the sessions are opened on.
+        seed: of the observations.
+        seen: which numbers answered, by version and digest; more than one would be a mix-up.
+        errors: of sessions, if `run` asks.
+        sessions: how many were opened.
 
     """
 
     connection: Connection
-    index: int
-    latencies: list[tuple[float, float]] = field(default_factory=list)
-    seen: dict[tuple[int, str], set[int]] = field(default_factory=dict)
+    seed: int = 1
+    seen: dict[Version, set[int]] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     sessions: int = 0
+    _session: ClientSession | None = None
+    _left: int = 0
 
-    def run(self, stop: threading.Event) -> None:
-        """Ask; one decision after the other."""
-        rows = [np.ndarray(1, SIGNATURE.features.dtype, row.tobytes()) for row in observations(64, self.index)]
-        while not stop.is_set():
-            try:
-                self._session(rows, stop)
-            except PolicyBridgeError as error:
-                self.errors.append(repr(error))
+    def __post_init__(self) -> None:
+        rows = observations(64, self.seed)
+        self._values = [np.ndarray(1, SIGNATURE.features.dtype, row.tobytes()) for row in rows]
 
-    def _session(self, rows: Sequence[np.ndarray], stop: threading.Event) -> None:
-        session = self.connection.open(PolicyReference(POLICY), SIGNATURE, SessionOptions())
-        self.sessions += 1
-        try:
-            for step in range(_LONG if self.index % 4 == 0 else _SHORT):
-                self._ask(session, rows[step % len(rows)])
-                if stop.is_set():
-                    return
-        finally:
-            session.close()
+    def __call__(self, number: int) -> None:
+        """Ask for one decision, with the observation of this number.
 
-    def _ask(self, session: ClientSession, row: np.ndarray) -> None:
-        started = time.perf_counter()
-        advice = session.evaluate(row)
-        ended = time.perf_counter()
-        self.latencies.append((ended, (ended - started) * 1e6))
+        Raises:
+            PolicyBridgeError: the session could not be opened, or there is no answer.
+
+        """
+        session = self._session or self._open()
+        advice = session.evaluate(self._values[number % len(self._values)])
         answered = int(advice[SIGNATURE.advice.name].item())
         self.seen.setdefault((session.policy.version, session.policy.digest), set()).add(answered)
+        self._left -= 1
+        if not self._left:
+            self.close()
+
+    def run(self, stop: threading.Event) -> None:
+        """Ask until ``stop`` is set, and collect the errors."""
+        number = 0
+        while not stop.is_set():
+            try:
+                self(number)
+            except PolicyBridgeError as error:
+                self.errors.append(repr(error))
+                self._session = None
+            number += 1
+        self.close()
+
+    def close(self) -> None:
+        """Close the open session."""
+        if self._session is not None:
+            self._session.close()
+        self._session = None
+
+    def _open(self) -> ClientSession:
+        self._session = self.connection.open(PolicyReference(POLICY), SIGNATURE, SessionOptions())
+        self._left = _LENGTHS[self.sessions % len(_LENGTHS)]
+        self.sessions += 1
+        return self._session
 
 
 class Publisher:
-    """Publishes one version after the other, and keeps who is who.
+    """Publishes one version after the other.
 
     Attributes:
         made: the number that each version must answer, by version and digest.
-        refused: corrupt artifacts that were turned away.
+        refused: how many corrupt artifacts the server refused.
+        seconds: of each call that published a version.
 
     """
 
@@ -138,19 +159,29 @@ class Publisher:
 
 
 def check(askers: Sequence[Asker], publisher: Publisher) -> None:
-    """Fail where a session had an error, or an answer that its version's artifact does not give.
+    """Fail if a session had an error, or an answer that its version's artifact does not give.
 
     Raises:
-        SystemExit: one had.
+        PolicyFailedError: one had.
 
     """
     errors = [error for asker in askers for error in asker.errors]
     if errors:
-        raise SystemExit(f"{len(errors)} sessions failed; the first: {errors[0]}")
+        raise PolicyFailedError(f"{len(errors)} sessions failed; the first: {errors[0]}")
     for asker in askers:
-        for version, numbers in asker.seen.items():
-            if numbers != {publisher.made[version]}:
-                raise SystemExit(f"version {version} answered {numbers}, not {publisher.made[version]}")
+        check_answers(asker.seen, publisher)
+
+
+def check_answers(seen: Mapping[Version, set[int]], publisher: Publisher) -> None:
+    """Fail if a version answered another number than that of its artifact.
+
+    Raises:
+        PolicyFailedError: one did.
+
+    """
+    for version, numbers in seen.items():
+        if numbers != {publisher.made[version]}:
+            raise PolicyFailedError(f"version {version} answered {numbers}, not {publisher.made[version]}")
 
 
 def start(address: str, count: int, stop: threading.Event) -> tuple[list[Asker], list[threading.Thread]]:

@@ -10,7 +10,7 @@ from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1.tensor_pb2 import EncodedTensors
 from policybridge_bench.load import Load
 from policybridge_bench.payloads import payload
-from policybridge_serdes import Signature, TensorSpec, load_serdes
+from policybridge_serdes import Signature, TensorSpec, Values, load_serdes
 from policybridge_serdes.interactive import observation_lines
 from policybridge_serdes.protobuf import spec_to_pb
 
@@ -19,6 +19,7 @@ SESSION: Final = "/policybridge.v1.PolicyService/Session"
 
 _NATIVE: Final = {
     "evaluate": ("unary", EVALUATE),
+    "evaluate-tensors": ("unary", EVALUATE),
     "echo-unary": ("unary", EVALUATE),
     "echo-stream": ("stream", SESSION),
     "wire": ("socket", ""),
@@ -42,12 +43,8 @@ def messages(load: Load) -> list[bytes]:
     asking = payload(load.payload)
     layout = asking.signature.features
     observations = asking.observations()
-    if load.kind == "evaluate":
-        serdes, advice = load_serdes(load.serdes), spec_to_pb(asking.signature.advice)
-        encoded = [EncodedTensors(serdes=load.serdes, data=serdes.encode(one, layout)) for one in observations]
-        reference = pb.PolicyReference(name=load.policy)
-        requests = [pb.EvaluateRequest(policy=reference, encoded=one, advice_spec=advice) for one in encoded]
-        return [request.SerializeToString() for request in requests]
+    if load.kind.startswith("evaluate"):
+        return [_evaluate_request(load, asking.signature, one).SerializeToString() for one in observations]
     encode = load_serdes(load.serdes).codec(layout).encode
     packed = [encode(one) for one in observations]
     if load.kind == "wire" and load.policy:
@@ -57,6 +54,16 @@ def messages(load: Load) -> list[bytes]:
     if load.kind == "echo-stream":
         return [pb.SessionRequest(observation=pb.Observation(step=1, values=one)).SerializeToString() for one in packed]
     return packed
+
+
+def _evaluate_request(load: Load, signature: Signature, observation: Values) -> pb.EvaluateRequest:
+    data = load_serdes(load.serdes).encode(observation, signature.features)
+    request = pb.EvaluateRequest(policy=pb.PolicyReference(name=load.policy), advice_spec=spec_to_pb(signature.advice))
+    if load.kind == "evaluate-tensors":
+        request.tensors.ParseFromString(data)
+    else:
+        request.encoded.CopyFrom(EncodedTensors(serdes=load.serdes, data=data))
+    return request
 
 
 def write_messages(made: Sequence[bytes], file: Path, signature: Signature | None = None) -> None:

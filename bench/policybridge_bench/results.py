@@ -1,7 +1,6 @@
 """What was measured: one file that is drawn, compared and read by others."""
 
 import csv
-import operator
 import os
 import platform
 import time
@@ -90,21 +89,6 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         """Give the median over the rounds of one of a round's figures."""
         values = [getattr(each, figure) for each in self.rounds]
         return None if None in values or not values else float(median(values))
-
-
-def ratio(one: Measured, other: Measured, figure: str) -> float:
-    """Give the median of the ratios within each round."""
-    return _paired(operator.truediv, one, other, figure)
-
-
-def difference(one: Measured, other: Measured, figure: str) -> float:
-    """Give the median of the differences within each round."""
-    return _paired(operator.sub, one, other, figure)
-
-
-def _paired(operation: Callable[[float, float], float], one: Measured, other: Measured, figure: str) -> float:
-    pairs = zip(one.rounds, other.rounds, strict=False)
-    return float(median(operation(getattr(mine, figure), getattr(theirs, figure)) for mine, theirs in pairs))
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

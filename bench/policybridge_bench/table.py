@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from policybridge_bench.extras import library
-from policybridge_bench.options import Baseline
-from policybridge_bench.results import Case, Measured, ratio
+from policybridge_bench.ratios import Baseline, find_baseline, ratio
+from policybridge_bench.results import Measured
 
 Show = Callable[[list[Measured], str], None]
 
@@ -18,7 +18,7 @@ def live(baseline: Baseline | None) -> Iterator[Show]:
     """Give what shows results on the terminal as they come; or once at the end, if the output is no terminal."""
     console = library("rich.console").Console()
     if not console.is_terminal:
-        console = library("rich.console").Console(width=200)
+        console = library("rich.console").Console(width=220)
         yield lambda measured, status: None if status else console.print(tables(measured, status, baseline))
         return
     with library("rich.live").Live(console=console, vertical_overflow="visible") as display:
@@ -75,21 +75,3 @@ def _ratios(each: Measured, measured: Sequence[Measured], baseline: Baseline | N
     if base is None or not base.rounds:
         return ["", ""]
     return [f"{ratio(each, base, 'p50'):.2f}", f"{ratio(each, base, 'throughput'):.2f}"]
-
-
-def find_baseline(case: Case, measured: Sequence[Measured], baseline: Baseline) -> Measured | None:
-    """Find the baseline's case with the same generator, number of clients and rate.
-
-    If the baseline has several of them, the one with the same payload is taken, then SerDes, then backend.
-    """
-    found = [
-        other
-        for other in measured
-        if (other.case.contender, other.case.way) == (baseline.contender, baseline.way or case.way)
-        and all(getattr(other.case, name) == getattr(case, name) for name in ("generator", "clients", "rate"))
-    ]
-
-    def likeness(other: Measured) -> tuple[bool, ...]:
-        return tuple(getattr(other.case, name) == getattr(case, name) for name in ("payload", "serdes", "backend"))
-
-    return max(found, key=likeness, default=None)

@@ -114,7 +114,7 @@ def test_a_failing_policy_fails_the_run_and_is_no_figure(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nonsense"], "unknown scenario 'nonsense'; there are load"),
+        (["nonsense"], "unknown scenario 'nonsense'; there are inference"),
         (["--contenders", "nobody"], "unknown contender 'nobody'; there are compilerinterface"),
         (["--payloads", "huge"], "unknown payload 'huge'; there are inliner"),
         (["--serdes", "xml"], "unknown SerDes 'xml'; there are bitstream"),

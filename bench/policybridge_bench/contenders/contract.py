@@ -78,6 +78,7 @@ CONTENDERS = Table(
     group="policybridge.contenders",
     own={
         "policybridge": "policybridge_bench.contenders.own:PolicyBridge",
+        "model": "policybridge_bench.contenders.alone:ModelAlone",
         "socket-echo": "policybridge_bench.contenders.echoes:SocketEcho",
         "python-socket-echo": "policybridge_bench.contenders.echoes:PythonSocketEcho",
         "grpc-echo": "policybridge_bench.contenders.echoes:GrpcEcho",
@@ -92,7 +93,7 @@ CONTENDERS = Table(
     },
 )
 
-FLOORS = ("socket-echo", "python-socket-echo", "grpc-echo", "python-grpc-echo")
+FLOORS = ("model", "socket-echo", "python-socket-echo", "grpc-echo", "python-grpc-echo")
 # Even while nobody asks it, a Ray keeps a core busy.
 RESTLESS = ("rayserve",)
 PEERS = ("triton", "triton-python", "kserve", "mlserver", "rayserve", "mosec", "compilerinterface")

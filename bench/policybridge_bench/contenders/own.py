@@ -146,6 +146,8 @@ def _routes(address: str, policy: str, name: str, backend: str, setting: Setting
     for serdes in setting.serdes:
         yield route(way, "session", serdes, ("native", "python") if serdes == "bitstream" else ("python",))
         yield route(f"{way}-unary", "evaluate", serdes, ("native", "python"))
+    if "protobuf" in setting.serdes:
+        yield route(f"{way}-tensors", "evaluate-tensors", "protobuf", ("native", "python"))
     if name in FIXED:
         # A Python policy does not declare its output; of a user's policy it is not known.
         declared = backend != "python" and policy == policy_name(name, backend)

@@ -2,7 +2,7 @@
 
 import argparse
 
-from policybridge_bench.bounds import print_bounds
+from policybridge_bench.bounds import bounds, print_bounds
 from policybridge_bench.measuring import finish, measure
 from policybridge_bench.options import fill
 
@@ -13,6 +13,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure with 38 named inputs (the payload inliner) and with one packed tensor (the payload vector)."""
     fill(arguments, contenders=_CONTENDERS, payloads="inliner,vector", baseline="grpc-echo/unary")
     run = measure(arguments)
-    print_bounds(run.cases)
+    print_bounds(bounds(run.cases))
     finish(run, arguments)
     return 0
