@@ -2,13 +2,12 @@
 
 import os
 import shutil
-import subprocess
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from policybridge_bench.load import Load
+from policybridge_bench.processes import run_tool
 from policybridge_serdes.errors import PreconditionError
 
 SOURCES: Final = Path(__file__).parents[1] / "native"
@@ -33,16 +32,9 @@ def program(name: str, folder: Path) -> Path:
     if missing:
         raise PreconditionError(f"the native programs need {', '.join(missing)}: apt install {_PACKAGES}")
     build = Path(os.environ.get(BUILD, folder / "native")).absolute()
-    _run(["cmake", "-S", SOURCES, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"])
-    _run(["cmake", "--build", build, "--target", name])
+    run_tool(["cmake", "-S", SOURCES, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"])
+    run_tool(["cmake", "--build", build, "--target", name])
     return build / "bin" / name
-
-
-def _run(command: Sequence[str | Path]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        said = (done.stdout + done.stderr)[-2000:]
-        raise PreconditionError(f"{' '.join(map(str, command))} failed:\n{said}")
 
 
 def client_command(client: Path, load: Load) -> list[str]:

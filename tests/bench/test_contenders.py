@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -85,6 +86,39 @@ def test_the_native_client_says_what_is_wrong_and_gives_no_figures(
     assert done.returncode in (1, 2)
     assert message in done.stderr
     assert done.stdout == ""
+
+
+ADDED = """
+from policybridge_bench.contenders.echoes import PythonSocketEcho
+
+
+class Added(PythonSocketEcho):
+    pass
+"""
+
+
+def test_a_contender_of_another_distribution_is_chosen_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "added_contender.py").write_text(ADDED)
+    (tmp_path / "added-1.0.dist-info").mkdir()
+    (tmp_path / "added-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: added\nVersion: 1.0\n")
+    points = "[policybridge.contenders]\nadded = added_contender:Added\n"
+    (tmp_path / "added-1.0.dist-info" / "entry_points.txt").write_text(points)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    words = [
+        "--contenders",
+        "added/unix",
+        "--rounds",
+        "1",
+        "--seconds",
+        "0.05",
+        "--clients",
+        "1",
+        "--generators",
+        "wire",
+    ]
+    ended = bench(*words, env={"PYTHONPATH": path})
+    assert ended.status == 0, ended.errors
+    assert "added unix inliner wire ×1" in ended.output
 
 
 def test_the_table_lists_all_floors_and_peers() -> None:

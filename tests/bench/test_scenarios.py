@@ -1,18 +1,26 @@
 """The scenarios beside load: each does its measurement and writes it in the one form of results."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from policybridge_bench.results import Measured, Run
+from policybridge_bench.results import read_json
 from policybridge_serdes import SERDES
 from tests.bench.running import bench, measured
 
 ROOT = Path(__file__).parents[2]
 
 
-def ways(run: Run) -> dict[str, Measured]:
-    return {each.case.way: each for each in run.cases}
+LAUNCHER = """#!/bin/sh
+while [ "$1" != -- ]; do
+  if [ "$1" = --stats ]; then echo '{"decisions": 5}' > "$2"; fi
+  shift
+done
+shift
+exec "$@"
+"""
+"""Runs a compiler as policybridge-run does, without a server."""
 
 
 def test_serdes_tells_what_encoding_and_decoding_cost(tmp_path: Path) -> None:
@@ -67,6 +75,85 @@ def test_unary_measures_evaluate_and_model_infer_with_named_inputs_and_with_one_
         )
         for payload in ("inliner", "vector")
     }
+
+
+def test_session_measures_sessions_beside_echoes_and_the_model_alone(tmp_path: Path) -> None:
+    short = ["--rounds", "1", "--seconds", "0.05", "--clients", "1,2"]
+    file = tmp_path / "session.json"
+    ended = bench("session", *short, "--json", file)
+    assert ended.status == 0, ended.errors
+    found = {
+        (each.case.contender, each.case.way, each.case.generator, each.case.clients) for each in read_json(file).cases
+    }
+    assert found == {
+        ("policybridge", "socket", "wire", 1),
+        ("policybridge", "socket", "wire", 2),
+        ("policybridge", "socket", "python", 1),
+        ("policybridge", "grpc", "python", 1),
+        ("model", "alone", "python", 1),
+        ("python-socket-echo", "unix", "wire", 1),
+        ("python-grpc-echo", "stream", "python", 1),
+    }
+    assert "socket: 2 clients / 1, decisions/s" in ended.output
+    assert "grpc, python: (p50 - model) / bare echo" in ended.output
+
+
+def test_ledger_measures_a_server_that_records_and_says_how_much_it_recorded(tmp_path: Path) -> None:
+    run = measured(tmp_path, "ledger", "--ways", "socket", "--generators", "wire")
+    decisions = sum(one.count for each in run.cases for one in each.rounds if each.case.contender == "recording")
+    assert run.figures["decisions recorded"] + run.figures["decisions lost"] >= decisions > 0
+    assert run.figures["bytes for each decision"] > 0
+
+
+def test_inference_measures_model_infer_beside_evaluate(tmp_path: Path) -> None:
+    run = measured(tmp_path, "inference")
+    assert {each.case.way for each in run.cases} == {"grpc-tensors", "grpc-infer"}
+    assert {(each.case.payload, each.case.backend) for each in run.cases} == {
+        ("vector", "onnx"),
+        ("inliner", "onnx"),
+        ("inliner", "onnx-named"),
+    }
+
+
+def test_mlbridge_measures_a_foreign_clients_call_beside_evaluate(tmp_path: Path) -> None:
+    run = measured(tmp_path, "mlbridge")
+    assert {(each.case.way, each.case.serdes) for each in run.cases} == {
+        ("grpc-advice", ""),
+        ("grpc-unary", "bitstream"),
+        ("grpc-unary", "protobuf"),
+    }
+
+
+def test_publish_measures_publishing_alone_and_under_clients_that_check_every_answer(tmp_path: Path) -> None:
+    run = measured(tmp_path, "publish", "--versions", "4", "--seconds", "1")
+    assert {each.case.way for each in run.cases} == {
+        "publish-weights",
+        "publish-files",
+        "socket-quiet",
+        "socket-publishing",
+    }
+    assert 1 <= run.figures["versions published under clients"] <= 4
+    assert run.figures["sessions"] > 0
+
+
+def test_launcher_runs_the_same_compilation_with_each_host_and_without_one(tmp_path: Path) -> None:
+    compiler = shutil.which("clang-22")
+    if compiler is None:
+        pytest.skip("clang-22 is not installed")
+    launcher = tmp_path / "launcher"
+    launcher.write_text(LAUNCHER)
+    launcher.chmod(0o755)
+    words = ["--launcher", launcher, "--compiler", compiler]
+    run = measured(tmp_path, "launcher", *words)
+    assert len(run.cases) == 9
+    assert run.figures["asks-often: decisions"] == 5
+    assert {each.case.contender for each in run.cases} == {"compiler", "policybridge-run", "policybridge run"}
+
+
+def test_launcher_says_that_it_needs_the_program() -> None:
+    ended = bench("launcher")
+    assert ended.status == 2
+    assert "--launcher" in ended.errors
 
 
 def test_trees_measures_another_checkout_beside_this_one_and_compares_them() -> None:

@@ -112,7 +112,7 @@ def serve_command(python: str) -> tuple[list[str], Mapping[str, str]]:
         InvalidError: it is a folder, but no checkout.
 
     """
-    env = dict(os.environ)
+    env: dict[str, str] = {}
     if Path(python).is_dir():
         roots = [Path(python).absolute() / root for root in _ROOTS]
         missing = [str(root) for root in roots if not root.is_dir()]
@@ -122,7 +122,7 @@ def serve_command(python: str) -> tuple[list[str], Mapping[str, str]]:
         python = sys.executable
     elif python != sys.executable:
         # Another environment has its own packages; this tree's must not come before them.
-        env.pop("PYTHONPATH", None)
+        env["PYTHONPATH"] = ""
     return [python, "-m", "policybridge_client.cli", "serve"], env
 
 

@@ -3,7 +3,6 @@
 import argparse
 import json
 import resource
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -16,7 +15,7 @@ import msgspec
 from policybridge_bench.contenders.own import serve_command
 from policybridge_bench.measuring import conduct, finish
 from policybridge_bench.options import fill
-from policybridge_bench.processes import server
+from policybridge_bench.processes import run_tool, server
 from policybridge_bench.ratios import difference, find
 from policybridge_bench.results import Case, Measured, Round, timed
 from policybridge_bench.rounds import Candidate
@@ -83,7 +82,7 @@ def _commands(arguments: argparse.Namespace, address: str) -> Mapping[tuple[str,
 
 def _candidates(commands: Mapping[tuple[str, str], list[str]], folder: Path) -> Iterator[Candidate]:
     for (host, way), command in commands.items():
-        compile_once = partial(subprocess.run, command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        compile_once = partial(run_tool, command, folder)
         for _ in range(_WARM_UP):
             compile_once()
         case = Case(contender=host, way=way, generator="compiler", clients=1, payload="")
@@ -105,7 +104,7 @@ def _used() -> float:
 def _decisions(command: Sequence[str], folder: Path) -> int:
     """Give how often a command asks."""
     place = command.index("--")
-    subprocess.run([*command[:place], "--stats", "stats.json", *command[place:]], cwd=folder, check=True)
+    run_tool([*command[:place], "--stats", "stats.json", *command[place:]], folder)
     return int(json.loads((folder / "stats.json").read_text())["decisions"])
 
 
