@@ -18,7 +18,7 @@ import msgspec
 
 from policybridge_bench.load import Load, run_load, tell
 from policybridge_bench.payloads import payload
-from policybridge_bench.publishing import Asker
+from policybridge_bench.reopening import ReopeningClient
 from policybridge_bench.requests import EVALUATE, messages, read_messages
 from policybridge_client.connection import Connection, connect
 from policybridge_client.grpc import GrpcConnection
@@ -65,7 +65,7 @@ def model(load: Load) -> Ask:
 
 def publish(load: Load) -> Ask:
     """Ask in one session after another, while versions are published."""
-    return Asker(connect(load.address, timeout=_TIMEOUT), os.getpid())
+    return ReopeningClient(connect(load.address, timeout=_TIMEOUT), os.getpid())
 
 
 def wire(load: Load) -> Ask:
@@ -135,7 +135,7 @@ def main() -> None:
     load = msgspec.json.decode(sys.argv[1], type=Load)
     ask = KINDS[load.kind](load)
     report, latencies = run_load(ask, load)
-    if isinstance(ask, Asker):
+    if isinstance(ask, ReopeningClient):
         seen = [(*version, numbers) for version, numbers in ask.seen.items()]
         report = msgspec.structs.replace(report, seen=seen, sessions=ask.sessions)
     tell(report, latencies)

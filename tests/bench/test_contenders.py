@@ -89,11 +89,12 @@ def test_the_native_client_says_what_is_wrong_and_gives_no_figures(
 
 
 ADDED = """
-from policybridge_bench.contenders.echoes import PythonSocketEcho
+from policybridge_bench.contenders.echoes import SocketEcho
 
 
-class Added(PythonSocketEcho):
-    pass
+class Added(SocketEcho):
+    def __init__(self):
+        super().__init__(python=True)
 """
 
 

@@ -1,6 +1,6 @@
 """The contract of a contender, and the table of those that there are."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,15 +74,16 @@ class Contender(Protocol):
 
 
 CONTENDERS = Table(
+    # What an import string names is called without arguments and gives the contender.
     kind="contender",
     group="policybridge.contenders",
     own={
         "policybridge": "policybridge_bench.contenders.own:PolicyBridge",
         "model": "policybridge_bench.contenders.alone:ModelAlone",
         "socket-echo": "policybridge_bench.contenders.echoes:SocketEcho",
-        "python-socket-echo": "policybridge_bench.contenders.echoes:PythonSocketEcho",
+        "python-socket-echo": "policybridge_bench.contenders.echoes:PYTHON_SOCKET_ECHO",
         "grpc-echo": "policybridge_bench.contenders.echoes:GrpcEcho",
-        "python-grpc-echo": "policybridge_bench.contenders.echoes:PythonGrpcEcho",
+        "python-grpc-echo": "policybridge_bench.contenders.echoes:PYTHON_GRPC_ECHO",
         "triton": "policybridge_bench.contenders.triton:Triton",
         "triton-python": "policybridge_bench.contenders.triton:TritonPython",
         "kserve": "policybridge_bench.contenders.kserve:KServe",
@@ -106,4 +107,4 @@ def load_contender(name: str) -> Contender:
         NotFoundError: there is none; the message lists those that there are.
 
     """
-    return cast("type[Contender]", CONTENDERS.load(name))()
+    return cast("Callable[[], Contender]", CONTENDERS.load(name))()

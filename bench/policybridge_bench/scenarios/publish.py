@@ -22,8 +22,9 @@ from policybridge_bench.load import Load, Report
 from policybridge_bench.measuring import finish, measure
 from policybridge_bench.network import SIGNATURE, make_network, write_network
 from policybridge_bench.options import fill, numbers
-from policybridge_bench.publishing import POLICY, Publisher, Version, check_answers, write_first, write_numbered
+from policybridge_bench.publishing import Publisher, check_answers, write_first, write_numbered
 from policybridge_bench.ratios import find, ratio
+from policybridge_bench.reopening import POLICY, Version
 from policybridge_bench.results import Case, Round, Run, timed
 from policybridge_bench.rounds import Candidate
 from policybridge_client.connection import connect
