@@ -1,4 +1,4 @@
-"""What PolicyBridge promises beside floors and peers, held against a run."""
+"""The ratios that PolicyBridge promises, and whether a run kept them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ _FEW, _MANY = 8, 32
 
 @dataclass(frozen=True)
 class Promise:
-    """A ratio of medians within the rounds, and what it must not pass.
+    """A bound on the median of the ratios within the rounds.
 
     Attributes:
-        way: ours.
-        clients: how many, on both sides.
-        figure: ``p50``, at most ``limit`` times the other's; or ``throughput``, at least.
+        way: of PolicyBridge.
+        clients: how many ask, on both sides.
+        figure: ``p50``, at most ``limit`` times the other's; or ``throughput``, at least ``limit`` times the other's.
         limit: the bound.
-        others: contenders that it is held against, as CONTENDER/WAY or CONTENDER; the one that is worst for us counts.
-        payload: what is asked on both sides.
+        others: what PolicyBridge is compared with, CONTENDER/WAY or CONTENDER each; the worst ratio counts.
+        payload: on both sides.
 
     """
 
@@ -39,7 +39,7 @@ class Promise:
 
 @dataclass(frozen=True)
 class Bound:
-    """A promise and what came of it."""
+    """A measured value and its bound."""
 
     text: str
     value: float
@@ -48,7 +48,7 @@ class Bound:
 
     @property
     def holds(self) -> bool:
-        """Whether it is kept."""
+        """Whether the value is within the bound."""
         return self.value >= self.limit if self.at_least else self.value <= self.limit
 
 
@@ -63,7 +63,7 @@ PROMISES: Final = (
     Promise("grpc-unix", 1, "p50", 1.1, _ECHO),
     Promise("grpc-unix", 1, "p50", 1, _GRPC_PEERS),
     Promise("grpc", 1, "p50", 1.5, _ECHO),
-    # Beside the echo stands the model's own time, some 7 µs, which this leaves in.
+    # The ratio includes the model's own time, some 7 µs, which an echo does not have.
     Promise("grpc-unary", 1, "p50", 1.15, ("python-grpc-echo/unary",)),
     Promise("grpc-unary", 1, "p50", 1.3, _ECHO),
     Promise("grpc-infer", 1, "p50", 1.3, _ECHO),
@@ -75,7 +75,7 @@ PROMISES: Final = (
 
 
 def bounds(measured: Sequence[Measured]) -> Iterator[Bound]:
-    """Give what came of all promises whose cases were measured: by native clients, in a closed loop."""
+    """Give the bounds of all promises whose cases were measured by native clients in a closed loop."""
     for promise in PROMISES:
         own = _find(measured, f"policybridge/{promise.way}", promise.clients, promise.payload)
         others = [one for who in promise.others for one in _find(measured, who, promise.clients, promise.payload)]

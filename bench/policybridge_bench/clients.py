@@ -69,7 +69,7 @@ def publish(load: Load) -> Ask:
 
 
 def wire(load: Load) -> Ask:
-    """Ask on a bare socket by bytes made beforehand; without a policy, ask a bare echo of this protocol's sizes."""
+    """Ask on a bare socket by bytes made beforehand; without a policy, ask an echo, which expects no header."""
     connection = _connected(load)
     if load.policy:
         connection.sendall(json.dumps({"policybridge": 1, "policy": load.policy}).encode() + b"\n")
@@ -81,13 +81,15 @@ def wire(load: Load) -> Ask:
     def ask(number: int) -> None:
         connection.sendall(lines[number % len(lines)])
         if connection.recv_into(reply) != _REPLY or reply[0]:
-            raise SystemExit(f"no advice came from {load.address}: {bytes(reply)!r}{connection.recv(1000)!r}")
+            raise SystemExit(
+                f"instead of an advice came, from {load.address}: {bytes(reply)!r}{connection.recv(1000)!r}"
+            )
 
     return ask
 
 
 def unary(load: Load) -> Ask:
-    """Make a unary gRPC call of messages encoded beforehand, and read whatever comes."""
+    """Make unary gRPC calls of messages encoded beforehand; the replies are not looked at."""
     call = grpc.insecure_channel(load.address.removeprefix("grpc:")).unary_unary(load.method or EVALUATE, None, None)
     requests = read_messages(Path(load.file)) if load.file else messages(load)
 
@@ -131,7 +133,7 @@ KINDS: Mapping[str, Callable[[Load], Ask]] = {
 
 
 def main() -> None:
-    """Ask, and print what was seen."""
+    """Ask, and print the report."""
     load = msgspec.json.decode(sys.argv[1], type=Load)
     ask = KINDS[load.kind](load)
     report, latencies = run_load(ask, load)

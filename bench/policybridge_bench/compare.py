@@ -13,10 +13,10 @@ from policybridge_bench.results import Measured, Run, read_json
 from policybridge_serdes.errors import InvalidError
 
 FIGURES: Final = {"p50": False, "p99": False, "throughput": True, "client_cpu": False, "server_cpu": False}
-"""What is compared, and whether more of it is better."""
+"""The figures that are compared, and whether more is better."""
 
 JUDGED: Final = ("p50", "throughput")
-"""What a regression is judged by; the tail and the CPU of short rounds say too little."""
+"""The figures that make a regression; the tail and the CPU of short rounds vary too much."""
 
 _RESAMPLES: Final = 10_000
 _SHARE: Final = (2.5, 97.5)
@@ -31,8 +31,8 @@ class Compared:
         case: its name.
         figure: one of `FIGURES`.
         before, after: medians over the rounds of A and of B.
-        ratio: how many times A's cost B's is: above 1 is worse, whichever way the figure goes.
-        low, high: the interval that holds the ratio with 95 % confidence.
+        ratio: B's cost divided by A's, so that above 1 is worse; for throughput, A's figure divided by B's.
+        low, high: the 95 % confidence interval of the ratio.
 
     """
 
@@ -45,7 +45,7 @@ class Compared:
     high: float
 
     def is_worse(self, limit: float) -> bool:
-        """Whether B is worse by more than ``limit`` times, and no round by chance made it so."""
+        """Whether B is worse by more than ``limit`` times, and the whole interval is above 1."""
         return self.figure in JUDGED and self.ratio > limit and self.low > 1
 
 

@@ -1,4 +1,4 @@
-"""One case, once: its clients are started, begin together, and are asked what they saw."""
+"""One measurement of a case: its clients are started, begin together, and report."""
 
 import contextlib
 import subprocess

@@ -12,7 +12,7 @@ from policybridge_serdes.errors import PreconditionError
 
 SOURCES: Final = Path(__file__).parents[1] / "native"
 BUILD: Final = "POLICYBRIDGE_BENCH_BUILD"
-"""Environment variable: the build folder, where it is not to be one in the cache."""
+"""Environment variable: the build folder, instead of one in the cache."""
 
 _PACKAGES: Final = "cmake ninja-build g++ libgrpc++-dev libprotobuf-dev protobuf-compiler-grpc"
 _TOOLS: Final = ("cmake", "ninja", "g++", "protoc", "grpc_cpp_plugin")
@@ -23,7 +23,7 @@ def program(name: str, folder: Path) -> Path:
     """Give the path of a program, built under ``folder``.
 
     Raises:
-        PreconditionError: there are no sources, or no compiler, or they do not build.
+        PreconditionError: the sources or a tool are missing, or the build fails.
 
     """
     if not SOURCES.is_dir():

@@ -31,7 +31,7 @@ _COLUMNS: Final = {
 
 
 def write_page(run: Run, file: Path) -> None:
-    """Draw it."""
+    """Write the page."""
     about = {**run.machine, "regime": run.regime, "seconds a round": f"{run.seconds:g}"}
     parts = [_HEAD.format(about=escape(", ".join(f"{name} {value}" for name, value in about.items())))]
     parts += [f"<p>without {escape(name)}: {escape(reason)}</p>" for name, reason in run.skipped.items()]

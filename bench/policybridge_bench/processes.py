@@ -1,4 +1,4 @@
-"""Processes that are measured: started, waited for until they are ready, and what they have used since."""
+"""Processes: started, waited for until they are ready, measured and ended."""
 
 import contextlib
 import os
@@ -17,21 +17,21 @@ _GRACE = 20.0
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process and its children have used: seconds of CPU so far, bytes of memory now."""
+    """The usage of a process and its children: seconds of CPU so far, bytes of memory now."""
 
     cpu: float
     rss: int
 
 
 class Usages:
-    """What the process ``pid`` uses, with all its children."""
+    """Measures the process ``pid`` with all its children."""
 
     def __init__(self, pid: int) -> None:
         self._process: Any = library("psutil").Process(pid)
         self._gone: type[Exception] = library("psutil").Error
 
     def now(self) -> Usage:
-        """Give what it has used so far; a child that has ended counts with its parent."""
+        """Give the CPU used so far and the memory held now; the CPU of children that have ended is included."""
         cpu, rss = 0.0, 0
         for process in [self._process, *self._process.children(recursive=True)]:
             with contextlib.suppress(self._gone):
@@ -47,7 +47,7 @@ class Started:
 
     Attributes:
         pid: of its first process.
-        addresses: that it listens on, by its ready line.
+        addresses: on which it listens, from its ready line.
 
     """
 
@@ -95,7 +95,7 @@ def _addresses(process: "subprocess.Popen[bytes]", log: Path | None) -> list[str
 
 
 def end(process: "subprocess.Popen[bytes]") -> None:
-    """End a process: asked first, then made to; and whatever of its children it left behind."""
+    """End a process: by SIGTERM, after the grace period by SIGKILL; and all children that it leaves behind."""
     children = _children(process)
     if process.poll() is None:
         process.terminate()

@@ -27,7 +27,7 @@ _NATIVE: Final = {
 
 
 def native(load: Load, folder: Path) -> Load:
-    """Give what the native client is told instead: its kind, and the file of what it sends."""
+    """Give the same load for the native client: with its kind, and a file of the messages."""
     if load.file:
         return load
     file = folder / "-".join(filter(None, (load.kind, load.payload, load.policy, load.serdes)))
@@ -39,7 +39,7 @@ def native(load: Load, folder: Path) -> Load:
 
 
 def messages(load: Load) -> list[bytes]:
-    """Give what a load sends, without the messages that open a session."""
+    """Give the messages of a load, without those that open a session."""
     asking = payload(load.payload)
     layout = asking.signature.features
     observations = asking.observations()
@@ -67,7 +67,7 @@ def _evaluate_request(load: Load, signature: Signature, observation: Values) -> 
 
 
 def write_messages(made: Sequence[bytes], file: Path, signature: Signature | None = None) -> None:
-    """Write them, behind the ``signature`` of the session that they belong to."""
+    """Write messages; if they belong to a session, its ``signature`` comes before them."""
     lines = [] if signature is None else [_line("feature", spec) for spec in signature.features.specs]
     lines += [] if signature is None else [_line("advice", signature.advice)]
     parts = [part for message in made for part in (len(message).to_bytes(8, "little"), message)]
@@ -78,7 +78,7 @@ def read_messages(file: Path) -> list[bytes]:
     """Read messages that belong to no session.
 
     Raises:
-        ValueError: they do.
+        ValueError: the file begins with a session's signature.
 
     """
     data, offset, made = file.read_bytes(), 1, []

@@ -13,8 +13,8 @@ using policybridge::Status;
 
 namespace {
 
-// These are the calls that a generated stub makes, on bytes that its messages would be encoded to: whoever answers, this
-// side costs the same.
+// These are the calls that a generated stub makes, on the bytes that its messages would be encoded to, so that this side
+// costs the same for every server.
 
 std::shared_ptr<grpc::Channel> connect(const Options &options) {
   const std::string scheme = "grpc:";

@@ -84,12 +84,12 @@ Status measure(Client &client, const Options &options) {
   if (Status status = warm_up(client, options.warm_up); !status.ok())
     return status;
   std::vector<float> latencies;
-  // So that no page fault counts as somebody's latency.
+  // Reserve now: a page fault while measuring would count as latency.
   latencies.reserve(static_cast<std::size_t>(options.seconds * (options.rate ? *options.rate : 200e3)) + 16);
   std::puts("ready");
   std::fflush(stdout);
   if (std::getchar() == EOF)
-    return policybridge::failed_precondition("standard input ended before the word to begin");
+    return policybridge::failed_precondition("standard input ended before the line that starts the measurement");
   const double cpu = cpu_seconds();
   const double started = now();
   Status status = options.rate ? ask_open(client, options.seconds, *options.rate, latencies)

@@ -8,7 +8,7 @@
 
 namespace bench {
 
-/// One way to ask.
+/// A client of one kind.
 class Client {
 public:
   virtual ~Client() = default;

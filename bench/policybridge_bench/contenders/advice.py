@@ -1,4 +1,4 @@
-"""The service that a user of a server with own messages writes: a field per feature, and the decision."""
+"""A service as users define it for servers that take their own messages: a field per feature, and the decision."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -76,10 +76,10 @@ def _requests(name: str) -> list[bytes]:
 
 
 def check_advice(who: str, port: int, name: str, model: Path) -> None:
-    """Make sure that the payload's model answers as it does here.
+    """Compare the server's answers with those of the payload's model in this process.
 
     Raises:
-        PolicyFailedError: it answers otherwise.
+        PolicyFailedError: an answer differs.
 
     """
     call, inputs, (_, reply) = grpc_call(port, METHOD), model_inputs(name), _messages(name)

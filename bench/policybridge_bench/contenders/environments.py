@@ -1,4 +1,4 @@
-"""Environments of other servers: made on demand, one for each, so that none has to fit another."""
+"""Python environments of other servers: one for each, because their requirements conflict; made on first use."""
 
 import sys
 from collections.abc import Sequence
@@ -8,14 +8,14 @@ from typing import Final
 from policybridge_bench.processes import run_tool
 
 RUNTIME: Final = "onnxruntime==1.31.1"
-"""The same for everybody who is served by it from Python, so that servers are compared and not runtimes."""
+"""The same ONNX Runtime for all servers, so that servers are compared and not runtimes."""
 
 
 def environment(cache: Path, name: str, requirements: Sequence[str], *options: str) -> Path:
-    """Give the environment called ``name``, with what ``requirements`` name installed by pip.
+    """Give the folder of the environment ``name``, where pip has installed the ``requirements``.
 
     Raises:
-        PreconditionError: they cannot be installed; the message has the end of what pip said.
+        PreconditionError: they cannot be installed; the message has the end of pip's output.
 
     """
     folder = (cache / "envs" / name).absolute()
@@ -28,6 +28,6 @@ def environment(cache: Path, name: str, requirements: Sequence[str], *options: s
 
 
 def site_packages(folder: Path) -> Path:
-    """Give where an environment's packages are."""
+    """Give the folder of an environment's packages."""
     (found,) = (folder / "lib").glob("python3*/site-packages")
     return found

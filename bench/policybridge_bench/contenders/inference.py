@@ -1,4 +1,4 @@
-"""Servers of the Open Inference Protocol over gRPC: the ways to them, their requests and answers as bytes."""
+"""The Open Inference Protocol over gRPC: routes, and requests and answers as bytes."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,10 +21,10 @@ _DATATYPES: Final = {"<i8": "INT64", "<f4": "FP32"}
 
 
 def check_models(who: str, port: int, models: Mapping[str, Path]) -> None:
-    """Make sure that each payload's model answers as it does here.
+    """Compare the server's answers with those of each payload's model in this process.
 
     Raises:
-        PolicyFailedError: one answers otherwise.
+        PolicyFailedError: an answer differs.
 
     """
     call = grpc_call(port, INFER)

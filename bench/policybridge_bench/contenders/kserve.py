@@ -11,7 +11,7 @@ from policybridge_bench.contenders.peer import SERVERS, Peer, Start, free_port
 
 
 class KServe(Peer):
-    """One process, so that no proxy and no queue is between."""
+    """One process, without a proxy and without a queue."""
 
     name = "kserve"
     requirements = ("kserve==0.21.0", RUNTIME)

@@ -12,7 +12,7 @@ from policybridge_bench.contenders.peer import SERVERS, Peer, Start, free_port
 
 
 class MLServer(Peer):
-    """Without its pool of worker processes, which costs a hop."""
+    """Without its pool of worker processes, which would add a hop between processes."""
 
     name = "mlserver"
     requirements = ("mlserver==1.7.1", RUNTIME)

@@ -19,7 +19,7 @@ _WAYS: Final = ("raw", "json")
 
 
 class Mosec(Peer):
-    """A worker per form of the request, and no batching, which would wait."""
+    """A worker for each form of the request; no batching, because batching waits."""
 
     name = "mosec"
     requirements = ("mosec==0.9.8", "msgspec", "numpy", RUNTIME)

@@ -1,4 +1,4 @@
-"""What the other servers have in common: a free port, a first answer to wait for, and the model that they serve."""
+"""What the other servers have in common: their environment, start, readiness check and model."""
 
 import contextlib
 import socket
@@ -24,14 +24,14 @@ SERVERS: Final = Path(__file__).parent / "servers"
 """Programs that run in the other servers' environments."""
 
 FIXED: Final = ("inliner", "vector", "64KiB", "1MiB")
-"""Payloads that every server has a form for."""
+"""Payloads that every server can take."""
 
 _TIMEOUT: Final = 120.0
 _PAUSE: Final = 0.2
 
 
 def free_port() -> int:
-    """Give a TCP port that nobody listens on."""
+    """Give a free TCP port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -46,7 +46,7 @@ def write_model(folder: Path, name: str) -> Path:
 
 
 def model_inputs(name: str) -> list[dict[str, np.ndarray[Any, Any]]]:
-    """Give a payload's observations as a model server wants them: tensors by name, each with a batch of one."""
+    """Give a payload's observations as a model server takes them: tensors by name, each of shape [1, n]."""
     asking = payload(name)
     return [
         {spec.name: _batch(values, spec.name) for spec in asking.signature.features.specs}
@@ -60,7 +60,7 @@ def _batch(values: Values, name: str) -> np.ndarray[Any, Any]:
 
 
 def decisions(model: Path, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> list[int]:
-    """Give what the model decides, run here."""
+    """Give the model's decisions, evaluated in this process."""
     import onnxruntime  # noqa: PLC0415 - only where another server is measured
 
     session = onnxruntime.InferenceSession(str(model))
@@ -74,10 +74,10 @@ def grpc_call(port: int, method: str) -> Callable[[bytes], bytes]:
 
 
 def check(ask: Callable[[bytes], int], requests: Sequence[bytes], wanted: Sequence[int], who: str) -> None:
-    """Make sure that somebody answers as the model does.
+    """Compare the answers of the server ``who`` to 16 requests with the model's decisions.
 
     Raises:
-        PolicyFailedError: it answers otherwise.
+        PolicyFailedError: an answer differs.
 
     """
     for number, request in enumerate(requests[:16]):
@@ -122,7 +122,7 @@ class Peer(Contender):
 
     @contextlib.contextmanager
     def serve(self, setting: Setting) -> Iterator[Serving]:
-        """Serve the payloads that every server has a form for.
+        """Serve the payloads that every server can take.
 
         Raises:
             PolicyFailedError: it ended, or was not ready in time; the message has the end of its log.

@@ -40,7 +40,7 @@ class Triton(Peer):
         return build_backend(cache)
 
     def write(self, folder: Path, payload: str, model: Path) -> None:
-        """Put a model into Triton's repository."""
+        """Write a model into Triton's repository."""
         (folder / payload / "1").mkdir(parents=True)
         shutil.copy(model, folder / payload / "1" / "model.onnx")
         (folder / payload / "config.pbtxt").write_text(_ONNX)
@@ -85,7 +85,7 @@ class TritonPython(Triton):
         return self.server(cache) / "backends"
 
     def write(self, folder: Path, payload: str, model: Path) -> None:
-        """Put a Python model that runs it into Triton's repository."""
+        """Write a Python model that runs the model into Triton's repository."""
         (folder / payload / "1").mkdir(parents=True)
         (folder / payload / "config.pbtxt").write_text('backend: "python"\n')
         shutil.copy(model, folder / payload / "1" / "weights.onnx")

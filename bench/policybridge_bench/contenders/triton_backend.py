@@ -1,4 +1,4 @@
-"""Triton's backend for ONNX Runtime, built from its public sources against the runtime that all are measured with."""
+"""Triton's backend for ONNX Runtime, built from its public sources against the runtime that all servers use."""
 
 import os
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from policybridge_bench.contenders.environments import RUNTIME, environment, sit
 from policybridge_bench.processes import run_tool
 
 GIT: Final = "POLICYBRIDGE_BENCH_GIT"
-"""Environment variable: where public repositories are cloned from, with ``{owner}`` and ``{name}`` in their places."""
+"""Environment variable: from where repositories are cloned; ``{owner}`` and ``{name}`` in it are replaced."""
 
 _GITHUB: Final = "https://github.com/{owner}/{name}"
 _BRANCH: Final = "r24.10"  # of Triton 2.51, which is the wheel's
@@ -36,10 +36,10 @@ _INCLUDES: Final = ("core/include", "backend/include", "common/include", "rapidj
 
 
 def build_backend(cache: Path) -> Path:
-    """Build it, where it is not there yet, and give the folder of Triton's backends.
+    """Build it on first use, and give the folder of Triton's backends.
 
     Raises:
-        PreconditionError: the sources cannot be had, or do not build.
+        PreconditionError: the sources cannot be cloned, or do not build.
 
     """
     folder = (cache / "triton").absolute()

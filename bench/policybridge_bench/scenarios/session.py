@@ -31,7 +31,7 @@ def _wanted(case: Case) -> bool:
 
 
 def _bounds(cases: Sequence[Measured]) -> Iterator[Bound]:
-    """Give what came of the promises whose cases were measured; those of time leave out the model's own."""
+    """Give the bounds whose cases were measured; the model's own time is subtracted from a p50."""
     socket = find(cases, way="socket", generator="wire", backend="onnx")
     for few, many in itertools.combinations(socket, 2):
         text = f"socket: {many.case.clients} clients / {few.case.clients}, decisions/s"
