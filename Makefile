@@ -1,9 +1,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# One worker a core; many tests wait for another process.
+WORKERS ?= $(shell nproc)
+PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint check proto bench bench-ledger bench-publish bench-inference bench-mlbridge bench-launcher bench-echo bench-peers bench-unary bench-trees replays clean
+.PHONY: demo test quick lint check proto bench bench-ledger bench-publish bench-inference bench-mlbridge bench-launcher bench-echo bench-peers bench-unary bench-trees replays clean
 
 EXTRAS_torch := ,torch
 EXTRAS_torchscript := ,torch
@@ -25,7 +28,11 @@ lint: $(VENV)/test.stamp
 	$(BIN)/mypy
 
 check: $(VENV)/test.stamp
-	$(BIN)/python -m pytest $(TESTS)
+	$(PYTEST) $(TESTS)
+
+# Style, types, and the tests that need neither a compiler nor a framework: two minutes, for every change.
+quick: lint
+	$(PYTEST) --quick $(TESTS)
 
 # Decisions per second and latency beside bare echoes; not part of the tests.
 bench: $(VENV)/test.stamp

@@ -8,8 +8,8 @@ from typing import Final, cast
 
 from policybridge_bench.contenders.contract import CONTENDERS
 from policybridge_bench.payloads import PAYLOADS
-from policybridge_serdes.errors import PolicyBridgeError
-from policybridge_serdes.plugins import Table
+from policybridge_core.errors import PolicyBridgeError
+from policybridge_core.plugins import Table
 
 _SUMMARIES: Final = {
     "load": "clients ask a server: latencies, decisions/s, CPU, memory (the default)",

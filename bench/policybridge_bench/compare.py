@@ -10,7 +10,7 @@ import numpy as np
 from policybridge_bench.extras import library
 from policybridge_bench.options import fill
 from policybridge_bench.results import Measured, Run, read_json
-from policybridge_serdes.errors import InvalidError
+from policybridge_core.errors import InvalidError
 
 FIGURES: Final = {"p50": False, "p99": False, "throughput": True, "client_cpu": False, "server_cpu": False}
 """The figures that are compared, and whether more is better."""

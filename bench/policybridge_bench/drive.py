@@ -11,7 +11,7 @@ from policybridge_bench.load import Latencies, Load, Report, read_report
 from policybridge_bench.native import client_command
 from policybridge_bench.processes import Usages, end, module
 from policybridge_bench.results import Round, summary
-from policybridge_serdes.errors import PolicyFailedError
+from policybridge_core.errors import PolicyFailedError
 
 Client = subprocess.Popen[bytes]
 

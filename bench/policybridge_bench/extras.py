@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from policybridge_serdes.errors import PreconditionError
+from policybridge_core.errors import PreconditionError
 
 
 def library(name: str) -> Any:

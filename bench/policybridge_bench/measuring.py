@@ -21,8 +21,8 @@ from policybridge_bench.policies import backends
 from policybridge_bench.results import Case, Run, machine, write_csv, write_json
 from policybridge_bench.rounds import Candidate, run_rounds
 from policybridge_bench.table import live
+from policybridge_core.errors import InvalidError, PolicyFailedError, PreconditionError
 from policybridge_serdes import SERDES, load_serdes
-from policybridge_serdes.errors import InvalidError, PolicyFailedError, PreconditionError
 
 _GENERATORS = ("native", "wire", "python")
 

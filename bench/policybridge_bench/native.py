@@ -1,5 +1,6 @@
 """The programs in C++: the load generator and the echoes, built when they are first needed."""
 
+import fcntl
 import os
 import shutil
 from functools import cache
@@ -8,7 +9,7 @@ from typing import Final
 
 from policybridge_bench.load import Load
 from policybridge_bench.processes import run_tool
-from policybridge_serdes.errors import PreconditionError
+from policybridge_core.errors import PreconditionError
 
 SOURCES: Final = Path(__file__).parents[1] / "native"
 BUILD: Final = "POLICYBRIDGE_BENCH_BUILD"
@@ -32,8 +33,12 @@ def program(name: str, folder: Path) -> Path:
     if missing:
         raise PreconditionError(f"the native programs need {', '.join(missing)}: apt install {_PACKAGES}")
     build = Path(os.environ.get(BUILD, folder / "native")).absolute()
-    run_tool(["cmake", "-S", SOURCES, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"])
-    run_tool(["cmake", "--build", build, "--target", name])
+    build.mkdir(parents=True, exist_ok=True)
+    with (build / "lock").open("w") as lock:
+        # Two runs may share the cache: only one of them builds at a time.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run_tool(["cmake", "-S", SOURCES, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"])
+        run_tool(["cmake", "--build", build, "--target", name])
     return build / "bin" / name
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from policybridge_bench.ratios import Baseline
-from policybridge_serdes.errors import InvalidError
+from policybridge_core.errors import InvalidError
 
 _DEFAULTS: Final = {
     "contenders": "policybridge",

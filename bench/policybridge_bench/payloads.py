@@ -7,8 +7,8 @@ import numpy as np
 
 from policybridge_bench.inliner import SIGNATURE
 from policybridge_bench.inliner import observations as inliner_rows
+from policybridge_core.errors import NotFoundError
 from policybridge_serdes import VARIES, ElementType, Layout, Signature, TensorSpec, Values, pack
-from policybridge_serdes.errors import NotFoundError
 
 _CANDIDATES = 33
 _NODE, _EDGE = 16, 2

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from policybridge_bench.extras import library
-from policybridge_serdes.errors import PolicyFailedError, PreconditionError
+from policybridge_core.errors import PolicyFailedError, PreconditionError
 
 _GRACE = 20.0
 

@@ -16,8 +16,8 @@ from onnx import TensorProto, helper, numpy_helper
 from policybridge_bench.network import FEATURES, make_network
 from policybridge_bench.reopening import POLICY, Version
 from policybridge_client.policies import RepositoryClient
-from policybridge_serdes.digest import digest
-from policybridge_serdes.errors import PolicyFailedError, PreconditionError
+from policybridge_core.digest import digest
+from policybridge_core.errors import PolicyFailedError, PreconditionError
 
 TOML = f'backend = "onnx"\n[settings.pack.observation]\nfeatures = {FEATURES}\n'
 

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from policybridge_bench.load import Latencies
-from policybridge_serdes.errors import InvalidError
+from policybridge_core.errors import InvalidError
 
 SHARES: Final = (*range(0, 100, 5), 97, 98, 99, 99.5, 99.9, 99.99, 100)
 """The percentiles that are kept of each round, for plots."""

@@ -1,4 +1,4 @@
-"""``python -m policybridge_demo``: compile real code under a policy, and show what it came to."""
+"""``python -m policybridge_demo``: compile real code with the decisions of a policy, and show the results."""
 
 import argparse
 import json
@@ -16,38 +16,38 @@ from typing import TypeVar
 from rich.console import Console
 
 from policybridge_client.llvm.config import HostConfig
+from policybridge_core.errors import PolicyBridgeError
 from policybridge_demo.compilation import CompileError, compile_asking, compile_plain
 from policybridge_demo.compilers import COMPILERS
 from policybridge_demo.corpus import CorpusError, Module, check_sources, demo_modules
 from policybridge_demo.export.formats import FORMATS, ExportError
 from policybridge_demo.inliner import INLINER, exported_server
-from policybridge_demo.outcome import Outcome, Pair
-from policybridge_demo.report import print_outcome, progress
+from policybridge_demo.report import print_result, progress
+from policybridge_demo.result import DemoResult, Pair
 from policybridge_demo.server import ServerError, demo_server
 from policybridge_demo.workers import for_each
 from policybridge_serdes import PolicyReference
-from policybridge_serdes.errors import PolicyBridgeError
 
 _T = TypeVar("_T")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; the exit status is 0 where every module compiled and the policy decided everything."""
+    """Run the demo; the exit status is 0 if every module compiled and the policy made every decision."""
     options = _options(arguments)
     console = Console()
-    # Otherwise it would leave the server behind.
+    # Raise KeyboardInterrupt at SIGTERM too, so that the server is stopped.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        outcome = _run(options, console)
+        result = _run(options, console)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except (CompileError, CorpusError, ExportError, PolicyBridgeError, ServerError) as error:
         return _fail(str(error))
-    print_outcome(outcome, console)
+    print_result(result, console)
     if options.json:
-        options.json.write_text(json.dumps(outcome.to_json(), indent=2) + "\n", encoding="utf-8")
-    if outcome.fallbacks:
-        return _fail(f"the policy did not decide everything: {outcome.fallbacks[0]}")
+        options.json.write_text(json.dumps(result.to_json(), indent=2) + "\n", encoding="utf-8")
+    if result.fallbacks:
+        return _fail(f"the policy did not decide everything: {result.fallbacks[0]}")
     return 0
 
 
@@ -61,24 +61,24 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m policybridge_demo", description=__doc__)
-    parser.add_argument("--server", metavar="ADDR", help="a running server; without, the demo starts its own")
-    parser.add_argument("--policy", default=INLINER, metavar="NAME[@VERSION]", help="who decides (default: inliner)")
+    parser.add_argument("--server", metavar="ADDR", help="a running server; by default the demo starts one")
+    parser.add_argument("--policy", default=INLINER, metavar="NAME[@VERSION]", help="the policy (default: inliner)")
     parser.add_argument("--backend", choices=list(FORMATS), help="export the policy to that framework first")
     parser.add_argument("--compiler", choices=list(COMPILERS), default="zig", help="default: zig, clang 22 from PyPI")
     parser.add_argument("--only", default="", metavar="TEXT", help="only modules with TEXT in their paths")
     parser.add_argument("--jobs", type=_positive, default=os.cpu_count() or 1, metavar="N", help="compilers at a time")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
     return parser
 
 
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
-        raise argparse.ArgumentTypeError("it is 1 or more")
+        raise argparse.ArgumentTypeError("must be 1 or more")
     return number
 
 
-def _run(options: argparse.Namespace, console: Console) -> Outcome:
+def _run(options: argparse.Namespace, console: Console) -> DemoResult:
     modules = [module for module in demo_modules() if options.only in module.path]
     if not modules:
         raise CorpusError(f"no module of the demo has {options.only!r} in its path")
@@ -89,7 +89,7 @@ def _run(options: argparse.Namespace, console: Console) -> Outcome:
         plain, plain_seconds = run_all(partial(compile_plain, options.compiler), "plain -Oz")
         asking, seconds = run_all(partial(compile_asking, options.compiler, config), f"asking {options.policy}")
     pairs = [Pair(built, *asked) for built, asked in zip(plain, asking, strict=True)]
-    return Outcome(options.policy, options.backend, options.compiler, options.jobs, pairs, plain_seconds, seconds)
+    return DemoResult(options.policy, options.backend, options.compiler, options.jobs, pairs, plain_seconds, seconds)
 
 
 def _server(options: argparse.Namespace) -> AbstractContextManager[str]:
@@ -101,7 +101,7 @@ def _server(options: argparse.Namespace) -> AbstractContextManager[str]:
 def _run_all(
     modules: Sequence[Module], jobs: int, console: Console, job: Callable[[Module], _T], what: str
 ) -> tuple[list[_T], float]:
-    """Give what came of ``job`` for each of ``modules`` in their order, and how many seconds it took in all."""
+    """Run ``job`` for ``modules``; return the results in the order of ``modules``, and the wall time in seconds."""
     begun = perf_counter()
     results = list(progress(for_each(job, modules, jobs), what, len(modules), console))
     seconds = perf_counter() - begun

@@ -1,4 +1,4 @@
-"""One module compiled, with and without a policy. Each function runs in a worker process."""
+"""Compiling one module with or without a policy. The functions run in worker processes."""
 
 import hashlib
 import os
@@ -35,11 +35,11 @@ class CompileError(Exception):
 
 @dataclass(frozen=True)
 class Built:
-    """What a compilation made.
+    """The object file of a compilation.
 
     Attributes:
-        text: bytes of code.
-        digest: of the whole object file.
+        text: size of the code, in bytes.
+        digest: SHA-256 of the whole object file.
         seconds: wall time.
 
     """
@@ -52,13 +52,14 @@ class Built:
 
 @dataclass
 class Tally:
-    """What the policy decided in one compilation, next to what LLVM would have decided by itself.
+    """Counts of the policy's decisions in one compilation, compared with LLVM's own.
 
     Attributes:
-        inlined: decisions to inline.
-        agreed: decisions that are LLVM's own too; ``compared`` is how many of LLVM's own are known.
-        latencies: nanoseconds from an observation to the reply.
-        fallback: why LLVM decided by itself, if it did.
+        inlined: number of decisions to inline.
+        compared: number of decisions for which LLVM's own decision is known.
+        agreed: number of those in which LLVM decides the same.
+        latencies: nanoseconds from each observation to its reply.
+        fallback: the reason if LLVM decided by itself; else ``None``.
 
     """
 
@@ -79,15 +80,15 @@ class Tally:
 
 
 def compile_plain(compiler: str, module: Module) -> Built:
-    """Compile as without PolicyBridge.
+    """Compile without PolicyBridge.
 
     Raises:
         CompileError: the compiler failed.
 
     """
-    with _workshop() as (folder, said):
+    with _scratch() as (folder, said):
         command = COMPILERS[compiler](module, folder / "module.o")
-        # A cache that is warm from another run would answer in place of the compiler.
+        # Use an empty cache: with a warm one zig would not run the compiler.
         environment = {**os.environ, "ZIG_LOCAL_CACHE_DIR": str(folder / "zig")}
         begun = perf_counter()
         try:
@@ -100,7 +101,7 @@ def compile_plain(compiler: str, module: Module) -> Built:
 
 
 def compile_asking(compiler: str, config: HostConfig, module: Module) -> tuple[Built, Tally]:
-    """Compile with the decisions of a policy; as `compile_listening`, with `Tally` as the listener."""
+    """Compile with the decisions of a policy, and count them in a `Tally`; raises as `compile_listening`."""
     tally = Tally()
     built, report = compile_listening(compiler, config, tally.listen, module)
     tally.decisions = report.statistics.decisions
@@ -110,13 +111,13 @@ def compile_asking(compiler: str, config: HostConfig, module: Module) -> tuple[B
 
 
 def compile_listening(compiler: str, config: HostConfig, listener: Listener, module: Module) -> tuple[Built, Report]:
-    """Compile with the decisions of a policy, and let ``listener`` hear each of them.
+    """Compile with the decisions of a policy, and call ``listener`` with each of them.
 
     Raises:
-        CompileError: the compiler failed, or the policy under the fallback ``error``.
+        CompileError: the compiler failed, or the policy failed and the fallback is ``error``.
 
     """
-    with _workshop() as (folder, said):
+    with _scratch() as (folder, said):
         connection = ListeningConnection(connect(config.server, timeout=config.timeout), listener)
         surroundings = Surroundings(cwd=library_root(), stderr=said)
         run = partial(run_compiler, COMPILERS[compiler](module, folder / "module.o"), config, surroundings)
@@ -127,7 +128,7 @@ def compile_listening(compiler: str, config: HostConfig, listener: Listener, mod
 
 
 @contextmanager
-def _workshop() -> Iterator[tuple[Path, BinaryIO]]:
+def _scratch() -> Iterator[tuple[Path, BinaryIO]]:
     with TemporaryDirectory(prefix="policybridge-demo-") as name, (Path(name) / "said").open("w+b") as said:
         yield Path(name), said
 

@@ -1,4 +1,4 @@
-"""How each compiler is told to compile one module, as one would write it in a build."""
+"""The command of each compiler for one module, as in a build."""
 
 import shlex
 import sys
@@ -8,9 +8,9 @@ from pathlib import Path
 from policybridge_demo.corpus import Module
 
 Command = Callable[[Module, Path], list[str]]
-"""Gives the command that compiles a module to an object file (an absolute path), in the corpus' folder."""
+"""Makes the command that compiles a module to an object file (an absolute path); it runs in the corpus' folder."""
 
-# One target, so that the machine's own headers are never read; no debug data, which would name files; no warnings.
+# A fixed target, so that the machine's own headers are not read; no debug data, which contains paths; no warnings.
 _COMMON = shlex.split("-target x86_64-linux-musl -Oz -g0 -w")
 
 # musl's internal headers must come before its public ones.
@@ -40,7 +40,7 @@ _FLAGS: Mapping[tuple[str, str], list[str]] = {
     ("libtsan", "c++"): _TSAN,
 }
 
-# What `zig c++` adds by itself: the wheel's libc++ and musl in place of the machine's, and libc++'s configuration.
+# The flags that `zig c++` adds: the wheel's libc++ and musl instead of the machine's, and libc++'s configuration.
 _ZIG_CXX = shlex.split("""
     -nostdlibinc -nostdinc++ -isystem libcxx/include -isystem libcxxabi/include
     -isystem libc/include/x86_64-linux-musl -isystem libc/include/generic-musl -isystem libc/include/x86-linux-any
@@ -54,7 +54,7 @@ _ZIG_CXX = shlex.split("""
     -D_LIBCPP_ASSERTION_SEMANTIC_DEFAULT=_LIBCPP_ASSERTION_SEMANTIC_IGNORE
 """)
 
-# zig makes -Os of its -Oz, where LLVM decides by another rule. -Xclang goes past zig, and what comes last wins.
+# zig turns -Oz into -Os, for which LLVM has another rule. zig does not change -Xclang, and the last level wins.
 _REAL_OZ = shlex.split("-Xclang -Oz")
 
 

@@ -1,12 +1,12 @@
-"""The demo's sources: C and C++ files that the ``ziglang`` wheel ships, so that nothing has to be downloaded for them.
+"""The demo's sources: C and C++ files of the ``ziglang`` wheel, so no other download is needed.
 
-Every path is relative to the wheel's ``lib`` folder, where every compile runs: no absolute path can reach an object,
-and two compiles of one module are byte-identical.
+Every path is relative to the wheel's ``lib`` folder, in which every compilation runs. So no object contains an absolute
+path, and compiling a module twice gives the same bytes.
 
-LLVM 19 does not tell its own decisions; ``cost_estimate < 5`` stands for them. In libtsan's tsan_mman.cpp and
-sanitizer_common/sanitizer_thread_registry.cpp that is wrong once each, as LLVM 22 tells, and clang-19's objects are
-then not those of a plain -Oz. So these two are training modules. That flatters policies that go by the cost a little:
-with the two, ``cost_estimate < 5`` would be right 13,782 times in 13,784 on the demo.
+LLVM 19 does not send its own decisions; the rule ``cost_estimate < 5`` replaces them. LLVM 22 shows that this rule is
+wrong once in libtsan's tsan_mman.cpp and once in sanitizer_common/sanitizer_thread_registry.cpp; there the objects of
+clang-19 would differ from plain -Oz. So these two are training modules, not modules of the demo. This slightly favours
+policies that decide by cost: with the two, ``cost_estimate < 5`` would be right 13,782 times in 13,784 on the demo.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ Language = Literal["c", "c++"]
 
 
 class CorpusError(Exception):
-    """The sources are not there as they should be."""
+    """Sources of the demo are missing."""
 
 
 @dataclass(frozen=True)
@@ -31,23 +31,23 @@ class Module:
 
     @property
     def language(self) -> Language:
-        """The language, by the file's name."""
+        """The language, by the file name."""
         return "c" if self.path.endswith(".c") else "c++"
 
     @property
     def library(self) -> str:
-        """What the file belongs to; ``libc`` holds musl alone here."""
+        """The library of the file; all files in ``libc`` belong to musl."""
         folder = PurePosixPath(self.path).parts[0]
         return "musl" if folder == "libc" else folder
 
 
 def demo_modules() -> list[Module]:
-    """Give the modules that the demo compiles, those that take longest first; no policy was trained on them."""
+    """Return the modules that the demo compiles, the slowest first. No policy was trained on them."""
     return _listed("demo")
 
 
 def training_modules() -> list[Module]:
-    """Give the modules that the bundled policy learnt from. Templates of headers may occur on both sides."""
+    """Return the modules on which the bundled policy was trained. Both sets may share templates in headers."""
     return _listed("training")
 
 
@@ -57,7 +57,7 @@ def _listed(name: str) -> list[Module]:
 
 
 def library_root() -> Path:
-    """Find the wheel's ``lib`` folder.
+    """Return the wheel's ``lib`` folder.
 
     Raises:
         CorpusError: the wheel is not installed.
@@ -70,10 +70,10 @@ def library_root() -> Path:
 
 
 def check_sources(modules: Iterable[Module]) -> None:
-    """Find out whether the installed wheel holds all of ``modules``; releases move and rename files.
+    """Check that the installed wheel has all ``modules``: releases move and rename files.
 
     Raises:
-        CorpusError: some are missing; the message names them and the wheel's version.
+        CorpusError: files are missing; the message names some of them and the wheel's version.
 
     """
     root = library_root()

@@ -1,4 +1,4 @@
-"""The bundled policy ``inliner``, exported to other frameworks."""
+"""Exporting the bundled policy ``inliner`` to other frameworks."""
 
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -19,11 +19,11 @@ MODEL: Final = BUNDLED / INLINER / "1" / "model.onnx"
 
 @contextmanager
 def exported_server(backend: str) -> Iterator[str]:
-    """Serve the inliner as ``FORMATS[backend]`` stores it, and nothing else; as `policy_server`.
+    """Serve only the inliner, stored as ``FORMATS[backend]``; otherwise like `policy_server`.
 
     Raises:
-        ExportError: a package that this needs is not installed.
-        ServerError: as `policy_server`.
+        ExportError: a required package is not installed.
+        ServerError: as for `policy_server`.
 
     """
     with TemporaryDirectory(prefix="policybridge-demo-") as repository:
@@ -33,10 +33,10 @@ def exported_server(backend: str) -> Iterator[str]:
 
 
 def export_inliner(backend: str, repository: Path) -> None:
-    """Add the inliner to ``repository`` as ``FORMATS[backend]`` stores it.
+    """Add the inliner to ``repository``, stored as ``FORMATS[backend]``.
 
     Raises:
-        ExportError: a package that this needs is not installed.
+        ExportError: a required package is not installed.
 
     """
     stored = FORMATS[backend]
@@ -46,14 +46,14 @@ def export_inliner(backend: str, repository: Path) -> None:
 
 def read_inliner() -> Network:
     """Read the bundled model's weights."""
-    # Late: only who exports has ONNX's own package.
+    # Imported here: only exporting needs the package onnx.
     from policybridge_demo.export.onnx import read_network  # noqa: PLC0415
 
     return read_network(MODEL)
 
 
 def inliner_features() -> Sequence[str]:
-    """Give the features that the bundled ``policy.toml`` packs, in their order."""
+    """Return the features that the bundled ``policy.toml`` packs, in order."""
     policy = tomllib.loads((BUNDLED / INLINER / "policy.toml").read_text(encoding="utf-8"))
     features: list[str] = policy["settings"]["pack"]["observation"]["features"]
     return features

@@ -1,4 +1,4 @@
-"""A connection that lets somebody listen to every decision that goes over another one."""
+"""A connection that reports every decision of another connection to a listener."""
 
 from collections.abc import Callable
 
@@ -6,30 +6,30 @@ from policybridge_client.connection import ClientSession, Connection
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
 
 Listener = Callable[[Values, Values], None]
-"""Takes an observation and its advice, one record each, that are overwritten after the call."""
+"""Called with an observation and its advice, one record each; they are overwritten after the call."""
 
 
 class ListeningConnection:
-    """Passes everything on to ``connection``, and each decision to ``listener``; see `Connection`."""
+    """Forwards all calls to ``connection``, and each decision to ``listener``; see `Connection`."""
 
     def __init__(self, connection: Connection, listener: Listener) -> None:
         self._connection = connection
         self._listener = listener
 
     def open(self, policy: PolicyReference, signature: Signature, options: SessionOptions) -> "ListeningSession":
-        """Open a session that is listened to."""
+        """Open a session whose decisions are reported to the listener."""
         return ListeningSession(self._connection.open(policy, signature, options), self._listener)
 
     def check(self) -> None:
-        """Find out whether the server can be reached."""
+        """Check that the server can be reached."""
         self._connection.check()
 
     def report_outcome(self, session_id: str, outcome: Outcome) -> None:
-        """Report what a compilation came to."""
+        """Report the outcome of any session."""
         self._connection.report_outcome(session_id, outcome)
 
     def close(self) -> None:
-        """Close the connection listened to."""
+        """Close the other connection."""
         self._connection.close()
 
 
@@ -47,7 +47,7 @@ class ListeningSession:
 
     @property
     def policy(self) -> PolicyVersion:
-        """The version that answers."""
+        """The version that gives the advice."""
         return self._session.policy
 
     @property
@@ -56,17 +56,17 @@ class ListeningSession:
         return self._session.log_probability
 
     def evaluate(self, observation: Values) -> Values:
-        """Ask for one decision, and tell the listener of it."""
+        """Ask for one decision, and report it to the listener."""
         advice = self._session.evaluate(observation)
         self._listener(observation, advice)
         return advice
 
     def context(self, name: str) -> None:
-        """Say what the following observations belong to."""
+        """Tell the server what the next observations belong to."""
         self._session.context(name)
 
     def report(self, outcome: Outcome) -> None:
-        """Report what the compilation came to."""
+        """Report the outcome."""
         self._session.report(outcome)
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Real observations: what the compiler asks about each module, with its own decision as the last feature.
+"""Real observations of a compiler for each module, with the compiler's own decision as the last feature.
 
-Kept as one file per module, an array of records whose fields are the features.
+They are stored in one file per module: an array of records whose fields are the features.
 """
 
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ from policybridge_demo.workers import for_each
 from policybridge_serdes import PolicyReference, Values
 
 ECHO = PolicyReference("inlining-default")
-"""It answers what LLVM would do, so that the questions are those of a compilation without a policy."""
+"""This policy repeats LLVM's own decisions, so the observations are those of a compilation without a policy."""
 
 
 def observe(modules: Sequence[Module], folder: Path, jobs: int) -> Values:
-    """Give what the compiler asks about ``modules``, all together; what ``folder`` does not hold yet is compiled.
+    """Return the observations of all ``modules``. A module whose file is missing in ``folder`` is compiled first.
 
     Raises:
         CompileError: a module did not compile, or the policy failed.
@@ -48,7 +48,7 @@ def _record(folder: Path, config: HostConfig, module: Module) -> None:
     partial_file = _file(folder, module).with_suffix(".part")
     with partial_file.open("wb") as file:
         np.save(file, np.concatenate(observations))
-    # A file is there whole or not at all, so that what an interrupted run leaves behind can be trusted.
+    # Files appear complete or not at all, so the files of an interrupted run can be used.
     partial_file.replace(_file(folder, module))
 
 

@@ -1,8 +1,8 @@
-"""Record compilations of the demo, end the server, and replay them: their objects and observations must be the same.
+"""Record compilations of the demo, stop the server, and replay them: objects and observations must be the same.
 
     python -m policybridge_demo.replays [--count 50] [--compiler zig] [--policy inliner] [--jobs 2]
 
-Then one observation of every record is changed, and every replay must say so.
+Then one observation of every record is changed, and every replay must report it.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from policybridge_serdes import PolicyReference, Values
 
 @dataclass(frozen=True)
 class Recorded:
-    """A recorded compilation: its session (``None`` where it asked nothing), and how long it took in seconds."""
+    """A recorded compilation: its session (``None`` if it had no observations) and its wall time in seconds."""
 
     session: str | None
     seconds: float
@@ -44,11 +44,11 @@ def record(compiler: str, config: HostConfig, module: Module) -> Recorded:
 
 
 def _leave(observation: Values, advice: Values) -> None:
-    """Listen to nothing."""
+    """Ignore the decision."""
 
 
 def repeat(ledger: Path, sessions: dict[Module, str], module: Module) -> tuple[Replayed, float]:
-    """Replay one session; give the result and how long it took in seconds."""
+    """Replay one session; return the result and the wall time in seconds."""
     begun = perf_counter()
     result = replay(load_recorded(ledger, sessions[module]))
     return result, perf_counter() - begun
@@ -65,7 +65,7 @@ def tamper(ledger: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do it and print the figures; the exit status is 0 where all is as it must be."""
+    """Run the check and print its figures; the exit status is 0 if all replays are as expected."""
     options = _parser().parse_args(arguments)
     with TemporaryDirectory(prefix="policybridge-replays-") as folder:
         ledger = Path(folder) / "ledger.db"
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _record(options: argparse.Namespace, ledger: Path) -> tuple[dict[Module, str], float]:
     modules = demo_modules()
     check_sources(modules)
-    # Those that take longest come first; every so manieth of them is a fair share of all sizes.
+    # The modules are sorted by compile time; taking every n-th gives modules of all sizes.
     modules = modules[:: max(1, len(modules) // (2 * options.count))]
     with demo_server("--ledger", str(ledger)) as server:
         config = HostConfig(PolicyReference.parse(options.policy), server, fallback="error")
@@ -114,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m policybridge_demo.replays", description=(__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument("--count", type=int, default=50, metavar="N", help="compilations that ask something")
+    parser.add_argument("--count", type=int, default=50, metavar="N", help="compilations with at least one decision")
     parser.add_argument("--compiler", choices=list(COMPILERS), default="zig")
     parser.add_argument("--policy", default="inliner", metavar="NAME[@VERSION]")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="compilers at a time")

@@ -1,4 +1,4 @@
-"""What people see: progress while the compilers run, and the tables at the end."""
+"""Output for the terminal: a progress bar while the compilers run, and tables at the end."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
@@ -8,35 +8,35 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from policybridge_demo.outcome import Outcome, Sums
+from policybridge_demo.result import DemoResult, Sums
 
 _T = TypeVar("_T")
 
 
 def progress(items: Iterable[_T], what: str, total: int, console: Console) -> Iterator[_T]:
-    """Pass ``items`` on, with a bar that grows where ``console`` is a terminal."""
+    """Yield ``items`` and show a progress bar if ``console`` is a terminal."""
     columns = (TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         yield from bar.track(items, total=total, description=what)
 
 
-def print_outcome(outcome: Outcome, console: Console) -> None:
-    """Print a row for each library, and below what only the whole has."""
-    console.print(_libraries(outcome))
-    console.print(_whole(outcome))
+def print_result(result: DemoResult, console: Console) -> None:
+    """Print a row for each library, then the figures of the whole run."""
+    console.print(_libraries(result))
+    console.print(_whole(result))
 
 
-def _libraries(outcome: Outcome) -> Table:
-    title = f"{outcome.compiler} -Oz, inlining decided by the policy {outcome.policy}"
-    title += f", exported to {outcome.backend}" if outcome.backend else ""
+def _libraries(result: DemoResult) -> Table:
+    title = f"{result.compiler} -Oz, inlining decided by the policy {result.policy}"
+    title += f", exported to {result.backend}" if result.backend else ""
     table = Table(title=title, title_justify="left", box=SIMPLE, padding=(0, 0, 0, 1))
     table.add_column("library", no_wrap=True)
     for heading in ("modules", "decisions", "inlined", "agreed", "-Oz text", "text", "change"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for name, sums in outcome.libraries.items():
+    for name, sums in result.libraries.items():
         table.add_row(name, *_cells(sums))
     table.add_section()
-    table.add_row("all", *_cells(outcome.total), style="bold")
+    table.add_row("all", *_cells(result.total), style="bold")
     return table
 
 
@@ -56,15 +56,15 @@ def _share(value: float | None) -> str:
     return "–" if value is None else f"{value:.1%}"
 
 
-def _whole(outcome: Outcome) -> Table:
-    p50, p99 = outcome.latency_us
-    total = outcome.total
+def _whole(result: DemoResult) -> Table:
+    p50, p99 = result.latency_us
+    total = result.total
     grid = Table.grid(padding=(0, 2))
-    grid.add_row("decisions/s", f"{outcome.rate:,.0f} while {outcome.jobs} compilers at a time ran and asked")
+    grid.add_row("decisions/s", f"{result.rate:,.0f} while {result.jobs} compilers at a time ran and asked")
     grid.add_row("latency", f"p50 {p50:,.0f} µs, p99 {p99:,.0f} µs")
     grid.add_row("code size", f"{total.text:,} bytes of text, {total.plain_text:,} at plain -Oz")
     grid.add_row("agreement", f"{_share(total.agreement)} of the decisions are LLVM's own too")
     grid.add_row("identical", f"{total.identical} of {total.modules} objects are what they are without the policy")
-    grid.add_row("fallbacks", f"{len(outcome.fallbacks)}")
-    grid.add_row("time", f"{outcome.plain_seconds:.1f} s plain, {outcome.seconds:.1f} s asking")
+    grid.add_row("fallbacks", f"{len(result.fallbacks)}")
+    grid.add_row("time", f"{result.plain_seconds:.1f} s plain, {result.seconds:.1f} s asking")
     return grid

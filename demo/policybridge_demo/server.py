@@ -18,16 +18,16 @@ class ServerError(Exception):
 
 
 def demo_server(*arguments: str) -> AbstractContextManager[str]:
-    """Serve the bundled policies; ``arguments`` are more options of ``policybridge serve``. As `policy_server`."""
+    """Serve the bundled policies; ``arguments`` are further options. Otherwise like `policy_server`."""
     return policy_server("--demo", *arguments)
 
 
 @contextmanager
 def policy_server(*arguments: str) -> Iterator[str]:
-    """Serve for as long as the context lasts, with ``arguments`` that say what; gives the server's address.
+    """Run ``policybridge serve`` with ``arguments`` during the context; yield the server's address.
 
     Raises:
-        ServerError: it did not get ready, or did not end as it should; what it says itself is on standard error.
+        ServerError: it did not become ready, or did not end properly; its own messages are on standard error.
 
     """
     with TemporaryDirectory(prefix="policybridge-demo-") as folder:
@@ -51,7 +51,7 @@ def _address(process: "subprocess.Popen[str]") -> str:
         raise ServerError(f"policybridge serve was not ready within {_READY_WITHIN:g} s")
     said = output.readline().split()
     if said[:1] != ["ready"]:
-        raise ServerError("policybridge serve did not get ready")
+        raise ServerError("policybridge serve did not become ready")
     return said[1]
 
 
@@ -60,5 +60,5 @@ def _stop(process: "subprocess.Popen[str]") -> None:
     try:
         process.wait(_DRAINED_WITHIN)
     except subprocess.TimeoutExpired:
-        # Its status then tells that it was killed.
+        # The status then shows that it was killed.
         process.kill()

@@ -7,9 +7,9 @@ from elftools.elf.elffile import ELFFile
 
 
 def text_size(file: Path) -> int:
-    """Give the bytes of an ELF file that a program maps and never writes: code, constants, unwind tables.
+    """Return the number of bytes that a program maps read-only from an ELF file: code, constants, unwind tables.
 
-    The file's own size would mislead: it counts relocations and names too, which grow with each function that is kept.
+    The size of the file is not used: it also counts relocations and names, which grow with each function.
     """
     with file.open("rb") as stream:
         sections = ELFFile(stream).iter_sections()
@@ -17,7 +17,7 @@ def text_size(file: Path) -> int:
 
 
 def _is_text(flags: int) -> bool:
-    # What is writable is data, unless it is code as well.
+    # A writable section is data, unless it also holds code.
     return bool(flags & SH_FLAGS.SHF_EXECINSTR) or flags & _MAPPED == SH_FLAGS.SHF_ALLOC
 
 

@@ -1,4 +1,4 @@
-"""Several compilations at once, each in a worker process."""
+"""Running several compilations at once in worker processes."""
 
 import signal
 from collections.abc import Callable, Iterable, Iterator
@@ -12,16 +12,16 @@ _T = TypeVar("_T")
 
 
 def for_each(job: Callable[[Module], _T], modules: Iterable[Module], jobs: int) -> Iterator[tuple[int, _T]]:
-    """Do ``job`` for all modules, ``jobs`` at a time, and give what comes of it as it comes, with its module's number.
+    """Run ``job`` for all modules, ``jobs`` at a time; yield the module's index and the result of each, as they end.
 
-    Processes, because threads would fight for one interpreter between two answers. What has not begun when one job
-    fails, or when the caller stops, is not begun any more.
+    The jobs run in processes, because threads would compete for one interpreter lock. When a job fails or the caller
+    stops iterating, jobs that have not started are cancelled.
 
     Raises:
-        Exception: what the first job raised that failed.
+        Exception: the exception of the first job that failed.
 
     """
-    # A fork would copy whatever threads there are in the middle of their work.
+    # Not fork: it would copy the state of other threads in the middle of their work.
     with ProcessPoolExecutor(jobs, get_context("spawn"), _leave_interrupts_to_the_parent) as pool:
         futures = {pool.submit(job, module): number for number, module in enumerate(modules)}
         try:
@@ -32,5 +32,5 @@ def for_each(job: Callable[[Module], _T], modules: Iterable[Module], jobs: int) 
 
 
 def _leave_interrupts_to_the_parent() -> None:
-    # A terminal sends them to all: the parent then begins nothing more, and what runs comes to its end in a second.
+    # A terminal sends SIGINT to all processes. The parent then starts no more jobs; running ones end in a second.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

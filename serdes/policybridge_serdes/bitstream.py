@@ -12,9 +12,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_core.errors import InvalidError
 from policybridge_serdes.checks import Prepared, check_bool, decode_json, fill_shape, remember, texts_to_array
 from policybridge_serdes.contract import Codec
-from policybridge_serdes.errors import InvalidError
 from policybridge_serdes.specs import VARIES, ElementType, Layout, SpecFields, TensorSpec, Values
 from policybridge_serdes.values import tensor
 
@@ -30,17 +30,17 @@ _TENSORS: Final = msgspec.json.Decoder(_Tensors)
 
 
 class BitstreamSerDes:
-    """LLVM's bytes; see the module's text for the format."""
+    """LLVM's bytes; the module's docstring describes the format."""
 
     def __init__(self) -> None:
         self._prepare = remember(self._prepare_header)
 
     def codec(self, layout: Layout) -> Codec:
-        """Give the session form for ``layout``."""
+        """Make the codec for ``layout``."""
         return PackedCodec(layout) if layout.fixed else VaryingCodec(layout)
 
     def encode(self, values: Values, layout: Layout) -> bytes:
-        """Encode one record behind its layout."""
+        """Encode the layout, then the record."""
         header = msgspec.json.encode({"tensors": [spec.to_json() for spec in layout.specs]})
         return header + b"\n" + self.codec(layout).encode(values)
 
@@ -61,7 +61,7 @@ def parse_layout(line: bytes) -> Layout:
     """Read the line ``{"tensors":[spec, …]}``.
 
     Raises:
-        InvalidError: it is not one.
+        InvalidError: the line is malformed.
 
     """
     fields = decode_json(_TENSORS, line, "a line of tensor specs")
@@ -69,7 +69,7 @@ def parse_layout(line: bytes) -> Layout:
 
 
 class PackedCodec:
-    """A record is its bytes."""
+    """Fixed tensors: the message is the packed record itself."""
 
     def __init__(self, layout: Layout) -> None:
         self._dtype = layout.dtype
@@ -77,7 +77,7 @@ class PackedCodec:
         self._bools = [spec for spec in layout.specs if spec.type is ElementType.BOOL]
 
     def encode(self, values: Values) -> bytes:
-        """Give the record's bytes."""
+        """Return the record's bytes."""
         return values.tobytes()
 
     def decode(self, data: bytes) -> Values:
@@ -91,7 +91,7 @@ class PackedCodec:
 
 
 class VaryingCodec:
-    """Tensors in turn, each behind the sizes that its spec leaves open."""
+    """Any layout: tensor after tensor, each one after the sizes of its varying dimensions."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -101,7 +101,7 @@ class VaryingCodec:
         return b"".join(_encode_tensor(spec, tensor(spec, values)) for spec in self._layout.specs)
 
     def decode(self, data: bytes) -> Values:
-        """Decode one record into a new one; its fixed tensors are copied, the others view ``data``."""
+        """Decode one record. Its fixed tensors are copies; the others are views of ``data``."""
         values: Values = np.zeros(1, self._layout.dtype)
         offset = 0
         for spec in self._layout.specs:
@@ -149,7 +149,7 @@ def _decode_texts(spec: TensorSpec, data: bytes, shape: tuple[int, ...], offset:
 
 
 def _view(spec: TensorSpec, data: bytes, dtype: np.dtype[Any], count: int, offset: int) -> npt.NDArray[Any]:
-    # Before anything is allocated: a lying size costs its sender an error, and nobody memory.
+    # Checked before any allocation: a wrong size is an error for its sender and costs no memory.
     if count * dtype.itemsize > len(data) - offset:
         raise InvalidError(f"{spec}: {count * dtype.itemsize} bytes announced, {len(data) - offset} are left")
     view: npt.NDArray[Any] = np.ndarray(count, dtype, data, offset)

@@ -1,4 +1,4 @@
-"""What every SerDes checks of bytes that others sent: whatever is wrong with them is an InvalidError."""
+"""Checks that every SerDes makes on received bytes; each failure is an InvalidError."""
 
 import math
 from collections.abc import Callable
@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_core.errors import InvalidError
 from policybridge_serdes.contract import Codec
-from policybridge_serdes.errors import InvalidError
 from policybridge_serdes.specs import VARIES, ElementType, Layout, TensorSpec
 
 _LARGEST_HEADER = 1 << 16
@@ -18,13 +18,13 @@ _LARGEST_SHAPE = 2**40
 
 _T = TypeVar("_T")
 Prepared = tuple[Layout, Codec]
-"""A header's layout, and the codec for the values behind it."""
+"""The layout in a header, and the codec for the values that follow it."""
 
 
 def remember(prepare: Callable[[bytes], Prepared]) -> Callable[[bytes], Prepared]:
-    """Keep what ``prepare`` made of the latest headers of self-describing messages.
+    """Cache the results of ``prepare`` for the most recent headers of self-describing messages.
 
-    Long ones are not kept: a stranger could fill the memory with layouts that nobody sends twice.
+    Long headers are not cached: a client could fill the memory with layouts that nobody sends twice.
     """
     kept = lru_cache(maxsize=128)(prepare)
     return lambda header: kept(header) if len(header) <= _LARGEST_HEADER else prepare(header)
@@ -34,7 +34,7 @@ def decode_json(decoder: msgspec.json.Decoder[_T], data: bytes, wanted: str) -> 
     """Parse JSON.
 
     Raises:
-        InvalidError: it is malformed or not of the decoder's type; the message says what was ``wanted``.
+        InvalidError: the JSON is malformed or not of the decoder's type; the message says what was ``wanted``.
 
     """
     try:
@@ -44,10 +44,10 @@ def decode_json(decoder: msgspec.json.Decoder[_T], data: bytes, wanted: str) -> 
 
 
 def check_bool(spec: TensorSpec, array: npt.NDArray[Any]) -> None:
-    """Refuse bytes that are neither 0 nor 1: numpy and C++ take them for true and then compute nonsense.
+    """Refuse bytes other than 0 and 1: numpy and C++ treat them as true, and then compute wrong results.
 
     Raises:
-        InvalidError: there is such a byte.
+        InvalidError: a byte is neither 0 nor 1.
 
     """
     if array.size and array.view(np.uint8).max() > 1:
@@ -55,10 +55,10 @@ def check_bool(spec: TensorSpec, array: npt.NDArray[Any]) -> None:
 
 
 def fill_shape(spec: TensorSpec, sizes: list[int]) -> tuple[int, ...]:
-    """Give the spec's shape with ``sizes`` in the places of −1.
+    """Return the spec's shape with each −1 replaced by the next of ``sizes``.
 
     Raises:
-        InvalidError: numpy cannot hold such a shape, which an empty tensor may claim without taking any bytes.
+        InvalidError: numpy cannot hold this shape. An empty tensor can announce such a shape without sending any bytes.
 
     """
     following = iter(sizes)
@@ -72,7 +72,7 @@ def texts_to_array(spec: TensorSpec, texts: list[bytes], shape: tuple[int, ...])
     """Make an object array of ``bytes`` or, for string, of ``str``.
 
     Raises:
-        InvalidError: a string is not UTF-8, or there are too many or too few for the shape.
+        InvalidError: a string is not UTF-8, or the number of strings does not match the shape.
 
     """
     array = np.empty(len(texts), object)
@@ -84,10 +84,10 @@ def texts_to_array(spec: TensorSpec, texts: list[bytes], shape: tuple[int, ...])
 
 
 def reshape(spec: TensorSpec, flat: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Give the flat elements the shape that was announced for them.
+    """Reshape the flat elements to the announced shape.
 
     Raises:
-        InvalidError: there are too many or too few.
+        InvalidError: the number of elements does not match the shape.
 
     """
     if flat.size != math.prod(shape):

@@ -1,13 +1,13 @@
-"""The SerDes contract, and the table of those that there are."""
+"""The SerDes contract, and the table that names every SerDes."""
 
 from typing import Protocol, cast
 
-from policybridge_serdes.plugins import Table
+from policybridge_core.plugins import Table
 from policybridge_serdes.specs import Layout, Values
 
 
 class Codec(Protocol):
-    """The session form: both sides know the layout, so that a message carries values alone.
+    """Encodes and decodes the session form: both sides know the layout, so a message carries only values.
 
     ``decode(encode(values))`` gives the same bits. A codec may be used from one thread at a time.
     """
@@ -17,7 +17,7 @@ class Codec(Protocol):
         ...
 
     def decode(self, data: bytes) -> Values:
-        """Decode one record; where the layout is fixed it may be a read-only view of ``data``.
+        """Decode one record. If the layout is fixed, the record may be a read-only view of ``data``.
 
         Raises:
             InvalidError: the bytes are not a record of this layout.
@@ -27,10 +27,10 @@ class Codec(Protocol):
 
 
 class SerDes(Protocol):
-    """What turns values into bytes and back."""
+    """Turns values into bytes and back."""
 
     def codec(self, layout: Layout) -> Codec:
-        """Give the session form for ``layout``; all that can be prepared is prepared here."""
+        """Make the codec for ``layout``. Work that depends only on the layout is done here, once per session."""
         ...
 
     def encode(self, values: Values, layout: Layout) -> bytes:
@@ -41,7 +41,7 @@ class SerDes(Protocol):
         """Decode the self-describing form.
 
         Raises:
-            InvalidError: the bytes are not one, or the record does not fit its own layout.
+            InvalidError: the bytes are not in this form, or the record does not fit the layout before it.
 
         """
         ...
@@ -62,7 +62,7 @@ def load_serdes(name: str) -> SerDes:
     """Make the SerDes called ``name``.
 
     Raises:
-        NotFoundError: there is none of that name; the message lists those that there are.
+        NotFoundError: no SerDes has this name; the message lists the known names.
 
     """
     return cast("type[SerDes]", SERDES.load(name))()

@@ -1,11 +1,12 @@
 r"""LLVM's interactive stream, as a compiler writes it (llvm/lib/Analysis/InteractiveModelRunner.cpp).
 
     {"features":[spec, …],"advice":spec}\n      once per module; several may follow each other
-    {"context":"name"}\n                        a module or function begins
+    {"context":"name"}\n                        a module or function starts
     {"observation":N}\n<packed tensors>\n       answered by the advice tensor's bytes alone
 
-A client of ours whose tensors vary writes ``{"observation":N,"bytes":B}\n``, B the payload's size; one that knows what
-the compilation came to writes ``{"outcome":{"values":{name:number},"status":"…"}}\n``. LLVM never does either.
+PolicyBridge's own clients add two lines that LLVM never writes. Where tensors vary in size, an observation starts with
+``{"observation":N,"bytes":B}\n``, B being the payload's size in bytes. The outcome of the compilation is the line
+``{"outcome":{"values":{name:number},"status":"…"}}\n``.
 """
 
 from collections.abc import Iterator
@@ -14,16 +15,17 @@ from typing import Final
 
 import msgspec
 
+from policybridge_core.errors import InvalidError, TooLargeError
+from policybridge_core.session import Outcome
+from policybridge_core.text import is_unicode
 from policybridge_serdes.checks import decode_json
-from policybridge_serdes.errors import InvalidError, TooLargeError
-from policybridge_serdes.session import Outcome
-from policybridge_serdes.specs import Signature, SpecFields, TensorSpec, is_unicode
+from policybridge_serdes.specs import Signature, SpecFields, TensorSpec
 
 MAX_LINE: Final = 1 << 20
-"""Longest line taken, its newline included; LLVM's longest known, the eviction header, has 2 KB."""
+"""Longest accepted line in bytes, newline included. LLVM's longest known line, the eviction header, has 2 KB."""
 
 DEFAULT_LIMIT: Final = 64 << 20
-"""Largest observation taken unless told otherwise, in bytes."""
+"""Default for the largest accepted observation, in bytes."""
 
 _OBSERVATION: Final = b'{"observation":'
 
@@ -37,7 +39,7 @@ class Header:
 
 @dataclass(frozen=True)
 class Context:
-    """The function (or module, then empty) that the following observations belong to."""
+    """The function that the next observations belong to; empty for a whole module."""
 
     name: str
 
@@ -66,7 +68,7 @@ class OutcomeFields(msgspec.Struct):
         """The outcome.
 
         Raises:
-            InvalidError: a name or a status is no text that can be kept.
+            InvalidError: a name or the status is not valid Unicode text.
 
         """
         return Outcome(self.values, self.status)
@@ -77,7 +79,7 @@ class _OutcomeJson(msgspec.Struct):
 
 
 class ObservationLine(msgspec.Struct):
-    """An observation's number and, from our own clients where tensors vary, its payload's size."""
+    """An observation's number and, where tensors vary in size, its payload's size in bytes."""
 
     observation: int
     bytes: int | None = None
@@ -90,10 +92,10 @@ _OBSERVATION_LINE: Final = msgspec.json.Decoder(ObservationLine)
 
 
 class InteractiveReader:
-    """Cuts what arrives, in pieces of any size, into events; what is incomplete waits for the next piece.
+    """Splits a byte stream, received in pieces of any size, into events. Incomplete events wait for the next piece.
 
     Args:
-        limit: largest observation in bytes; a header that promises more is refused before anything is allocated.
+        limit: largest accepted observation, in bytes. A header that promises more is refused before any allocation.
 
     """
 
@@ -106,7 +108,7 @@ class InteractiveReader:
         self._fixed = True
 
     def feed(self, data: bytes) -> list[Event]:
-        """Take one piece and give the events that it completes, in order.
+        """Add one piece; return the events that it completes, in order.
 
         Raises:
             InvalidError: the stream is not LLVM's.
@@ -122,7 +124,7 @@ class InteractiveReader:
             self._pieces.clear()
             self._held = 0
         elif self._size is not None and self._fixed and data.startswith(_OBSERVATION):
-            # The hot path: exactly one observation in one piece, which is how LLVM writes it.
+            # The hot path: the piece holds exactly one observation, as LLVM writes it.
             start = data.find(b"\n") + 1
             if len(data) == start + self._size + 1 and data[-1] == 10 and _is_plain(data, start):
                 return [data[start:-1]]
@@ -197,7 +199,7 @@ class InteractiveReader:
 
 
 def _is_plain(data: bytes, end: int) -> bool:
-    # {"observation":N} exactly as LLVM writes it, which spares it the JSON parser.
+    # Exactly {"observation":N} as LLVM writes it: then the JSON parser is not needed.
     return 0 < end < 40 and data[15 : end - 2].isdigit() and data[end - 2] == 125
 
 
@@ -210,7 +212,7 @@ def read_context(line: bytes) -> str:
     """Read the name in a context line.
 
     Raises:
-        InvalidError: it is none.
+        InvalidError: the line is malformed.
 
     """
     return decode_json(_CONTEXT_LINE, line, "a context line of LLVM's stream").context
@@ -220,14 +222,14 @@ def read_observation(line: bytes) -> ObservationLine:
     """Read the line that announces an observation.
 
     Raises:
-        InvalidError: it is none.
+        InvalidError: the line is malformed.
 
     """
     return decode_json(_OBSERVATION_LINE, line, "an observation line of LLVM's stream")
 
 
 def header_line(signature: Signature) -> bytes:
-    """Write the header line as LLVM does, for clients that are no LLVM."""
+    """Make the header line that LLVM would write, for other clients."""
     fields = {
         "features": [spec.to_json() for spec in signature.features.specs],
         "advice": signature.advice.to_json(),
@@ -236,10 +238,10 @@ def header_line(signature: Signature) -> bytes:
 
 
 def context_line(name: str) -> bytes:
-    """Write the line that begins a context.
+    """Make the line that starts a context.
 
     Raises:
-        InvalidError: the name is no Unicode text.
+        InvalidError: the name is not valid Unicode text.
 
     """
     if not is_unicode(name):
@@ -248,12 +250,12 @@ def context_line(name: str) -> bytes:
 
 
 def observation_lines(number: int, payload: bytes, *, fixed: bool) -> bytes:
-    """Write one observation in the bitstream's session form."""
+    """Make the lines of one observation; ``payload`` is in the bitstream's session form."""
     if fixed:
         return b'{"observation":%d}\n%b\n' % (number, payload)
     return b'{"observation":%d,"bytes":%d}\n%b\n' % (number, len(payload), payload)
 
 
 def outcome_line(outcome: Outcome) -> bytes:
-    """Write the line that says what the compilation came to."""
+    """Make the line that reports the outcome of the compilation."""
     return msgspec.json.encode({"outcome": {"values": dict(outcome.values), "status": outcome.status}}) + b"\n"

@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_core.errors import InvalidError
 from policybridge_serdes.bitstream import parse_layout
 from policybridge_serdes.checks import Prepared, decode_json, fill_shape, remember, reshape
 from policybridge_serdes.contract import Codec
-from policybridge_serdes.errors import InvalidError
 from policybridge_serdes.specs import VARIES, ElementType, Layout, TensorSpec, Values
 from policybridge_serdes.values import shape_fits, tensor
 
@@ -48,12 +48,12 @@ class JsonSerDes:
         self._prepare = remember(self._prepare_tensors)
 
     def codec(self, layout: Layout) -> Codec:
-        """Give the session form for ``layout``; integers of one type in fixed tensors take a shorter way."""
+        """Make the codec for ``layout``. Layouts of integers of one type and fixed size have a faster one."""
         plain = layout.uniform is not None and layout.uniform.kind in "iu"
         return UniformCodec(layout) if plain else MixedCodec(layout)
 
     def encode(self, values: Values, layout: Layout) -> bytes:
-        """Encode one record behind its layout."""
+        """Encode the layout, then the record."""
         specs = msgspec.json.encode([spec.to_json() for spec in layout.specs])
         return b'{"tensors":%b,"values":%b}' % (specs, _encode_tensors(values, layout))
 
@@ -97,7 +97,7 @@ class UniformCodec:
 
 
 def _integer(dtype: np.dtype[Any]) -> Any:
-    # numpy refuses what 64 bits cannot hold, but numpy 1 wraps what a narrower or unsigned element cannot.
+    # numpy refuses integers beyond 64 bits, but numpy 1 wraps those that a narrower or unsigned type cannot hold.
     if dtype == np.int64:
         return int
     limits = np.iinfo(dtype)
@@ -105,7 +105,7 @@ def _integer(dtype: np.dtype[Any]) -> Any:
 
 
 def _list(element: Any) -> Any:
-    # For types that are made at run time.
+    # A function, because type checkers reject list[...] of a type made at run time.
     return list[element]
 
 
@@ -117,7 +117,7 @@ def _count_message(layout: Layout, rows: list[list[int]]) -> str:
 
 
 class MixedCodec:
-    """Any layout, a tensor at a time; the parser itself knows what each tensor's entry may be."""
+    """Any layout, one tensor at a time. The parser is given the type of each tensor's entry."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -195,6 +195,6 @@ def _elements_from_json(spec: TensorSpec, entry: Any) -> npt.NDArray[Any]:
         if isinstance(entry, _Bits):
             return np.array(entry.bits, _unsigned(dtype)).view(dtype)
         with np.errstate(over="raise"):
-            return np.array(entry, dtype)  # numpy reads the names of NaN and the infinities as Python does
+            return np.array(entry, dtype)  # numpy parses the names of NaN and the infinities as Python does
     except (OverflowError, FloatingPointError) as error:
         raise InvalidError(f"{spec}: an element is no {dtype}: {error}") from error

@@ -8,10 +8,10 @@ import numpy.typing as npt
 from google.protobuf.message import DecodeError, Message
 
 from policybridge.v1 import tensor_pb2 as pb
+from policybridge_core.errors import InvalidError
 from policybridge_serdes.bitstream import PackedCodec
 from policybridge_serdes.checks import Prepared, check_bool, fill_shape, remember, reshape, texts_to_array
 from policybridge_serdes.contract import Codec
-from policybridge_serdes.errors import InvalidError
 from policybridge_serdes.specs import VARIES, ElementType, Layout, Signature, TensorSpec, Values
 from policybridge_serdes.values import tensor
 
@@ -22,17 +22,17 @@ _FROM_PB: Final = {number: kind for kind, number in _TO_PB.items()}
 
 
 class ProtobufSerDes:
-    """Protobuf messages; the .proto is the format's description."""
+    """Protobuf messages; policybridge/v1/tensor.proto describes them."""
 
     def __init__(self) -> None:
         self._prepare = remember(self._prepare_layout)
 
     def codec(self, layout: Layout) -> Codec:
-        """Give the session form for ``layout``."""
+        """Make the codec for ``layout``."""
         return PackedTensorsCodec(layout) if layout.fixed else TensorsCodec(layout)
 
     def encode(self, values: Values, layout: Layout) -> bytes:
-        """Encode one record behind its layout."""
+        """Encode the layout and the record."""
         tensors = pb.Tensors.FromString(self.codec(layout).encode(values))
         return pb.DescribedTensors(layout=layout_to_pb(layout), values=tensors).SerializeToString()
 
@@ -56,7 +56,7 @@ def parse(kind: type[_M], data: bytes) -> _M:
     """Parse a message.
 
     Raises:
-        InvalidError: the bytes are none of that kind.
+        InvalidError: the bytes are not a message of this kind.
 
     """
     try:
@@ -69,7 +69,7 @@ def spec_from_pb(spec: pb.TensorSpec) -> TensorSpec:
     """Read a TensorSpec message.
 
     Raises:
-        InvalidError: the element type is unknown here, or name or shape are impossible.
+        InvalidError: the element type is unknown, or the name or shape is not valid.
 
     """
     kind = _FROM_PB.get(spec.type)
@@ -92,7 +92,7 @@ def signature_from_pb(signature: pb.Signature) -> Signature:
     """Read a Signature message.
 
     Raises:
-        InvalidError: a spec is impossible, or two features share a name.
+        InvalidError: a spec is not valid, or two features have the same name.
 
     """
     return Signature.of([spec_from_pb(spec) for spec in signature.features], spec_from_pb(signature.advice))
@@ -105,7 +105,7 @@ def signature_to_pb(signature: Signature) -> pb.Signature:
 
 
 class PackedTensorsCodec:
-    """Fixed tensors: slices of the packed record, and back by one join."""
+    """Fixed tensors: encoding slices the packed record, decoding joins the slices."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -138,7 +138,7 @@ def _size_message(layout: Layout, parts: list[bytes]) -> str:
 
 
 class TensorsCodec:
-    """Any layout, a tensor at a time."""
+    """Any layout, one tensor at a time."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout

@@ -1,4 +1,4 @@
-"""TensorSpec, Layout and Signature: what the tensors of a conversation look like, agreed once at open."""
+"""TensorSpec, Layout and Signature: names, types and shapes of a session's tensors, agreed once at open."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -11,17 +11,18 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from policybridge_serdes.errors import InvalidError, TooLargeError
+from policybridge_core.errors import InvalidError, TooLargeError
+from policybridge_core.text import is_unicode
 
 VARIES: Final = -1
-"""In a shape: a dimension whose size each observation says anew."""
+"""In a shape: a dimension whose size varies per observation."""
 
 MAX_LAYOUT_BYTES: Final = 2**31 - 1
 """numpy's limit for one record; transports set much lower ones."""
 
 
 MAX_DIMENSIONS: Final = 31
-"""numpy 1's limit for an array, less the dimension of a batch."""
+"""numpy 1's limit for the dimensions of an array, less one for the batch."""
 
 
 class ElementType(Enum):
@@ -63,7 +64,7 @@ _DTYPES: Final = {
 
 
 class SpecFields(TypedDict):
-    """A TensorSpec as LLVM writes it in JSON; ``port`` is always 0 and may lack."""
+    """A TensorSpec as LLVM writes it in JSON; ``port`` is always 0 and may be missing."""
 
     name: str
     type: str
@@ -76,7 +77,7 @@ class TensorSpec:
     """A tensor's name, element type and shape; a dimension of −1 varies per observation, ``()`` is a scalar.
 
     Raises:
-        InvalidError: the name is empty or no Unicode text, a dimension is below −1, or there are too many.
+        InvalidError: the name is empty or not valid Unicode, a dimension is below −1, or there are too many dimensions.
         TooLargeError: the fixed part exceeds ``MAX_LAYOUT_BYTES``.
 
     """
@@ -94,7 +95,7 @@ class TensorSpec:
             raise InvalidError(f"{self.name} has {len(self.shape)} dimensions; at most {MAX_DIMENSIONS} are possible")
         if any(dim < VARIES for dim in self.shape):
             raise InvalidError(f"{self}: a dimension is −1 (varies) or at least 0")
-        # numpy holds a tensor without elements to the limit too, by its other dimensions.
+        # numpy applies its limit also to a tensor without elements, by its other dimensions.
         if math.prod(abs(dim) or 1 for dim in self.shape) * self.type.dtype.itemsize > MAX_LAYOUT_BYTES:
             raise TooLargeError(f"{self} is too large; at most {MAX_LAYOUT_BYTES} bytes are possible")
 
@@ -113,16 +114,16 @@ class TensorSpec:
 
     @cached_property
     def count(self) -> int:
-        """Number of elements, the varying dimensions taken as 1."""
+        """Number of elements; a varying dimension counts as 1."""
         return math.prod(abs(dim) for dim in self.shape)
 
     @cached_property
     def size(self) -> int:
-        """Number of bytes, the varying dimensions taken as 1."""
+        """Number of bytes; a varying dimension counts as 1."""
         return self.count * self.type.dtype.itemsize
 
     def to_json(self) -> SpecFields:
-        """Give the object that LLVM writes for it."""
+        """Return the JSON object that LLVM writes for this spec."""
         return {"name": self.name, "type": self.type.value, "port": 0, "shape": list(self.shape)}
 
     @classmethod
@@ -145,21 +146,12 @@ class TensorSpec:
         return cls(raw["name"], kind, tuple(raw["shape"]))
 
 
-def is_unicode(text: str) -> bool:
-    """Whether ``text`` can be sent; a file name that Python read from a system of another encoding cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 @dataclass(frozen=True)
 class Layout:
     """The tensors of one message in order, and the numpy record that holds their values.
 
-    For fixed tensors the record is packed: its bytes are those of LLVM's interactive protocol, tensor after tensor
-    without padding. A tensor that varies, or holds strings, is a reference to an array of its own.
+    If every tensor is fixed, the record is packed: tensor after tensor without padding, which are the bytes of LLVM's
+    interactive protocol. For a tensor that varies or holds strings, the record holds a reference to an array.
     """
 
     specs: tuple[TensorSpec, ...]
@@ -178,7 +170,7 @@ class Layout:
 
     @cached_property
     def _hash(self) -> int:
-        # Once: a layout of 38 tensors takes 40 µs, and each unary call looks its own up.
+        # Computed once: hashing 38 specs takes 40 µs, and each unary call looks up its layout.
         return hash(self.specs)
 
     @classmethod
@@ -200,13 +192,13 @@ class Layout:
 
     @cached_property
     def uniform(self) -> np.dtype[Any] | None:
-        """The element type of all tensors, where they are fixed and share one."""
+        """The element type that all tensors share; ``None`` if they differ or one of them is not fixed."""
         kinds = {spec.type for spec in self.specs}
         return next(iter(kinds)).dtype if self.fixed and len(kinds) == 1 else None
 
     @cached_property
     def size(self) -> int:
-        """Bytes of a packed record; a lower bound of the payload where tensors vary."""
+        """Bytes of a packed record. Where tensors vary, each varying dimension counts as 1."""
         return sum(spec.size for spec in self.specs if spec.fixed)
 
     @cached_property
@@ -217,7 +209,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a session asks and is answered: the features' layout and the advice's spec."""
+    """The layout of the features and the spec of the advice."""
 
     features: Layout
     advice: TensorSpec
@@ -229,7 +221,7 @@ class Signature:
 
     @cached_property
     def advice_layout(self) -> Layout:
-        """The layout of an answer: the advice alone."""
+        """The layout whose only tensor is the advice."""
         return Layout((self.advice,))
 
 

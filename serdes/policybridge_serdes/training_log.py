@@ -1,11 +1,12 @@
-r"""LLVM's training log (llvm/lib/Analysis/TrainingLogger.cpp): what a compilation was asked, and what came of it.
+r"""LLVM's training log (llvm/lib/Analysis/TrainingLogger.cpp): the observations of a compilation and their rewards.
 
-    {"features":[spec, …],"score":spec,"advice":spec}\n    score and advice may lack
-    {"context":"name"}\n                                   a module or function begins, or goes on
+    {"features":[spec, …],"score":spec,"advice":spec}\n    score and advice may be missing
+    {"context":"name"}\n                                   a module or function starts, or continues
     {"observation":N}\n<packed tensors>\n                  N counts from 0 in each context
     {"outcome":N}\n<packed reward>\n                       follows each observation where there is a score
 
-LLVM logs the decision as one feature more, the last. What it writes to an interactive channel is a log without score.
+LLVM logs its decision as an additional last feature. The bytes that it writes to an interactive channel are a training
+log without score.
 """
 
 from collections.abc import Iterator
@@ -17,9 +18,9 @@ from typing import Any, BinaryIO, Final
 import msgspec
 import numpy.typing as npt
 
+from policybridge_core.errors import InvalidError, PolicyBridgeError, PreconditionError, TooLargeError
 from policybridge_serdes.bitstream import PackedCodec
 from policybridge_serdes.checks import decode_json
-from policybridge_serdes.errors import InvalidError, PolicyBridgeError, PreconditionError, TooLargeError
 from policybridge_serdes.interactive import (
     DEFAULT_LIMIT,
     MAX_LINE,
@@ -48,10 +49,10 @@ _OUTCOME: Final = msgspec.json.Decoder(_OutcomeJson)
 
 @dataclass(frozen=True)
 class LogHeader:
-    """What a log holds.
+    """The specs of a log's features, score and advice.
 
     Raises:
-        InvalidError: a tensor varies or holds strings, which LLVM's log cannot.
+        InvalidError: a tensor varies or holds strings; LLVM's log holds only fixed tensors.
 
     """
 
@@ -69,7 +70,7 @@ class LogHeader:
         """Read a log's first line.
 
         Raises:
-            InvalidError: it is none.
+            InvalidError: the line is not a header.
 
         """
         fields = decode_json(_HEADER, line, "the header line of a training log")
@@ -86,7 +87,7 @@ class LogHeader:
 
 @dataclass(frozen=True, eq=False)
 class LoggedObservation:
-    """One observation of a log, and its reward where the log has a score."""
+    """One observation of a log, with its reward if the log has a score."""
 
     context: str
     number: int
@@ -104,12 +105,12 @@ class TrainingLogReader:
     """Reads a log piece by piece: iterate over its observations. The caller opens and closes ``file``.
 
     Args:
-        file: buffered; its position is taken for byte 0 in messages.
-        limit: largest observation in bytes; a header that promises more is refused before anything is allocated.
+        file: a buffered file; error messages count bytes from its position at the start.
+        limit: largest accepted observation, in bytes. A header that promises more is refused before any allocation.
 
     Raises:
-        InvalidError: the file is no training log, or ends too early; here or while iterating. The message names the
-            byte at which the offending line or tensors begin.
+        InvalidError: the file is not a training log, or ends too early. It is raised here or while iterating; the
+            message names the byte at which the bad line or tensors start.
         TooLargeError: a line or an observation exceeds its limit.
 
     """
@@ -126,7 +127,7 @@ class TrainingLogReader:
         self._score = None if self.header.score is None else PackedCodec(Layout((self.header.score,)))
 
     def __iter__(self) -> Iterator[LoggedObservation]:
-        """Give the observations from the file's position on."""
+        """Yield the observations from the file's position on."""
         try:
             while line := self._line():
                 if line.startswith(b'{"context":'):
@@ -180,14 +181,14 @@ class TrainingLogReader:
 
 
 class TrainingLogWriter:
-    """Writes a log that LLVM's own reader takes. The caller opens and closes ``file``.
+    """Writes a log that LLVM's own reader accepts. The caller opens and closes ``file``.
 
-    As a context manager it says at the end of the block when an outcome lacks.
+    As a context manager it raises at the end of the block if the last observation has no outcome yet.
 
     Raises:
-        PreconditionError: from any method, a step out of order: where there is a score each observation is followed
-            by its outcome, and without one there are no outcomes.
-        InvalidError: from any method, a value that does not fit the header.
+        PreconditionError: from any method, if the order is wrong. In a log with a score each observation is followed
+            by its outcome; a log without a score has no outcomes.
+        InvalidError: from any method, if a value does not fit the header.
 
     """
 
@@ -210,13 +211,13 @@ class TrainingLogWriter:
             self._check_nothing_due()
 
     def context(self, name: str) -> None:
-        """Begin the context ``name``, or go on with it: its observations count from where they were."""
+        """Start or continue the context ``name``. When it continues, its observation numbers continue too."""
         self._check_nothing_due()
         self._file.write(context_line(name))
         self._context = name
 
     def observation(self, row: Row) -> int:
-        """Write one observation, a record or its packed bytes, and give its number."""
+        """Write one observation, a record or its packed bytes; return its number."""
         self._check_nothing_due()
         payload = row if isinstance(row, bytes) else row.tobytes()
         if len(payload) != self._header.features.size:
@@ -228,7 +229,7 @@ class TrainingLogWriter:
         return number
 
     def outcome(self, reward: npt.ArrayLike) -> None:
-        """Write the reward of the observation before."""
+        """Write the reward of the previous observation."""
         if self._score is None or self._due is None:
             raise PreconditionError("an outcome follows an observation, in a log with a score, once")
         values = pack(self._score, {self._score.specs[0].name: reward})

@@ -1,4 +1,4 @@
-"""Values of a Layout: from plain Python and numpy into records, many into a batch, and back."""
+"""Values of a Layout: packing Python and numpy values into records, joining records into batches, and unpacking."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -6,15 +6,16 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from policybridge_serdes.errors import InvalidError
-from policybridge_serdes.specs import ElementType, Layout, TensorSpec, Values, is_unicode
+from policybridge_core.errors import InvalidError
+from policybridge_core.text import is_unicode
+from policybridge_serdes.specs import ElementType, Layout, TensorSpec, Values
 
 Row = Values | bytes
-"""One observation or advice: a record, or (fixed layouts alone) its packed bytes as they came."""
+"""One observation or advice: a record or, for fixed layouts only, its packed bytes as received."""
 
 
 def zeros(layout: Layout) -> Values:
-    """Give one record of zeros; varying dimensions are empty, strings too."""
+    """Make one record of zeros. Varying dimensions have size 0; strings are empty."""
     values = np.zeros(1, layout.dtype)
     for spec in layout.specs:
         if not spec.fixed:
@@ -40,31 +41,31 @@ def pack(layout: Layout, tensors: Mapping[str, npt.ArrayLike]) -> Values:
     values = np.zeros(1, layout.dtype)
     for spec in layout.specs:
         fitting = fit(spec, tensors[spec.name])
-        # A varying tensor is held by reference, and the caller may go on with its buffer.
+        # Copy: the record refers to a varying tensor, and the caller may reuse its buffer.
         values[spec.name][0] = fitting if spec.fixed else fitting.copy()
     return values
 
 
 def unpack(layout: Layout, values: Values) -> dict[str, npt.NDArray[Any]]:
-    """Give the first record's tensors by name, as views where the layout is fixed."""
+    """Return the first record's tensors by name; they are views if the layout is fixed."""
     return {spec.name: tensor(spec, values) for spec in layout.specs}
 
 
 def tensor(spec: TensorSpec, values: Values, row: int = 0) -> npt.NDArray[Any]:
-    """Give one tensor of one record, shape as in ``spec``."""
+    """Return one tensor of one record, in the shape that ``spec`` gives."""
     column = values[spec.name]
     held: npt.NDArray[Any] = column[row : row + 1].reshape(spec.shape) if spec.fixed else column[row]
     return held
 
 
 def fit(spec: TensorSpec, value: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Give ``value`` as an array of the spec's type and shape.
+    """Convert ``value`` to an array of the spec's type and shape.
 
-    An integer is taken where it is in range; integers and floats are rounded to the nearest value of a float. A scalar
-    stands for a tensor with one element.
+    For an integer type the value must be an integer in range. For a float type, integers and floats are rounded to the
+    nearest float. A scalar is accepted for a tensor with one element.
 
     Raises:
-        InvalidError: it does not fit; the message names both sides.
+        InvalidError: the value does not fit; the message names the spec and the value's type or shape.
 
     """
     array = _convert(spec, value)
@@ -76,7 +77,7 @@ def fit(spec: TensorSpec, value: npt.ArrayLike) -> npt.NDArray[Any]:
 
 
 def shape_fits(wanted: Sequence[int], given: Sequence[int]) -> bool:
-    """Whether a value of shape ``given`` may stand where ``wanted`` is declared (−1 takes any size)."""
+    """Tell whether shape ``given`` fits the declared shape ``wanted``, in which −1 accepts any size."""
     return len(wanted) == len(given) and all(want in (-1, size) for want, size in zip(wanted, given, strict=True))
 
 
@@ -102,7 +103,7 @@ def _as_array(spec: TensorSpec, value: npt.ArrayLike, dtype: type | None = None)
     try:
         array = np.asarray(value, dtype)
         if array.dtype.kind in "fO" and spec.type is ElementType.UINT64 and not isinstance(value, np.ndarray):
-            # numpy makes floats, or objects, of a list that reaches beyond int64; the exact ones are still there.
+            # numpy turns a list with values beyond int64 into floats or objects; convert the exact integers instead.
             exact = np.asarray(value, object)
             if exact.size and all(type(item) is int and 0 <= item < 2**64 for item in exact.flat):
                 array = exact.astype(spec.type.dtype)
@@ -114,7 +115,7 @@ def _as_array(spec: TensorSpec, value: npt.ArrayLike, dtype: type | None = None)
 def _in_range(array: npt.NDArray[Any], converted: npt.NDArray[Any]) -> bool:
     if converted.dtype.kind == "f":
         return bool(np.array_equal(np.isinf(array), np.isinf(converted)))
-    # A uint64 above int64's range wraps to a negative number that compares unequal only by its sign.
+    # A uint64 above int64's range wraps to a negative number, and only its sign shows the difference.
     return bool(np.array_equal(array, converted) and np.array_equal(array < 0, converted < 0))
 
 
@@ -126,7 +127,7 @@ def _convert_text(spec: TensorSpec, value: npt.ArrayLike) -> npt.NDArray[Any]:
 
 
 def _plain_text(spec: TensorSpec, item: object) -> bytes | str:
-    # numpy's own str and bytes are subclasses that no encoder knows.
+    # Convert numpy's own subclasses of str and bytes: encoders accept only the built-in types.
     if spec.type is ElementType.BYTES and isinstance(item, bytes):
         return bytes(item)
     if spec.type is ElementType.STRING and isinstance(item, str) and is_unicode(item):
@@ -135,9 +136,9 @@ def _plain_text(spec: TensorSpec, item: object) -> bytes | str:
 
 
 def join(layout: Layout, rows: Sequence[Row]) -> Values:
-    """Make one batch, shape [len(rows)], of single records.
+    """Join single records into one batch of shape [len(rows)].
 
-    Joining bytes is a thousand times cheaper than ``np.concatenate`` on records of many fields.
+    Joining bytes is a thousand times cheaper than ``np.concatenate`` on records with many fields.
     """
     if layout.fixed:
         return np.ndarray(len(rows), layout.dtype, b"".join(cast("Sequence[bytes]", rows)))

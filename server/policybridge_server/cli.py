@@ -3,44 +3,66 @@
 import argparse
 import logging
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, cast
 
-from policybridge_serdes.errors import PolicyBridgeError
-from policybridge_server.config import make_config
+from msgspec import inspect
+
+from policybridge_core.errors import PolicyBridgeError
+from policybridge_core.plugins import Table
+from policybridge_server.config import LISTENING, ServerConfig, make_config
 from policybridge_server.daemon import serve
+from policybridge_server.grpc.services import SERVICES
+from policybridge_server.ledger.contract import LEDGERS
 from policybridge_server.repository import BUNDLED
 
-_DEMO: dict[str, Any] = {"grpc": ["127.0.0.1:0"], "socket": ["policybridge.sock"], "allow_python": True}
+_PARTS: Final[dict[str, Table]] = {"grpc_service": SERVICES, "ledger_store": LEDGERS}
+"""The options whose values are names of parts."""
 
-_PIPE = "FIFOs BASE.in and BASE.out for ML-Compiler-Bridge; FORMAT: bytes or json; repeatable"
+_NUMBERS: Final[dict[type[inspect.Type], type]] = {inspect.IntType: int, inspect.FloatType: float}
+
+_LISTEN_DEMO: Final[dict[str, Any]] = {"grpc": ["127.0.0.1:0"], "socket": ["policybridge.sock"]}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the options; each stands for the field of ServerConfig of its name."""
+    """Describe the options: those of `ServerConfig`, and three more."""
     parser.description = "Serve policies to compilers until SIGTERM. Prints one line `ready ADDRESS…` when it listens."
-    parser.add_argument("--repository", action="append", metavar="DIR", help="folder of policies; repeatable")
-    parser.add_argument("--grpc", action="append", metavar="ADDR", help="HOST:PORT or unix:PATH; port 0: a free one")
-    parser.add_argument("--grpcio", action="append", metavar="ADDR", help="as --grpc, by gRPC's own library")
-    parser.add_argument("--socket", action="append", metavar="PATH", help="path of a Unix socket; repeatable")
-    parser.add_argument("--pipe", action="append", metavar="BASE[:FORMAT],policy=NAME,advice=TYPE", help=_PIPE)
-    parser.add_argument("--http", action="append", metavar="ADDR", help="Open Inference Protocol over HTTP: HOST:PORT")
-    parser.add_argument("--allow-python", action="store_true", default=None, help="run policies that are Python code")
-    parser.add_argument("--allow-publish", action="store_true", default=None, help="let clients publish versions")
-    parser.add_argument("--keep-versions", type=int, metavar="N", help="of a policy, beside those that have an alias")
-    parser.add_argument("--max-artifact-bytes", type=int, metavar="N", help="refuse larger versions")
-    parser.add_argument("--max-artifact-files", type=int, metavar="N", help="refuse versions of more files")
-    parser.add_argument("--max-observation-bytes", type=int, metavar="N", help="refuse larger observations")
-    parser.add_argument("--max-message-bytes", type=int, metavar="N", help="refuse larger gRPC and HTTP messages")
-    parser.add_argument("--sequence-idle", type=float, metavar="SECONDS", help="then end a client's idle sequence")
-    parser.add_argument("--spin", type=float, metavar="MICROSECONDS", help="stay awake after an answer for so long")
-    parser.add_argument("--grace", type=float, metavar="SECONDS", help="for running sessions after SIGTERM")
-    parser.add_argument("--ledger", metavar="FILE", help="record sessions, decisions and outcomes there")
-    parser.add_argument("--ledger-max-bytes", type=int, metavar="N", help="then drop the ledger's oldest sessions")
-    parser.add_argument("--ledger-max-age", type=float, metavar="SECONDS", help="drop sessions that began before")
-    parser.add_argument("--config", type=Path, metavar="FILE.toml", help="the same, by the options' names")
+    for field, described in _options():
+        parser.add_argument(f"--{field.name.replace('_', '-')}", default=None, **_settings(field, described))
+    parser.add_argument("--config", type=Path, metavar="FILE.toml", help="the same, by the options' names with _ for -")
     parser.add_argument("--demo", action="store_true", help="serve the bundled policies, also without other options")
     parser.add_argument("--verbose", action="store_true", help="log what happens, to standard error")
+
+
+def _options() -> Iterator[tuple[inspect.Field, inspect.Metadata]]:
+    structure = cast("inspect.StructType", inspect.type_info(ServerConfig))
+    # A field without a description is a table of the file, and no option.
+    return ((field, field.type) for field in structure.fields if isinstance(field.type, inspect.Metadata))
+
+
+def _settings(field: inspect.Field, described: inspect.Metadata) -> dict[str, Any]:
+    """Give what `add_argument` takes for a field."""
+    text = (described.extra_json_schema or {})["description"]
+    kind = described.type
+    if isinstance(kind, inspect.BoolType):
+        return {"action": "store_true", "help": text}
+    settings = {"metavar": (described.extra or {})["metavar"], "type": _type(kind)}
+    if field.name in _PARTS:
+        settings["choices"] = _PARTS[field.name]
+        text += ": %(choices)s"
+    if isinstance(kind, inspect.ListType):
+        settings["action"] = "append"
+        text += "; repeatable"
+    elif field.default is not None:
+        text += f" (default: {field.default})"
+    return {**settings, "help": text}
+
+
+def _type(kind: inspect.Type) -> type:
+    # A path or a pipe stays text here: `make_config` converts what comes from the file and from here alike.
+    kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    return next((_NUMBERS[type(each)] for each in kinds if type(each) in _NUMBERS), str)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -57,6 +79,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _with_demo(given: dict[str, Any]) -> dict[str, Any]:
-    listens = {"grpc", "grpcio", "socket", "http", "pipe"} & given.keys()
-    defaults = {name: value for name, value in _DEMO.items() if name not in ("grpc", "socket") or not listens}
-    return defaults | given | {"repository": [str(BUNDLED), *given.get("repository", [])]}
+    listen = {} if given.keys() & {*LISTENING, "transport"} else _LISTEN_DEMO
+    bundled = {"allow_python": True, "repository": [str(BUNDLED), *given.get("repository", [])]}
+    return {**listen, **given, **bundled}

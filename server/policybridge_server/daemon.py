@@ -1,52 +1,48 @@
-"""The daemon: start up, serve, shut down."""
+"""The daemon: starts up, serves until a signal comes, shuts down."""
 
 import asyncio
 import logging
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
+from typing import Final, cast
 
-from policybridge_serdes import PolicyReference
-from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
-from policybridge_server.arrivals import Arrivals
+from policybridge_core.errors import PolicyBridgeError
 from policybridge_server.config import ServerConfig
 from policybridge_server.engine.engine import Engine
-from policybridge_server.engine.gate import Gate
-from policybridge_server.engine.intake import Intake
-from policybridge_server.engine.publisher import Publisher
+from policybridge_server.engine.opener import SessionOpener
+from policybridge_server.ledger.contract import Bounds, load_ledger
 from policybridge_server.ledger.recorder import LedgerRecorder
-from policybridge_server.ledger.store import Bounds, open_store
+from policybridge_server.loop import Loop
+from policybridge_server.publishing.publisher import Publisher
+from policybridge_server.publishing.watcher import FolderWatcher
 from policybridge_server.repository import Limits, Repository, writable
-from policybridge_server.repository.lock import changing
+from policybridge_server.repository.lock import lock_for_changes
 from policybridge_server.transports.contract import Host, Transport, load_transport
-from policybridge_server.turns import TurnSelector
 
 _LOG = logging.getLogger(__name__)
 
-_SWITCH_SECONDS = 5e-4
-"""Python's own 5 ms is what the loop thread would wait for while a version is loaded beside it."""
+_SWITCH_SECONDS: Final = 5e-4
+"""For how long a thread keeps the interpreter lock: Python's own 5 ms would delay every decision while a version is
+loaded in another thread."""
 
 
 def serve(config: ServerConfig) -> None:
-    """Serve until SIGTERM or SIGINT; a second one ends running sessions at once.
+    """Serve until SIGTERM or SIGINT; a second signal ends running sessions at once.
 
     Raises:
         PolicyBridgeError: a repository, an address or the ledger cannot be used.
 
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
-    with _publishing(config), _ledger(config) as recorder:
+    with lock_for_changes(writable(config.repository) if config.allow_publish else []), _ledger(config) as recorder:
         repository = Repository(config.repository, Limits(config.max_artifact_bytes, config.max_artifact_files))
         engine = Engine(repository, allow_python=config.allow_python, recorder=recorder)
-        turns = TurnSelector(engine.flush, config.spin / 1e6)
-        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(turns)) as runner:
-            runner.run(_Daemon(config, engine, turns, recorder).run())
+        with asyncio.Runner(loop_factory=lambda: Loop(engine.flush, config.spin / 1e6)) as runner:
+            loop = cast("Loop", runner.get_loop())
+            runner.run(_Daemon(config, engine, loop, recorder).run())
         engine.close()
-
-
-def _publishing(config: ServerConfig) -> AbstractContextManager[None]:
-    return changing(writable(config.repository) if config.allow_publish else [])
 
 
 @contextmanager
@@ -55,97 +51,75 @@ def _ledger(config: ServerConfig) -> Iterator[LedgerRecorder | None]:
         yield None
         return
     bounds = Bounds(config.ledger_max_bytes, config.ledger_max_age)
-    with closing(LedgerRecorder(open_store(config.ledger_store, config.ledger, bounds))) as recorder:
+    store = load_ledger(config.ledger_store).open_store(config.ledger, bounds)
+    with closing(LedgerRecorder(store)) as recorder:
         yield recorder
 
 
 class _Daemon:
-    def __init__(
-        self, config: ServerConfig, engine: Engine, turns: TurnSelector, recorder: LedgerRecorder | None
-    ) -> None:
+    """One run of the server: `_start_up`, wait for a signal, `_shut_down`."""
+
+    def __init__(self, config: ServerConfig, engine: Engine, loop: Loop, recorder: LedgerRecorder | None) -> None:
         self._config = config
         self._engine = engine
-        self._turns = turns
+        self._loop = loop
         self._recorder = recorder
-        self._transports = [
-            *(load_transport("grpc", address) for address in config.grpc),
-            *(load_transport("grpcio", address) for address in config.grpcio),
-            *(load_transport("socket", str(path)) for path in config.socket),
-            *(load_transport("http", address) for address in config.http),
-            *(load_transport("pipe", pipe) for pipe in config.pipe),
-        ]
+        self._opener = SessionOpener(engine)
+        self._publisher = Publisher(self._opener, allowed=config.allow_publish, keep_versions=config.keep_versions)
+        self._transports = [load_transport(name, address) for name, address in config.addresses()]
+        self._started: list[Transport] = []
 
     async def run(self) -> None:
         self._signals = self._watch_signals()
-        post = asyncio.get_running_loop().call_soon_threadsafe
-        self._engine.attach(post)
-        if self._recorder is not None:
-            self._recorder.start(post)
-        self._preload()
-        gate = Gate(self._engine)
-        publisher = Publisher(gate, allowed=self._config.allow_publish, keep=self._config.keep_versions)
-        started = await self._listen(Host(gate, publisher, self._turns, self._config))
-        arrivals = Arrivals(self._engine.repository, Intake(gate, publisher))
-        watching = asyncio.create_task(arrivals.watch())
+        await self._start_up()
         try:
-            sys.stdout.write(f"ready {' '.join(transport.address for transport in started)}\n")
+            sys.stdout.write(f"ready {' '.join(transport.address for transport in self._started)}\n")
             sys.stdout.flush()
             await self._signals.get()
         finally:
-            gate.drain()
-            watching.cancel()
-            await self._drain(started)
-            publisher.close()
+            await self._shut_down()
+
+    async def _start_up(self) -> None:
+        post = self._loop.call_soon_threadsafe
+        self._engine.attach(post)
+        if self._recorder is not None:
+            self._recorder.start(post)
+        self._engine.versions.preload()
+        await self._listen()
+        watcher = FolderWatcher(self._engine.repository, self._publisher)
+        self._watching = self._loop.create_task(watcher.watch())
+
+    async def _shut_down(self) -> None:
+        self._opener.drain()
+        self._watching.cancel()
+        await self._drain()
+        self._publisher.close()
 
     def _watch_signals(self) -> "asyncio.Queue[signal.Signals]":
         signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, signals.put_nowait, number)
+            self._loop.add_signal_handler(number, signals.put_nowait, number)
         return signals
 
-    def _preload(self) -> None:
-        """Load what new sessions will ask for; a policy that cannot be loaded says why when it is asked for."""
-        for name in self._engine.repository.policies():
-            # A version that cannot be loaded is refused, and the one before it is the newest then.
-            while not self._load_newest(name):
-                continue
-
-    def _load_newest(self, name: str) -> bool:
-        """Say whether it is loaded, or there is nothing to load; a version that cannot be loaded is refused."""
-        repository = self._engine.repository
-        try:
-            loaded = self._engine.load(PolicyReference(name))
-        except PolicyBridgeError as error:
-            _LOG.warning("policy %s is not served: %s", name, error)
-            latest = repository.policy(name).latest
-            if latest is None or not isinstance(error, PreconditionError):
-                return True
-            repository.refuse(name, latest, error)
-            return repository.policy(name).latest is None
-        _LOG.info("loaded %s: %s", loaded.stored, loaded.probe)
-        return True
-
-    async def _listen(self, host: Host) -> list[Transport]:
-        started: list[Transport] = []
+    async def _listen(self) -> None:
+        host = Host(self._opener, self._publisher, self._loop, self._config)
         try:
             for transport in self._transports:
                 await transport.start(host)
-                started.append(transport)
+                self._started.append(transport)
         except PolicyBridgeError:
-            await _stop(started, 0)
+            await self._stop(0)
             raise
-        return started
 
-    async def _drain(self, started: list[Transport]) -> None:
+    async def _drain(self) -> None:
         _LOG.info("draining: %d sessions", self._engine.sessions)
-        stopping = asyncio.create_task(_stop(started, self._config.grace))
+        stopping = asyncio.create_task(self._stop(self._config.grace))
         again = asyncio.create_task(self._signals.get())
         await asyncio.wait({stopping, again}, return_when=asyncio.FIRST_COMPLETED)
         if not stopping.done():
-            await _stop(started, 0)
+            await self._stop(0)
         again.cancel()
         await stopping
 
-
-async def _stop(transports: list[Transport], grace: float) -> None:
-    await asyncio.gather(*(transport.stop(grace) for transport in transports))
+    async def _stop(self, grace: float) -> None:
+        await asyncio.gather(*(transport.stop(grace) for transport in self._started))

@@ -3,20 +3,20 @@
 import threading
 from pathlib import Path
 
+from policybridge_core.errors import PolicyBridgeError, PreconditionError, UnsupportedError
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
-from policybridge_serdes.errors import PolicyBridgeError, PreconditionError, UnsupportedError
 from policybridge_server.engine.engine import Engine, Session
 from policybridge_server.repository import Repository
 
 
 class EmbeddedConnection:
-    """A connection, as the client knows it, to an engine of its own; usable from several threads.
+    """A `Connection` of the client to an engine in this process; usable from several threads.
 
-    The caller's process runs the policies anyway, so that Python policies are allowed.
+    Python policies are allowed, because the caller's own process runs them.
 
     Args:
         repository: folder of policies.
-        timeout: unused; a call takes as long as the model takes.
+        timeout: not used: a call takes as long as the model takes.
 
     Raises:
         NotFoundError: the folder does not exist.
@@ -28,10 +28,10 @@ class EmbeddedConnection:
         self._lock = threading.Lock()
 
     def open(self, policy: PolicyReference, signature: Signature, options: SessionOptions) -> "EmbeddedSession":
-        """Open a session; loads the version where that has not been done.
+        """Open a session; load the version if it is not loaded yet.
 
         Raises:
-            PolicyBridgeError: unknown policy, an artifact that cannot be loaded, a signature that does not fit.
+            PolicyBridgeError: the policy is unknown, its artifact cannot be loaded, or the signature does not fit.
 
         """
         answer = _Answer()
@@ -45,11 +45,11 @@ class EmbeddedConnection:
         return EmbeddedSession(self._engine, session, answer, self._lock)
 
     def check(self) -> None:
-        """Nothing can be out of reach."""
+        """Do nothing: an engine in this process can always be reached."""
 
     def report_outcome(self, session_id: str, outcome: Outcome) -> None:  # noqa: ARG002
-        """Refuse: nothing is recorded in the caller's process."""
-        raise UnsupportedError("there is no ledger without a server")
+        """Refuse: an engine in this process records nothing."""
+        raise UnsupportedError("there is no ledger without a server; serve with --ledger and connect to that server")
 
     def close(self) -> None:
         """Free the models."""
@@ -58,10 +58,10 @@ class EmbeddedConnection:
 
 
 class _Answer:
-    """A sink that keeps the one answer there is, until it is fetched."""
+    """A sink that keeps the latest answer."""
 
     def __init__(self) -> None:
-        self._result: Values | PolicyBridgeError = PreconditionError("nothing was asked")
+        self._result: Values | PolicyBridgeError = PreconditionError("no observation was submitted")
         self.log_probability: float | None = None
 
     def answer(self, advice: Values, log_probability: float | None) -> None:
@@ -78,7 +78,7 @@ class _Answer:
 
 
 class EmbeddedSession:
-    """A session on an engine in this process. Made by ``EmbeddedConnection.open``."""
+    """A session on an engine in this process, made by ``EmbeddedConnection.open``."""
 
     def __init__(self, engine: Engine, session: Session, answer: _Answer, lock: threading.Lock) -> None:
         self._engine = engine
@@ -122,16 +122,16 @@ class EmbeddedSession:
             raise
 
     def context(self, name: str) -> None:
-        """Say what the following observations belong to."""
-        self._session.view.context = name
+        """Name the function or module that the following observations belong to."""
+        self._session.context(name)
 
     def report(self, outcome: Outcome) -> None:  # noqa: ARG002
-        """Refuse: nothing is recorded in the caller's process; the session is over then, as everywhere."""
+        """Refuse, because an engine in this process records nothing, and end the session as every connection does."""
         self.close()
-        raise UnsupportedError("there is no ledger without a server")
+        raise UnsupportedError("there is no ledger without a server; serve with --ledger and connect to that server")
 
     def close(self) -> None:
-        """End the session; twice is once."""
+        """End the session; a second call does nothing."""
         self._open = False
         with self._lock:
             self._session.close()

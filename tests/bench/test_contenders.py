@@ -17,7 +17,7 @@ from policybridge_bench.loads import Loads
 from policybridge_bench.native import program
 from policybridge_bench.processes import Usages
 from policybridge_bench.requests import write_messages
-from policybridge_serdes.errors import PreconditionError
+from policybridge_core.errors import PreconditionError
 from tests.bench.running import CACHE, bench
 
 NATIVE = "POLICYBRIDGE_REQUIRE_NATIVE"
@@ -89,12 +89,11 @@ def test_the_native_client_says_what_is_wrong_and_gives_no_figures(
 
 
 ADDED = """
-from policybridge_bench.contenders.echoes import SocketEcho
+from policybridge_bench.contenders.echoes import PythonSocketEcho
 
 
-class Added(SocketEcho):
-    def __init__(self):
-        super().__init__(python=True)
+class Added(PythonSocketEcho):
+    pass
 """
 
 

@@ -1,6 +1,5 @@
 """One server with all test policies for each module of tests; what breaks a server starts one of its own."""
 
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,11 +35,3 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path
     assert left_behind(channels) == []
     assert list(channels.iterdir()) == []
-
-
-@pytest.fixture(scope="session", autouse=True)
-def heeded_hangups() -> Iterator[None]:
-    """Let hosts start with SIGHUP as a terminal would have it: under nohup it is ignored, and a host leaves it so."""
-    before = signal.signal(signal.SIGHUP, lambda *_: None)
-    yield
-    signal.signal(signal.SIGHUP, before)

@@ -34,17 +34,25 @@ class Policy:
         if asked == int(session.options.get("raise_at", 0)):
             raise RuntimeError("boom")
         if asked == int(session.options.get("sleep_at", 0)):
-            Path(session.labels.get("asleep", "/dev/null")).touch()
-            time.sleep(1.5)
+            sleep(session.labels.get("asleep"))
         return {answer}
+
+
+def sleep(asleep):
+    if asleep is None:
+        time.sleep(1.5)
+        return
+    Path(asleep).touch()
+    while Path(asleep).exists():
+        time.sleep(0.01)
 """
 
 
 def write_policies(repository: Path) -> None:
-    """Add them all; the options ``raise_at`` and ``sleep_at`` name a decision that fails; a sleeper
-    touches the file that the label ``asleep`` names.
+    """Add them all. The options ``raise_at`` and ``sleep_at`` give the number of a decision that fails, or sleeps.
 
-    While a policy sleeps nobody else is answered by it, which is what the sleepy ones are for.
+    A decision sleeps for 1.5 s; where the label ``asleep`` names a file, it makes the file and sleeps until that is
+    removed. While a policy sleeps it answers no other session: this is what the sleepy ones are for.
     """
     for name, answer in _ANSWERS.items():
         write_python(repository, name, _SOURCE.format(answer=answer))

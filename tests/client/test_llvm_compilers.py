@@ -2,8 +2,8 @@
 
 import pytest
 
-from policybridge_client.llvm.compilers import Compiler, Kind
-from policybridge_serdes.errors import InvalidError
+from policybridge_client.llvm.compilers import CompilerCommand, Kind
+from policybridge_core.errors import InvalidError
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from policybridge_serdes.errors import InvalidError
     ],
 )
 def test_a_compiler_is_known_by_its_name(command: str, kind: Kind, starts: int) -> None:
-    compiler = Compiler.of(command.split())
+    compiler = CompilerCommand.of(command.split())
     assert (compiler.kind, len(compiler.start)) == (kind, starts)
     assert [*compiler.start, *compiler.arguments] == command.split()
 
@@ -37,19 +37,29 @@ def test_a_compiler_is_known_by_its_name(command: str, kind: Kind, starts: int) 
 )
 def test_anything_else_is_refused_with_what_would_do(command: str) -> None:
     with pytest.raises(InvalidError, match=r"clang.*opt.*zig cc"):
-        Compiler.of(command.split())
+        CompilerCommand.of(command.split())
 
 
 def test_flags_stand_before_the_arguments_as_the_compiler_takes_them() -> None:
     flags = ["-x=1", "-y"]
-    assert Compiler.of(["opt", "a.ll"]).with_flags(flags) == ["opt", "-x=1", "-y", "a.ll"]
-    assert Compiler.of(["zig", "cc", "a.c"]).with_flags(flags) == ["zig", "cc", "-mllvm", "-x=1", "-mllvm", "-y", "a.c"]
+    assert CompilerCommand.of(["opt", "a.ll"]).with_flags(flags) == ["opt", "-x=1", "-y", "a.ll"]
+    assert CompilerCommand.of(["zig", "cc", "a.c"]).with_flags(flags) == [
+        "zig",
+        "cc",
+        "-mllvm",
+        "-x=1",
+        "-mllvm",
+        "-y",
+        "a.c",
+    ]
     quiet = "--start-no-unused-arguments -mllvm -x=1 -mllvm -y --end-no-unused-arguments"
-    assert Compiler.of(["ccache", "clang", "--", "a.c"]).with_flags(flags) == f"ccache clang {quiet} -- a.c".split()
+    assert (
+        CompilerCommand.of(["ccache", "clang", "--", "a.c"]).with_flags(flags) == f"ccache clang {quiet} -- a.c".split()
+    )
 
 
 def test_a_flag_that_the_user_gives_is_not_given_twice() -> None:
-    compiler = Compiler.of(["opt", "--x=2", "a.ll"])
+    compiler = CompilerCommand.of(["opt", "--x=2", "a.ll"])
     assert compiler.with_flags(["-x=1", "-y"]) == ["opt", "-y", "--x=2", "a.ll"]
 
 
@@ -69,7 +79,7 @@ def test_a_flag_that_the_user_gives_is_not_given_twice() -> None:
     ],
 )
 def test_what_uses_stdin_or_stdout_cannot_be_run_once_more(command: str, repeatable: bool) -> None:
-    assert Compiler.of(command.split()).repeatable is repeatable
+    assert CompilerCommand.of(command.split()).repeatable is repeatable
 
 
 @pytest.mark.parametrize(
@@ -86,4 +96,4 @@ def test_what_uses_stdin_or_stdout_cannot_be_run_once_more(command: str, repeata
     ],
 )
 def test_llvms_own_oz_is_told_from_other_levels(command: str, size_level: bool) -> None:
-    assert Compiler.of(command.split()).size_level is size_level
+    assert CompilerCommand.of(command.split()).size_level is size_level

@@ -15,8 +15,8 @@ from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.host import run_compiler
 from policybridge_client.llvm.process import Surroundings
 from policybridge_client.llvm.statistics import Report
+from policybridge_core.errors import InvalidError, NotFoundError
 from policybridge_serdes import PolicyReference
-from policybridge_serdes.errors import InvalidError, NotFoundError
 from tests.client.compilers import DRIVERS, ZIG, parameters, start, write_pressure, write_source
 from tests.conftest import RunningServer, command
 

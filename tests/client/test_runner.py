@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from policybridge_client.runner import ModelRunner, open_runner
+from policybridge_core.errors import InvalidError, NotFoundError, PolicyFailedError, PreconditionError
 from policybridge_serdes import ElementType, TensorSpec
-from policybridge_serdes.errors import InvalidError, NotFoundError, PolicyFailedError, PreconditionError
 from tests.conftest import RunningServer
 
 FEATURES = [

@@ -1,15 +1,24 @@
 """Under a policy that echoes LLVM's own decision, every object of the demo is the one that plain -Oz makes."""
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from policybridge_client.llvm.config import HostConfig
+from policybridge_demo.compilation import compile_asking, compile_plain
+from policybridge_demo.corpus import demo_modules
+from policybridge_demo.workers import for_each
+from policybridge_serdes import PolicyReference
 from tests.client.compilers import parameters
 from tests.conftest import RunningServer, running_server
+from tests.locks import one_at_a_time
+
+Digests = Mapping[str, str]
+"""Of each module's object, by the module's path."""
 
 
 @pytest.fixture(scope="module")
@@ -18,29 +27,43 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
         yield running
 
 
-@pytest.mark.timeout(900)
+@pytest.fixture(scope="session")
+def plain(shared: Path) -> Callable[[str], Digests]:
+    """Compile without a policy, once for each compiler in a run of the tests: it takes as long as a test."""
+
+    def digests(compiler: str) -> Digests:
+        file = shared / f"plain-{compiler}.json"
+        with one_at_a_time(file):
+            if not file.exists():
+                built = for_each(partial(compile_plain, compiler), demo_modules(), os.cpu_count() or 1)
+                file.write_text(json.dumps({each.module.path: each.digest for _, each in built}))
+        made: Digests = json.loads(file.read_text())
+        return made
+
+    return digests
+
+
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("transport", "jobs"), [("socket", 8), ("grpc", 8), ("socket", 1), ("grpc", 1)])
 def test_zigs_objects_under_the_echo_of_the_default_are_those_of_plain_oz(
-    server: RunningServer, tmp_path: Path, transport: str, jobs: int
+    server: RunningServer, plain: Callable[[str], Digests], transport: str, jobs: int
 ) -> None:
-    check_identical(server, tmp_path, "zig", transport, jobs)
+    check_identical(getattr(server, transport), plain, "zig", jobs)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("transport", "jobs"), [("socket", 8), ("grpc", 1)])
 @pytest.mark.parametrize("compiler", parameters("clang-22", "clang-19"))
 def test_debians_objects_under_the_echo_of_the_default_are_those_of_plain_oz(
-    server: RunningServer, tmp_path: Path, compiler: str, transport: str, jobs: int
+    server: RunningServer, plain: Callable[[str], Digests], compiler: str, transport: str, jobs: int
 ) -> None:
-    check_identical(server, tmp_path, compiler, transport, jobs)
+    check_identical(getattr(server, transport), plain, compiler, jobs)
 
 
-def check_identical(server: RunningServer, tmp_path: Path, compiler: str, transport: str, jobs: int) -> None:
-    figures = tmp_path / "figures.json"
-    asking = ["--server", getattr(server, transport), "--policy", "inlining-default"]
-    command = [sys.executable, "-m", "policybridge_demo", "--compiler", compiler, "--jobs", str(jobs), *asking]
-    subprocess.run([*command, "--json", figures], check=True)
-    total = json.loads(figures.read_text())["total"]
-    assert total["modules"] > 50
-    assert total["decisions"] > 5000
-    assert total["identical"] == total["modules"]
+def check_identical(address: str, plain: Callable[[str], Digests], compiler: str, jobs: int) -> None:
+    config = HostConfig(PolicyReference("inlining-default"), address)
+    asking = [result for _, result in for_each(partial(compile_asking, compiler, config), demo_modules(), jobs)]
+    assert len(asking) > 50
+    assert sum(tally.decisions for _, tally in asking) > 5000
+    assert [tally.fallback for _, tally in asking if tally.fallback is not None] == []
+    assert {built.module.path: built.digest for built, _ in asking} == plain(compiler)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from examples.compilers import loop_distribution, pass_sequence, register_allocation
 
+from policybridge_core.errors import PolicyFailedError
 from policybridge_serdes import Exploration
-from policybridge_serdes.errors import PolicyFailedError
 from tests.conftest import RunningServer, running_server
 from tests.frameworks import require
 

@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote_to_bytes
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_core.errors import Status, error_from_status
 from policybridge_serdes import (
     ElementType,
     Outcome,
@@ -25,7 +26,6 @@ from policybridge_serdes import (
     pack,
     tensor,
 )
-from policybridge_serdes.errors import Status, error_from_status
 
 SANITIZED = {"ASAN_OPTIONS": "abort_on_error=0:exitcode=99", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
 

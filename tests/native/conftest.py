@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.locks import one_at_a_time
+
 ROOT = Path(__file__).parents[2]
 BUILD = Path(os.environ.get("POLICYBRIDGE_NATIVE_BUILD", ROOT / ".cache" / "native"))
 MAJORS = ("19", "22")
@@ -29,6 +31,11 @@ def missing(what: str) -> None:
 @functools.cache
 def configured(build: Path = BUILD, *options: str) -> Path:
     """Configure the CMake project with ``options``; give its build folder."""
+    with one_at_a_time(build):
+        return _configure(build, *options)
+
+
+def _configure(build: Path, *options: str) -> Path:
     majors = ";".join(major for major in MAJORS if Path(f"/usr/lib/llvm-{major}/cmake").is_dir())
     command: list[str | Path] = ["cmake", "-S", ROOT / "clients", "-B", build, "-G", "Ninja", "-DPOLICYBRIDGE_TESTS=ON"]
     _run([*command, f"-DPOLICYBRIDGE_LLVM={majors}", *options])
@@ -38,7 +45,8 @@ def configured(build: Path = BUILD, *options: str) -> Path:
 @functools.cache
 def built(target: str, build: Path = BUILD, *options: str) -> Path:
     """Build one target of the CMake project; give its build folder."""
-    _run(["cmake", "--build", configured(build, *options), "--target", target])
+    with one_at_a_time(build):
+        _run(["cmake", "--build", _configure(build, *options), "--target", target])
     return build
 
 

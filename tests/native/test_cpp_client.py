@@ -9,6 +9,15 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from policybridge_core.errors import (
+    InvalidError,
+    NotFoundError,
+    PolicyFailedError,
+    PreconditionError,
+    TooLargeError,
+    UnavailableError,
+    UnsupportedError,
+)
 from policybridge_serdes import (
     ElementType,
     Exploration,
@@ -19,15 +28,6 @@ from policybridge_serdes import (
     TensorSpec,
     pack,
     unpack,
-)
-from policybridge_serdes.errors import (
-    InvalidError,
-    NotFoundError,
-    PolicyFailedError,
-    PreconditionError,
-    TooLargeError,
-    UnavailableError,
-    UnsupportedError,
 )
 from policybridge_server.ledger.reader import LedgerReader
 from tests.client import test_connections as contract

@@ -20,7 +20,7 @@ from tests.conftest import RunningServer, command, running_server
 from tests.native.channels import Channel, ChannelError, running_channel
 from tests.native.conftest import BUILD, ROOT, Target, missing
 from tests.repositories import answering, write_python
-from tests.server.backends import SAMPLES
+from tests.server.backends.backends import SAMPLES
 
 INT64 = ElementType.INT64
 SUM = Signature.of([TensorSpec("a", INT64), TensorSpec("b", INT64)], TensorSpec("sum", INT64))

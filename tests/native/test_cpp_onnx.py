@@ -15,9 +15,9 @@ from policybridge_bench.network import FEATURES, SIGNATURE, make_network, observ
 from policybridge_serdes import ElementType, Signature, TensorSpec, pack
 from tests.native.channels import Channel, ChannelError, running_channel
 from tests.native.conftest import BUILD, Target, missing
-from tests.repositories import make_model
-from tests.server.backends import SAMPLES, evaluate, load
-from tests.server.test_backends import ONNX_TYPES
+from tests.onnx_models import make_model
+from tests.server.backends.backends import SAMPLES, evaluate, load
+from tests.server.backends.test_backends import ONNX_TYPES
 
 Ports = dict[str, tuple[int, list[int | str]]]
 

@@ -9,6 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from policybridge_core.errors import (
+    DeadlineError,
+    InvalidError,
+    PreconditionError,
+    UnavailableError,
+    UnsupportedError,
+)
 from policybridge_serdes import (
     ElementType,
     Exploration,
@@ -17,13 +24,6 @@ from policybridge_serdes import (
     SessionOptions,
     Signature,
     TensorSpec,
-)
-from policybridge_serdes.errors import (
-    DeadlineError,
-    InvalidError,
-    PreconditionError,
-    UnavailableError,
-    UnsupportedError,
 )
 from policybridge_serdes.interactive import Context, Event, Header, InteractiveReader
 from tests.native.clients import Connect, NativeSession, programs

@@ -11,8 +11,7 @@ from time import monotonic
 
 import pytest
 
-from policybridge_serdes import ElementType, Outcome, PolicyReference, SessionOptions, Signature, TensorSpec
-from policybridge_serdes.errors import (
+from policybridge_core.errors import (
     DeadlineError,
     InvalidError,
     NotFoundError,
@@ -22,6 +21,7 @@ from policybridge_serdes.errors import (
     UnavailableError,
     UnknownError,
 )
+from policybridge_serdes import ElementType, Outcome, PolicyReference, SessionOptions, Signature, TensorSpec
 from policybridge_serdes.interactive import context_line, header_line
 from tests.native.clients import Connect, NativeSession, programs
 from tests.native.conftest import Target

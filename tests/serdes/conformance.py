@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from policybridge_core.errors import InvalidError, TooLargeError
 from policybridge_serdes import VARIES, ElementType, Layout, SerDes, TensorSpec, Values, load_serdes, pack, unpack
-from policybridge_serdes.errors import InvalidError, TooLargeError
 
 from .strategies import bits_of, record, records
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from policybridge_serdes import SERDES, Layout, PolicyReference, Status, load_serdes, zeros
-from policybridge_serdes.errors import (
+from policybridge_core.errors import (
     InvalidError,
     NotFoundError,
     PolicyBridgeError,
     PreconditionError,
     error_from_status,
 )
-from policybridge_serdes.plugins import Table
+from policybridge_core.plugins import Table
+from policybridge_serdes import SERDES, Layout, PolicyReference, Status, load_serdes, zeros
 
 
 @pytest.mark.parametrize("name", SERDES.names())

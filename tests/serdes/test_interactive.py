@@ -8,8 +8,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from policybridge_core.errors import InvalidError, TooLargeError
 from policybridge_serdes import VARIES, ElementType, Layout, Outcome, Signature, TensorSpec
-from policybridge_serdes.errors import InvalidError, TooLargeError
 from policybridge_serdes.interactive import (
     MAX_LINE,
     Context,

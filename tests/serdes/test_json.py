@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from policybridge_core.errors import InvalidError
 from policybridge_serdes import ElementType, Layout, TensorSpec, pack, unpack
-from policybridge_serdes.errors import InvalidError
 
 from .conformance import (
     F32,

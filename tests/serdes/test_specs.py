@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
+from policybridge_core.errors import InvalidError, TooLargeError
 from policybridge_serdes import VARIES, ElementType, Layout, Signature, TensorSpec, zeros
-from policybridge_serdes.errors import InvalidError, TooLargeError
 from policybridge_serdes.specs import MAX_DIMENSIONS
 
 

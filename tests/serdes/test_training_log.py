@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from policybridge_core.errors import InvalidError, PolicyBridgeError, PreconditionError, TooLargeError
 from policybridge_serdes import VARIES, ElementType, Layout, TensorSpec, Values, pack, tensor
-from policybridge_serdes.errors import InvalidError, PolicyBridgeError, PreconditionError, TooLargeError
 from policybridge_serdes.interactive import MAX_LINE
 from policybridge_serdes.training_log import LogHeader, TrainingLogReader, TrainingLogWriter
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from policybridge_core.errors import InvalidError
 from policybridge_serdes import VARIES, ElementType, Layout, TensorSpec, Values, join, pack, tensor, unpack, zeros
-from policybridge_serdes.errors import InvalidError
 from policybridge_serdes.values import fit
 
 from .strategies import bits_of, fixed_layouts, layouts, records, values_of

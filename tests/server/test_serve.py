@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from policybridge_client.connection import connect
+from policybridge_core.errors import PreconditionError
 from policybridge_serdes import ElementType, PolicyReference, SessionOptions, Signature, TensorSpec, pack
-from policybridge_serdes.errors import PreconditionError
 from tests.conftest import ServerFactory, command, running_server
 from tests.repositories import answering, write_python
 
@@ -93,7 +93,7 @@ def test_a_config_file_that_is_wrong_is_refused_by_its_field(
 def test_a_server_without_policies_or_without_an_address_is_refused(repository: Path, tmp_path: Path) -> None:
     assert "give --repository DIR" in refusal("--socket", tmp_path / "s")
     assert "nowhere to listen: give --grpc ADDR" in refusal("--repository", repository)
-    assert "no folder" in refusal("--repository", tmp_path / "none", "--socket", tmp_path / "s")
+    assert "is not a folder" in refusal("--repository", tmp_path / "none", "--socket", tmp_path / "s")
 
 
 def test_an_address_that_is_taken_is_refused_by_its_name(repository: Path, server_factory: ServerFactory) -> None:

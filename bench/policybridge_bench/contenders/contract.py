@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from policybridge_bench.load import Load
-from policybridge_serdes.plugins import Table
+from policybridge_core.plugins import Table
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,9 @@ CONTENDERS = Table(
         "policybridge": "policybridge_bench.contenders.own:PolicyBridge",
         "model": "policybridge_bench.contenders.alone:ModelAlone",
         "socket-echo": "policybridge_bench.contenders.echoes:SocketEcho",
-        "python-socket-echo": "policybridge_bench.contenders.echoes:PYTHON_SOCKET_ECHO",
+        "python-socket-echo": "policybridge_bench.contenders.echoes:PythonSocketEcho",
         "grpc-echo": "policybridge_bench.contenders.echoes:GrpcEcho",
-        "python-grpc-echo": "policybridge_bench.contenders.echoes:PYTHON_GRPC_ECHO",
+        "python-grpc-echo": "policybridge_bench.contenders.echoes:PythonGrpcEcho",
         "triton": "policybridge_bench.contenders.triton:Triton",
         "triton-python": "policybridge_bench.contenders.triton:TritonPython",
         "kserve": "policybridge_bench.contenders.kserve:KServe",

@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from policybridge_bench.contenders.contract import Route, Serving, Setting
@@ -66,8 +65,18 @@ class GrpcEcho:
             yield Serving(started.pid, list(_calls(started.addresses, setting.payloads)))
 
 
-PYTHON_SOCKET_ECHO = partial(SocketEcho, python=True)
-PYTHON_GRPC_ECHO = partial(GrpcEcho, python=True)
+@dataclass(frozen=True)
+class PythonSocketEcho(SocketEcho):
+    """The same in Python."""
+
+    python: bool = True
+
+
+@dataclass(frozen=True)
+class PythonGrpcEcho(GrpcEcho):
+    """The same in Python."""
+
+    python: bool = True
 
 
 def _calls(addresses: Sequence[str], payloads: Sequence[str]) -> Iterator[Route]:

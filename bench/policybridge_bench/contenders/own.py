@@ -17,10 +17,10 @@ from policybridge_bench.load import Load
 from policybridge_bench.payloads import payload
 from policybridge_bench.policies import backends_of, policy_name, write_policies
 from policybridge_bench.processes import server
-from policybridge_serdes.errors import InvalidError
+from policybridge_core.errors import InvalidError
 
-_ROOTS: Final = ("proto", "serdes", "server", "clients/python")
-"""Folders of a checkout that the server's packages are imported from."""
+_ROOTS: Final = ("proto", "core", "serdes", "server", "clients/python")
+"""Folders of a checkout that the server's packages are imported from; older ones have no core."""
 
 
 @dataclass(frozen=True)
@@ -114,10 +114,9 @@ def serve_command(python: str) -> tuple[list[str], Mapping[str, str]]:
     """
     env: dict[str, str] = {}
     if Path(python).is_dir():
-        roots = [Path(python).absolute() / root for root in _ROOTS]
-        missing = [str(root) for root in roots if not root.is_dir()]
-        if missing:
-            raise InvalidError(f"{python} is no checkout of PolicyBridge: it has no {', '.join(missing)}")
+        roots = [root for name in _ROOTS if (root := Path(python).absolute() / name).is_dir()]
+        if len(roots) < len(_ROOTS) - 1:
+            raise InvalidError(f"{python} is no checkout of PolicyBridge: it has not all of {', '.join(_ROOTS)}")
         env["PYTHONPATH"] = os.pathsep.join(map(str, roots))
         python = sys.executable
     elif python != sys.executable:

@@ -17,8 +17,8 @@ from policybridge_bench.contenders.environments import environment
 from policybridge_bench.payloads import payload
 from policybridge_bench.policies import NAMED, policy_name, write_policies
 from policybridge_bench.processes import running, tail
+from policybridge_core.errors import PolicyFailedError
 from policybridge_serdes import Values
-from policybridge_serdes.errors import PolicyFailedError
 
 SERVERS: Final = Path(__file__).parent / "servers"
 """Programs that run in the other servers' environments."""

@@ -19,7 +19,7 @@ from policybridge_bench.processes import run_tool, server
 from policybridge_bench.ratios import difference, find
 from policybridge_bench.results import Case, Measured, Round, timed
 from policybridge_bench.rounds import Candidate
-from policybridge_serdes.errors import InvalidError
+from policybridge_core.errors import InvalidError
 
 _BARE: Final = "compiler"
 _NATIVE, _PYTHON = "policybridge-run", "policybridge run"

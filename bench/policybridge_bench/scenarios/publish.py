@@ -29,8 +29,8 @@ from policybridge_bench.results import Case, Round, Run, timed
 from policybridge_bench.rounds import Candidate
 from policybridge_client.connection import connect
 from policybridge_client.policies import RepositoryClient
+from policybridge_core.errors import PolicyFailedError
 from policybridge_serdes import PolicyReference, SessionOptions
-from policybridge_serdes.errors import PolicyFailedError
 
 _ALONE, _LOADED = "alone", "policybridge"
 _CALLS = 10

@@ -16,8 +16,8 @@ from policybridge_bench.processes import Usages
 from policybridge_bench.results import Case, Round, timed
 from policybridge_bench.rounds import Candidate
 from policybridge_client.connection import ClientSession, connect
+from policybridge_core.errors import PreconditionError
 from policybridge_serdes import PolicyReference, SessionOptions
-from policybridge_serdes.errors import PreconditionError
 
 _WAYS = ("socket", "grpc", "grpc-unix")
 _REQUESTS = 2

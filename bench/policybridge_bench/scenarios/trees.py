@@ -10,7 +10,7 @@ from policybridge_bench.contenders.own import policybridge
 from policybridge_bench.measuring import finish, measure
 from policybridge_bench.options import fill
 from policybridge_bench.results import Run
-from policybridge_serdes.errors import InvalidError
+from policybridge_core.errors import InvalidError
 
 _OTHER = "other"
 

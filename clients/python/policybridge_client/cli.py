@@ -1,18 +1,18 @@
-"""The command ``policybridge``: a table of subcommands, each loaded when it is the one asked for."""
+"""The command ``policybridge``: a table of subcommands. Only the requested one is imported."""
 
 import argparse
 import sys
 from collections.abc import Sequence
 from typing import Final, Protocol, cast
 
-from policybridge_serdes.errors import PolicyBridgeError
-from policybridge_serdes.plugins import Table
+from policybridge_core.errors import PolicyBridgeError
+from policybridge_core.plugins import Table
 
 _USAGE: Final = 2
 
 
 class Command(Protocol):
-    """A subcommand: a module with these two functions."""
+    """A subcommand is a module with these two functions."""
 
     @staticmethod
     def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,7 @@ class Command(Protocol):
 
     @staticmethod
     def run(arguments: argparse.Namespace) -> int:
-        """Do it, and give the exit status."""
+        """Run the subcommand; return the exit status."""
         ...
 
 
@@ -29,12 +29,12 @@ COMMANDS: Final = Table(
     kind="command",
     group="policybridge.commands",
     own={
-        "bench": "policybridge_bench.command",
+        "bench": "policybridge_bench.command [bench]",
         "replay": "policybridge_client.llvm.replay_command",
         "policies": "policybridge_client.policies_cli",
         "run": "policybridge_client.llvm.run",
-        "serve": "policybridge_server.cli",
-        "sessions": "policybridge_server.ledger.cli",
+        "serve": "policybridge_server.cli [server]",
+        "sessions": "policybridge_server.ledger.cli [server]",
     },
 )
 
@@ -49,7 +49,7 @@ _SUMMARIES: Final = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command that the first argument names, and give the exit status."""
+    """Run the subcommand that the first argument names; return the exit status."""
     words = sys.argv[1:] if argv is None else list(argv)
     name = words[0] if words else "--help"
     if name in ("-h", "--help"):

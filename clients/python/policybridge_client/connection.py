@@ -1,13 +1,13 @@
-"""The contract of a connection to the policy server, and the table of those that there are."""
+"""The contract of a connection to the policy server, and the table of the connections."""
 
 from typing import Protocol, cast
 
+from policybridge_core.plugins import Table
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
-from policybridge_serdes.plugins import Table
 
 
 class ClientSession(Protocol):
-    """One compilation's conversation, bound to one policy version. For one thread."""
+    """One compilation's session, bound to one policy version. It may be used from one thread at a time."""
 
     @property
     def id(self) -> str:
@@ -25,37 +25,37 @@ class ClientSession(Protocol):
         ...
 
     def evaluate(self, observation: Values) -> Values:
-        """Ask for one decision: one record of the features in, one record of the advice out.
+        """Send one record of the features; return one record of the advice.
 
         Raises:
-            PolicyBridgeError: there is no advice. The session is over then, whatever the reason.
+            PolicyBridgeError: there is no advice. After any error the session is closed.
 
         """
         ...
 
     def context(self, name: str) -> None:
-        """Say that the following observations belong to the function (or module) ``name``."""
+        """Tell the server that the next observations belong to the function (or module) ``name``."""
         ...
 
     def report(self, outcome: Outcome) -> None:
-        """Say what the compilation came to; on return the ledger holds that and every decision of this session.
+        """Report the outcome. When this returns, the ledger holds it and every decision of this session.
 
-        A later report adds to it: a name that came before gets its new value.
+        A later report adds values to the outcome; a value of the same name replaces the earlier one.
 
         Raises:
-            UnsupportedError: the server keeps no ledger.
-            PolicyBridgeError: it is not held. The session is over then, whatever the reason.
+            UnsupportedError: the server has no ledger.
+            PolicyBridgeError: the ledger does not hold the outcome. After any error the session is closed.
 
         """
         ...
 
     def close(self) -> None:
-        """End the session; twice is once."""
+        """End the session. A second call does nothing."""
         ...
 
 
 class Connection(Protocol):
-    """A way to one server. ``timeout`` (seconds) bounds every wait for it, opening and each decision alike."""
+    """A connection to one server. Its timeout, in seconds, limits each wait for the server: opening, each decision."""
 
     def open(
         self,
@@ -66,33 +66,34 @@ class Connection(Protocol):
         """Open a session.
 
         Raises:
-            PolicyBridgeError: unknown policy, a signature that does not fit, no server, no answer in time.
+            PolicyBridgeError: the policy is unknown, the signature does not fit it, the server cannot be reached, or it
+                does not answer in time.
 
         """
         ...
 
     def check(self) -> None:
-        """Find out whether the server can be reached.
+        """Check that the server can be reached.
 
         Raises:
-            UnavailableError: it cannot.
+            UnavailableError: it cannot be reached.
 
         """
         ...
 
     def report_outcome(self, session_id: str, outcome: Outcome) -> None:
-        """Say what the compilation of a session came to, from any process, also after the session; as its `report`.
+        """Report the outcome of a session, from any process and also after its end; see `ClientSession.report`.
 
         Raises:
             NotFoundError: the ledger has no such session.
-            UnsupportedError: the server keeps no ledger.
-            PolicyBridgeError: it is not held.
+            UnsupportedError: the server has no ledger.
+            PolicyBridgeError: the ledger does not hold the outcome.
 
         """
         ...
 
     def close(self) -> None:
-        """Give back what the connection holds; its sessions end."""
+        """Close the connection; its sessions end."""
         ...
 
 
@@ -102,24 +103,24 @@ CONNECTIONS = Table(
     own={
         "grpc": "policybridge_client.grpc:GrpcConnection",
         "socket": "policybridge_client.socket:SocketConnection",
-        "inprocess": "policybridge_server.embedded:EmbeddedConnection",
+        "inprocess": "policybridge_server.embedded:EmbeddedConnection [server]",
         "mlbridge-pipe": "policybridge_client.pipe:PipeConnection",
     },
 )
 
 
 def connect(address: str, *, timeout: float = 10.0) -> Connection:
-    """Make a connection; nothing is sent before it is used.
+    """Make a connection. Nothing is sent until it is used.
 
     Args:
-        address: ``socket:PATH``, ``grpc:HOST:PORT``, ``grpc:unix:PATH``, ``inprocess:REPOSITORY`` or
-            ``mlbridge-pipe:BASE``; a bare path is a socket, anything else bare is a gRPC target.
-        timeout: seconds, for each wait.
+        address: ``socket:PATH``, ``grpc:HOST:PORT``, ``grpc:unix:PATH``, ``inprocess:REPOSITORY``,
+            ``mlbridge-pipe:BASE``, or ``NAME:TARGET`` of another distribution's connection; a path without a name is a
+            socket, anything else without a name is a gRPC target. A gRPC target may be followed by ``,serdes=NAME``.
+        timeout: limit of each wait for the server, in seconds.
 
     """
     scheme, _, target = address.partition(":")
-    # Our own first: to look through all that is installed for others takes milliseconds.
-    if scheme not in CONNECTIONS.own and scheme not in CONNECTIONS.names():
+    if scheme not in CONNECTIONS:
         scheme, target = ("socket" if "/" in address and not address.startswith("unix:") else "grpc"), address
     kind = cast("type[_Made]", CONNECTIONS.load(scheme))
     return kind(target, timeout)

@@ -9,6 +9,7 @@ from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
 from policybridge.v1.tensor_pb2 import EncodedTensors
 from policybridge_client.grpc_stream import Stream, error_of
+from policybridge_core.errors import InvalidError, UnavailableError
 from policybridge_serdes import (
     Exploration,
     Layout,
@@ -22,7 +23,6 @@ from policybridge_serdes import (
     Values,
     load_serdes,
 )
-from policybridge_serdes.errors import InvalidError, UnavailableError
 from policybridge_serdes.interactive import DEFAULT_LIMIT
 from policybridge_serdes.protobuf import signature_to_pb, spec_to_pb
 
@@ -30,13 +30,13 @@ _ENVELOPE: Final = 1 << 20
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", DEFAULT_LIMIT + _ENVELOPE),
     ("grpc.max_send_message_length", DEFAULT_LIMIT + _ENVELOPE),
-    # A build's http_proxy is for downloads; the policy server is not behind it.
+    # Ignore http_proxy: a build sets it for its downloads, and the policy server is not behind that proxy.
     ("grpc.enable_http_proxy", 0),
 )
 
 
-class Answer(NamedTuple):
-    """What `GrpcConnection.evaluate_once` gives: one record of ``layout``, and who answered."""
+class OneShotAdvice(NamedTuple):
+    """The result of `GrpcConnection.evaluate_once`: one record of ``layout``, and the version that gave it."""
 
     values: Values
     layout: Layout
@@ -47,20 +47,23 @@ class GrpcConnection:
     """A channel to a server; its sessions share it.
 
     Args:
-        target: as gRPC names it, ``HOST:PORT`` or ``unix:PATH``.
-        timeout: seconds, for each wait; a session itself may last as long as it likes.
-        serdes: how values travel; ``bitstream`` is the cheapest.
+        target: as in gRPC, ``HOST:PORT`` or ``unix:PATH``; it may be followed by ``,serdes=NAME``.
+        timeout: limit of each wait for the server, in seconds. A session may last any time.
+        serdes: the SerDes if ``target`` names none; ``bitstream`` is the cheapest.
+
+    Raises:
+        NotFoundError: no SerDes has this name.
 
     """
 
     def __init__(self, target: str, timeout: float, *, serdes: str = "bitstream") -> None:
         if not timeout > 0:
             raise InvalidError(f"a timeout is more than 0 seconds, not {timeout}")
-        self._target = target
+        self._target, _, named = target.partition(",serdes=")
         self._timeout = timeout
-        self._serdes_name = serdes
-        self._serdes = load_serdes(serdes)
-        self._channel = grpc.insecure_channel(target, options=_OPTIONS)
+        self._serdes_name = named or serdes
+        self._serdes = load_serdes(self._serdes_name)
+        self._channel = grpc.insecure_channel(self._target, options=_OPTIONS)
         self._stub = PolicyServiceStub(self._channel)
         self._streams: WeakSet[Stream] = WeakSet()
 
@@ -80,7 +83,7 @@ class GrpcConnection:
         return GrpcSession(stream, opening, signature, self._serdes)
 
     def check(self) -> None:
-        """Find out whether the server can be reached: any answer to an empty question will do."""
+        """Check that the server can be reached: it has to answer an empty request, with advice or an error."""
         try:
             self._stub.Evaluate(pb.EvaluateRequest(), timeout=self._timeout)
         except grpc.RpcError as failure:
@@ -90,7 +93,7 @@ class GrpcConnection:
                 ) from failure
 
     def report_outcome(self, session_id: str, outcome: Outcome) -> None:
-        """Report what the compilation of any session came to."""
+        """Report the outcome of any session."""
         request = pb.ReportOutcomeRequest(session_id=session_id, outcome=_outcome(outcome))
         try:
             self._stub.ReportOutcome(request, timeout=self._timeout)
@@ -99,11 +102,11 @@ class GrpcConnection:
 
     def evaluate_once(
         self, policy: PolicyReference, layout: Layout, observation: Values, advice: TensorSpec | None = None
-    ) -> Answer:
-        """Ask for one decision without a session; ``advice`` may be left to the policy's own spec.
+    ) -> OneShotAdvice:
+        """Ask for one decision without a session. Without ``advice`` the policy's own spec is used.
 
         Raises:
-            PolicyBridgeError: there is no answer.
+            PolicyBridgeError: there is no advice.
 
         """
         serdes = self._serdes
@@ -114,7 +117,7 @@ class GrpcConnection:
         except grpc.RpcError as failure:
             raise error_of(failure, self._target) from failure
         layout, values = serdes.decode(response.encoded.data)
-        return Answer(values, layout, _version(response.policy))
+        return OneShotAdvice(values, layout, _version(response.policy))
 
     def close(self) -> None:
         """Close the channel; its sessions end."""
@@ -149,11 +152,11 @@ class GrpcSession:
         return self._decode(decision.advice)
 
     def context(self, name: str) -> None:
-        """Say what the following observations belong to."""
+        """Tell the server what the next observations belong to."""
         self._stream.send(pb.SessionRequest(context=pb.Context(name=name)))
 
     def report(self, outcome: Outcome) -> None:
-        """Report what the compilation came to."""
+        """Report the outcome."""
         self._stream.ask(pb.SessionRequest(outcome=_outcome(outcome)))
 
     def close(self) -> None:

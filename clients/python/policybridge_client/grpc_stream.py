@@ -1,4 +1,4 @@
-"""One Session RPC, driven from the thread that asks."""
+"""One Session RPC, driven by the thread that asks for decisions."""
 
 import threading
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import grpc
 
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
-from policybridge_serdes.errors import (
+from policybridge_core.errors import (
     DeadlineError,
     PolicyBridgeError,
     PreconditionError,
@@ -20,21 +20,21 @@ from policybridge_serdes.errors import (
 )
 
 _CLOSING: Final = 1.0
-"""Seconds that a server has to agree to the end of a session."""
+"""Seconds to wait for the server's end of a stream that the client has half-closed."""
 
 
 class Stream:
-    """The Session RPC, one question and one answer at a time.
+    """The Session RPC, one request and one response at a time.
 
-    gRPC's own deadline is for the whole call, so each wait has its own: a thread that sleeps until the deadline of
-    the wait under way, and costs a decision nothing.
+    gRPC's own deadline limits the whole call, but each wait needs a deadline of its own. A thread sleeps until the
+    deadline of the current wait and then cancels the call; a decision pays nothing for it.
     """
 
     def __init__(self, stub: PolicyServiceStub, target: str, timeout: float) -> None:
         self._target = target
         self._timeout = timeout
-        # A queue's iterator was as fast as grpc.aio on a loop of its own with a deadline per wait (p50 207–256 against
-        # 260–290 µs, an echo over a Unix socket), and works where the caller has a running loop himself.
+        # The requests come from a queue's iterator. With an echo over a Unix socket its p50 was 207–256 µs, that of
+        # grpc.aio on a loop of its own 260–290 µs (measured). It also works if the caller runs an event loop.
         self._requests: SimpleQueue[pb.SessionRequest | None] = SimpleQueue()
         self._call: Any = stub.Session(iter(self._requests.get, None))
         self._responses = cast("Iterator[pb.SessionResponse]", self._call)
@@ -45,11 +45,11 @@ class Stream:
         threading.Thread(target=self._watch, name="policybridge-deadline", daemon=True).start()
 
     def send(self, request: pb.SessionRequest) -> None:
-        """Send what is not answered."""
+        """Send a request that has no response."""
         self._requests.put(request)
 
     def ask(self, request: pb.SessionRequest) -> pb.SessionResponse:
-        """Send what is answered, and wait for the answer."""
+        """Send a request and wait for its response."""
         if self._over is not None:
             raise PreconditionError(f"the session is over: {self._over}")
         self._deadline = monotonic() + self._timeout
@@ -61,7 +61,7 @@ class Stream:
         except StopIteration:
             raise self._end(UnavailableError(f"the server at {self._target} ended the session")) from None
         except BaseException as error:
-            # A signal ended the wait: the answer to come would be taken for the next one's.
+            # A signal interrupted the wait. The late response would look like the response to the next request.
             self._call.cancel()
             self._end(UnavailableError(repr(error)))
             raise
@@ -69,12 +69,12 @@ class Stream:
             self._deadline = None
 
     def close(self) -> None:
-        """Half-close, which ends the session; twice is once."""
+        """Half-close the stream, which ends the session. A second call does nothing."""
         if self._over is not None:
             return
         self._requests.put(None)
         with suppress(grpc.FutureTimeoutError, grpc.FutureCancelledError):
-            # The server's own end: without it a channel that is closed next would cut the call off.
+            # Wait for the server to end the stream: closing the channel now would cancel the call.
             self._call.exception(min(self._timeout, _CLOSING))
         self._end(UnavailableError("it was closed"))
 
@@ -101,9 +101,9 @@ class Stream:
 
 
 def error_of(failure: grpc.RpcError, target: str) -> PolicyBridgeError:
-    """Give the error that a failed call to ``target`` stands for."""
+    """Convert the failure of a call to ``target`` to an error of ours."""
     status, details = failure.code().value[0], failure.details() or "no reason given"
-    # Nobody here cancels without knowing: the server stopped while the call came in.
+    # The client did not cancel: the server stopped while it received the call.
     if failure.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
         return UnavailableError(f"the server at {target}: {details}")
     return error_from_status(status, details)

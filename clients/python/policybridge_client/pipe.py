@@ -1,7 +1,7 @@
 """The connection to a model behind ML-Compiler-Bridge's pipes: ``mlbridge-pipe:BASE`` or ``mlbridge-pipe:BASE:json``.
 
-For models written with its Python package, `compilerinterface`, and for `policybridge serve --pipe`. One session at a
-time; what the format has no words for, a policy's name or an outcome, cannot be sent.
+For models that use its Python package `compilerinterface`, and for `policybridge serve --pipe`. There is one session at
+a time. The format has no place for the name of a policy or an outcome, so these cannot be sent.
 """
 
 import json
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policybridge_client.pipe_wire import PipeWire
+from policybridge_core.errors import InvalidError, PreconditionError, UnsupportedError
 from policybridge_serdes import (
     VARIES,
     ElementType,
@@ -27,10 +28,9 @@ from policybridge_serdes import (
     pack,
     tensor,
 )
-from policybridge_serdes.errors import InvalidError, PreconditionError, UnsupportedError
 
 _PORT: Final = 6020
-"""What ML-Compiler-Bridge writes into every tensor's description."""
+"""The port that ML-Compiler-Bridge writes into every tensor's description."""
 
 _FORMATS: Final = ("bytes", "json")
 
@@ -39,8 +39,8 @@ class PipeConnection:
     """A model behind a pair of FIFOs.
 
     Args:
-        target: ``BASE``, and ``:json`` or ``:bytes`` (the default) behind it.
-        timeout: seconds, for each wait.
+        target: ``BASE``, followed by ``:json`` or ``:bytes`` (the default).
+        timeout: limit of each wait for the other side, in seconds.
 
     """
 
@@ -53,7 +53,7 @@ class PipeConnection:
         self._session: PipeSession | None = None
 
     def open(self, policy: PolicyReference, signature: Signature, options: SessionOptions) -> "PipeSession":  # noqa: ARG002
-        """Open the FIFOs; the other side has one policy, and what its name is cannot be checked."""
+        """Open the FIFOs. The other side has one policy; its name cannot be checked."""
         if options.exploration is not None or options.options or options.labels:
             raise UnsupportedError("ML-Compiler-Bridge's pipes carry neither exploration nor options nor labels")
         if self._session is not None and self._session.is_open:
@@ -62,11 +62,11 @@ class PipeConnection:
         return self._session
 
     def check(self) -> None:
-        """Find out whether somebody serves the FIFOs, which looks like a compile that asks nothing."""
+        """Check that the FIFOs are served. To the other side this is a compilation without a request."""
         PipeWire(self._base, self._timeout).close()
 
     def report_outcome(self, session_id: str, outcome: Outcome) -> None:  # noqa: ARG002
-        """Refuse: the format has no words for it."""
+        """Refuse: the format has no place for an outcome."""
         raise UnsupportedError("ML-Compiler-Bridge's pipes carry no outcomes")
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class PipeConnection:
 
 
 class PipeSession:
-    """One compile; see `ClientSession`."""
+    """One compilation; see `ClientSession`."""
 
     log_probability: float | None = None
 
@@ -96,12 +96,12 @@ class PipeSession:
 
     @property
     def id(self) -> str:
-        """Refuse: the other side gives none."""
+        """Refuse: the other side gives no session id."""
         return _unknown()
 
     @property
     def policy(self) -> PolicyVersion:
-        """Refuse: the other side tells none."""
+        """Refuse: the other side does not name its version."""
         return _unknown()
 
     def evaluate(self, observation: Values) -> Values:
@@ -111,20 +111,20 @@ class PipeSession:
         try:
             return self._decode(self._wire.exchange(self._encode(observation)))
         except BaseException:
-            # Also where a signal ends the wait: the answer to come would be taken for the next one's.
+            # Also after a signal: the late response would look like the response to the next request.
             self.close()
             raise
 
     def context(self, name: str) -> None:
-        """Drop the name: the format has no words for it."""
+        """Do nothing: the format has no place for a context."""
 
     def report(self, outcome: Outcome) -> None:  # noqa: ARG002
-        """Refuse: the format has no words for it; the session is over then, as everywhere."""
+        """Refuse: the format has no place for an outcome. As after any error, the session is closed."""
         self.close()
         raise UnsupportedError("ML-Compiler-Bridge's pipes carry no outcomes")
 
     def close(self) -> None:
-        """End the session; twice is once."""
+        """End the session. A second call does nothing."""
         self.is_open = False
         self._wire.close()
 
@@ -183,7 +183,7 @@ def _json(spec: TensorSpec, values: Values) -> str:
 
 
 def _plain(element: object) -> str:
-    # As LLVM writes it, also where that is no JSON: inf and nan.
+    # As LLVM writes numbers: also inf and nan, which are not JSON.
     return f"{element:.17g}" if isinstance(element, float) else msgspec.json.encode(element).decode()
 
 
@@ -205,7 +205,7 @@ def _json_decoder(spec: TensorSpec) -> Callable[[bytes], Values]:
 
     def decode(data: bytes) -> Values:
         try:
-            # Python's own parser reads 1e999 as infinity, as the compilers' does.
+            # Python's own parser reads 1e999 as infinity, as the compiler's parser does.
             answer = json.loads(data)["out"]
             flat = np.asarray(answer, object if spec.type.is_text else None).reshape(-1)
         except (ValueError, TypeError, KeyError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""The compiler's ends of ML-Compiler-Bridge's two FIFOs; every failure is one of our errors."""
+"""The compiler's ends of ML-Compiler-Bridge's two FIFOs. Every failure is a PolicyBridgeError."""
 
 import errno
 import os
@@ -6,7 +6,7 @@ import select
 import time
 from typing import Final
 
-from policybridge_serdes.errors import DeadlineError, PolicyBridgeError, TooLargeError, UnavailableError
+from policybridge_core.errors import DeadlineError, PolicyBridgeError, TooLargeError, UnavailableError
 from policybridge_serdes.interactive import DEFAULT_LIMIT
 
 _LENGTH: Final = 8
@@ -15,14 +15,14 @@ _READ: Final = 1 << 18
 
 
 class PipeWire:
-    """Opens ``BASE.in``, then ``BASE.out``, as such a compiler does; the other side makes them, and has to be there.
+    """Opens ``BASE.in``, then ``BASE.out``, as such a compiler does. The other side makes and serves both FIFOs.
 
     Args:
-        base: the FIFOs' common name.
-        timeout: seconds, for each wait.
+        base: the common start of the FIFOs' paths.
+        timeout: limit of each wait for the other side, in seconds.
 
     Raises:
-        DeadlineError: what was waited for did not come within the timeout.
+        DeadlineError: a wait took longer than the timeout.
         UnavailableError: the FIFOs cannot be opened, or the other side went away.
 
     """
@@ -50,11 +50,11 @@ class PipeWire:
                     raise UnavailableError(
                         f"nobody serves the FIFO {self._base}{which} within {self._timeout:g} s: {error.strerror}"
                     ) from error
-            # No event tells that somebody opens the other end.
+            # Poll: the system reports no event when the other end is opened.
             time.sleep(_PAUSE)
 
     def exchange(self, message: bytes) -> bytes:
-        """Send a message and give its answer."""
+        """Send a message; return the response."""
         deadline = time.monotonic() + self._timeout
         self._send(len(message).to_bytes(_LENGTH, "little") + message, deadline)
         size = int.from_bytes(self._receive(_LENGTH, deadline), "little")
@@ -96,7 +96,7 @@ class PipeWire:
         return UnavailableError(f"whoever served {self._base} went away without an answer")
 
     def close(self) -> None:
-        """Close both; twice is once."""
+        """Close both FIFOs. A second call does nothing."""
         if self._is_open:
             self._is_open = False
             os.close(self._questions)

@@ -1,4 +1,4 @@
-"""A server's policies from outside: publish versions, set aliases, retire, look."""
+"""A client of the server's RepositoryService: publish versions, set aliases, retire versions, list policies."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,9 +12,9 @@ from policybridge.v1 import policy_service_pb2
 from policybridge.v1 import repository_service_pb2 as pb
 from policybridge.v1.repository_service_pb2_grpc import RepositoryServiceStub
 from policybridge_client.grpc_stream import error_of
+from policybridge_core.digest import digest, version_files
+from policybridge_core.errors import InvalidError
 from policybridge_serdes import PolicyReference, PolicyVersion
-from policybridge_serdes.digest import digest, version_files
-from policybridge_serdes.errors import InvalidError
 from policybridge_serdes.protobuf import spec_from_pb
 
 _PIECE: Final = 256 << 10
@@ -26,7 +26,7 @@ _Given = TypeVar("_Given")
 
 
 class PolicySummary(msgspec.Struct, frozen=True):
-    """One policy; ``error`` says why it is not served, if it is not."""
+    """One policy; ``error`` says why it is not served, and is empty if it is."""
 
     name: str
     description: str
@@ -37,7 +37,7 @@ class PolicySummary(msgspec.Struct, frozen=True):
 
 
 class VersionDetails(msgspec.Struct, frozen=True):
-    """One version: its files' size, whether it is loaded and for how many sessions, and what it takes and gives."""
+    """One version: the size of its files, whether it is loaded, its number of sessions, and its signature."""
 
     version: int
     digest: str
@@ -62,7 +62,7 @@ class RepositoryClient:
 
     Args:
         address: ``grpc:HOST:PORT`` or ``grpc:unix:PATH``; ``grpc:`` may be left out.
-        timeout: seconds for each call; a large version takes as long as it takes to load.
+        timeout: limit of each call, in seconds. A call that publishes includes loading the version.
 
     """
 
@@ -75,16 +75,16 @@ class RepositoryClient:
         self._stub = RepositoryServiceStub(self._channel)
 
     def publish(self, policy: str, files: Path, *, config: str = "", aliases: Sequence[str] = ()) -> PolicyVersion:
-        """Publish a version, and give it when new sessions get it.
+        """Publish a version; return it as soon as new sessions get it.
 
         Args:
             policy: the policy's name.
             files: a folder of the version's files.
-            config: the text of ``policy.toml``, where the policy is new.
+            config: the text of ``policy.toml``, for a new policy.
             aliases: names that the version gets.
 
         Raises:
-            PolicyBridgeError: it is refused, and the version before it goes on serving; the message says why.
+            PolicyBridgeError: the version is refused; the message says why. The previous version stays in service.
 
         """
         if not files.is_dir():
@@ -98,27 +98,27 @@ class RepositoryClient:
         """Publish the version ``base`` with other weights: tensors by name, as arrays or in safetensors.
 
         Raises:
-            PolicyBridgeError: it is refused, and the version before it goes on serving; the message says why.
+            PolicyBridgeError: the version is refused; the message says why. The previous version stays in service.
 
         """
         data = weights if isinstance(weights, bytes) else save_weights(weights)
         return _version(self._call(self._stub.PublishWeights, _weights(base, data, aliases)).version)
 
     def set_alias(self, policy: str, alias: str, version: int) -> int | None:
-        """Let ``alias`` name ``version``; give what it named before.
+        """Point ``alias`` to ``version``; return the version that it pointed to before.
 
         Raises:
-            PolicyBridgeError: there is no such policy or version, or it may not be done.
+            PolicyBridgeError: there is no such policy or version, or the server does not allow it.
 
         """
         response = self._call(self._stub.SetAlias, pb.SetAliasRequest(policy=policy, alias=alias, version=version))
         return response.previous if response.HasField("previous") else None
 
     def retire(self, policy: str, version: int) -> None:
-        """Let ``version`` go when its last session has ended.
+        """Retire ``version``: it is removed when its last session has ended.
 
         Raises:
-            PolicyBridgeError: an alias names it, there is none, or it may not be done.
+            PolicyBridgeError: an alias points to it, there is no such version, or the server does not allow it.
 
         """
         self._call(self._stub.Retire, pb.RetireRequest(policy=policy, version=version))
@@ -132,7 +132,7 @@ class RepositoryClient:
         """Describe one policy.
 
         Raises:
-            NotFoundError: there is none of that name.
+            NotFoundError: no policy has this name.
 
         """
         response = self._call(self._stub.ShowPolicy, pb.ShowPolicyRequest(policy=policy))
@@ -151,10 +151,10 @@ class RepositoryClient:
 
 
 def save_weights(tensors: Mapping[str, npt.NDArray[Any]]) -> bytes:
-    """Give ``tensors`` in safetensors.
+    """Encode ``tensors`` in the safetensors format.
 
     Raises:
-        InvalidError: one is of a type that safetensors does not know.
+        InvalidError: a tensor has a type that safetensors does not support.
 
     """
     header: dict[str, object] = {}

@@ -9,26 +9,26 @@ from typing import Final
 import msgspec
 
 from policybridge_client.policies import PolicyDetails, PolicySummary, RepositoryClient
+from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import PolicyReference, PolicyVersion
-from policybridge_serdes.errors import PolicyBridgeError
 
 _DIGEST: Final = 19
-"""Characters of a digest that people compare."""
+"""Characters of a digest that are shown."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare a subcommand for each thing that can be done."""
+    """Declare the subcommands."""
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    publish = _command(commands, "publish", _publish, "make a version of a folder's files")
+    publish = _command(commands, "publish", _publish, "publish a folder's files as a version")
     publish.add_argument("policy")
     publish.add_argument("folder", type=Path)
     publish.add_argument("--policy-toml", type=Path, metavar="FILE", help="for the first version of a new policy")
     publish.add_argument("--alias", action="append", default=[], help="name the version; repeatable")
-    weights = _command(commands, "publish-weights", _publish_weights, "make a version with other weights")
+    weights = _command(commands, "publish-weights", _publish_weights, "publish a version with new weights")
     weights.add_argument("base", metavar="POLICY[@VERSION]")
     weights.add_argument("file", type=Path, metavar="FILE.safetensors")
     weights.add_argument("--alias", action="append", default=[], help="name the version; repeatable")
-    alias = _command(commands, "alias", _alias, "let a name mean a version: promote it, or roll back")
+    alias = _command(commands, "alias", _alias, "point an alias to a version: promote it, or roll back")
     alias.add_argument("policy")
     alias.add_argument("alias")
     alias.add_argument("version", type=int)
@@ -54,7 +54,7 @@ def _command(
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do it; the exit status is 1 where the server refuses, 2 where a file cannot be read."""
+    """Run the subcommand. The exit status is 1 if the server refuses, 2 if a file cannot be read."""
     client = None
     try:
         client = RepositoryClient(arguments.server, timeout=arguments.timeout)

@@ -22,19 +22,19 @@ from policybridge_serdes import (
 from policybridge_serdes.values import fit
 
 Advice = np.generic | npt.NDArray[Any] | str | bytes
-"""A scalar where the advice has one element (shape [1] or none), else an array."""
+"""A scalar if the advice has shape () or (1,), else an array."""
 
 
 class ModelRunner(AbstractContextManager["ModelRunner"]):
-    """Features set in place, and one decision for each `evaluate`.
+    """Holds the features in buffers; each `evaluate` asks for one decision on them.
 
-    A feature is reached by its position or its name. What that gives is the buffer itself: writing into it sets the
-    feature. Assigning (``runner["threshold"] = 225``) checks type and shape, and is the way for features whose shape
-    varies and for strings. Buffers keep their values from one decision to the next.
+    ``runner[feature]``, by position or name, is the buffer itself: writing into it sets the feature. Assigning
+    (``runner["threshold"] = 225``) also checks type and shape; features of varying shape and strings can only be
+    assigned. Buffers keep their values from one decision to the next.
 
     Args:
-        session: answers; it is closed with the runner. See `open_runner`.
-        signature: what the session was opened with.
+        session: the session that gives the advice; it is closed with the runner. See `open_runner`.
+        signature: the signature with which the session was opened.
 
     """
 
@@ -53,11 +53,11 @@ class ModelRunner(AbstractContextManager["ModelRunner"]):
 
     @property
     def policy(self) -> PolicyVersion:
-        """The version that answers."""
+        """The version that gives the advice."""
         return self._session.policy
 
     def __getitem__(self, feature: int | str) -> npt.NDArray[Any]:
-        """Give the feature's buffer."""
+        """Return the feature's buffer."""
         name = self._name(feature)
         held: npt.NDArray[Any] = self._fixed[name] if name in self._fixed else self._values[name][0]
         return held
@@ -77,10 +77,10 @@ class ModelRunner(AbstractContextManager["ModelRunner"]):
             self._values[name][0] = fitted.copy()
 
     def evaluate(self) -> Advice:
-        """Ask for one decision; the features stay as they are.
+        """Ask for one decision; the features are not changed.
 
         Raises:
-            PolicyBridgeError: there is no advice, and the session is over.
+            PolicyBridgeError: there is no advice. After any error the session is closed.
 
         """
         spec = self._signature.advice
@@ -96,15 +96,15 @@ class ModelRunner(AbstractContextManager["ModelRunner"]):
         return self._session.log_probability
 
     def context(self, name: str) -> None:
-        """Say that the following decisions belong to the function (or module) ``name``."""
+        """Tell the server that the next decisions belong to the function (or module) ``name``."""
         self._session.context(name)
 
     def report(self, status: str = "", **values: float) -> None:
-        """Say what came of it, as a word and named numbers: ``runner.report("ok", cycles=1e6)``.
+        """Report the outcome, a status and named numbers: ``runner.report("ok", cycles=1e6)``.
 
         Raises:
-            UnsupportedError: the server keeps no ledger.
-            PolicyBridgeError: the ledger does not hold it. The session is over then.
+            UnsupportedError: the server has no ledger.
+            PolicyBridgeError: the ledger does not hold the outcome. After any error the session is closed.
 
         """
         self._session.report(Outcome(values, status))
@@ -136,22 +136,22 @@ def open_runner(  # noqa: PLR0913 - all but the address by keyword
     exploration: Exploration | None = None,
     timeout: float = 10.0,
 ) -> ModelRunner:
-    """Open a session on a connection of its own, and make its runner.
+    """Open a session on its own connection; return its runner.
 
     Args:
         address: the server's, as for `connect`.
-        policy: a reference, or a text such as ``inliner``, ``inliner@3`` or ``inliner@stable``.
-        features: what will be observed; those that the policy does not know are accepted and ignored.
-        advice: what is wanted.
-        context: what is compiled.
-        options: for the policy to read.
-        labels: to find the session by.
-        exploration: how to depart from the policy's best advice, for policies with an advice head.
-        timeout: seconds, for each wait.
+        policy: a reference, or a string such as ``inliner``, ``inliner@3`` or ``inliner@stable``.
+        features: the specs of the features; the server ignores features that the policy does not know.
+        advice: the spec of the advice.
+        context: the name of the module or function that is compiled.
+        options: options that the policy may read.
+        labels: labels by which the session is found in the ledger.
+        exploration: how advice is sampled instead of taking the best; for policies with an advice head.
+        timeout: limit of each wait for the server, in seconds.
 
     Raises:
-        PolicyBridgeError: no server, unknown policy, or a signature that does not fit it. Over the Unix socket the
-            last comes out at the first `ModelRunner.evaluate`.
+        PolicyBridgeError: the server cannot be reached, the policy is unknown, or the signature does not fit it. Over
+            the Unix socket, a signature that does not fit is reported by the first `ModelRunner.evaluate`.
 
     """
     connection = connect(address, timeout=timeout)
@@ -167,7 +167,7 @@ def open_runner(  # noqa: PLR0913 - all but the address by keyword
 
 
 class _OwningRunner(ModelRunner):
-    """A runner whose connection serves nobody else."""
+    """A runner that also closes its connection."""
 
     def __init__(self, session: ClientSession, signature: Signature, connection: Connection) -> None:
         super().__init__(session, signature)

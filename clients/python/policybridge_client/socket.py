@@ -8,15 +8,15 @@ from typing import Final, TypeVar
 import msgspec
 
 from policybridge_client.socket_wire import Wire
-from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
-from policybridge_serdes.bitstream import BitstreamSerDes
-from policybridge_serdes.errors import (
+from policybridge_core.errors import (
     InvalidError,
     PolicyBridgeError,
     PreconditionError,
     TooLargeError,
     error_from_status,
 )
+from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
+from policybridge_serdes.bitstream import BitstreamSerDes
 from policybridge_serdes.interactive import DEFAULT_LIMIT, context_line, header_line, observation_lines, outcome_line
 
 _PROTOCOL: Final = 1
@@ -50,11 +50,12 @@ class _RecordedJson(msgspec.Struct):
 
 
 class SocketConnection:
-    """A server on the same machine. Every session is a connection of its own, so that sessions share nothing.
+    """A server on the same machine. Each session has its own socket connection, so sessions share nothing.
 
     Args:
         target: the socket's path.
-        timeout: seconds, for each wait. It is the kernel's (SO_RCVTIMEO), which costs no system call per decision.
+        timeout: limit of each wait for the server, in seconds. The kernel applies it (SO_RCVTIMEO), without a system
+            call per decision.
 
     """
 
@@ -66,7 +67,7 @@ class SocketConnection:
         self._sessions: set[SocketSession] = set()
 
     def open(self, policy: PolicyReference, signature: Signature, options: SessionOptions) -> "SocketSession":
-        """Open a session; whether the signature fits the policy comes out at the first observation."""
+        """Open a session. The server checks the signature against the policy at the first observation."""
         wire = self._wire()
         try:
             session = SocketSession(wire, policy, signature, options, self._sessions.discard)
@@ -77,11 +78,11 @@ class SocketConnection:
         return session
 
     def check(self) -> None:
-        """Find out whether the server can be reached."""
+        """Check that the server can be reached."""
         self._wire().close()
 
     def report_outcome(self, session_id: str, outcome: Outcome) -> None:
-        """Report what the compilation of any session came to, on a connection of its own."""
+        """Report the outcome of any session, on a new connection."""
         wire = self._wire()
         try:
             wire.send(_report(session_id, outcome))
@@ -92,7 +93,7 @@ class SocketConnection:
             raise error_from_status(failure.status, failure.message)
 
     def close(self) -> None:
-        """End the sessions."""
+        """Close the connection; its sessions end."""
         for session in list(self._sessions):
             session.close()
 
@@ -122,7 +123,7 @@ class SocketSession:
         self.log_probability: float | None = None
         self._step = 0
         self._header = header_line(signature)
-        # Sent along with the next observation, so that nothing but observations costs a system call.
+        # Lines that are sent together with the next observation, to save system calls.
         self._before = self._header + context_line(options.context)
         self._wire = wire
         self._ended = ended
@@ -134,7 +135,7 @@ class SocketSession:
         return self._ended_by_failure(self._ask, observation)
 
     def report(self, outcome: Outcome) -> None:
-        """Report what the compilation came to."""
+        """Report the outcome."""
         self._ended_by_failure(self._tell, outcome)
 
     def _ended_by_failure(self, ask: Callable[[_A], _T], what: _A) -> _T:
@@ -143,12 +144,12 @@ class SocketSession:
         try:
             return ask(what)
         except BaseException as error:
-            # Also where a signal ends the wait: the answer to come would be taken for the next one's.
+            # Also after a signal: the late reply would look like the reply to the next observation.
             self._end(str(error) or repr(error))
             raise
 
     def context(self, name: str) -> None:
-        """Say what the following observations belong to; it travels with the next of them."""
+        """Tell the server what the next observations belong to; it is sent with the next observation."""
         self._before = self._header + context_line(name)
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
-"""A connected Unix socket whose every failure is one of our errors."""
+"""A connected Unix socket. Every failure is a PolicyBridgeError."""
 
 import socket
 import struct
 
-from policybridge_serdes.errors import DeadlineError, PolicyBridgeError, TooLargeError, UnavailableError
+from policybridge_core.errors import DeadlineError, PolicyBridgeError, TooLargeError, UnavailableError
 from policybridge_serdes.interactive import MAX_LINE
 
 
@@ -11,11 +11,11 @@ class Wire:
     """A connection to the server at ``path``.
 
     Args:
-        path: the socket's.
-        timeout: seconds, for each wait.
+        path: the socket's path.
+        timeout: limit of each wait for the server, in seconds.
 
     Raises:
-        DeadlineError: what was waited for did not come within the timeout.
+        DeadlineError: a wait took longer than the timeout.
         UnavailableError: the server cannot be reached, or went away.
 
     """
@@ -36,17 +36,17 @@ class Wire:
             raise
 
     def send(self, data: bytes) -> None:
-        """Send all of it; that the server has closed comes out when its answer is read."""
+        """Send all bytes. If the server has closed the connection, the next read reports it."""
         try:
             self._socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
-            # The server has closed; what it said before, perhaps why, is still there to be read.
+            # The server has closed. An error line that it sent before can still be read.
             return
         except OSError as error:
             raise self._error("send to", error) from error
 
     def receive_into(self, buffer: bytearray) -> int:
-        """Fill the buffer; less than its length came where the server closed before."""
+        """Fill the buffer; return the number of bytes, fewer than its length if the server closed."""
         try:
             got = self._socket.recv_into(buffer)
             while 0 < got < len(buffer):
@@ -59,15 +59,15 @@ class Wire:
         return got
 
     def receive(self, size: int) -> bytes:
-        """Give exactly so many bytes."""
+        """Receive exactly ``size`` bytes."""
         buffer = bytearray(size)
         if self.receive_into(buffer) < size:
             raise self.gone()
         return bytes(buffer)
 
     def receive_line(self) -> bytes:
-        """Give a line with its newline, and take nothing after it."""
-        # Looked at before it is taken: what follows the line belongs to the first reply.
+        """Receive a line with its newline, and nothing after it."""
+        # Peek first: the bytes after the line belong to the first reply.
         held = b""
         while len(held) <= MAX_LINE:
             seen = self._peek()
@@ -78,16 +78,16 @@ class Wire:
         raise TooLargeError(f"the server at {self._path} answered a line of more than {MAX_LINE} bytes")
 
     def receive_rest(self) -> bytes:
-        """Give all until the server closes, at most a line's limit."""
+        """Receive until the server closes, at most the limit of a line."""
         buffer = bytearray(MAX_LINE)
         return bytes(buffer[: self.receive_into(buffer)])
 
     def gone(self) -> UnavailableError:
-        """Give the error for a server that closed without an answer."""
+        """Make the error for a server that closed without a reply."""
         return UnavailableError(f"the server at {self._path} went away without an answer")
 
     def close(self) -> None:
-        """Close the socket; twice is once."""
+        """Close the socket. A second call does nothing."""
         self._socket.close()
 
     def _peek(self) -> bytes:

@@ -1,4 +1,4 @@
-"""The ways to store a network, by the names that ``--backend`` takes."""
+"""The formats for a network, by the names of the option ``--backend``."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from typing import cast
 from policybridge_demo.export.network import Network
 
 Writer = Callable[[Network, Path], None]
-"""Writes a network into the folder of a version."""
+"""Writes a network to the folder of a version."""
 
 
 class ExportError(Exception):
-    """A framework is missing; the message says which command installs it."""
+    """A framework is missing; the message contains the command that installs it."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class Format:
     """One way to store a network.
 
     Attributes:
-        backend: what loads it.
+        backend: the backend that loads it.
         writer: the import string of its `Writer`.
-        packages: what must be importable to write it and to serve it.
-        extras: of the package policybridge, which bring those.
-        declared: ``policy.toml`` has to say what the network takes and gives, because its file does not.
+        packages: packages that writing and serving it need.
+        extras: the extras of policybridge that install them.
+        declared: whether ``policy.toml`` has to declare inputs and output, because the file does not.
 
     """
 
@@ -40,7 +40,7 @@ class Format:
         """Import the writer.
 
         Raises:
-            ExportError: a package that exporting or serving needs is not installed.
+            ExportError: a required package is not installed.
 
         """
         for package in self.packages:
@@ -54,7 +54,7 @@ class Format:
 _TORCH = "policybridge_demo.export.torch"
 _TENSORFLOW = "policybridge_demo.export.tensorflow"
 
-# Whatever is written, onnx reads the weights; and TensorFlow has the converter to .tflite, but no longer what runs it.
+# Every format needs onnx, which reads the bundled weights. TensorFlow converts to .tflite, but no longer runs it.
 FORMATS: Mapping[str, Format] = {
     "torch": Format("torch", f"{_TORCH}:write_program", ["onnx", "torch"], ["torch"]),
     "torchscript": Format("torch", f"{_TORCH}:write_script", ["onnx", "torch"], ["torch"], declared=True),

@@ -1,4 +1,4 @@
-"""A small network as plain arrays, which every framework's writer takes."""
+"""A small network as plain arrays, the input of every framework's writer."""
 
 import math
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ class Layer:
 
 @dataclass(frozen=True)
 class Network:
-    """Linear layers with a ReLU between them; the input, ``observation``, is all features side by side.
+    """Linear layers with ReLU between them; the input ``observation`` holds all features in one row.
 
     Attributes:
-        advice: the output's name.
-        limit: each feature is cut off at ± this.
-        decide: the output is the number of the largest of the last layer's outputs, and not these themselves.
+        advice: the name of the output.
+        limit: each feature is clipped to ± this value.
+        decide: whether the output is the argmax of the last layer's outputs instead of these outputs.
 
     """
 
@@ -36,5 +36,5 @@ class Network:
 
     @property
     def sizes(self) -> list[int]:
-        """Give the number of features, and of each layer's outputs."""
+        """Return the number of features, then the number of outputs of each layer."""
         return [self.layers[0].weight.shape[1], *(len(layer.bias) for layer in self.layers)]

@@ -1,4 +1,4 @@
-"""A network as an ONNX file, built by hand: torch's own exporter needs several packages more."""
+"""A network as an ONNX file, built node by node: torch's exporter would need several more packages."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ def write_onnx(network: Network, folder: Path) -> None:
 
 
 def save_network(network: Network, file: Path) -> None:
-    """Write the same file for the same network, byte for byte."""
+    """Write the network to a file; the same network always gives the same bytes."""
     sizes, kind = network.sizes, TensorProto.INT64 if network.decide else TensorProto.FLOAT
     taken = helper.make_tensor_value_info("observation", TensorProto.FLOAT, ["batch", sizes[0]])
     given = helper.make_tensor_value_info(network.advice, kind, ["batch", 1 if network.decide else sizes[-1]])
@@ -52,7 +52,7 @@ def _nodes(network: Network) -> Iterator[NodeProto]:
 
 
 def read_network(file: Path) -> Network:
-    """Read back what ``save_network`` has written."""
+    """Read a network that ``save_network`` has written."""
     graph = onnx.load(file).graph
     tensors = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     numbers = range(sum(name.startswith("weight") for name in tensors))

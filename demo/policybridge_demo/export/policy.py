@@ -10,10 +10,10 @@ from policybridge_serdes import ElementType, TensorSpec
 
 
 def write_policy(repository: Path, name: str, network: Network, features: Sequence[str], stored: Format) -> None:
-    """Add the policy ``name``, whose version 1 is ``network``; its input is made of ``features``.
+    """Add the policy ``name`` with ``network`` as version 1; its input is packed from ``features``.
 
     Raises:
-        ExportError: a package that this needs is not installed.
+        ExportError: a required package is not installed.
 
     """
     write = stored.load()
@@ -22,7 +22,7 @@ def write_policy(repository: Path, name: str, network: Network, features: Sequen
 
 
 def policy_folder(repository: Path, name: str, backend: str, toml: str = "") -> Path:
-    """Make a policy's ``policy.toml`` and give the folder for its version 1."""
+    """Write the ``policy.toml`` of a policy; return the folder of its version 1."""
     folder = repository / name / "1"
     folder.mkdir(parents=True)
     (repository / name / "policy.toml").write_text(f'backend = "{backend}"\n{toml}', encoding="utf-8")
@@ -30,13 +30,13 @@ def policy_folder(repository: Path, name: str, backend: str, toml: str = "") -> 
 
 
 def pack_toml(features: Sequence[str]) -> str:
-    """Give the settings by which ``features`` make the network's one input."""
+    """Return the settings that pack ``features`` into the network's only input."""
     # A list of strings is the same in JSON and in TOML.
     return f"[settings]\n[settings.pack.observation]\nfeatures = {json.dumps(list(features))}\n"
 
 
 def declare_network(network: Network) -> str:
-    """Give the lines of ``policy.toml`` that declare the network's input and output."""
+    """Return the lines of ``policy.toml`` that declare the network's input and output."""
     width, *_, height = network.sizes
     decision, logits = (ElementType.INT64, (1,)), (ElementType.FLOAT, (height,))
     advice = TensorSpec(network.advice, *(decision if network.decide else logits))
@@ -44,7 +44,7 @@ def declare_network(network: Network) -> str:
 
 
 def declare(features: Sequence[TensorSpec], advice: TensorSpec) -> str:
-    """Give the lines of ``policy.toml`` that declare inputs and output."""
+    """Return the lines of ``policy.toml`` that declare inputs and output."""
     return f"features = [{', '.join(map(_inline, features))}]\nadvice = {_inline(advice)}\n"
 
 

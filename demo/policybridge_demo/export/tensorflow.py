@@ -24,7 +24,7 @@ def write_litert(network: Network, folder: Path) -> None:
 
 
 def tensorflow_network(network: Network) -> Callable[[Any], Any]:
-    """Give ``network`` as a function of a tensor, float [n, features]."""
+    """Make a function of a tensor, float [n, features], that computes ``network``."""
     layers = [(tf.Variable(layer.weight.T), tf.Variable(layer.bias)) for layer in network.layers]
 
     def evaluate(observation: Any) -> Any:
@@ -47,17 +47,17 @@ def _specs(network: Network) -> Specs:
 
 
 def save_model(function: Callable[..., Any], specs: Specs, folder: Path, signature: str = "serving_default") -> None:
-    """Save ``function`` of tensors by name, which gives tensors by name, as a SavedModel."""
+    """Save ``function``, whose inputs and outputs are tensors by name, as a SavedModel."""
     module = tf.Module()
     module.function = tf.function(function, autograph=False)
     concrete = module.function.get_concrete_function(**specs)
-    # Variables are restored into what holds them.
+    # The module has to hold the variables, so that loading restores them.
     module.held = list(concrete.variables)
     tf.saved_model.save(module, str(folder), signatures={signature: concrete})
 
 
 def save_litert(function: Callable[..., Any], specs: Specs, folder: Path, signature: str = "serving_default") -> None:
-    """Convert ``function``, as `save_model` takes it, to ``model.tflite``."""
+    """Convert ``function``, as for `save_model`, to ``model.tflite``."""
     with TemporaryDirectory() as saved:
         save_model(function, specs, Path(saved), signature)
         converter = tf.lite.TFLiteConverter.from_saved_model(saved, signature_keys=[signature])

@@ -13,7 +13,7 @@ from policybridge_demo.export.network import Network
 
 
 class TorchNetwork(torch.nn.Module):
-    """A `Network` as a module; `torch_network` gives it its weights."""
+    """A `Network` as a PyTorch module; `torch_network` sets its weights."""
 
     def __init__(self, sizes: Sequence[int], limit: float = math.inf, *, decide: bool = True) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class TorchNetwork(torch.nn.Module):
         self.decide = decide
 
     def forward(self, observation: torch.Tensor) -> torch.Tensor:
-        """Take float [n, features]; give int64 [n, 1], or what the last layer gives."""
+        """Map float [n, features] to int64 [n, 1], or to the output of the last layer."""
         current = observation.clamp(-self.limit, self.limit)
         for index, layer in enumerate(self.layers):
             current = layer(current)
@@ -33,11 +33,11 @@ class TorchNetwork(torch.nn.Module):
 
 
 def torch_network(network: Network) -> TorchNetwork:
-    """Give ``network`` as a module."""
+    """Make a module with the weights of ``network``."""
     module = TorchNetwork(network.sizes, network.limit, decide=network.decide)
     state: dict[str, torch.Tensor] = {}
     for number, layer in enumerate(network.layers):
-        # Copies: what was read from a file may be read-only, and PyTorch warns of it.
+        # Copy: arrays that were read from a file may be read-only, of which PyTorch warns.
         state[f"layers.{number}.weight"] = torch.from_numpy(layer.weight.copy())
         state[f"layers.{number}.bias"] = torch.from_numpy(layer.bias.copy())
     module.load_state_dict(state)
@@ -56,14 +56,14 @@ def write_script(network: Network, folder: Path) -> None:
 
 
 def save_program(module: torch.nn.Module, folder: Path, inputs: Sequence[torch.Tensor], dims: dict[str, Any]) -> None:
-    """Export ``module`` as it takes ``inputs``, and ``dims`` of them in any size."""
+    """Export ``module`` for ``inputs``, whose ``dims`` may have any size."""
     torch.export.save(torch.export.export(module, tuple(inputs), dynamic_shapes=dims), folder / "model.pt2")
 
 
 def save_script(module: torch.nn.Module, folder: Path) -> None:
     """Translate ``module`` to TorchScript."""
     with warnings.catch_warnings():
-        # It goes out of use, which is known to those who ask for it.
+        # torch.jit.script warns that it is deprecated; the user has chosen it.
         warnings.simplefilter("ignore", DeprecationWarning)
         jit: Any = torch.jit
         jit.script(module).save(str(folder / "model.pt"))

@@ -1,4 +1,4 @@
-"""The files of a version's folder: where they are, and ml-compiler-opt's ``output_spec.json`` beside a model."""
+"""The files of a version's folder: finding the model, and reading ml-compiler-opt's ``output_spec.json`` beside it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 import msgspec
 
+from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes import TensorSpec
-from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
 
 OUTPUT_SPEC = "output_spec.json"
 
 TRAINING_ONLY = frozenset({"discount", "reward", "step_type"})
-"""Inputs that TF-Agents adds to every saved policy; LLVM's ModelUnderTrainingRunner leaves them zero."""
+"""Inputs that TF-Agents adds to every saved policy. They are fed zeros, as LLVM's ModelUnderTrainingRunner does."""
 
 
 class LoggedOutput(NamedTuple):
-    """One output: its name in LLVM's training log, and the tensor (LLVM's spec and port)."""
+    """One output: its name in LLVM's training log, and its tensor by LLVM's spec and port."""
 
     logging_name: str
     spec: TensorSpec
@@ -52,10 +52,12 @@ def artifact_file(folder: Path, *names: str) -> Path:
 
 
 def read_output_spec(folder: Path) -> LoggedOutput | None:
-    """Read the decision's entry of ``output_spec.json``, which is its first; ``None`` where there is no such file.
+    """Read the first entry of ``output_spec.json``, the decision; ``None`` without such a file.
+
+    The format is that of LLVM's ModelUnderTrainingRunner.
 
     Raises:
-        PreconditionError: the file is not as LLVM's ModelUnderTrainingRunner wants it.
+        PreconditionError: the file has another format.
 
     """
     file = folder / OUTPUT_SPEC
@@ -66,14 +68,15 @@ def read_output_spec(folder: Path) -> LoggedOutput | None:
         tensor = entry.tensor_spec
         spec = TensorSpec.from_json({"name": tensor.name, "type": tensor.type, "shape": tensor.shape})
     except (msgspec.DecodeError, UnicodeDecodeError, IndexError, PolicyBridgeError) as error:
-        raise PreconditionError(f"{file} is no list of logging_name and tensor_spec: {error}") from error
+        raise PreconditionError(f"{file} is no list of objects with logging_name and tensor_spec: {error}") from error
     return LoggedOutput(entry.logging_name, spec, tensor.port)
 
 
 def feature_names(inputs: Sequence[str], signatures: Sequence[str]) -> list[str]:
-    """Give the features' names for the names of ``inputs``: without port, and without a prefix that all of them have.
+    """Give the features' names for the names of ``inputs``.
 
-    TensorFlow puts the signature's name before each: ``action_callee_users:0`` is the feature ``callee_users``.
+    TensorFlow writes ``SIGNATURE_FEATURE:PORT``: ``action_callee_users:0`` is the feature ``callee_users``. The port is
+    cut off, and so is the name of one of ``signatures`` if all inputs begin with it.
     """
     names = [name.partition(":")[0] for name in inputs]
     for signature in signatures:

@@ -1,4 +1,4 @@
-"""The backend contract, and the table of those that there are."""
+"""The backend contract, and the table of the backends."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,25 +8,25 @@ from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 import msgspec
 import numpy as np
 
+from policybridge_core.errors import PreconditionError
+from policybridge_core.plugins import Table
 from policybridge_serdes import Exploration, Layout, PolicyVersion, TensorSpec, Values
-from policybridge_serdes.errors import PreconditionError
-from policybridge_serdes.plugins import Table
 from policybridge_server.repository import PolicyConfig
 
 
 @dataclass
 class SessionView:
-    """What a policy may know of the session that asks.
+    """What a policy may know of the session that asks for advice.
 
     Attributes:
         id: the session's id.
-        policy: the version that answers it.
-        context: the function or module that is being compiled, as it changes.
-        options: what the client gave for the policy to read.
-        labels: what the client gave for people to find the session by.
-        state: for the policy alone, as long as the episode: the session, unless policy.toml says otherwise.
-        exploration: how the advice head departs from the best advice; ``None`` for not at all.
-        generator: what it draws from.
+        policy: the version that answers.
+        context: the function or module that is being compiled now.
+        options: the client's options, for the policy to read.
+        labels: the client's labels, for people to find the session by.
+        state: the policy's own memory for one episode. An episode is the session, unless policy.toml says otherwise.
+        exploration: how the advice head departs from the best advice; ``None``: it does not.
+        generator: the advice head's random numbers; ``None`` without exploration.
 
     """
 
@@ -42,7 +42,7 @@ class SessionView:
 
 @dataclass(frozen=True)
 class ModelSignature:
-    """What a model takes and gives; ``None`` where it takes or gives whatever the client declares."""
+    """A model's features and advice; ``None`` where the model accepts what the client declares."""
 
     features: Layout | None
     advice: TensorSpec | None
@@ -53,10 +53,10 @@ class Batch:
     """Observations that are evaluated together.
 
     Attributes:
-        values: one record per observation, shape [n], of the model's features; of the client's where the model
-            declares none.
-        sessions: whose observation each one is.
-        advice: the layout of the answer: the model's advice, or the client's where the model declares none.
+        values: one record per observation, shape [n]: the model's features, or the client's where the model declares
+            none.
+        sessions: the session of each observation.
+        advice: the layout of the advice: the model's, or the client's where the model declares none.
 
     """
 
@@ -69,9 +69,9 @@ class Model(Protocol):
     """A loaded version.
 
     Attributes:
-        signature: what it takes and gives.
+        signature: its features and its advice.
         batched: whether a batch may hold more than one observation.
-        inline: whether it may run on the loop thread: yes, no, or (None) if it proves fast when it is loaded.
+        inline: whether the model may run on the loop thread. ``None``: yes if it proves fast when it is loaded.
 
     """
 
@@ -80,25 +80,25 @@ class Model(Protocol):
     inline: bool | None
 
     def evaluate(self, batch: Batch) -> Values:
-        """Give one record of ``batch.advice`` per observation. Not called from two threads at once.
+        """Give one record of ``batch.advice`` per observation, shape [n]. Never called from two threads at once.
 
         Raises:
-            Exception: there is no advice; an error that is no PolicyBridgeError is reported as the policy's failure.
+            Exception: there is no advice. Any error but a PolicyBridgeError is reported as the policy's failure.
 
         """
         ...
 
     def close(self) -> None:
-        """Give back what the model holds."""
+        """Free what the model holds."""
         ...
 
 
 @runtime_checkable
 class StatefulModel(Protocol):
-    """A model that wants to know when a session is over."""
+    """A model that is told when a session is over."""
 
     def end(self, session: SessionView) -> None:
-        """Forget ``session``; called once for each session that was evaluated, in the thread that evaluates."""
+        """Forget ``session``. Called once for each session with a decision, in the thread that calls ``evaluate``."""
         ...
 
 
@@ -106,7 +106,7 @@ class Backend(Protocol):
     """Loads artifacts of one framework.
 
     Attributes:
-        runs_code: whether an artifact is code of its author; such a backend needs the operator's permission.
+        runs_code: whether loading an artifact runs its author's code, for which the operator must give permission.
 
     """
 
@@ -116,7 +116,7 @@ class Backend(Protocol):
         """Load the version in the folder ``artifact``.
 
         Raises:
-            PreconditionError: it cannot be loaded; the message names the file and what is wrong.
+            PreconditionError: it cannot be loaded; the message names the file and says what is wrong.
 
         """
         ...
@@ -124,16 +124,17 @@ class Backend(Protocol):
 
 @runtime_checkable
 class WeightsBackend(Protocol):
-    """A backend that can give an artifact other weights."""
+    """A backend that can replace the weights of an artifact."""
 
     def replace_weights(self, artifact: Path, config: PolicyConfig, weights: bytes) -> None:
-        """Put ``weights``, tensors by name in safetensors, into the folder ``artifact``, a copy made for it.
+        """Replace the weights in the folder ``artifact`` by ``weights``, tensors by name in safetensors.
 
-        Its files may be hard links to those of another version: they are replaced, never written to.
+        The folder is a copy made for this, but its files may be hard links to another version's: replace a file, never
+        write into it.
 
         Raises:
-            InvalidError: these are no safetensors.
-            PreconditionError: a tensor's name, type or shape is not the artifact's.
+            InvalidError: ``weights`` are not safetensors.
+            PreconditionError: the artifact has no tensor of that name, type and shape.
 
         """
         ...
@@ -143,11 +144,11 @@ BACKENDS = Table(
     kind="backend",
     group="policybridge.backends",
     own={
-        "litert": "policybridge_server.backends.litert:LitertBackend",
-        "onnx": "policybridge_server.backends.onnx:OnnxBackend",
-        "python": "policybridge_server.backends.python:PythonBackend",
-        "tensorflow": "policybridge_server.backends.tensorflow:TensorflowBackend",
-        "torch": "policybridge_server.backends.torch:TorchBackend",
+        "litert": "policybridge_server.backends.litert:LitertBackend [litert]",
+        "onnx": "policybridge_server.backends.onnx.backend:OnnxBackend [onnx]",
+        "python": "policybridge_server.backends.python.backend:PythonBackend [server]",
+        "tensorflow": "policybridge_server.backends.tensorflow.backend:TensorflowBackend [tensorflow]",
+        "torch": "policybridge_server.backends.torch.backend:TorchBackend [torch]",
     },
 )
 
@@ -156,8 +157,8 @@ def load_backend(name: str) -> Backend:
     """Make the backend called ``name``.
 
     Raises:
-        NotFoundError: there is none of that name.
-        PreconditionError: the package that it needs is not installed; the message says how to install it.
+        NotFoundError: no backend has that name; the message lists the names there are.
+        PreconditionError: a package that it needs is not installed; the message says how to install it.
 
     """
     return cast("type[Backend]", BACKENDS.load(name))()
@@ -177,6 +178,6 @@ def convert_settings(config: PolicyConfig, kind: type[msgspec.Struct]) -> Any:
 
 
 def declared_signature(config: PolicyConfig) -> ModelSignature:
-    """Give the signature that ``policy.toml`` declares, ``None`` for what it leaves open."""
+    """Give the signature that ``policy.toml`` declares; ``None`` for what it does not declare."""
     features = None if config.features is None else Layout.of(TensorSpec.from_json(spec) for spec in config.features)
     return ModelSignature(features, None if config.advice is None else TensorSpec.from_json(config.advice))

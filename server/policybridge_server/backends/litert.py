@@ -1,7 +1,7 @@
-"""Backend `litert`: ``.tflite`` models, beside them the ``output_spec.json`` of LLVM's ModelUnderTrainingRunner.
+"""Backend `litert`: ``.tflite`` models, with or without the ``output_spec.json`` of LLVM's ModelUnderTrainingRunner.
 
-A model that was meant for a TFLite build of LLVM serves any LLVM: its inputs are LLVM's features by name, with a prefix
-and a port that are left off, and the decision is the tensor that the first entry of ``output_spec.json`` names.
+A model made for a TFLite build of LLVM serves any LLVM. Its inputs are LLVM's features by name, with a prefix and a
+port that are cut off; the decision is the tensor that the first entry of ``output_spec.json`` names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
+from policybridge_core.errors import PolicyBridgeError, PolicyFailedError, PreconditionError
 from policybridge_serdes import Values
-from policybridge_serdes.errors import PolicyBridgeError, PolicyFailedError, PreconditionError
 from policybridge_server.backends.artifacts import (
     TRAINING_ONLY,
     LoggedOutput,
@@ -52,7 +52,7 @@ class LitertBackend:
 
 
 class _Names(NamedTuple):
-    """The names that the model's signatures, where it has any, give to its tensors."""
+    """Names of inputs and outputs by the names of their tensors, from the model's signatures; empty without any."""
 
     inputs: dict[str, str]
     outputs: dict[str, str]
@@ -89,7 +89,7 @@ class LitertModel:
         self.signature = self._interface.signature
 
     def evaluate(self, batch: Batch) -> Values:
-        """Run the model once for all observations; a batch of another size than the last one's takes 5–50 µs more."""
+        """Run the model once for all observations. A batch of another size than the one before takes 5–50 µs more."""
         feeds = self._interface.feeds(batch.values)
         try:
             self._resize([each.shape for each in feeds])
@@ -104,7 +104,7 @@ class LitertModel:
     def _resize(self, shapes: list[tuple[int, ...]]) -> None:
         if shapes == self._shapes:
             return
-        # Whatever happens on the way, the interpreter is no longer as it was.
+        # If a step fails, the interpreter is left with neither the old shapes nor the new.
         self._shapes = []
         for index, shape in zip(self._inputs, shapes, strict=True):
             self._interpreter.resize_tensor_input(index, shape)
@@ -119,7 +119,7 @@ class LitertModel:
 def _output(
     outputs: Sequence[Details], names: Mapping[str, str], settings: LitertSettings, logged: LoggedOutput | None
 ) -> tuple[Details, str]:
-    """Find the output that is the advice, and what it is called."""
+    """Find the output that is the advice, and its name."""
     tensors = {each["name"]: each for each in outputs}
     if settings.output is not None or logged is None:
         named = {names.get(name, name.partition(":")[0]): each for name, each in tensors.items()}

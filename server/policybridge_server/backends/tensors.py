@@ -1,39 +1,41 @@
-"""What the backends of tensor frameworks share: from a batch's records to a model's inputs, from its output to advice.
+"""Shared by the backends of tensor frameworks: a batch's records become inputs, a model's output becomes advice.
 
-An input is a feature of the same name; or, with ``[settings.pack.INPUT]``, several features side by side, converted to
-the input's type: 38 named inputs cost ONNX Runtime 46 µs a call, one packed tensor 7 µs.
+An input is the feature of the same name. With ``[settings.pack.INPUT]`` it is several features side by side, converted
+to the input's type, because 38 named inputs cost ONNX Runtime 46 µs a call and one packed tensor 7 µs.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_core.errors import PolicyFailedError, PreconditionError
 from policybridge_serdes import VARIES, ElementType, Layout, TensorSpec, Values
-from policybridge_serdes.errors import PolicyFailedError, PreconditionError
 from policybridge_server.backends.contract import Batch, ModelSignature
 
 Array = npt.NDArray[Any]
 
+_KNOWN: Final = ", ".join(kind.value for kind in ElementType)
+
 
 class Pack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The features, each of one element of ``type``, that one input is made of, in this order."""
+    """One input made of several features in this order, each one element of ``type``."""
 
     features: list[str]
     type: str = "int64_t"
 
 
 class TensorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What every tensor backend reads from ``[settings]``.
+    """``[settings]`` of every tensor backend.
 
     Attributes:
-        output: the output that is the advice; absent: the only one.
-        threads: for the work within one operator.
-        batch: whether the first dimension of all inputs is one of observations; absent: if the model leaves it open.
-        pack: inputs that are made of several features.
+        output: the name of the output that is the advice; absent: the model's only output.
+        threads: how many threads work on one operator.
+        batch: whether the first dimension of all inputs counts observations; absent: yes if the model leaves it open.
+        pack: input → the features that it is made of.
 
     """
 
@@ -44,7 +46,7 @@ class TensorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Port(NamedTuple):
-    """One input or output as the model's file declares it; a dimension that is no number varies."""
+    """One input or output as the model's file declares it; a dimension that is not an integer varies."""
 
     name: str
     type: ElementType
@@ -53,9 +55,14 @@ class Port(NamedTuple):
 
 @dataclass(frozen=True)
 class Input:
-    """One input, the features that it is made of, and the record type whose field ``column`` spans them.
+    """How one input is fed.
 
-    Without features it is fed zeros; without a column, tensor by tensor.
+    Attributes:
+        spec: of the input, for one observation.
+        features: the features that it is made of; empty: it is fed zeros.
+        column: the record type whose field ``column`` spans these features, so that a view of a batch's records is the
+            input; ``None``: the features' tensors are gathered one by one.
+
     """
 
     spec: TensorSpec
@@ -64,22 +71,22 @@ class Input:
 
 
 class Interface:
-    """A model's inputs and its output, brought together with features and advice.
+    """Converts between a model's inputs and output, and features and advice.
 
     Attributes:
         batched: whether a batch may hold more than one observation.
         signature: the features, packed ones by their own names, and the advice.
-        inputs: what each input is made of.
+        inputs: how each input is fed.
 
     Raises:
-        PreconditionError: a pack fits no input.
+        PreconditionError: ``settings.pack`` names no input, or packs another number of features than the input has.
 
     """
 
     def __init__(
         self, inputs: Sequence[Port], output: Port, settings: TensorSettings, unused: Collection[str] = ()
     ) -> None:
-        """Prepare for ``inputs`` in their order; those named in ``unused`` are no features, and are fed zeros."""
+        """Prepare for ``inputs`` in their order; inputs named in ``unused`` are not features and are fed zeros."""
         self.batched = _batched([*inputs, output], settings)
         specs = [self._spec(port) for port in inputs]
         _check_packs(settings.pack, specs)
@@ -93,19 +100,19 @@ class Interface:
         return TensorSpec(port.name, port.type, tuple(dim if isinstance(dim, int) else VARIES for dim in dims))
 
     def feeds(self, values: Values) -> list[Array]:
-        """Give one contiguous array per input: [n, …] for a model that batches, else of its own shape."""
+        """Give one contiguous array per input: shape [n, …] for a batched model, else the input's own shape."""
         return [self._feed(each, values) for each in self.inputs]
 
     def _feed(self, each: Input, values: Values) -> Array:
         fed = values.view(each.column)["column"] if each.column is not None else _gathered(each, values)
-        # Not ascontiguousarray, which makes vectors of scalars.
+        # Not np.ascontiguousarray: it turns a scalar into a vector.
         return np.asarray(fed if self.batched else fed[0], each.spec.type.dtype, order="C")
 
     def advice(self, batch: Batch, result: Array) -> Values:
         """Make records of the model's output for the whole batch.
 
         Raises:
-            PolicyFailedError: it is of another type or size than the model declared.
+            PolicyFailedError: the output has another type or size than the model declared.
 
         """
         (spec,), count = batch.advice.specs, len(batch.values)
@@ -126,7 +133,7 @@ def choose_output(names: Sequence[str], settings: TensorSettings) -> str:
     """Give the name of the output that is the advice.
 
     Raises:
-        PreconditionError: the settings name none of ``names``, or nothing while there are several.
+        PreconditionError: the settings name no output of the model, or none although the model has several.
 
     """
     if settings.output is None and len(names) == 1:
@@ -137,17 +144,17 @@ def choose_output(names: Sequence[str], settings: TensorSettings) -> str:
 
 
 def element_type(name: str, dtype: npt.DTypeLike) -> ElementType:
-    """Give the element type for a numpy type; ``object`` means byte strings.
+    """Give the element type for the numpy type of the tensor ``name``; numpy's ``object`` stands for byte strings.
 
     Raises:
-        PreconditionError: there is none; ``name`` says whose type it is.
+        PreconditionError: no element type is the same.
 
     """
     wanted = np.dtype(dtype)
     for kind in ElementType:
         if kind is not ElementType.STRING and kind.dtype == wanted:
             return kind
-    raise PreconditionError(f"{name} has the type {wanted}, which no compiler's tensors have")
+    raise PreconditionError(f"{name} has the type {wanted}, which is none of the element types {_KNOWN}")
 
 
 def _batched(ports: Sequence[Port], settings: TensorSettings) -> bool:
@@ -165,7 +172,7 @@ def _check_packs(packs: Mapping[str, Pack], specs: Sequence[TensorSpec]) -> None
                 f"settings.pack names the input {name!r}; the model's inputs are {', '.join(known)}"
             )
         if known[name].shape not in ((len(pack.features),), (VARIES,)):
-            raise PreconditionError(f"{len(pack.features)} features are packed into the input {known[name]}")
+            raise PreconditionError(f"settings.pack packs {len(pack.features)} features into the input {known[name]}")
 
 
 def _features(spec: TensorSpec, packs: Mapping[str, Pack]) -> tuple[TensorSpec, ...]:
@@ -175,12 +182,14 @@ def _features(spec: TensorSpec, packs: Mapping[str, Pack]) -> tuple[TensorSpec, 
     try:
         kind = ElementType(pack.type)
     except ValueError:
-        raise PreconditionError(f"settings.pack.{spec.name}.type is {pack.type!r}, no element type") from None
+        raise PreconditionError(
+            f"settings.pack.{spec.name}.type is {pack.type!r}; element types are {_KNOWN}"
+        ) from None
     return tuple(TensorSpec(name, kind) for name in pack.features)
 
 
 def _place(found: Sequence[tuple[TensorSpec, tuple[TensorSpec, ...]]], layout: Layout) -> list[Input]:
-    """Find where each input's features lie in a record: side by side, so that a view is all that packing takes."""
+    """Find where each input's features lie in a record. They lie side by side, so that packing needs only a view."""
     inputs, offset = [], 0
     for spec, features in found:
         column = None

@@ -1,4 +1,4 @@
-"""Weights as publishers send them: tensors by name in safetensors."""
+"""Weights as clients publish them: tensors by name in safetensors."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,13 +7,13 @@ from typing import Final, NamedTuple
 import numpy as np
 import safetensors
 
-from policybridge_serdes.errors import InvalidError, PreconditionError
+from policybridge_core.errors import InvalidError, PreconditionError
 
 _FLOATS: Final = {"F16": "<f2", "F32": "<f4", "F64": "<f8"}
 
 
 class Tensor(NamedTuple):
-    """One tensor: safetensors' name of its type, its shape, its bytes."""
+    """One tensor: its type by the name in safetensors, its shape, its bytes."""
 
     type: str
     shape: tuple[int, ...]
@@ -27,39 +27,39 @@ def read_weights(data: bytes) -> dict[str, Tensor]:
     """Read tensors by name.
 
     Raises:
-        InvalidError: it is no safetensors.
+        InvalidError: ``data`` is not safetensors.
 
     """
     try:
         found = safetensors.deserialize(data)  # type: ignore[no-untyped-call]
     except safetensors.SafetensorError as error:
-        raise InvalidError(f"the weights are no safetensors: {error}") from error
+        raise InvalidError(f"the weights are not safetensors: {error}") from error
     return {name: Tensor(fields["dtype"], tuple(fields["shape"]), bytes(fields["data"])) for name, fields in found}
 
 
 def replace_state(file: Path, weights: bytes) -> None:
-    """Put ``weights`` into the place of ``file``, which are safetensors both and of the same tensors.
+    """Replace the safetensors ``file`` by ``weights``, which must hold the same tensors.
 
     Raises:
-        InvalidError: ``weights`` are no safetensors.
-        PreconditionError: they are not the tensors of ``file``.
+        InvalidError: ``weights`` are not safetensors.
+        PreconditionError: ``weights`` hold other tensors than ``file``, or NaN.
 
     """
     base, new = read_weights(file.read_bytes()), read_weights(weights)
     missing = base.keys() - new.keys()
     if missing:
-        raise PreconditionError(f"the weights lack {', '.join(sorted(missing))}; a state dict comes whole")
+        raise PreconditionError(f"the weights lack {', '.join(sorted(missing))}; publish the whole state dict")
     check_weights(new, base)
-    # Another file: this one may be another version's too.
+    # Make a new file: this one may be a hard link to another version's.
     file.unlink()
     file.write_bytes(weights)
 
 
 def check_weights(new: Mapping[str, Tensor], base: Mapping[str, Tensor]) -> None:
-    """Let tensors through that may take the place of those of ``base``.
+    """Check that the tensors ``new`` may replace those of the same names in ``base``.
 
     Raises:
-        PreconditionError: one has no counterpart, another type or shape, or holds NaN.
+        PreconditionError: ``base`` has no such tensor, or one of another type or shape; or a tensor holds NaN.
 
     """
     for name, tensor in new.items():

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from policybridge_core.errors import InvalidError
 from policybridge_serdes import Layout, Signature, TensorSpec, Values
-from policybridge_serdes.errors import InvalidError
 from policybridge_serdes.values import fit, shape_fits
 from policybridge_server.backends.contract import ModelSignature
 from policybridge_server.repository import StoredVersion
@@ -19,7 +19,7 @@ Move = Callable[[Values], Values]
 
 @dataclass(frozen=True)
 class Binding:
-    """How one client's signature meets one model's.
+    """How a client's observations become a model's inputs.
 
     Attributes:
         move: makes the model's records.
@@ -44,19 +44,19 @@ def bind(client: Signature, model: ModelSignature, version: StoredVersion) -> Bi
     if not _same_bytes(client.advice, advice):
         raise InvalidError(f"{version} gives {advice}; the client takes {client.advice}")
     if model.features is None:
-        return Binding(_as_it_came, Layout((advice,)), ())
+        return Binding(_unchanged, Layout((advice,)), ())
     sources = _sources(client.features, model.features, version)
     used = {source.name for source in sources.values()}
     ignored = tuple(name for name in client.features.by_name if name not in used)
     return Binding(_move(client.features, model.features, sources, version), Layout((advice,)), ignored)
 
 
-def _as_it_came(values: Values) -> Values:
+def _unchanged(values: Values) -> Values:
     return values
 
 
 def _sources(client: Layout, model: Layout, version: StoredVersion) -> dict[str, TensorSpec]:
-    """Find for each input the feature that it takes; inputs that a fill stands for are left out."""
+    """Find the feature for each input; inputs that get their fill value are left out."""
     sources = {}
     for spec in model.specs:
         name = version.config.rename.get(spec.name, spec.name)
@@ -76,7 +76,7 @@ def _fits(wanted: TensorSpec, given: TensorSpec) -> bool:
 
 
 def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
-    # LLVM writes scalars as [1] and vectors as [1, n]; exported models often leave that leading 1 out.
+    # LLVM writes scalars as [1] and vectors as [1, n]; exported models often have no such leading 1.
     while shape and shape[0] == 1:
         shape = shape[1:]
     return shape
@@ -102,7 +102,7 @@ def _move(client: Layout, model: Layout, sources: Mapping[str, TensorSpec], vers
 
 
 def _side_by_side(moves: list[int | None], model: Layout) -> int | None:
-    """Give the offset at which the client's record holds the whole model's record, if it does."""
+    """Give the offset of the model's record in the client's record, if the client's holds it in one piece."""
     if not moves or moves[0] is None:
         return None
     ends = np.cumsum([0, *(spec.size for spec in model.specs)])[:-1].tolist()
@@ -111,7 +111,7 @@ def _side_by_side(moves: list[int | None], model: Layout) -> int | None:
 
 def _move_view(client: Layout, model: Layout, start: int) -> Move:
     if client.dtype == model.dtype:
-        return _as_it_came
+        return _unchanged
     stride, dtype = client.size, model.dtype
 
     def view(values: Values) -> Values:

@@ -1,18 +1,18 @@
-"""The engine: sessions on loaded versions, and the end of each turn."""
+"""The engine: opens sessions on loaded versions, and runs their batches at the end of each turn."""
 
 import uuid
 from collections.abc import Callable
 
 import numpy as np
 
+from policybridge_core.errors import InvalidError, PreconditionError, UnsupportedError
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature
-from policybridge_serdes.errors import InvalidError, PreconditionError, UnsupportedError
 from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
-from policybridge_server.engine.lane import Lane
+from policybridge_server.engine.batcher import Batcher
+from policybridge_server.engine.decision import Decision, Sink
 from policybridge_server.engine.loaded import LoadedVersion
-from policybridge_server.engine.recorder import Recorder, Reported, Tap
-from policybridge_server.engine.result import Decision, Sink
+from policybridge_server.engine.recorder import Acknowledge, Recorder, RecordingSink
 from policybridge_server.engine.versions import LoadedVersions
 from policybridge_server.repository import Repository
 
@@ -21,15 +21,20 @@ class Session:
     """One compilation's conversation with one version. Made by ``Engine.open``; for the loop thread."""
 
     def __init__(
-        self, view: SessionView, loaded: LoadedVersion, sink: Sink, engine: "Engine", tap: Tap | None = None
+        self,
+        view: SessionView,
+        loaded: LoadedVersion,
+        sink: Sink,
+        engine: "Engine",
+        recording_sink: RecordingSink | None = None,
     ) -> None:
         self.view = view
         self.loaded = loaded
-        self._asker = sink
-        self._sink = tap or sink
-        self._tap = tap
+        self._unrecorded_sink = sink
+        self._sink = recording_sink or sink
+        self._recording_sink = recording_sink
         self._engine = engine
-        self._lane: Lane | None = None
+        self._batcher: Batcher | None = None
 
     @property
     def policy(self) -> PolicyVersion:
@@ -37,60 +42,64 @@ class Session:
         return self.loaded.stored.policy
 
     def bind(self, signature: Signature) -> tuple[str, ...]:
-        """Fix what observations and advice look like from here on; give the features that are ignored.
+        """Set the signature of the following observations; give the names of the features that the model ignores.
 
         Raises:
             InvalidError: the signature does not fit the policy's.
 
         """
-        lane = self.loaded.lane(signature, self._engine.due)
+        batcher = self.loaded.batcher(signature, self._engine.schedule)
         self._unbind()
-        self._lane = lane
-        lane.sessions += 1
-        if self._tap is not None:
-            self._tap.recording.bound(signature)
-        return self._lane.ignored
+        self._batcher = batcher
+        batcher.sessions += 1
+        if self._recording_sink is not None:
+            self._recording_sink.recording.bound(signature)
+        return self._batcher.ignored
 
     def _unbind(self) -> None:
-        if self._lane is not None:
-            self._lane.sessions -= 1
+        if self._batcher is not None:
+            self._batcher.sessions -= 1
 
     def submit(self, row: Row) -> None:
-        """Ask for one decision; the sink gets the answer when the turn ends, or when the worker has it.
+        """Ask for one decision; the sink gets the advice at the end of the turn, or when the worker has evaluated it.
 
         Raises:
             PreconditionError: no signature is bound yet.
 
         """
-        if self._lane is None:
+        if self._batcher is None:
             raise PreconditionError("an observation came before the signature of its features")
-        if self._tap is not None:
-            self._tap.asked(row)
-        self._lane.submit(Decision(self.view, row, self._sink))
+        if self._recording_sink is not None:
+            self._recording_sink.submitted(row)
+        self._batcher.submit(Decision(self.view, row, self._sink))
+
+    def context(self, name: str) -> None:
+        """Name the function (or module) that the following observations belong to."""
+        self.view.context = name
 
     def leave_unrecorded(self) -> None:
-        """Keep nothing of this session; before its signature is bound."""
-        self._sink, self._tap = self._asker, None
+        """Record nothing of this session; call this before the signature is bound."""
+        self._sink, self._recording_sink = self._unrecorded_sink, None
 
-    def report(self, outcome: Outcome | None, reported: Reported) -> None:
-        """Keep an outcome (``None``: what there is so far); see `Engine.report`."""
-        self._engine.report(self.view.id, outcome, reported)
+    def report(self, outcome: Outcome | None, acknowledge: Acknowledge) -> None:
+        """Record the session's outcome; see `Engine.report`."""
+        self._engine.report(self.view.id, outcome, acknowledge)
 
     @property
     def recorded(self) -> bool:
-        """Whether a recorder listens."""
-        return self._tap is not None
+        """Whether the session is recorded."""
+        return self._recording_sink is not None
 
     def close(self) -> None:
-        """End the session; twice is once."""
+        """End the session; a second call does nothing."""
         self._engine.forget(self)
 
     def end(self) -> None:
-        """Tell model and recorder of the end; for the engine, once."""
+        """Unbind, and end the session in the model and in the record. Called once, by the engine."""
         self._unbind()
         self.loaded.end(self.view)
-        if self._tap is not None:
-            self._tap.recording.closed()
+        if self._recording_sink is not None:
+            self._recording_sink.recording.closed()
 
 
 class Engine:
@@ -99,7 +108,7 @@ class Engine:
     Args:
         repository: where policies are found.
         allow_python: whether artifacts that are code may run.
-        recorder: keeps the sessions; ``None`` for nobody.
+        recorder: records the sessions; ``None``: they are not recorded.
 
     """
 
@@ -108,10 +117,10 @@ class Engine:
         self.versions = LoadedVersions(repository, allow_python=allow_python)
         self._recorder = recorder
         self._sessions: dict[str, Session] = {}
-        self._due: list[Lane] = []
+        self._scheduled: list[Batcher] = []
 
     def attach(self, post: Callable[..., object]) -> None:
-        """Say how a worker hands a call over to the loop thread; without, every model runs inline."""
+        """Let slow models run in worker threads; ``post`` makes a call on the loop thread. Before, all run inline."""
         self.versions.attach(post)
 
     @property
@@ -130,59 +139,53 @@ class Engine:
         return self.versions.get(self.repository.resolve(reference).policy)
 
     def load(self, reference: PolicyReference) -> LoadedVersion:
-        """Load the version that ``reference`` means now, unless it is; blocks, and may run in any one thread.
-
-        Raises:
-            NotFoundError: no such policy, version or alias.
-            PreconditionError: it cannot be loaded.
-
-        """
+        """Give the version that ``reference`` means now; see `LoadedVersions.load`."""
         return self.versions.load(reference)
 
     def open(self, loaded: LoadedVersion, options: SessionOptions, sink: Sink) -> Session:
-        """Begin a session on a loaded version; it stays there whatever is published meanwhile.
+        """Begin a session. It stays on this version, whatever is published before it ends.
 
         Raises:
-            InvalidError: it asks for exploration, and the policy has no advice head.
+            InvalidError: the options ask for exploration, and the policy has no advice head.
 
         """
         if options.exploration is not None and loaded.head is None:
             raise InvalidError(f"{loaded.stored} has no advice head ([head] in policy.toml), so it cannot explore")
         view = _view(loaded.stored.policy, options)
-        tap = None if self._recorder is None else Tap(self._recorder.opened(view), sink)
-        session = Session(view, loaded, sink, self, tap)
+        recording_sink = None if self._recorder is None else RecordingSink(self._recorder.opened(view), sink)
+        session = Session(view, loaded, sink, self, recording_sink)
         self._sessions[view.id] = session
         loaded.begin()
         return session
 
     def forget(self, session: Session) -> None:
-        """End ``session``; twice is once."""
+        """End ``session``; a second call does nothing."""
         if self._sessions.pop(session.view.id, None) is not None:
             session.end()
             self.versions.release(session.loaded)
 
-    def report(self, session_id: str, outcome: Outcome | None, reported: Reported) -> None:
-        """Keep the outcome of a session, live or over; ``reported`` is told when nothing of it can be lost.
+    def report(self, session_id: str, outcome: Outcome | None, acknowledge: Acknowledge) -> None:
+        """Record the outcome of a session that is open or over; see `Recorder.report`.
 
         Raises:
-            UnsupportedError: nothing is recorded here.
+            UnsupportedError: this server records nothing.
 
         """
         if self._recorder is None:
             raise UnsupportedError("this server keeps no ledger; its operator asks for one with --ledger PATH")
-        self._recorder.report(session_id, outcome, reported)
+        self._recorder.report(session_id, outcome, acknowledge)
 
-    def due(self, lane: Lane) -> None:
-        """Let ``lane`` run when the turn ends."""
-        self._due.append(lane)
+    def schedule(self, batcher: Batcher) -> None:
+        """Let ``batcher`` run at the end of the turn."""
+        self._scheduled.append(batcher)
 
     def flush(self) -> int:
-        """End the turn: run what is due, and what becomes due by the answers; give how many decisions there were."""
+        """End the turn: run the scheduled batchers, until none is left; give the number of decisions."""
         count = 0
-        while self._due:
-            due, self._due = self._due, []
-            for lane in due:
-                count += lane.run()
+        while self._scheduled:
+            scheduled, self._scheduled = self._scheduled, []
+            for batcher in scheduled:
+                count += batcher.run()
         return count
 
     def close(self) -> None:

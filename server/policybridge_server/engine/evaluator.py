@@ -1,4 +1,4 @@
-"""From the observations of a batch to advice or errors, one for each, whatever the model does."""
+"""From the observations of a batch to one result each: advice or an error. A failing model raises nothing here."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_core.errors import PolicyFailedError
 from policybridge_serdes import Layout, Signature, Values, join
-from policybridge_serdes.errors import PolicyFailedError
 from policybridge_server.backends.contract import Batch, Model
 from policybridge_server.engine.binding import Binding
+from policybridge_server.engine.decision import Decision, Result
 from policybridge_server.engine.head import Head
 from policybridge_server.engine.probe import Probe
-from policybridge_server.engine.result import Decision, Result
 
 
 class Evaluator:
@@ -26,9 +26,9 @@ class Evaluator:
         self._features = signature.features
         self._advice = signature.advice_layout
         self._mask = None if head is None else head.mask_of(signature.features)
-        self._asked = binding.advice if head is None else head.scores
+        self._model_layout = binding.advice if head is None else head.scores
         self._is_float = signature.advice.type.dtype.kind == "f"
-        self._as_asked = self._advice.dtype == binding.advice.dtype
+        self._same_layout = self._advice.dtype == binding.advice.dtype
 
     def results(self, decisions: Sequence[Decision]) -> list[Result]:
         """Give the advice or the error of each decision, in order."""
@@ -44,11 +44,11 @@ class Evaluator:
         except Exception as error:
             if len(decisions) == 1:
                 return [_failure(error)]
-            # One observation may have spoilt the batch: the others get the answer that they would have got alone.
+            # One observation may be the cause: evaluate each alone, so that the others get their advice.
             return [result for decision in decisions for result in self._batch([decision])]
         if self._head is not None:
             return self._chosen(self._head, decisions, values, given)
-        advice = given if self._as_asked else _renamed(given, self._advice.dtype)
+        advice = given if self._same_layout else _renamed(given, self._advice.dtype)
         rows = [advice[row : row + 1] for row in range(len(decisions))]
         return [self._without_nan(row) for row in rows] if self._is_float else [(row, None) for row in rows]
 
@@ -57,13 +57,13 @@ class Evaluator:
         rows += rows[-1:] * (self._probe.least - len(rows))
         values = join(self._features, rows)
         sessions = [decision.session for decision in decisions]
-        return values, self._model.evaluate(Batch(self._binding.move(values), sessions, self._asked))
+        return values, self._model.evaluate(Batch(self._binding.move(values), sessions, self._model_layout))
 
     def _chosen(self, head: Head, decisions: Sequence[Decision], values: Values, scores: Values) -> list[Result]:
         count = len(decisions)
         mask = None if self._mask is None else values[self._mask][:count]
         results = head.choose(scores[:count], mask, [decision.session for decision in decisions])
-        return results if self._as_asked else [_renamed_result(result, self._advice) for result in results]
+        return results if self._same_layout else [_renamed_result(result, self._advice) for result in results]
 
     def _without_nan(self, row: Values) -> Result:
         (name,) = row.dtype.names or ()
@@ -77,7 +77,7 @@ def _elements(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _renamed(advice: Values, dtype: np.dtype[np.void]) -> Values:
-    # The same bytes under the client's name and shape, [1] for a scalar say; references need a copy.
+    # The same bytes under the client's name and shape, such as [1] for a scalar. Object references cannot be viewed.
     return advice.astype(dtype) if dtype.hasobject else advice.view(dtype)
 
 

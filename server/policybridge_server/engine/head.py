@@ -1,7 +1,7 @@
 """The advice head: from a model's logits or probabilities to one choice, and how probable it was.
 
-Without exploration the best legal choice is taken. A session that explores draws from its own generator, so that its
-seed and its observations fix its advice, whoever else is in the batch.
+Without exploration the best legal choice is taken. A session that explores draws from its own generator: its seed and
+its observations determine its advice, whatever else is in the batch.
 """
 
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_core.errors import InvalidError, PolicyFailedError, PreconditionError
 from policybridge_serdes import ElementType, Layout, TensorSpec, Values
-from policybridge_serdes.errors import InvalidError, PolicyFailedError, PreconditionError
 from policybridge_server.backends.contract import SessionView
-from policybridge_server.engine.result import Result
+from policybridge_server.engine.decision import Result
 from policybridge_server.repository import HeadConfig
 
 Scores = npt.NDArray[np.float64]
@@ -44,7 +44,7 @@ class Head:
         self._config = config
 
     def mask_of(self, client: Layout) -> str | None:
-        """Give the name of the client's feature that says what is legal.
+        """Give the name of the client's feature that marks the legal choices.
 
         Raises:
             InvalidError: policy.toml names one that the client lacks, or that has another number of elements.
@@ -106,6 +106,6 @@ class Head:
 
 def _draw(chances: Scores, uniform: float) -> int:
     ends = chances.cumsum()
-    # Rounding may leave the sum below 1, and an impossible choice must not be drawn at its very end.
+    # The sum may be rounded below 1. Then a draw near 1 must not give a choice of probability 0.
     index = int(np.searchsorted(ends, uniform * ends[-1], side="right"))
     return min(index, int(np.flatnonzero(chances)[-1]))

@@ -1,4 +1,4 @@
-"""A loaded version: its model, how it is run, and the lanes of those who ask it."""
+"""A loaded version: its model, the thread it runs in, and one batcher for each client signature."""
 
 import logging
 from collections.abc import Callable
@@ -6,36 +6,36 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
+from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes import Signature
-from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
 from policybridge_server.backends.contract import Model, ModelSignature, SessionView, StatefulModel, load_backend
+from policybridge_server.engine.batcher import Batcher
 from policybridge_server.engine.binding import bind
 from policybridge_server.engine.evaluator import Evaluator
 from policybridge_server.engine.head import Head
-from policybridge_server.engine.lane import Lane
-from policybridge_server.engine.probe import Probe, probe, reprobe
+from policybridge_server.engine.probe import Probe, confirm_probe, probe
 from policybridge_server.engine.worker import Worker
 from policybridge_server.repository import StoredVersion
 
 _LOG = logging.getLogger(__name__)
 
 INLINE_SECONDS = 2e-3
-"""A model that takes longer for one observation would hold up everybody else on the loop thread."""
+"""A model that takes longer for one observation runs in a worker, because the loop thread serves all clients."""
 
 
 _KEPT = 16
-"""Lanes that are kept without a session."""
+"""Batchers that are kept without a session."""
 
 
 class LoadedVersion:
     """One version, ready to answer. Made by ``load_version``; used on the loop thread.
 
     Attributes:
-        stored: which version, and where it lies.
+        stored: the version on disk.
         head: what chooses among the model's scores, if policy.toml asks for it.
         probe: the limits of its batches.
-        signature: what clients are bound to: the model's, with the head's advice.
-        sessions: how many are on it.
+        signature: the model's, with the head's advice where there is a head.
+        sessions: number of sessions that are on it.
 
     """
 
@@ -49,28 +49,28 @@ class LoadedVersion:
         self._model = model
         self._worker = worker
         self.sessions = 0
-        # Once: asking whether an object keeps to a protocol takes as long as a small model.
+        # Asked once: isinstance() with a protocol takes as long as evaluating a small model.
         self._stateful = model if isinstance(model, StatefulModel) else None
-        self._lanes: WeakValueDictionary[Signature, Lane] = WeakValueDictionary()
-        self._kept: dict[Signature, Lane] = {}
+        self._batchers: WeakValueDictionary[Signature, Batcher] = WeakValueDictionary()
+        self._kept: dict[Signature, Batcher] = {}
 
-    def lane(self, signature: Signature, due: Callable[[Lane], None]) -> Lane:
-        """Give the lane of all clients with this signature; it lives as long as one of their sessions.
+    def batcher(self, signature: Signature, schedule: Callable[[Batcher], None]) -> Batcher:
+        """Give the batcher of all clients with this signature; it lives as long as one of their sessions.
 
         Raises:
             InvalidError: the signature does not fit the model's.
 
         """
-        lane = self._lanes.get(signature)
-        if lane is None:
+        batcher = self._batchers.get(signature)
+        if batcher is None:
             binding = bind(signature, self.signature, self.stored)
             evaluator = Evaluator(self._model, self.head, binding, signature, self.probe)
-            lane = Lane(evaluator, self._worker, due, binding.ignored)
-            self._lanes[signature] = lane
-        return lane
+            batcher = Batcher(evaluator, self._worker, schedule, binding.ignored)
+            self._batchers[signature] = batcher
+        return batcher
 
-    def keep(self, signature: Signature, due: Callable[[Lane], None]) -> None:
-        """Keep the lane of clients that come without a session, so that each of them need not be bound anew.
+    def keep(self, signature: Signature, schedule: Callable[[Batcher], None]) -> None:
+        """Keep the batcher of clients that come without a session, so that each of them need not be bound anew.
 
         Raises:
             InvalidError: the signature does not fit the model's.
@@ -79,26 +79,26 @@ class LoadedVersion:
         if signature not in self._kept:
             if len(self._kept) >= _KEPT:
                 del self._kept[next(iter(self._kept))]
-            self._kept[signature] = self.lane(signature, due)
+            self._kept[signature] = self.batcher(signature, schedule)
 
     def clients(self) -> list[Signature]:
         """Give the signatures of the clients that are bound now; one that is only kept is none."""
-        lanes = self._lanes.items()
-        return [signature for signature, lane in lanes if lane.sessions or signature not in self._kept]
+        batchers = self._batchers.items()
+        return [signature for signature, batcher in batchers if batcher.sessions or signature not in self._kept]
 
     def begin(self) -> None:
         """Count one more session."""
         self.sessions += 1
 
     def end(self, session: SessionView) -> None:
-        """Count one session less; tell a stateful model that it is over, after what it still has to answer."""
+        """Count one session less; a stateful model ends it after the decisions that it still has to make."""
         self.sessions -= 1
         model = self._stateful
         if model is not None:
             self._run(lambda: _end(model, session))
 
     def close(self) -> None:
-        """Free the model, after what it still has to answer."""
+        """Free the model, after the decisions that it still has to make."""
         self._run(self._model.close)
         if self._worker is not None:
             self._worker.stop()
@@ -114,7 +114,7 @@ def _end(model: StatefulModel, session: SessionView) -> None:
     try:
         model.end(session)
     except Exception:
-        # The session is over and nobody waits: all that is left is to tell the operator.
+        # No client waits for this any more, so the log is the only place for the error.
         _LOG.exception("policy %s: end() raised", session.policy.name)
 
 
@@ -124,16 +124,16 @@ def load_version(
     allow_python: bool,
     post: Callable[..., object] | None,
     folder: Path | None = None,
-    proven: Probe | None = None,
+    probed: Probe | None = None,
 ) -> LoadedVersion:
     """Load, probe and warm up a version; blocks while it does.
 
     Args:
         stored: what to load.
-        allow_python: whether artifacts that are code may run.
-        post: hands a call over to the loop thread; ``None`` where there is none, then everything runs inline.
-        folder: where its files are while they are not in their place yet.
-        proven: what was found out about the same architecture with other weights; kernels do not depend on those.
+        allow_python: whether artifacts that are Python code may run.
+        post: makes a call on the loop thread; ``None`` without a loop, then the model runs inline.
+        folder: holds the files, if they are not in their place yet.
+        probed: what is known of the same architecture with other weights; kernels do not depend on those.
 
     Raises:
         PreconditionError: it cannot be loaded.
@@ -150,7 +150,7 @@ def load_version(
         head = None if stored.config.head is None else Head(stored.config.head, model.signature.advice)
     except PolicyBridgeError as error:
         raise PreconditionError(f"{stored} cannot be loaded: {error}") from error
-    found = probe(model) if proven is None else reprobe(model, proven)
+    found = probe(model) if probed is None else confirm_probe(model, probed)
     inline = post is None or _inline(stored, model, found)
     worker = None if inline or post is None else Worker(str(stored), post)
     return LoadedVersion(stored, model, head, found, worker)

@@ -1,7 +1,7 @@
-"""What is found out about a model when it is loaded: how fast it is, and which batch sizes agree bit for bit.
+"""The probe of a model when it is loaded: how fast it is, and which batch sizes give the same bytes.
 
-The same observation must give the same bytes, alone or in a batch. Kernels differ by batch size (torch takes another
-one for 1 and 2 than from 4 on), so small batches are padded to the smallest size from which on all agree.
+The same observation must give the same bytes, alone or in a batch. Kernels differ by batch size (torch has another one
+for 1 and 2 than for 4 and more), so small batches are padded to the smallest size from which all sizes agree.
 """
 
 import time
@@ -36,7 +36,7 @@ class Probe:
 
 
 def probe(model: Model) -> Probe:
-    """Warm ``model`` up and compare batch sizes on random observations; a model that cannot batch is left alone."""
+    """Warm ``model`` up, and compare batch sizes on random observations where the model can batch."""
     features, advice = model.signature.features, model.signature.advice
     if features is None or advice is None or not (features.fixed and advice.fixed):
         return Probe(most=1)
@@ -46,26 +46,27 @@ def probe(model: Model) -> Probe:
         least = _least(model, observations, layout)
         seconds = min(_seconds(model, observations[: least or 1], layout) for _ in range(_REPEATS))
     except Exception:
-        # A model may refuse random input; then nothing is known, and nothing is batched.
+        # A model may refuse random input. Then nothing is known of its batches, so each observation is evaluated alone.
         return Probe(most=1)
     return Probe(least=least or 1, most=MAX_BATCH if least else 1, seconds=seconds)
 
 
-def reprobe(model: Model, proven: Probe) -> Probe:
-    """Warm up a ``model`` that has the architecture of one that was probed; only a sample is compared anew."""
+def confirm_probe(model: Model, expected: Probe) -> Probe:
+    """Warm ``model`` up and compare a sample of batches only.
+
+    ``expected`` is the probe of the same architecture with other weights. Where the sample does not agree with it, the
+    model is probed in full.
+    """
     features, advice = model.signature.features, model.signature.advice
-    if proven.most == 1 or features is None or advice is None:
-        return proven
-    layout, size = Layout((advice,)), proven.least
+    if expected.most == 1 or features is None or advice is None:
+        return expected
+    layout, size = Layout((advice,)), expected.least
     try:
         observations = _random(features, size * _SAMPLE)
-        together = _evaluate(model, observations, layout).tobytes()
-        parts = [
-            _evaluate(model, observations[start : start + size], layout) for start in range(0, len(observations), size)
-        ]
+        agree = _split(model, observations, layout, size) == _evaluate(model, observations, layout).tobytes()
     except Exception:
         return probe(model)
-    return proven if b"".join(part.tobytes() for part in parts) == together else probe(model)
+    return expected if agree else probe(model)
 
 
 def _least(model: Model, observations: Values, layout: Layout) -> int | None:
@@ -75,14 +76,17 @@ def _least(model: Model, observations: Values, layout: Layout) -> int | None:
     wanted = _evaluate(model, observations, layout).tobytes()
     agreeing = None
     for size in reversed(_SIZES):
-        got = b"".join(
-            _evaluate(model, observations[start : start + size], layout).tobytes()
-            for start in range(0, min(len(observations), size * _SAMPLE) - size + 1, size)
-        )
+        got = _split(model, observations[: size * _SAMPLE], layout, size)
         if got != wanted[: len(got)]:
             break
         agreeing = size
     return agreeing
+
+
+def _split(model: Model, observations: Values, layout: Layout, size: int) -> bytes:
+    """Give the bytes of the advice in whole batches of ``size``."""
+    batches = (observations[end - size : end] for end in range(size, len(observations) + 1, size))
+    return b"".join(_evaluate(model, batch, layout).tobytes() for batch in batches)
 
 
 def _evaluate(model: Model, observations: Values, layout: Layout) -> Values:

@@ -1,29 +1,30 @@
-"""What may listen to sessions: the recorder, and the tap that tells it what was asked and answered."""
+"""The seam of the ledger: a recorder makes the record of each session; a `RecordingSink` gives it the decisions."""
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Protocol
 
+from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import Outcome, Signature, Values
-from policybridge_serdes.errors import PolicyBridgeError
 from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
-from policybridge_server.engine.result import Sink
+from policybridge_server.engine.decision import Sink
 
-Reported = Callable[[PolicyBridgeError | None], None]
-"""Told on the loop thread that a report is kept, or why it is not."""
+Acknowledge = Callable[[PolicyBridgeError | None], None]
+"""Called on the loop thread: with ``None`` when a report is durable, or with the reason why it is not."""
 
 
 class Recording(Protocol):
     """The record of one session. Called on the loop thread; must neither wait nor raise."""
 
     def bound(self, signature: Signature) -> None:
-        """Take the signature of the observations from here on."""
+        """Take the signature of the following observations."""
         ...
 
     def decided(self, row: Row, advice: Values, log_probability: float | None, nanoseconds: int) -> None:
-        """Take a decision, before its answer is sent; ``nanoseconds`` from its submission to its advice."""
+        """Take a decision, before the advice is sent; ``nanoseconds`` passed from its submission to its advice."""
         ...
 
     def closed(self) -> None:
@@ -32,39 +33,61 @@ class Recording(Protocol):
 
 
 class Recorder(Protocol):
-    """Keeps sessions. Called on the loop thread; must neither wait nor raise."""
+    """Records sessions. Called on the loop thread; must neither wait nor raise."""
 
     def opened(self, session: SessionView) -> Recording:
-        """Begin the record of a session; nothing of it is kept before its signature is bound."""
+        """Make the record of a session. A session that ends before its signature is bound leaves no record."""
         ...
 
-    def report(self, session_id: str, outcome: Outcome | None, reported: Reported) -> None:
-        """Keep an outcome (``None``: just what there is so far), and tell when nothing of the session can be lost.
+    def report(self, session_id: str, outcome: Outcome | None, acknowledge: Acknowledge) -> None:
+        """Record an outcome, and acknowledge when it and all decisions of the session so far are durable.
 
-        ``reported`` gets a `NotFoundError` where no session of that id is kept.
+        Without an ``outcome`` the decisions alone are acknowledged. ``acknowledge`` gets a `NotFoundError` where no
+        session of that id is recorded.
         """
         ...
 
 
-class Tap:
-    """Between a session and its sink: tells the recording of every decision, in the order of the observations."""
+class RecordingSink:
+    """Stands between a session and its sink, and passes every decision to the recording before the sink gets it."""
 
     def __init__(self, recording: Recording, sink: Sink) -> None:
         self.recording = recording
         self._sink = sink
-        self._asked: deque[tuple[Row, int]] = deque()
+        self._submitted: deque[tuple[Row, int]] = deque()
 
-    def asked(self, row: Row) -> None:
-        """Take an observation that is submitted."""
-        self._asked.append((row, perf_counter_ns()))
+    def submitted(self, row: Row) -> None:
+        """Take an observation at its submission; answers come in the same order."""
+        self._submitted.append((row, perf_counter_ns()))
 
     def answer(self, advice: Values, log_probability: float | None) -> None:
-        """Record the decision, then pass it on."""
-        row, begun = self._asked.popleft()
+        """Record the decision, then pass the advice on."""
+        row, begun = self._submitted.popleft()
         self.recording.decided(row, advice, log_probability, perf_counter_ns() - begun)
         self._sink.answer(advice, log_probability)
 
     def fail(self, error: PolicyBridgeError) -> None:
-        """Pass the error on: it is no decision."""
-        self._asked.popleft()
+        """Pass the error on; it is no decision, so it is not recorded."""
+        self._submitted.popleft()
         self._sink.fail(error)
+
+
+async def wait_recorded(report: Callable[[Acknowledge], None]) -> None:
+    """Call ``report``, and wait until the report is durable.
+
+    Raises:
+        PolicyBridgeError: it cannot be made durable.
+
+    """
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def acknowledge(error: PolicyBridgeError | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+
+    report(acknowledge)
+    await future

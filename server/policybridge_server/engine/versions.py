@@ -1,16 +1,20 @@
-"""The versions that are loaded: each as long as new sessions may get it, or old ones are on it."""
+"""The versions that are loaded: those that an alias names, and those that a session is on."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes import PolicyReference, PolicyVersion
 from policybridge_server.engine.loaded import LoadedVersion, load_version
 from policybridge_server.engine.probe import Probe
 from policybridge_server.repository import Repository, StoredVersion
 
+_LOG = logging.getLogger(__name__)
+
 
 class LoadedVersions:
-    """Loads, keeps and unloads versions. For the loop thread, but for ``load`` and ``prepare``.
+    """Loads and unloads versions. For the loop thread; ``load`` and ``prepare`` block and are for any one thread.
 
     Args:
         repository: where policies are found.
@@ -26,11 +30,11 @@ class LoadedVersions:
         self._loaded: dict[PolicyVersion, LoadedVersion] = {}
 
     def attach(self, post: Callable[..., object]) -> None:
-        """Say how a worker hands a call over to the loop thread."""
+        """Let slow models run in worker threads; ``post`` makes a call on the loop thread."""
         self._post = post
 
-    def notify(self, unloaded: Callable[[StoredVersion], None]) -> None:
-        """Say whom to tell of versions that were unloaded."""
+    def on_unload(self, unloaded: Callable[[StoredVersion], None]) -> None:
+        """Call ``unloaded`` with each version that has been unloaded, from now on."""
         self._unloaded = unloaded
 
     def get(self, version: PolicyVersion) -> LoadedVersion | None:
@@ -38,7 +42,7 @@ class LoadedVersions:
         return self._loaded.get(version)
 
     def load(self, reference: PolicyReference) -> LoadedVersion:
-        """Load the version that ``reference`` means now, unless it is; blocks, and may run in any one thread.
+        """Give the version that ``reference`` means now; load it first if it is not loaded.
 
         Raises:
             NotFoundError: no such policy, version or alias.
@@ -50,33 +54,57 @@ class LoadedVersions:
             self._loaded.setdefault(stored.policy, self.prepare(stored))
         return self._loaded[stored.policy]
 
-    def prepare(self, stored: StoredVersion, folder: Path | None = None, proven: Probe | None = None) -> LoadedVersion:
-        """Load a version that nobody gets yet; blocks, and may run in any one thread. See ``load_version``.
+    def preload(self) -> None:
+        """Load the version that new sessions of each policy get.
+
+        A version that cannot be loaded is refused, so that the version before it becomes the newest. A policy of which
+        no version can be loaded is skipped; a client that asks for it gets the reason.
+        """
+        for name in self._repository.policies():
+            while not self._load_newest(name):
+                continue
+
+    def _load_newest(self, name: str) -> bool:
+        """Load a policy's newest version, or refuse it; say whether there is nothing more to try."""
+        try:
+            loaded = self.load(PolicyReference(name))
+        except PolicyBridgeError as error:
+            _LOG.warning("policy %s is not served: %s", name, error)
+            latest = self._repository.policy(name).latest
+            if latest is None or not isinstance(error, PreconditionError):
+                return True
+            self._repository.refuse(name, latest, error)
+            return self._repository.policy(name).latest is None
+        _LOG.info("loaded %s: %s", loaded.stored, loaded.probe)
+        return True
+
+    def prepare(self, stored: StoredVersion, folder: Path | None = None, probed: Probe | None = None) -> LoadedVersion:
+        """Load a version without letting sessions get it; see ``load_version``.
 
         Raises:
             PreconditionError: it cannot be loaded.
             NotFoundError: its backend is unknown.
 
         """
-        return load_version(stored, allow_python=self._allow_python, post=self._post, folder=folder, proven=proven)
+        return load_version(stored, allow_python=self._allow_python, post=self._post, folder=folder, probed=probed)
 
     def admit(self, loaded: LoadedVersion) -> None:
-        """Let sessions get what was prepared."""
+        """Let sessions get a version that was prepared."""
         self._loaded[loaded.stored.policy] = loaded
 
-    def sweep(self) -> None:
-        """Unload what no alias names and no session is on."""
+    def unload_unused(self) -> None:
+        """Unload the versions that no alias names and no session is on."""
         for loaded in list(self._loaded.values()):
             self.release(loaded)
 
     def release(self, loaded: LoadedVersion) -> None:
-        """Unload a version unless an alias names it or a session is on it; after what is still under way."""
+        """Unload a version unless an alias names it or a session is on it."""
         if self._needed(loaded):
             return
         if self._post is None:
             self._drop(loaded)
         else:
-            # The turn may hold observations of the session that has just ended.
+            # After this turn: it may hold observations of the session that has just ended.
             self._post(self._drop, loaded)
 
     def _needed(self, loaded: LoadedVersion) -> bool:

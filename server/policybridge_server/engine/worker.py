@@ -1,4 +1,4 @@
-"""A thread for a model that is too slow for the loop, or is code of somebody else."""
+"""A thread for a model that is too slow for the loop thread, or that is Python code of its author."""
 
 import atexit
 import threading
@@ -9,7 +9,7 @@ from typing import Any
 Job = Callable[[], Any]
 
 GRACE_SECONDS = 1.0
-"""For the job that runs when the process ends."""
+"""For which the process waits at its end for the job that runs."""
 
 
 class Worker:
@@ -17,18 +17,18 @@ class Worker:
 
     Args:
         name: of the thread.
-        post: hands a call over to the loop thread, like ``loop.call_soon_threadsafe``.
+        post: makes a call on the loop thread, like ``loop.call_soon_threadsafe``.
 
     """
 
     def __init__(self, name: str, post: Callable[..., object]) -> None:
         self._post = post
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        # A daemon: a policy that never returns must not keep the server from ending.
+        # A daemon thread: a policy that never returns must not keep the server from ending.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
-        # Python stops daemons wherever they are; in PyTorch's own code, freeing a model say, that aborts the process.
-        atexit.register(self._leave)
+        # Python stops daemon threads at any point; in PyTorch, freeing a model, that aborts the process.
+        atexit.register(self._end)
 
     def put(self, job: Job, done: Callable[[Any], None] | None = None) -> None:
         """Run ``job``, which must not raise, then ``done`` with its result on the loop thread."""
@@ -36,14 +36,14 @@ class Worker:
         self._jobs.put(job if done is None else lambda: post(done, job()))
 
     def stop(self) -> None:
-        """Let the thread end after the jobs that it has."""
+        """Let the thread end after the jobs that it has by now."""
         self._jobs.put(None)
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
-        atexit.unregister(self._leave)
+        atexit.unregister(self._end)
 
-    def _leave(self) -> None:
+    def _end(self) -> None:
         self.stop()
         self._thread.join(GRACE_SECONDS)

@@ -1,4 +1,4 @@
-"""``policybridge sessions``: what the ledger holds."""
+"""``policybridge sessions``: list, show and export the sessions of a ledger."""
 
 import argparse
 import re
@@ -11,40 +11,56 @@ from typing import Final, cast
 
 import msgspec
 
-from policybridge_serdes.errors import PolicyBridgeError
+from policybridge_core.errors import PolicyBridgeError
+from policybridge_server.ledger.contract import LEDGERS
 from policybridge_server.ledger.export import FORMATS
 from policybridge_server.ledger.query import Query, SessionRecord
 from policybridge_server.ledger.reader import LedgerReader
 
 _USAGE: Final = 2
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_SHOWN: Final = 12
+_ID_WIDTH: Final = 12
 
 _Export = Callable[[LedgerReader, Query, Path, str | None], int]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.description = "Sessions of a ledger, which a server may be writing meanwhile."
+    parser.description = "Sessions of a ledger. A server may be writing it at the same time."
     commands = parser.add_subparsers(dest="what", required=True, metavar="list|show|export")
     listing = commands.add_parser("list", help="one line per session, the oldest first")
     _add_query(listing)
     listing.add_argument("--json", action="store_true", help="one JSON object per line")
     showing = commands.add_parser("show", help="one session and its decisions")
     showing.add_argument("session", help="its id, or how it begins")
-    showing.add_argument("--ledger", required=True, type=Path, metavar="FILE")
+    _add_ledger(showing)
     showing.add_argument("--json", action="store_true", help="as one JSON object")
     exporting = commands.add_parser("export", help="write decisions to a file")
     _add_query(exporting)
     exporting.add_argument("--to", required=True, type=Path, metavar="FILE")
     exporting.add_argument(
-        "--format", choices=sorted(FORMATS.own), default="log", help="LLVM's training log (default), or Parquet"
+        "--format",
+        choices=FORMATS,
+        default="log",
+        metavar="FORMAT",
+        help="how to write them: %(choices)s (default: log, LLVM's training log)",
     )
     exporting.add_argument("--score", metavar="NAME", help="the outcome that is the log's reward")
 
 
-def _add_query(parser: argparse.ArgumentParser) -> None:
+def _add_ledger(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ledger", required=True, type=Path, metavar="FILE")
+    parser.add_argument(
+        "--ledger-store",
+        choices=LEDGERS,
+        default="sqlite",
+        metavar="NAME",
+        help="the kind of ledger: %(choices)s (default: sqlite)",
+    )
+
+
+def _add_query(parser: argparse.ArgumentParser) -> None:
+    _add_ledger(parser)
     parser.add_argument("--policy", metavar="NAME")
     parser.add_argument("--version", type=_versions, metavar="N[-M]", help="one version, or the first and the last")
     parser.add_argument("--since", type=_when, metavar="WHEN", help="2026-01-31T12:00, or 90s, 5m, 2h, 7d ago")
@@ -54,12 +70,12 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do it; the exit status is 0, or 2 where the ledger cannot be read or what is asked for is not there."""
+    """Run the command; the exit status is 2 if the ledger cannot be read or has no such session, else 0."""
     try:
-        with LedgerReader(arguments.ledger) as reader:
+        with LedgerReader(arguments.ledger, arguments.ledger_store) as reader:
             {"list": _list, "show": _show, "export": _export}[arguments.what](reader, arguments)
     except BrokenPipeError:
-        # The reader of our output has seen enough.
+        # The reader of our output has closed it, as `head` does.
         sys.stderr.close()
     except (PolicyBridgeError, OSError) as error:
         sys.stderr.write(f"policybridge sessions: {error}\n")
@@ -78,11 +94,11 @@ def _line(session: SessionRecord) -> str:
     outcome = session.outcome
     status = (outcome.status or "reported") if outcome else state(session)
     labels = " ".join(f"{name}={value:.40}" for name, value in session.labels.items())
-    return f"{session.id[:_SHOWN]}  {opened}  {policy:20} {session.decisions:8}  {status:12} {labels}".rstrip()
+    return f"{session.id[:_ID_WIDTH]}  {opened}  {policy:20} {session.decisions:8}  {status:12} {labels}".rstrip()
 
 
 def state(session: SessionRecord) -> str:
-    """Say in a word whether a session runs."""
+    """Give the state of a session in a word."""
     return "interrupted" if session.interrupted else "open" if session.closed is None else "closed"
 
 
@@ -95,17 +111,17 @@ def _show(reader: LedgerReader, arguments: argparse.Namespace) -> None:
         contexts[context] = contexts.get(context, 0) + len(segment)
         for advice in segment.advices.tolist():
             advices[str(advice[0])] = advices.get(str(advice[0]), 0) + 1
-    told = {**session.to_json(), "state": state(session), "contexts": contexts, "advices": advices}
+    description = {**session.to_json(), "state": state(session), "contexts": contexts, "advices": advices}
     if arguments.json:
-        print(_json(told))
+        print(_json(description))
         return
-    for name, value in told.items():
+    for name, value in description.items():
         print(f"{name:12} {value if isinstance(value, str | int | float) else _json(value)}")
 
 
 def _export(reader: LedgerReader, arguments: argparse.Namespace) -> None:
     export = cast("_Export", FORMATS.load(arguments.format))
-    # A file is there whole or not at all: an outcome may be missing in the last of many sessions.
+    # Write to another name first: an error, such as an outcome that is missing, must not leave half a file.
     part = arguments.to.with_name(f"{arguments.to.name}.part")
     try:
         count = export(reader, _query(arguments), part, arguments.score)

@@ -1,4 +1,4 @@
-"""The SQLite file of a ledger, as its one writer holds it: transactions, and errors that are ours."""
+"""The SQLite file of a ledger, opened by its one writer: transactions, and SQLite's errors as ours."""
 
 import fcntl
 import sqlite3
@@ -7,20 +7,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final
 
-from policybridge_serdes.errors import PolicyBridgeError, UnavailableError
+from policybridge_core.errors import PolicyBridgeError, UnavailableError
 from policybridge_server.ledger.schema import CREATE, FORMAT
 
 _PAGES: Final = ("page_count", "freelist_count", "page_size")
 
 
 class Database:
-    """Opens the file, a new one where there is none, for as long as nobody else writes it.
+    """Opens the file for writing, or makes a new one; refuses a file that another server writes.
 
     Args:
         path: of the file; ``-wal``, ``-shm`` and ``-lock`` stand beside it.
 
     Raises:
-        UnavailableError: from any method, it cannot be written; here also, another server writes it.
+        UnavailableError: from any method, it cannot be written; at opening also, another server writes it.
 
     """
 
@@ -28,7 +28,7 @@ class Database:
         self._path = path
         self._lock = _locked(path)
         try:
-            with self.mapped():
+            with mapped(self._path):
                 self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
                 self._prepare()
         except PolicyBridgeError:
@@ -53,19 +53,19 @@ class Database:
         self._connection.executemany(statement, rows)
 
     def used(self) -> int:
-        """Give how many bytes of the file hold something."""
+        """Give the bytes of the file that are in use."""
         (pages,), (free,), (size,) = (self.run(f"PRAGMA {name}").fetchone() for name in _PAGES)
         return int((pages - free) * size)
 
     def shrink(self) -> None:
-        """Give what is free back to the file system."""
-        # `execute` would do it for one page and stop.
+        """Give the free bytes back to the file system."""
+        # `execute` would free one page only.
         self._connection.executescript("PRAGMA incremental_vacuum")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Keep all that happens in the block, or none of it."""
-        with self.mapped():
+        """Commit all statements of the block, or none of them."""
+        with mapped(self._path):
             self.run("BEGIN IMMEDIATE")
             try:
                 yield
@@ -75,18 +75,19 @@ class Database:
                     self.run("ROLLBACK")
                 raise
 
-    @contextmanager
-    def mapped(self) -> Iterator[None]:
-        """Raise SQLite's errors as `UnavailableError`."""
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            raise UnavailableError(f"{self._path}: {error}") from error
-
     def close(self) -> None:
-        """Close the file; another server may write it then."""
+        """Close the file; then another server may write it."""
         self._connection.close()
         self._lock.close()
+
+
+@contextmanager
+def mapped(path: Path) -> Iterator[None]:
+    """Raise SQLite's errors about the ledger at ``path`` as `UnavailableError`."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise UnavailableError(f"the ledger {path} cannot be used: {error}") from error
 
 
 def _locked(path: Path) -> IO[str]:

@@ -1,4 +1,4 @@
-"""Trajectories as files that others read: LLVM's training log, and Parquet."""
+"""Trajectories as files: LLVM's training log, and the table of all formats."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from policybridge_core.errors import InvalidError, NotFoundError
+from policybridge_core.plugins import Table
 from policybridge_serdes import ElementType, Layout, Signature, TensorSpec
-from policybridge_serdes.errors import InvalidError, NotFoundError
-from policybridge_serdes.plugins import Table
 from policybridge_serdes.training_log import LogHeader, TrainingLogWriter
 from policybridge_server.ledger.query import Query
 from policybridge_server.ledger.reader import LedgerReader
@@ -20,11 +20,11 @@ FORMATS: Final = Table(
     kind="export format",
     group="policybridge.exports",
     own={
-        "log": "policybridge_server.ledger.export:export_log",
-        "parquet": "policybridge_server.ledger.parquet:export_parquet",
+        "log": "policybridge_server.ledger.export:export_log [server]",
+        "parquet": "policybridge_server.ledger.parquet:export_parquet [parquet]",
     },
 )
-"""Functions of a reader, a query, a file and an outcome's name (or ``None``); they give the number of decisions."""
+"""Functions ``(reader, query, file, outcome's name or None) -> number of decisions``."""
 
 
 def one_signature(batches: Iterator[DecisionBatch]) -> tuple[Signature, Iterator[DecisionBatch]]:
@@ -37,7 +37,7 @@ def one_signature(batches: Iterator[DecisionBatch]) -> tuple[Signature, Iterator
     """
     first = next(batches, None)
     if first is None:
-        raise NotFoundError("no session with decisions is meant")
+        raise NotFoundError("no session with decisions matches")
 
     def checked() -> Iterator[DecisionBatch]:
         yield first
@@ -45,7 +45,7 @@ def one_signature(batches: Iterator[DecisionBatch]) -> tuple[Signature, Iterator
             if batch.signature != first.signature:
                 raise InvalidError(
                     f"sessions {first.sessions[0].id} and {batch.sessions[0].id} have different features; "
-                    "a file holds one kind: choose by policy, version or label"
+                    "a file holds sessions of one signature: choose them by policy, version or label"
                 )
             yield batch
 
@@ -60,7 +60,7 @@ def export_log(reader: LedgerReader, query: Query, target: Path, score: str | No
 
     Raises:
         InvalidError: the sessions have several signatures or one that varies, or a session lacks the outcome.
-        NotFoundError: no decision is meant.
+        NotFoundError: no decision matches.
 
     """
     signature, batches = one_signature(reader.batches(query))
@@ -91,9 +91,9 @@ def _log_batch(log: TrainingLogWriter, batch: DecisionBatch, score: str | None) 
 
 
 def column(values: Any, spec: TensorSpec) -> list[Any]:
-    """Give a feature of many records as a list of plain values, or of lists of them where it is no scalar."""
+    """Give one feature of many records: a list of values for a scalar, otherwise a list of lists of values."""
     if not spec.fixed:
-        return [held.reshape(-1).tolist() for held in values[spec.name]]
+        return [value.reshape(-1).tolist() for value in values[spec.name]]
     plain = values[spec.name].reshape(len(values), -1)
-    held: list[Any] = (plain[:, 0] if spec.count == 1 else plain).tolist()
-    return held
+    listed: list[Any] = (plain[:, 0] if spec.count == 1 else plain).tolist()
+    return listed

@@ -1,7 +1,7 @@
 """Columns of a segment as compressed bytes, and back: one column holds one record per decision.
 
-Records of a fixed layout follow each other as they are. Others stand behind their sizes: as many uint32 as there are
-records, then the records in the session form of the SerDes `bitstream`.
+Records of a fixed layout follow each other as they are. For other layouts the column begins with the sizes of the
+records, one uint32 each; then follow the records in the session form of the SerDes `bitstream`.
 """
 
 import zlib
@@ -12,19 +12,19 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_core.errors import InvalidError
 from policybridge_serdes import Layout, Values
 from policybridge_serdes.bitstream import VaryingCodec
-from policybridge_serdes.errors import InvalidError
 from policybridge_serdes.values import Row, join
 
 _LEVEL: Final = 1
-"""Observations of LLVM shrink by a factor of 10 and more at once; higher levels take three times as long for 20 %."""
+"""LLVM's observations shrink by a factor of 10 or more; higher levels take three times as long to gain 20 %."""
 
 _SIZE: Final = np.dtype("<u4")
 
 
 def pack_rows(layout: Layout, rows: Sequence[Row]) -> bytes:
-    """Make the column of ``rows``."""
+    """Pack ``rows`` into a column."""
     if layout.fixed:
         return zlib.compress(b"".join([row if isinstance(row, bytes) else row.tobytes() for row in rows]), _LEVEL)
     codec = VaryingCodec(layout)
@@ -33,10 +33,10 @@ def pack_rows(layout: Layout, rows: Sequence[Row]) -> bytes:
 
 
 def unpack_rows(layout: Layout, column: bytes, count: int) -> Values:
-    """Give the ``count`` records of a column, read-only where the layout is fixed.
+    """Give the ``count`` records of a column; they are read-only if the layout is fixed.
 
     Raises:
-        InvalidError: the column does not hold them.
+        InvalidError: the column does not hold ``count`` records.
 
     """
     data = _decompressed(column)
@@ -50,7 +50,7 @@ def unpack_rows(layout: Layout, column: bytes, count: int) -> Values:
 
 
 def pack_numbers(numbers: npt.ArrayLike, dtype: str) -> bytes:
-    """Make the column of plain numbers."""
+    """Pack numbers into a column."""
     return zlib.compress(np.asarray(numbers, dtype).tobytes(), _LEVEL)
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from policybridge_core.errors import InvalidError
 from policybridge_serdes import ElementType, Signature, TensorSpec
-from policybridge_serdes.errors import InvalidError
 from policybridge_server.ledger.export import column, one_signature
 from policybridge_server.ledger.query import Query
 from policybridge_server.ledger.reader import LedgerReader
@@ -44,11 +44,11 @@ def export_parquet(reader: LedgerReader, query: Query, target: Path, score: str 
         reader: of the ledger.
         query: which sessions.
         target: the file.
-        score: of the outcomes only this one; ``None`` for all.
+        score: the one outcome to write; ``None``: all outcomes.
 
     Raises:
         InvalidError: the sessions have several signatures.
-        NotFoundError: no decision is meant.
+        NotFoundError: no decision matches.
 
     """
     names = sorted({name for session in reader.sessions(query) if session.outcome for name in session.outcome.values})
@@ -74,7 +74,7 @@ def _type(spec: TensorSpec) -> pa.DataType:
     if spec.fixed and spec.count == 1:
         return kind
     if spec.fixed and not spec.count:
-        raise InvalidError(f"{spec}: Parquet has no place for a tensor without elements")
+        raise InvalidError(f"{spec}: Parquet cannot hold a tensor without elements")
     return pa.list_(kind, spec.count) if spec.fixed else pa.list_(kind)
 
 

@@ -1,4 +1,4 @@
-"""Which sessions are meant, and what is told of each."""
+"""Which sessions to read from a ledger, and what is known of each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from policybridge_serdes import Exploration, Outcome, PolicyVersion
 
 @dataclass(frozen=True)
 class Query:
-    """Which sessions; every condition narrows them, and without any it is all of them.
+    """Which sessions to read: those that meet all conditions; without a condition, all sessions.
 
     Attributes:
         policy: its name.
@@ -31,7 +31,7 @@ class Query:
     session: str | None = None
 
     def to_sql(self) -> tuple[str, list[Any]]:
-        """Give the condition on the table ``sessions`` and its values."""
+        """Give the SQL condition on the table ``sessions``, and the values of its placeholders."""
         conditions: list[tuple[str, list[Any]]] = []
         if self.policy is not None:
             conditions.append(("policy = ?", [self.policy]))
@@ -59,8 +59,9 @@ class SessionRecord:
         number: grows with time.
         closed: ``None`` while it is open.
         interrupted: whether its server was killed before it ended.
-        decisions: how many are held; ``lost`` is how many found no room beside them.
-        outcome: ``None`` where nobody reported one.
+        decisions: number of decisions in the ledger.
+        lost: number of decisions that were dropped because the ledger could not keep up.
+        outcome: ``None`` if none was reported.
 
     """
 

@@ -1,72 +1,48 @@
-"""Reading the SQLite ledger: sessions, trajectories and batches for trainers, while a server writes it or not."""
+"""Reading a ledger: sessions, trajectories and batches for trainers, while a server writes it or not."""
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Final
 
-import msgspec
-import numpy as np
-
-from policybridge_serdes import Exploration, Outcome, PolicyVersion, Signature
-from policybridge_serdes.errors import InvalidError, NotFoundError, UnavailableError
-from policybridge_serdes.interactive import Header, InteractiveReader
-from policybridge_serdes.specs import MAX_LAYOUT_BYTES
-from policybridge_server.ledger.packing import unpack_numbers, unpack_rows
+from policybridge_core.errors import NotFoundError
+from policybridge_server.ledger.contract import load_ledger
 from policybridge_server.ledger.query import Query, SessionRecord
-from policybridge_server.ledger.schema import FORMAT
 from policybridge_server.ledger.trajectory import DecisionBatch, Trajectory, joined
-
-_PAGE: Final = 200
-"""Sessions in one read: a longer one would keep SQLite from reusing its log."""
-
-_NEXT_SEGMENT: Final = "SELECT * FROM segments WHERE session = ? AND first > ? ORDER BY first LIMIT 1"
 
 
 class LedgerReader(AbstractContextManager["LedgerReader"]):
-    """Reads a ledger; any number of readers may, also while a server writes. For one thread.
+    """Reads a ledger; any number of readers may do so, also while a server writes. For one thread.
 
-    Every read is short and sees what was written before it; sessions that are dropped meanwhile are left out.
+    Every read is short and sees everything that was written before it. Sessions that are dropped meanwhile are skipped.
 
     Args:
         path: the file.
+        kind: the name of the kind of ledger, as ``--ledger-store`` of the server takes it.
 
     Raises:
-        UnavailableError: from any method, the file cannot be read.
-        InvalidError: from any method, what it holds is damaged.
+        NotFoundError: there is no such kind.
+        UnavailableError: from any method, the ledger cannot be read.
+        InvalidError: from any method, the ledger is damaged.
 
     """
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, kind: str = "sqlite") -> None:
         self._path = Path(path)
-        self._signatures: dict[int, Signature] = {}
-        with self._mapped():
-            if not self._path.is_file():
-                raise UnavailableError(f"there is no ledger {path}")
-            self._database = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True)
-            (found,) = self._database.execute("PRAGMA user_version").fetchone()
-        if found != FORMAT:
-            self._database.close()
-            raise UnavailableError(f"{path} is no ledger of format {FORMAT}")
+        self._reader = load_ledger(kind).open_reader(self._path)
 
     def close(self) -> None:
-        """Close the file."""
-        self._database.close()
+        """Close the files."""
+        self._reader.close()
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def sessions(self, query: Query | None = None) -> Iterator[SessionRecord]:
-        """Give the sessions that are meant, the oldest first."""
-        condition, values = (query or Query()).to_sql()
-        last = -1
-        while rows := self._page(condition, values, last):
-            yield from (self._session(row) for row in rows)
-            last = rows[-1]["number"]
+        """Give the sessions that ``query`` describes, without one all of them, the oldest first."""
+        return self._reader.sessions(query or Query())
 
     def session(self, session_id: str) -> SessionRecord:
-        """Give the session whose id begins so.
+        """Give the session whose id is, or begins with, ``session_id``.
 
         Raises:
             NotFoundError: there is none, or more than one.
@@ -78,16 +54,20 @@ class LedgerReader(AbstractContextManager["LedgerReader"]):
             raise NotFoundError(f"{len(exact) or 'no'} sessions of {self._path} begin with {session_id!r}")
         return exact[0]
 
+    def segments(self, session: SessionRecord) -> Iterator[DecisionBatch]:
+        """Give a session's decisions as they were written: some hundreds at a time."""
+        return self._reader.segments(session)
+
     def trajectory(self, session: SessionRecord) -> Trajectory:
         """Give a session's decisions, all at once."""
         return Trajectory(session, list(_merged(self.segments(session))))
 
     def trajectories(self, query: Query | None = None) -> Iterator[Trajectory]:
-        """Give the trajectories of the sessions that are meant, one after another, the oldest first."""
+        """Give the trajectories of the sessions that ``query`` describes, one after another, the oldest first."""
         return (self.trajectory(session) for session in self.sessions(query))
 
     def batches(self, query: Query | None = None, size: int = 4096) -> Iterator[DecisionBatch]:
-        """Give the decisions of the sessions that are meant, in batches of ``size`` where there are so many.
+        """Give the decisions of the sessions that ``query`` describes, at most ``size`` in a batch.
 
         A batch has one signature; sessions follow each other, the oldest first. Memory holds about one batch.
         """
@@ -95,88 +75,15 @@ class LedgerReader(AbstractContextManager["LedgerReader"]):
         for batch in _merged(pieces, size):
             yield from batch.split(size)
 
-    def segments(self, session: SessionRecord) -> Iterator[DecisionBatch]:
-        """Give a session's decisions as they were written: some hundreds at a time."""
-        first = 0
-        while row := self._one(_NEXT_SEGMENT, session.number, first):
-            first = row["first"]
-            yield self._segment(session, row)
-
-    def _segment(self, session: SessionRecord, row: sqlite3.Row) -> DecisionBatch:
-        signature, count, first = self._signature(row["signature"]), row["count"], row["first"]
-        chances = row["chances"]
-        return DecisionBatch(
-            signature,
-            [session],
-            np.zeros(count, np.int64),
-            np.arange(first, first + count),
-            np.full(count, row["context"], object),
-            unpack_rows(signature.features, row["observations"], count),
-            unpack_rows(signature.advice_layout, row["advices"], count),
-            np.full(count, np.nan) if chances is None else unpack_numbers(chances, "<f8", count),
-            unpack_numbers(row["latencies"], "<i8", count),
-        )
-
-    def _signature(self, number: int) -> Signature:
-        if number not in self._signatures:
-            row = self._one("SELECT text FROM signatures WHERE number = ?", number)
-            (header,) = InteractiveReader(MAX_LAYOUT_BYTES).feed(row["text"].encode() + b"\n") if row else (None,)
-            if not isinstance(header, Header):
-                raise InvalidError(f"the ledger {self._path} is damaged: it has no signature {number}")
-            self._signatures[number] = header.signature
-        return self._signatures[number]
-
-    def _page(self, condition: str, values: list[Any], last: int) -> list[sqlite3.Row]:
-        # The condition is `Query.to_sql`'s own words; what was asked for stands in the values.
-        statement = f"SELECT * FROM sessions WHERE number > ? AND {condition} ORDER BY number LIMIT {_PAGE}"  # noqa: S608
-        return self._rows(statement, last, *values)
-
-    def _session(self, row: sqlite3.Row) -> SessionRecord:
-        outcome = None
-        if row["reported"] is not None:
-            found = self._rows("SELECT name, value FROM outcomes WHERE session = ?", row["number"])
-            outcome = Outcome({pair["name"]: pair["value"] for pair in found}, row["status"])
-        exploration = row["exploration"]
-        return SessionRecord(
-            number=row["number"],
-            id=row["id"],
-            policy=PolicyVersion(row["policy"], row["version"], row["digest"]),
-            labels=msgspec.json.decode(row["labels"], type=dict[str, str]),
-            options=msgspec.json.decode(row["options"], type=dict[str, str]),
-            exploration=None if exploration is None else msgspec.json.decode(exploration, type=Exploration),
-            opened=row["opened"],
-            closed=row["closed"],
-            interrupted=bool(row["interrupted"]),
-            decisions=row["decisions"],
-            lost=row["lost"],
-            outcome=outcome,
-        )
-
-    def _one(self, statement: str, *values: Any) -> sqlite3.Row | None:
-        return next(iter(self._rows(statement, *values)), None)
-
-    def _rows(self, statement: str, *values: Any) -> list[sqlite3.Row]:
-        with self._mapped():
-            cursor = self._database.execute(statement, values)
-            cursor.row_factory = sqlite3.Row
-            return cursor.fetchall()
-
-    @contextmanager
-    def _mapped(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            raise UnavailableError(f"the ledger {self._path} cannot be read: {error}") from error
-
 
 def _merged(pieces: Iterator[DecisionBatch], size: int | None = None) -> Iterator[DecisionBatch]:
-    """Join neighbours of one signature, until there are ``size`` decisions (``None``: as long as it lasts)."""
-    held: list[DecisionBatch] = []
+    """Join neighbours of one signature, until there are ``size`` decisions (``None``: all of them)."""
+    parts: list[DecisionBatch] = []
     for piece in pieces:
-        full = size is not None and sum(map(len, held)) >= size
-        if held and (full or piece.signature != held[0].signature):
-            yield joined(held)
-            held = []
-        held.append(piece)
-    if held:
-        yield joined(held)
+        full = size is not None and sum(map(len, parts)) >= size
+        if parts and (full or piece.signature != parts[0].signature):
+            yield joined(parts)
+            parts = []
+        parts.append(piece)
+    if parts:
+        yield joined(parts)

@@ -1,4 +1,4 @@
-"""What the recorder hands to a store, in the order in which it happened."""
+"""The records that the recorder hands to a store, in the order of the events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from policybridge_serdes import Outcome, Signature, Values
 from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
 
-Kept = tuple[Row, Values, float | None, int]
+DecisionRecord = tuple[Row, Values, float | None, int]
 """A decision: observation, advice, log-probability, nanoseconds."""
 
 
@@ -25,7 +25,7 @@ class Segment:
 
     Attributes:
         first: the step of the first one; steps count from 1.
-        size: about how many bytes it holds in memory.
+        size: bytes that it holds in memory, about.
 
     """
 
@@ -33,13 +33,13 @@ class Segment:
     first: int
     signature: Signature
     context: str
-    decisions: Sequence[Kept]
+    decisions: Sequence[DecisionRecord]
     size: int
 
 
 @dataclass(frozen=True)
 class Lost:
-    """Decisions of a session that found no room."""
+    """Decisions of a session that were dropped because the store could not keep up."""
 
     session_id: str
     count: int
@@ -55,7 +55,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Reported:
-    """An outcome came; ``None`` asks only that what came before is kept."""
+    """An outcome was reported; ``None``: only the acknowledgement of the records before this one is wanted."""
 
     session_id: str
     outcome: Outcome | None

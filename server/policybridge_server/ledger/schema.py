@@ -3,7 +3,7 @@
 from typing import Final
 
 FORMAT: Final = 1
-"""Of the tables; a ledger of another one is refused."""
+"""Number of this form of the tables; a ledger of another form is refused."""
 
 CREATE: Final = f"""
 PRAGMA user_version = {FORMAT};
@@ -22,14 +22,14 @@ CREATE TABLE IF NOT EXISTS sessions (
   closed REAL,                        -- NULL: it is still open
   interrupted INTEGER NOT NULL DEFAULT 0,  -- 1: its server was killed before it ended
   decisions INTEGER NOT NULL DEFAULT 0,
-  lost INTEGER NOT NULL DEFAULT 0,    -- decisions that found no room, and are in no segment
+  lost INTEGER NOT NULL DEFAULT 0,    -- decisions that were dropped, and are in no segment
   status TEXT NOT NULL DEFAULT '',    -- of the outcome
   reported REAL                       -- when the last outcome came; NULL: none did
 );
 
 CREATE INDEX IF NOT EXISTS sessions_by_policy ON sessions (policy, version);
 
--- LLVM's JSON line of features and advice, once each.
+-- LLVM's JSON line of features and advice; each signature stands here once.
 CREATE TABLE IF NOT EXISTS signatures (number INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
 
 -- Decisions `first` to `first + count - 1` of a session, its columns as in packing.py.

@@ -9,20 +9,21 @@ from typing import Any, Final
 
 import msgspec
 
+from policybridge_core.errors import NotFoundError, PolicyBridgeError, TooLargeError, UnknownError
 from policybridge_serdes import Outcome, Signature
-from policybridge_serdes.errors import NotFoundError, PolicyBridgeError, TooLargeError, UnknownError
 from policybridge_serdes.interactive import header_line
-from policybridge_server.ledger.database import Database
+from policybridge_server.ledger.contract import Bounds
+from policybridge_server.ledger.database import Database, mapped
 from policybridge_server.ledger.packing import pack_numbers, pack_rows
 from policybridge_server.ledger.records import Begun, Ended, Lost, Record, Reported, Segment
-from policybridge_server.ledger.store import Bounds
+from policybridge_server.ledger.sqlite_reader import SqliteReader
 
 _LOG = logging.getLogger(__name__)
 
 _PRUNE_TO: Final = 0.9
-"""What is kept of the bound in bytes, so that dropping happens once in a while and not all the time."""
+"""Part of the bound in bytes to which sessions are dropped, so that this happens from time to time only."""
 
-# Few in one transaction, so that nobody waits long for it.
+# Few sessions in one transaction, so that acknowledgements do not wait long for it.
 _OLDEST: Final = "SELECT number FROM sessions WHERE closed IS NOT NULL AND opened < ? ORDER BY number LIMIT 50"
 
 _ADD_SESSION: Final = """
@@ -41,65 +42,78 @@ _DROP: Final = (
 )
 
 
+class SqliteLedger:
+    """The kind `sqlite`; see `Ledger`."""
+
+    def open_store(self, path: Path, bounds: Bounds) -> "SqliteStore":
+        """Open the file for writing, or make a new one."""
+        return SqliteStore(path, bounds)
+
+    def open_reader(self, path: Path) -> SqliteReader:
+        """Open the file for reading."""
+        return SqliteReader(path)
+
+
 class SqliteStore:
-    """Writes the file; see `Store`.
+    """Writes the file; implements `Store`.
 
     Args:
         path: of the file.
-        bounds: how much is kept.
+        bounds: beyond which sessions are dropped.
 
     """
 
     def __init__(self, path: Path, bounds: Bounds) -> None:
+        self._path = path
         self._bounds = bounds
         self._signatures: dict[Signature, int] = {}
         self._database = Database(path)
-        with self._database.mapped():
-            # Sessions of a server that was killed: nobody will end them any more.
+        with mapped(path):
+            # These are sessions of a server that was killed; their end will not come.
             self._run("UPDATE sessions SET closed = ?, interrupted = 1 WHERE closed IS NULL", time())
 
     def write(self, records: Sequence[Record]) -> Mapping[int, PolicyBridgeError]:
-        """Keep all ``records`` in one transaction."""
+        """Write all ``records`` in one transaction."""
         refused: dict[int, PolicyBridgeError] = {}
         try:
             with self._database.transaction():
                 for position, record in enumerate(records):
-                    error = self._keep_or_lose(record)
+                    error = self._add_or_count_lost(record)
                     if error is not None:
                         refused[position] = error
         except BaseException:
-            # They may have been of what is undone.
+            # The transaction was rolled back, and with it perhaps the rows that these numbers stand for.
             self._signatures.clear()
             raise
         return refused
 
-    def _keep_or_lose(self, record: Record) -> PolicyBridgeError | None:
+    def _add_or_count_lost(self, record: Record) -> PolicyBridgeError | None:
         try:
-            return self._keep(record)
+            return self._add(record)
         except sqlite3.Error:
             raise
         except Exception as error:
-            # What cannot be packed or stored costs its own session, and nobody else's record.
-            _LOG.exception("the ledger cannot keep a record")
+            # A record that cannot be packed or stored must not cost the records of other sessions.
+            _LOG.exception("a record cannot be written to the ledger")
             if isinstance(record, Segment):
-                self._keep(Lost(record.session_id, len(record.decisions)))
+                self._add(Lost(record.session_id, len(record.decisions)))
             return UnknownError(f"the ledger failed: {error!r}")
 
-    def _keep(self, record: Record) -> PolicyBridgeError | None:
+    def _add(self, record: Record) -> PolicyBridgeError | None:
         match record:
             case Segment():
-                self._keep_segment(record)
+                self._add_segment(record)
             case Begun():
-                self._keep_session(record)
+                self._add_session(record)
             case Ended():
                 self._run("UPDATE sessions SET closed = ? WHERE id = ?", record.when, record.session_id)
             case Lost():
                 self._run("UPDATE sessions SET lost = lost + ? WHERE id = ?", record.count, record.session_id)
             case Reported():
-                return self._keep_outcome(record)
+                return self._add_outcome(record)
         return None
 
-    def _keep_session(self, record: Begun) -> None:
+    def _add_session(self, record: Begun) -> None:
         session, policy = record.session, record.session.policy
         self._run(
             _ADD_SESSION,
@@ -113,7 +127,7 @@ class SqliteStore:
             record.when,
         )
 
-    def _keep_segment(self, segment: Segment) -> None:
+    def _add_segment(self, segment: Segment) -> None:
         rows, advices, chances, nanoseconds = zip(*segment.decisions, strict=True)
         explored = chances[0] is not None
         self._run(
@@ -139,7 +153,7 @@ class SqliteStore:
             self._signatures[signature] = number
         return number
 
-    def _keep_outcome(self, record: Reported) -> PolicyBridgeError | None:
+    def _add_outcome(self, record: Reported) -> PolicyBridgeError | None:
         found = self._run("SELECT number, lost FROM sessions WHERE id = ?", record.session_id).fetchone()
         if found is None:
             return NotFoundError(f"the ledger holds no session {record.session_id!r}")
@@ -151,7 +165,7 @@ class SqliteStore:
         return None
 
     def _merge(self, number: int, outcome: Outcome, when: float) -> None:
-        """Add an outcome to what came before: a name that came before gets its new value."""
+        """Add an outcome to the earlier ones; a name that was reported before gets its new value."""
         self._run(
             "UPDATE sessions SET reported = ?, status = coalesce(nullif(?, ''), status) WHERE number = ?",
             when,
@@ -162,9 +176,9 @@ class SqliteStore:
             self._run("INSERT OR REPLACE INTO outcomes (session, name, value) VALUES (?, ?, ?)", number, name, value)
 
     def prune(self) -> None:
-        """Drop the oldest sessions that are over, as long as a bound is exceeded."""
+        """Drop the oldest sessions that are over while a bound is exceeded."""
         bounds = self._bounds
-        with self._database.mapped():
+        with mapped(self._path):
             if bounds.age is not None:
                 while self._drop(time() - bounds.age):
                     pass
@@ -174,7 +188,7 @@ class SqliteStore:
                 self._database.shrink()
 
     def _drop(self, before: float) -> bool:
-        """Drop some of the sessions that began before then and are over; say whether there were any."""
+        """Drop some of the sessions that began before ``before`` and are over; say whether there were any."""
         with self._database.transaction():
             found = self._run(_OLDEST, before).fetchall()
             for statement in _DROP:

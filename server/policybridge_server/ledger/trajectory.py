@@ -1,8 +1,8 @@
-"""Decisions as they are read from the ledger: arrays with one entry per decision."""
+"""Decisions that were read from the ledger: arrays with one entry per decision."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,8 @@ class DecisionBatch:
     """Decisions of one signature, those of a session together and in order; all arrays have the same length.
 
     Attributes:
-        signature: what they were asked and answered with.
-        sessions: whose decisions are in it.
+        signature: of observations and advice.
+        sessions: those that the decisions belong to.
         session: of each decision, the index in ``sessions``.
         steps: counted from 1 in each session.
         contexts: the function or module of each.
@@ -42,53 +42,43 @@ class DecisionBatch:
         return len(self.steps)
 
     def outcome(self, name: str) -> npt.NDArray[np.float64]:
-        """Give of each decision the number ``name`` of its session's outcome, NaN where there is none."""
+        """Give for each decision the value ``name`` of its session's outcome, NaN where there is none; shape [n]."""
         numbers = [session.outcome.values.get(name, np.nan) if session.outcome else np.nan for session in self.sessions]
         values: npt.NDArray[np.float64] = np.array(numbers, np.float64)[self.session]
         return values
 
     def split(self, size: int) -> Iterator["DecisionBatch"]:
-        """Cut it into batches of at most ``size``."""
+        """Split it into batches of at most ``size`` decisions."""
         for start in range(0, len(self), size):
-            cut = slice(start, start + size)
-            yield DecisionBatch(self.signature, self.sessions, *(column[cut] for column in self._columns()))
+            yield replace(self, **{name: getattr(self, name)[start : start + size] for name in _COLUMNS})
 
-    def _columns(self) -> tuple[npt.NDArray[Any], ...]:
-        return (
-            self.session,
-            self.steps,
-            self.contexts,
-            self.observations,
-            self.advices,
-            self.log_probabilities,
-            self.nanoseconds,
-        )
+
+_PLAIN_COLUMNS: Final = ("steps", "contexts", "log_probabilities", "nanoseconds")
+_COLUMNS: Final = ("session", "observations", "advices", *_PLAIN_COLUMNS)
 
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
-    """A whole session: one batch, or several in turn where its signature changed on the way."""
+    """A whole session: one batch, or several in order where its signature changed."""
 
     session: SessionRecord
     batches: Sequence[DecisionBatch]
 
 
 def joined(batches: Sequence[DecisionBatch]) -> DecisionBatch:
-    """Make one batch of several of the same signature."""
+    """Join batches of the same signature."""
     signature = batches[0].signature
     sessions = list({session.number: session for batch in batches for session in batch.sessions}.values())
     index = {session.number: position for position, session in enumerate(sessions)}
     numbers = [np.array([index[session.number] for session in batch.sessions])[batch.session] for batch in batches]
+    columns = {name: np.concatenate([getattr(batch, name) for batch in batches]) for name in _PLAIN_COLUMNS}
     return DecisionBatch(
         signature,
         sessions,
         np.concatenate(numbers),
-        np.concatenate([batch.steps for batch in batches]),
-        np.concatenate([batch.contexts for batch in batches]),
-        _joined_values(signature.features, [batch.observations for batch in batches]),
-        _joined_values(signature.advice_layout, [batch.advices for batch in batches]),
-        np.concatenate([batch.log_probabilities for batch in batches]),
-        np.concatenate([batch.nanoseconds for batch in batches]),
+        observations=_joined_values(signature.features, [batch.observations for batch in batches]),
+        advices=_joined_values(signature.advice_layout, [batch.advices for batch in batches]),
+        **columns,
     )
 
 

@@ -1,1 +1,1 @@
-"""ML-Compiler-Bridge's gRPC clients: a user's own services, answered by policies; see docs/ml-compiler-bridge.md."""
+"""ML-Compiler-Bridge: its clients ask over gRPC with services of their own, or through a pair of FIFOs."""

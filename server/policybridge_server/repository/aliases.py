@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Final
 
 from policybridge_server.repository.config import parse_aliases
-from policybridge_server.repository.files import replace_file
+from policybridge_server.repository.files import replace_file, sync
 
 _FILE: Final = "aliases.toml"
 
 
 def read_aliases(policy: Path) -> dict[str, int]:
-    """Read the aliases of the policy in this folder; none where none was ever set.
+    """Read the aliases of the policy in this folder; empty if none has been set.
 
     Raises:
         PreconditionError: the file cannot be used.
@@ -22,6 +22,11 @@ def read_aliases(policy: Path) -> dict[str, int]:
 
 
 def write_aliases(policy: Path, aliases: Mapping[str, int]) -> None:
-    """Set all aliases of the policy in this folder, at once and for good."""
+    """Replace the aliases of the policy in this folder, all at once and durably."""
+    if not aliases:
+        # As it was before the first alias was set.
+        (policy / _FILE).unlink(missing_ok=True)
+        sync(policy)
+        return
     text = "".join(f'"{name}" = {number}\n' for name, number in sorted(aliases.items()))
     replace_file(policy / _FILE, text.encode())

@@ -1,4 +1,4 @@
-"""What may come into the repository: names, paths, files. Everything else is refused with the reason."""
+"""Checks of what comes into the repository: names, paths, files. They raise an error that says what would be right."""
 
 import re
 import stat
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from policybridge_serdes.digest import LEFT_BY_PYTHON
-from policybridge_serdes.errors import InvalidError, PreconditionError, TooLargeError
+from policybridge_core.digest import LEFT_BY_PYTHON
+from policybridge_core.errors import InvalidError, PreconditionError, TooLargeError
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}")
@@ -17,7 +17,7 @@ _PART: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=@-]{0,199}")
 
 @dataclass(frozen=True)
 class Limits:
-    """How large a version may be: bytes on disk, bytes when its archives are unpacked, and files."""
+    """How large a version may be: its bytes (as they are, and with its archives unpacked) and its number of files."""
 
     bytes: int = 1 << 30
     files: int = 1000
@@ -29,15 +29,15 @@ def is_name(text: str) -> bool:
 
 
 def is_number(text: str) -> bool:
-    """Whether this is the name of a version's folder."""
+    """Whether a version's folder may have this name."""
     return _NUMBER.fullmatch(text) is not None
 
 
 def check_name(text: str) -> None:
-    """Let only names of policies through.
+    """Check the name of a policy.
 
     Raises:
-        InvalidError: it is none.
+        InvalidError: no policy may have it.
 
     """
     if not is_name(text):
@@ -45,10 +45,10 @@ def check_name(text: str) -> None:
 
 
 def check_alias(text: str) -> None:
-    """Let only names through that may be given to a version.
+    """Check an alias that is to be set.
 
     Raises:
-        InvalidError: it is none, or it is ``latest``.
+        InvalidError: no alias may have this name, or it is ``latest``.
 
     """
     if not is_name(text) or text.isdecimal():
@@ -58,10 +58,10 @@ def check_alias(text: str) -> None:
 
 
 def check_path(text: str) -> PurePosixPath:
-    """Let only paths through that stay in their folder.
+    """Check the path of a file in a version, and give it.
 
     Raises:
-        InvalidError: it is absolute, has a ``..``, a backslash, a hidden or an unusual part.
+        InvalidError: it is absolute, or has a ``..``, a backslash, a hidden part or an unusual character.
 
     """
     parts = text.split("/")
@@ -74,7 +74,7 @@ def check_path(text: str) -> PurePosixPath:
 
 
 def check_files(folder: Path, limits: Limits) -> None:
-    """Let only folders of plain files through, which nothing leads out of.
+    """Check that a version's folder holds plain files only, which cannot lead out of it.
 
     Raises:
         PreconditionError: a symbolic link, a device, an archive that cannot be read.
@@ -104,7 +104,7 @@ def _check_limits(folder: Path, limits: Limits, total: int, unpacked: int, count
 
 
 def _unpacked(file: Path) -> int:
-    """Give what a zip archive (.pt, .pt2, .npz, …) says that it holds; 0 for any other file."""
+    """Give the unpacked bytes that a zip archive (.pt, .pt2, .npz, …) declares; 0 for any other file."""
     try:
         with file.open("rb") as content:
             if not zipfile.is_zipfile(content):
@@ -112,7 +112,7 @@ def _unpacked(file: Path) -> int:
             with zipfile.ZipFile(content) as archive:
                 return sum(entry.file_size for entry in archive.infolist())
     except (zipfile.BadZipFile, NotImplementedError, ValueError, UnicodeDecodeError) as error:
-        # Any file may look like an archive by its last bytes; what needs a real one says so when it loads it.
+        # Any file may end like an archive. A backend that needs a real archive raises an error when it loads the file.
         if file.suffix in (".onnx", ".safetensors", ".tflite", ".pb", ".py"):
             return 0
         raise PreconditionError(f"{file} is a damaged archive: {error}") from error

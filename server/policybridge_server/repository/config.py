@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from policybridge_serdes.errors import PreconditionError
+from policybridge_core.errors import PreconditionError
 
 POLICY_TOML: Final = "policy.toml"
 
@@ -15,7 +15,7 @@ class HeadConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         scores: what the output is: ``logits`` or ``probabilities``.
-        mask: a feature of the client with an element per choice, 0 where it is illegal.
+        mask: the client's feature with an element per choice, 0 where the choice is illegal.
         advice: the advice's name.
         type: its element type, an integer one.
 
@@ -32,14 +32,14 @@ class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         backend: what loads the versions: ``onnx``, ``python``, …
-        description: for people.
-        inline: evaluate on the loop thread (true) or in a worker (false); absent: measured when a version is loaded.
-        aliases: names for version numbers until others are set; ``latest`` is always the highest.
-        features: the inputs in LLVM's JSON form, where the artifact cannot tell them.
+        description: shown in lists of policies.
+        inline: evaluate on the loop thread (true) or in a worker (false); absent: decided by the time that it takes.
+        aliases: alias → version number, until it is set otherwise; ``latest`` is always the highest number.
+        features: the inputs in LLVM's JSON form, if the artifact does not say them.
         advice: the output, likewise.
-        rename: input of the policy → feature of the client, where their names differ.
-        fill: values for inputs that a client may lack.
-        head: what makes advice of scores, where the model gives those.
+        rename: input of the policy → feature of the client, if their names differ.
+        fill: input → value that it gets if the client lacks the feature.
+        head: makes advice of scores, if the model gives scores.
         settings: for the backend to read.
 
     """
@@ -60,7 +60,7 @@ def parse_config(text: bytes, where: str) -> PolicyConfig:
     """Read the ``text`` of a ``policy.toml``.
 
     Raises:
-        PreconditionError: it is not one; ``where`` is named.
+        PreconditionError: it cannot be used; the message begins with ``where``.
 
     """
     config: PolicyConfig = _parse(text, where, PolicyConfig)
@@ -71,7 +71,7 @@ def parse_aliases(text: bytes, where: str) -> dict[str, int]:
     """Read the ``text`` of an ``aliases.toml``.
 
     Raises:
-        PreconditionError: it is not one; ``where`` is named.
+        PreconditionError: it cannot be used; the message begins with ``where``.
 
     """
     aliases: dict[str, int] = _parse(text, where, dict[str, int])
@@ -86,5 +86,5 @@ def _parse(text: bytes, where: str, kind: type[Any]) -> Any:
 
 
 def is_policy(folder: Path) -> bool:
-    """Whether ``folder`` holds a policy, or what wants to be one."""
+    """Whether ``folder`` has a ``policy.toml``."""
     return (folder / POLICY_TOML).is_file()

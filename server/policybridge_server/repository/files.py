@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whenever the process dies."""
+"""Changes of files that are complete or not made at all, even if the process is killed."""
 
 import os
 import shutil
@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from policybridge_serdes.digest import version_files
+from policybridge_core.digest import version_files
 
 PUBLISHING: Final = ".publish-"
-RETIRED: Final = ".retired-"
+REMOVING: Final = ".retired-"
 
 
 def hidden(parent: Path, prefix: str) -> Path:
-    """Give a name in ``parent`` that nobody has, and that no scan takes for a policy or a version."""
+    """Give a new path in ``parent`` that is not taken for a policy or a version."""
     return parent / f"{prefix}{uuid4().hex}"
 
 
 def sync(path: Path) -> None:
-    """Return when the file or folder is on the disk itself."""
+    """Write a file or folder to the disk itself."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -28,7 +28,7 @@ def sync(path: Path) -> None:
 
 
 def replace_file(file: Path, content: bytes) -> None:
-    """Give ``file`` this content, all at once and for good."""
+    """Replace the content of ``file``, all at once and durably."""
     new = hidden(file.parent, PUBLISHING)
     try:
         new.write_bytes(content)
@@ -40,22 +40,22 @@ def replace_file(file: Path, content: bytes) -> None:
 
 
 def folder_size(folder: Path) -> int:
-    """Give the bytes of the files in ``folder``; 0 where it is gone."""
+    """Give the bytes of the files in ``folder``; 0 if there is no such folder."""
     return sum(path.stat().st_size for path in version_files(folder))
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder, which disappears all at once; one that is not there is no error."""
-    gone = hidden(folder.parent, RETIRED)
+    """Remove a folder, all at once by a rename first; nothing is done if there is no such folder."""
+    removing = hidden(folder.parent, REMOVING)
     with suppress(FileNotFoundError):
-        folder.rename(gone)
-        shutil.rmtree(gone, ignore_errors=True)
+        folder.rename(removing)
+        shutil.rmtree(removing, ignore_errors=True)
 
 
 def remove_leftovers(parent: Path) -> None:
-    """Remove what a crash left in ``parent``."""
+    """Remove what a crash has left of publications and removals in ``parent``."""
     for path in parent.iterdir():
-        if path.name.startswith((PUBLISHING, RETIRED)):
+        if path.name.startswith((PUBLISHING, REMOVING)):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             else:

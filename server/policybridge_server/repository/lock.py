@@ -1,4 +1,4 @@
-"""One server at a time changes a repository; all others may read it."""
+"""The lock of a repository: one server may change it, and any number may read it."""
 
 import fcntl
 import os
@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from policybridge_serdes.errors import PreconditionError
+from policybridge_core.errors import PreconditionError
 from policybridge_server.repository.files import remove_leftovers
 from policybridge_server.repository.retired import remove_retired
 
@@ -15,11 +15,11 @@ _FILE: Final = ".lock"
 
 
 @contextmanager
-def changing(repositories: Iterable[Path]) -> Iterator[None]:
-    """Own the folders, and remove what a crash of the owner before left in them.
+def lock_for_changes(repositories: Iterable[Path]) -> Iterator[None]:
+    """Hold the lock of each folder, and remove what a crash of the server before has left in them.
 
     Raises:
-        PreconditionError: another server owns one of them, or it cannot be written.
+        PreconditionError: another server holds one of the locks, or a folder cannot be written.
 
     """
     with ExitStack() as stack:

@@ -1,13 +1,13 @@
-"""From folders to policies and versions, at start and when something is dropped in."""
+"""Reads policies and versions from their folders, at start and when a folder is copied in."""
 
 import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from policybridge_core.digest import digest
+from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes import PolicyVersion
-from policybridge_serdes.digest import digest
-from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
 from policybridge_server.repository.aliases import read_aliases
 from policybridge_server.repository.checks import Limits, check_files, is_name, is_number
 from policybridge_server.repository.config import POLICY_TOML, PolicyConfig, is_policy, parse_config
@@ -18,12 +18,12 @@ _LOG = logging.getLogger(__name__)
 
 
 def policy_folders(repository: Path) -> Iterator[Path]:
-    """Give the folders of a repository that hold policies."""
+    """Give the folders of the policies in a repository."""
     for folder in sorted(repository.iterdir()):
         if folder.name.startswith(".") or not is_policy(folder):
             continue
         if not is_name(folder.name):
-            _LOG.warning("%s is not served: no name of a policy", folder)
+            _LOG.warning("%s is not served: a policy cannot have this name", folder)
         elif not folder.resolve().is_relative_to(repository.resolve()):
             _LOG.warning("%s is not served: it leads out of the repository", folder)
         else:
@@ -31,22 +31,23 @@ def policy_folders(repository: Path) -> Iterator[Path]:
 
 
 def version_folders(policy: Path) -> Iterator[Path]:
-    """Give the folders of a policy that want to be versions."""
+    """Give the folders of a policy's versions, without those that are retired."""
     return (
         folder for folder in policy.iterdir() if is_number(folder.name) and folder.is_dir() and not is_retired(folder)
     )
 
 
 def changed_at(path: Path) -> float:
-    """Give the moment at which ``path`` was last written to, as the file system knows it; now, where it is gone.
+    """Give the time (seconds since 1970) at which ``path`` was last written to; now, if it does not exist.
 
-    A folder's own change of name or place is none; nor can a copying tool set it, as it can set a file's times.
+    It is the file system's change time (ctime), which a copying tool cannot set. Renaming the folder itself does not
+    count as a change.
     """
     try:
         if not path.is_dir():
             return path.lstat().st_ctime
         folder = path.stat()
-        # A tool may have set the folder's time, to one in the future even.
+        # A rename changes the ctime, and a tool may have set the mtime, even into the future: take the earlier one.
         own = min(folder.st_mtime, folder.st_ctime)
         return max([own, *(inner.lstat().st_ctime for inner in path.rglob("*"))])
     except FileNotFoundError:
@@ -54,7 +55,7 @@ def changed_at(path: Path) -> float:
 
 
 def read_policy(folder: Path) -> StoredPolicy:
-    """Read what is said of a policy; its versions are left out. A config that cannot be used is told in its place."""
+    """Read a policy without its versions. If its config cannot be used, the error takes the config's place."""
     name = folder.name
     file = folder / POLICY_TOML
     try:
@@ -70,7 +71,7 @@ def read_version(folder: Path, config: PolicyConfig, limits: Limits) -> StoredVe
     """Read a version.
 
     Raises:
-        PreconditionError: its files may not be served.
+        PreconditionError: it has a file that is not allowed, or is larger than the limits.
 
     """
     try:

@@ -1,18 +1,18 @@
-"""The policies under some folders, as they are now."""
+"""The repository: the policies in some folders, in memory as they are now."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from policybridge_core.errors import NotFoundError, PreconditionError
 from policybridge_serdes import PolicyReference
-from policybridge_serdes.errors import NotFoundError, PreconditionError
 from policybridge_server.repository.checks import Limits
 from policybridge_server.repository.reading import policy_folders, read_policy, read_version, version_folders
 from policybridge_server.repository.stored import StoredPolicy, StoredVersion, listed
 
 BUNDLED: Final = Path(__file__).parents[1] / "bundled"
-"""The policies of the package itself, which nobody changes."""
+"""The policies of the package itself, which are not changed."""
 
 
 def writable(folders: Iterable[Path]) -> list[Path]:
@@ -21,11 +21,11 @@ def writable(folders: Iterable[Path]) -> list[Path]:
 
 
 class Repository:
-    """What is asked for, found by name. Reads the folders once; whoever changes them says so.
+    """Finds policies and versions by name. The folders are read once; later changes are made by these methods.
 
     Args:
         folders: each with a folder per policy.
-        limits: of a version.
+        limits: how large a version may be.
 
     Raises:
         NotFoundError: one of ``folders`` does not exist.
@@ -39,7 +39,7 @@ class Repository:
         self._policies: dict[str, StoredPolicy] = {}
         for folder in folders:
             if not folder.is_dir():
-                raise NotFoundError(f"the repository {folder} is no folder")
+                raise NotFoundError(f"the repository {folder} is not a folder")
             for policy in policy_folders(folder):
                 self._add(policy)
 
@@ -58,14 +58,14 @@ class Repository:
         return list(self._policies)
 
     def find(self, name: str) -> StoredPolicy | None:
-        """Give the policy called ``name`` as it is now, if there is one."""
+        """Give the policy called ``name`` as it is now, or ``None``."""
         return self._policies.get(name)
 
     def policy(self, name: str) -> StoredPolicy:
         """Give the policy called ``name`` as it is now.
 
         Raises:
-            NotFoundError: there is none; the message lists those that there are.
+            NotFoundError: there is none; the message lists all policies.
 
         """
         policy = self._policies.get(name)
@@ -82,7 +82,7 @@ class Repository:
         """Find the version that ``reference`` means now.
 
         Raises:
-            NotFoundError: no such policy, version or alias; the message lists those that there are.
+            NotFoundError: no such policy, version or alias; the message lists what there is.
             PreconditionError: its ``policy.toml`` cannot be used, or the version is refused.
 
         """
@@ -94,24 +94,25 @@ class Repository:
         return policy is not None and bool(policy.named(version.policy.version))
 
     def put(self, policy: StoredPolicy) -> None:
-        """Let the policy be this from now on."""
+        """Add the policy, or replace it."""
         self._policies[policy.name] = policy
 
     def put_version(self, version: StoredVersion) -> None:
-        """Add a version, which may have been refused before."""
-        policy, number = self.policy(version.policy.name), version.policy.version
-        refused = {other: error for other, error in policy.refused.items() if other != number}
-        self.put(replace(policy, versions={**policy.versions, number: version}, refused=refused))
+        """Add a version; it is no longer refused, if it was."""
+        policy = self._without(version.policy.name, [version.policy.version])
+        self.put(replace(policy, versions={**policy.versions, version.policy.version: version}))
 
     def refuse(self, name: str, number: int, error: PreconditionError) -> None:
-        """Serve this version no more, and say why to whoever asks for it."""
-        policy = self.policy(name)
-        versions = {other: version for other, version in policy.versions.items() if other != number}
-        self.put(replace(policy, versions=versions, refused={**policy.refused, number: error}))
+        """Serve this version no longer; a client that asks for it gets ``error``."""
+        policy = self._without(name, [number])
+        self.put(replace(policy, refused={**policy.refused, number: error}))
 
     def forget(self, name: str, numbers: Sequence[int]) -> None:
-        """Serve these versions no more."""
+        """Serve these versions no longer."""
+        self.put(self._without(name, numbers))
+
+    def _without(self, name: str, numbers: Sequence[int]) -> StoredPolicy:
         policy = self.policy(name)
         versions = {number: version for number, version in policy.versions.items() if number not in numbers}
         refused = {number: error for number, error in policy.refused.items() if number not in numbers}
-        self.put(replace(policy, versions=versions, refused=refused))
+        return replace(policy, versions=versions, refused=refused)

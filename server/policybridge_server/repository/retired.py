@@ -1,4 +1,4 @@
-"""Versions on their way out: a mark says so for good, before the folder goes when the last session has ended."""
+"""Retired versions: a mark beside the folder, until the folder is removed after the last session."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,24 +10,24 @@ _MARK: Final = ".out-"
 
 
 def mark_retired(policy: Path, numbers: Iterable[int]) -> None:
-    """Say that these versions are out, whenever the process dies."""
+    """Mark these versions as retired; the marks survive a crash."""
     for number in numbers:
         (policy / f"{_MARK}{number}").touch()
     sync(policy)
 
 
 def is_retired(version: Path) -> bool:
-    """Whether the version in this folder is out."""
+    """Whether the version in this folder is marked as retired."""
     return (version.parent / f"{_MARK}{version.name}").exists()
 
 
 def remove_version(version: Path) -> None:
-    """Remove the folder of a version that is out."""
+    """Remove the folder of a retired version, then its mark."""
     remove_folder(version)
     (version.parent / f"{_MARK}{version.name}").unlink(missing_ok=True)
 
 
 def remove_retired(policy: Path) -> None:
-    """Remove all versions that are out, when no server has them loaded."""
+    """Remove all retired versions; for the start, when no session is on them."""
     for mark in policy.glob(f"{_MARK}*"):
         remove_version(policy / mark.name.removeprefix(_MARK))

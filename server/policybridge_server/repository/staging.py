@@ -1,12 +1,13 @@
-"""A version in the making: a hidden folder on the file system where it will be, which one rename puts into place."""
+"""The files of a version that is being published: in a hidden staging folder, which one rename puts into its place."""
 
 import os
 import shutil
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final
 
-from policybridge_serdes.digest import digest, version_files
-from policybridge_serdes.errors import InvalidError, PreconditionError, TooLargeError
+from policybridge_core.digest import digest as digest_of
+from policybridge_core.digest import version_files
+from policybridge_core.errors import InvalidError, PreconditionError, TooLargeError
 from policybridge_server.repository.checks import Limits, check_files, check_path
 from policybridge_server.repository.config import POLICY_TOML
 from policybridge_server.repository.files import PUBLISHING, hidden, remove_folder, sync
@@ -15,21 +16,22 @@ FIRST: Final = "1"
 
 
 class Staging:
-    """Takes a version's files. For one thread at a time.
+    """A staging folder, made empty on the file system of the repository. For one thread at a time.
 
     Args:
-        parent: the policy's folder; for a new policy, the repository's.
-        limits: of what it takes.
-        config: of a new policy: the text of its ``policy.toml``; the version is its first.
+        policy: the policy's folder.
+        limits: how large the version may be.
+        config: for a policy that does not exist yet: the text of its ``policy.toml``.
 
     Attributes:
         folder: holds the version's files.
 
     """
 
-    def __init__(self, parent: Path, limits: Limits, config: str = "") -> None:
+    def __init__(self, policy: Path, limits: Limits, config: str = "") -> None:
         self._limits = limits
-        self._root = hidden(parent, PUBLISHING)
+        self._is_first = bool(config)
+        self._root = hidden(policy.parent if config else policy, PUBLISHING)
         self.folder = self._root / FIRST if config else self._root
         self.folder.mkdir(parents=True)
         if config:
@@ -38,11 +40,11 @@ class Staging:
         self._file: BinaryIO | None = None
 
     def write(self, path: str, data: bytes) -> None:
-        """Take a piece of a file; the pieces of one come one after the other.
+        """Append ``data`` to the file ``path``; the pieces of one file follow each other.
 
         Raises:
-            InvalidError: an impossible path, or a file that was finished already.
-            TooLargeError: more than the limits.
+            InvalidError: the path is not allowed, or pieces of another file came after earlier ones of this file.
+            TooLargeError: the version is larger than the limits.
 
         """
         relative = check_path(path)
@@ -57,7 +59,7 @@ class Staging:
     def _begin(self, path: PurePosixPath) -> None:
         self._end()
         if path in self._sizes:
-            raise InvalidError(f"{path} came already; the pieces of one file come one after the other")
+            raise InvalidError(f"{path} came already; the pieces of one file must follow each other")
         if len(self._sizes) == self._limits.files:
             raise TooLargeError(f"more than {self._limits.files} files; the operator allows no more")
         try:
@@ -73,7 +75,7 @@ class Staging:
             self._file = None
 
     def link(self, base: Path) -> None:
-        """Take the files of the version in the folder ``base``; the disk holds them once, where it can."""
+        """Add the files of the version in the folder ``base``, as hard links where the file system has them."""
         for file in version_files(base):
             target = self.folder / file.relative_to(base)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -82,12 +84,13 @@ class Staging:
             except OSError:
                 shutil.copyfile(file, target)
 
-    def seal(self) -> str:
+    def seal(self, announced: str | None = None) -> str:
         """Bring everything to the disk itself, and give the digest.
 
         Raises:
-            PreconditionError: there is nothing, or a file that may not be.
-            TooLargeError: more than the limits, when it is unpacked.
+            InvalidError: the digest is not the one that was ``announced``: something was lost or changed on the way.
+            PreconditionError: there is no file, or one that is not allowed.
+            TooLargeError: the version is larger than the limits, as it is or with its archives unpacked.
 
         """
         self._end()
@@ -98,22 +101,57 @@ class Staging:
         folders = {self._root, self.folder, *(path for path in self.folder.rglob("*") if path.is_dir())}
         for path in [*files, *self._root.glob(POLICY_TOML), *folders]:
             sync(path)
-        return digest(self.folder)
+        digest = digest_of(self.folder)
+        if announced is not None and digest != announced:
+            raise InvalidError(f"the files have the digest {digest}; {announced or 'none'} was announced")
+        return digest
 
     def place(self, target: Path) -> None:
-        """Put it where it belongs, all at once and for good.
+        """Rename to ``target``, the version's folder; the folder of a new policy comes with it.
 
         Raises:
-            PreconditionError: somebody else has put something there meanwhile.
+            PreconditionError: there is something already.
 
         """
+        place = target.parent if self._is_first else target
         try:
-            self._root.rename(target)
+            self._root.rename(place)
         except OSError as error:
-            raise PreconditionError(f"{target} is taken: {error.strerror}; publish again") from error
-        sync(target.parent)
+            raise PreconditionError(f"{place} is taken: {error.strerror}; publish again") from error
+        self._root = place
+        sync(place.parent)
 
     def remove(self) -> None:
-        """Remove what has not been put into place."""
+        """Remove everything, from its place too."""
         self._end()
         remove_folder(self._root)
+
+
+class FolderInPlace:
+    """The files of a version that somebody else has put into its place. They are neither moved nor removed.
+
+    Attributes:
+        folder: holds them.
+
+    """
+
+    def __init__(self, folder: Path, limits: Limits) -> None:
+        self.folder = folder
+        self._limits = limits
+
+    def seal(self) -> str:
+        """Give the digest.
+
+        Raises:
+            PreconditionError: there is a file that is not allowed.
+            TooLargeError: the version is larger than the limits, as it is or with its archives unpacked.
+
+        """
+        check_files(self.folder, self._limits)
+        return digest_of(self.folder)
+
+    def place(self, target: Path) -> None:
+        """Do nothing: the files are there."""
+
+    def remove(self) -> None:
+        """Do nothing: the files are somebody else's."""

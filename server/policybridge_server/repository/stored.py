@@ -1,12 +1,12 @@
-"""What the repository holds of one policy at one moment. A change makes a new value; nobody sees half of it."""
+"""Policies and versions as values. A change makes a new value, so that no reader sees half of a change."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from policybridge_core.errors import NotFoundError, PreconditionError
 from policybridge_serdes import PolicyReference, PolicyVersion
-from policybridge_serdes.errors import NotFoundError, PreconditionError
 from policybridge_server.repository.config import PolicyConfig
 
 LATEST: Final = "latest"
@@ -14,7 +14,7 @@ LATEST: Final = "latest"
 
 @dataclass(frozen=True)
 class StoredVersion:
-    """One version of one policy: its identity, its files and how they are to be loaded."""
+    """One version of a policy: its identity, its folder, and how it is loaded."""
 
     policy: PolicyVersion
     folder: Path
@@ -29,12 +29,12 @@ class StoredPolicy:
     """One policy.
 
     Attributes:
-        name: of its folder.
-        folder: where it lies.
-        config: its ``policy.toml``, or why that cannot be used.
-        changed: the aliases of ``aliases.toml``, which go before those of ``policy.toml``.
-        versions: what can be asked for, by number.
-        refused: why other numbers cannot.
+        name: also that of its folder.
+        folder: holds ``policy.toml`` and the versions.
+        config: its ``policy.toml``, or the error for which that cannot be used.
+        changed: the aliases of ``aliases.toml``, which override those of ``policy.toml``.
+        versions: number → version that is served.
+        refused: number → error of a version that is not served.
 
     """
 
@@ -65,11 +65,11 @@ class StoredPolicy:
 
     @property
     def latest(self) -> int | None:
-        """The highest number, where there is any version."""
+        """The highest number; ``None`` without a version."""
         return max(self.versions, default=None)
 
     def named(self, number: int) -> list[str]:
-        """Give the aliases that name ``number``, ``latest`` among them."""
+        """Give the aliases that name ``number``, with ``latest``."""
         latest = [LATEST] if number == self.latest else []
         return latest + [alias for alias, named in self.aliases.items() if named == number]
 
@@ -77,8 +77,8 @@ class StoredPolicy:
         """Find the version that ``reference`` means now.
 
         Raises:
-            NotFoundError: no such version or alias; the message lists those that there are.
-            PreconditionError: its ``policy.toml`` cannot be used, or the version is refused.
+            NotFoundError: no such version or alias; the message lists what there is.
+            PreconditionError: the ``policy.toml`` cannot be used, or the version is refused.
 
         """
         number = self._number(reference)
@@ -106,5 +106,5 @@ class StoredPolicy:
 
 
 def listed(names: object) -> str:
-    """Give ``names`` in order, for a message."""
+    """Give ``names`` in their order, for an error message."""
     return ", ".join(str(name) for name in sorted(names)) or "none"  # type: ignore[call-overload]

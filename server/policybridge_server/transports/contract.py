@@ -1,39 +1,45 @@
-"""The transport contract, and the table of those that there are."""
+"""The transport contract, and the table of the transports."""
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar, cast
 
-from policybridge_serdes.plugins import Table
+from policybridge_core.plugins import Table
 from policybridge_server.config import ServerConfig
-from policybridge_server.engine.gate import Gate
-from policybridge_server.engine.publisher import Publisher
-from policybridge_server.turns import TurnSelector
+from policybridge_server.engine.opener import SessionOpener
+from policybridge_server.loop import Loop
+from policybridge_server.publishing.publisher import Publisher
 
-if TYPE_CHECKING:
-    from policybridge_server.inference.inference import Inference
+_Shared = TypeVar("_Shared")
 
 
 @dataclass(frozen=True)
 class Host:
-    """What a transport is given: who answers, who takes versions, the loop that it runs on, the operator's limits."""
+    """What a transport is given.
 
-    gate: Gate
+    Attributes:
+        opener: opens the sessions.
+        publisher: takes new versions.
+        loop: the transport runs on it.
+        config: the operator's limits.
+
+    """
+
+    opener: SessionOpener
     publisher: Publisher
-    turns: TurnSelector
+    loop: Loop
     config: ServerConfig
+    _shared: dict[type, object] = field(default_factory=dict)
 
-    @cached_property
-    def inference(self) -> "Inference":
-        """The Open Inference Protocol; one for all transports, so that a sequence may go over any."""
-        # Late: its messages have Triton's names, so that a process which has imported Triton's client cannot load them.
-        from policybridge_server.inference.inference import Inference  # noqa: PLC0415
-
-        return Inference(self.gate, self.config.sequence_idle)
+    def shared(self, kind: type[_Shared], make: Callable[[], _Shared]) -> _Shared:
+        """Give the one ``kind`` that all transports of this server share; the first call makes it by ``make``."""
+        if kind not in self._shared:
+            self._shared[kind] = make()
+        return cast("_Shared", self._shared[kind])
 
 
 class Transport(Protocol):
-    """One way in, at one address."""
+    """Listens on one address."""
 
     @property
     def address(self) -> str:
@@ -44,13 +50,13 @@ class Transport(Protocol):
         """Listen.
 
         Raises:
-            UnavailableError: the address cannot be had; the message says which and why.
+            UnavailableError: the address cannot be used; the message names it and says why.
 
         """
         ...
 
     async def stop(self, grace: float) -> None:
-        """Take nobody new, let running sessions end for ``grace`` seconds, then end them."""
+        """Accept no new client, give running sessions ``grace`` seconds to end, then end them."""
         ...
 
 
@@ -58,11 +64,11 @@ TRANSPORTS = Table(
     kind="transport",
     group="policybridge.transports",
     own={
-        "grpc": "policybridge_server.transports.grpc:GrpcTransport",
-        "grpcio": "policybridge_server.transports.grpcio:GrpcioTransport",
-        "http": "policybridge_server.inference.http:HttpTransport",
-        "socket": "policybridge_server.transports.socket:SocketTransport",
-        "pipe": "policybridge_server.pipes.transport:PipeTransport",
+        "grpc": "policybridge_server.grpc.transport:GrpcTransport [server]",
+        "grpcio": "policybridge_server.grpc.grpcio:GrpcioTransport [server]",
+        "http": "policybridge_server.open_inference.http:HttpTransport [http]",
+        "socket": "policybridge_server.transports.socket:SocketTransport [server]",
+        "pipe": "policybridge_server.mlbridge.pipes.transport:PipeTransport [server]",
     },
 )
 
@@ -72,10 +78,11 @@ class _Made(Transport, Protocol):
 
 
 def load_transport(name: str, address: Any) -> Transport:
-    """Make the transport called ``name`` for ``address``, of the type that the configuration has for it.
+    """Make the transport called ``name`` for ``address``: text, or for a pipe also a table of the configuration.
 
     Raises:
-        NotFoundError: there is none of that name.
+        NotFoundError: no transport has that name; the message lists the names there are.
+        InvalidError: the transport does not understand the address.
 
     """
     return cast("type[_Made]", TRANSPORTS.load(name))(address)

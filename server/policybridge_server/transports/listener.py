@@ -1,6 +1,5 @@
 """Listening sockets inside the loop's turns."""
 
-import asyncio
 import errno
 import logging
 import select
@@ -10,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from policybridge_server.turns import TurnSelector
+from policybridge_server.loop import Loop
 
 _LOG = logging.getLogger(__name__)
 
@@ -23,20 +22,18 @@ class Listener:
 
     Args:
         listener: bound; the object owns it.
-        turns: where its events are served.
+        loop: where its events are served.
         accepted: told of each connection, which does not block, and of its peer's address.
 
     """
 
-    def __init__(
-        self, listener: socket.socket, turns: TurnSelector, accepted: Callable[[socket.socket, Any], None]
-    ) -> None:
+    def __init__(self, listener: socket.socket, loop: Loop, accepted: Callable[[socket.socket, Any], None]) -> None:
         self._listener = listener
-        self._turns = turns
+        self._loop = loop
         self._accepted = accepted
         listener.listen(_BACKLOG)
         listener.setblocking(False)
-        turns.watch(listener.fileno(), self)
+        loop.watch(listener.fileno(), self)
 
     def ready(self, events: int) -> None:  # noqa: ARG002
         """Accept whoever is waiting."""
@@ -55,16 +52,16 @@ class Listener:
         # Out of descriptors: the listener stays readable, and asking again at once would only burn the processor.
         if error.errno in (errno.EMFILE, errno.ENFILE):
             _LOG.warning("cannot accept: %s", error)
-            self._turns.rewatch(self._listener.fileno(), 0)
-            asyncio.get_running_loop().call_later(_ACCEPT_PAUSE, self._resume)
+            self._loop.rewatch(self._listener.fileno(), 0)
+            self._loop.call_later(_ACCEPT_PAUSE, self._resume)
 
     def _resume(self) -> None:
         if self._listener.fileno() >= 0:
-            self._turns.rewatch(self._listener.fileno(), select.EPOLLIN)
+            self._loop.rewatch(self._listener.fileno(), select.EPOLLIN)
 
     def close(self) -> None:
         """Accept nobody any more."""
-        self._turns.unwatch(self._listener.fileno())
+        self._loop.unwatch(self._listener.fileno())
         self._listener.close()
 
 

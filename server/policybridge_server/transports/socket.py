@@ -1,13 +1,13 @@
 """Transport `socket`: LLVM's interactive protocol behind one JSON line, on a Unix socket; see proto/SOCKET.md."""
 
-import asyncio
 import socket
 from pathlib import Path
 from typing import Any
 
-from policybridge_serdes.errors import UnavailableError
+from policybridge_core.errors import UnavailableError
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.listener import Listener, remove_stale
+from policybridge_server.transports.running import Running
 from policybridge_server.transports.socket_session import SocketSession
 
 
@@ -17,8 +17,7 @@ class SocketTransport:
     def __init__(self, address: str) -> None:
         self._path = Path(address)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._sessions: set[SocketSession] = set()
-        self._gone = asyncio.Event()
+        self._sessions: Running[SocketSession] = Running()
 
     @property
     def address(self) -> str:
@@ -33,27 +32,16 @@ class SocketTransport:
             self._listener.bind(str(self._path))
         except OSError as error:
             raise UnavailableError(f"cannot listen on {self._path}: {error.strerror or error}") from error
-        self._listening = Listener(self._listener, host.turns, self._accept)
+        self._listening = Listener(self._listener, host.loop, self._accept)
 
     def _accept(self, connection: socket.socket, address: Any) -> None:  # noqa: ARG002
-        self._sessions.add(SocketSession(connection, self._host, self._forget))
-
-    def _forget(self, session: SocketSession) -> None:
-        self._sessions.discard(session)
-        self._gone.set()
-        self._host.turns.leave()
+        self._sessions.add(SocketSession(connection, self._host, self._sessions.discard))
 
     async def stop(self, grace: float) -> None:
-        """Remove the path, let sessions end for ``grace`` seconds, then end them."""
+        """Remove the path, give running sessions ``grace`` seconds to end, then end them."""
         self._listening.close()
         self._path.unlink(missing_ok=True)
-        for session in list(self._sessions):
+        for session in self._sessions:
             session.drain()
-        try:
-            async with asyncio.timeout(grace):
-                while self._sessions:
-                    self._gone.clear()
-                    await self._gone.wait()
-        except TimeoutError:
-            for session in list(self._sessions):
-                session.fail(UnavailableError("the server shut down before the session ended"))
+        error = UnavailableError("the server shut down before the session ended")
+        await self._sessions.drain(grace, lambda session: session.fail(error))

@@ -4,8 +4,8 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_serdes import Exploration, PolicyReference, PolicyVersion, SessionOptions
-from policybridge_serdes.errors import InvalidError, PolicyBridgeError
 from policybridge_serdes.interactive import OutcomeFields
 
 RECORDED: Final = b'{"recorded":true}\n'

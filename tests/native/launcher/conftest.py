@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.conftest import folder, heeded_hangups, policies, server
+from tests.client.conftest import folder, policies, server
 from tests.conftest import ServerFactory, running_server
 from tests.native.conftest import BUILD, Target
 
-__all__ = ["ServerFactory", "folder", "heeded_hangups", "policies", "running_server", "server"]
+__all__ = ["ServerFactory", "folder", "policies", "running_server", "server"]
 
 _ELSEWHERE = ("ziglang", "grpc")
 """Cases of the Python host's tests: zig's start is slow, and the launcher speaks no gRPC."""
@@ -36,7 +36,7 @@ def launcher(native: Target) -> str:
 def checked_launcher(native: Target) -> str:
     """Build the launcher with the checks of ASan and UBSan."""
     flags = "-DCMAKE_CXX_FLAGS=-fsanitize=address,undefined -fno-sanitize-recover=all"
-    build = BUILD.with_name(f"{BUILD.name}-sanitized")
+    build = BUILD.with_name(f"{BUILD.name}-launcher-sanitized")
     return str(native("policybridge-run", build, "-DCMAKE_BUILD_TYPE=None", flags) / "bin" / "policybridge-run")
 
 

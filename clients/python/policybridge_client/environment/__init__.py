@@ -1,6 +1,6 @@
 """Reverse mode: the compiler is the gRPC server, and a trainer steps it as a Gymnasium environment."""
 
-from policybridge_serdes.errors import PreconditionError
+from policybridge_core.errors import PreconditionError
 
 try:
     import gymnasium  # noqa: F401

@@ -1,4 +1,4 @@
-"""A compiler that serves gRPC while it compiles: started, found, ended, and nothing of it left over."""
+"""A compiler that serves gRPC while it compiles: starting it, finding its port, ending it and cleaning up."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from policybridge_serdes.errors import DeadlineError, InvalidError, UnavailableError
+from policybridge_core.errors import DeadlineError, InvalidError, UnavailableError
 
 _PAUSE: Final = 0.01
 _DYING: Final = 1.0
@@ -27,16 +27,16 @@ class Compiler:
     """How the compiler is started and ended.
 
     Attributes:
-        command: its words. ``{port}`` stands for a free port of 127.0.0.1, ``{folder}`` for an empty folder of the
-            episode's own, and ``{name}`` for any option that `CompilerEnvironment.reset` was given.
-        port_pattern: where the compiler chooses the port itself, a regular expression for the line of its output that
-            tells; its first group is the port.
-        farewell: what ends the episode on the compiler's standard input, so that it shuts its server down and compiles
-            on; ML-Compiler-Bridge waits for this word.
-        start_timeout: seconds from its start to its first answer.
-        step_timeout: seconds for each answer.
-        end_timeout: seconds from the farewell to its exit.
-        environment: its environment variables; absent: ours.
+        command: the program and its arguments. ``{port}`` is replaced by a free port of 127.0.0.1, ``{folder}`` by an
+            empty folder of the episode, and ``{name}`` by the option ``name`` of `CompilerEnvironment.reset`.
+        port_pattern: for a compiler that chooses the port itself: a regular expression for the line of its output that
+            names the port; the first group is the port.
+        farewell: text for the compiler's standard input that ends the episode. The compiler then stops its server and
+            continues to compile; ML-Compiler-Bridge waits for this text.
+        start_timeout: limit from the start to the first reply, in seconds.
+        step_timeout: limit of each later reply, in seconds.
+        end_timeout: limit from the farewell to the exit, in seconds.
+        environment: the compiler's environment variables; ``None`` passes on those of this process.
 
     """
 
@@ -57,14 +57,14 @@ class Compiler:
 
 
 class RunningCompiler:
-    """A process, in a group of its own, and the folder of its episode.
+    """A compiler process in its own process group, and the folder of its episode.
 
     Args:
-        compiler: how it is started.
-        options: for the command's words.
+        compiler: how the compiler is started.
+        options: the values for the placeholders in the command.
 
     Raises:
-        UnavailableError: it cannot be started.
+        UnavailableError: the compiler cannot be started.
 
     """
 
@@ -90,15 +90,15 @@ class RunningCompiler:
         except OSError as error:
             self._held.cleanup()
             raise UnavailableError(f"cannot start {command[0]}: {error.strerror}") from error
-        # Also where the environment is never closed: a compiler that waits for its farewell would wait for ever.
+        # Clean up also if the environment is never closed: a compiler would wait for its farewell forever.
         self._clean = weakref.finalize(self, _clean_up, self._process, self._held)
 
     def port(self) -> int:
-        """Give the port; waits for the line that tells it.
+        """Return the port, after waiting for the line that names it.
 
         Raises:
-            UnavailableError: the compiler ended before.
-            DeadlineError: no such line came in time.
+            UnavailableError: the compiler ended before that line.
+            DeadlineError: the line did not come in time.
 
         """
         while self._port is None:
@@ -115,32 +115,32 @@ class RunningCompiler:
         return self._port
 
     def start_left(self) -> float:
-        """Give the seconds that are left until its first answer is due."""
+        """Return the seconds that are left until the first reply is due."""
         return self._deadline - time.monotonic()
 
     @property
     def status(self) -> int | None:
-        """The exit status, as `subprocess` gives it; ``None`` while it runs."""
-        # Not reaped before it is closed, so that nobody else can have its number, and its group, until then.
+        """The exit status as in `subprocess`; ``None`` while the compiler runs."""
+        # The process is reaped only by close(): until then no other process or group can get its id.
         ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if ended is None:
             return None
         return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
     def output(self) -> str:
-        """Give what it has written so far."""
+        """Return the output so far."""
         return self._output.read_text(errors="replace")
 
     def died(self) -> UnavailableError:
-        """Give the error for a compiler that ended before its time."""
+        """Make the error for a compiler that ended too early."""
         self._wait(_DYING)
         return UnavailableError(f"the compiler ended with status {self.status}: {self.output()[-_SHOWN:].strip()}")
 
     def finish(self) -> int:
-        """Let it compile to its end, and give the exit status.
+        """Let the compiler finish; return its exit status.
 
         Raises:
-            DeadlineError: it does not end in time.
+            DeadlineError: the compiler does not end in time.
 
         """
         stdin = self._process.stdin
@@ -159,12 +159,12 @@ class RunningCompiler:
             select.select([process], [], [], seconds)
 
     def close(self) -> None:
-        """Kill what is left of it and remove the folder; twice is once."""
+        """Kill the remaining processes and remove the folder. A second call does nothing."""
         self._clean()
 
 
 def _clean_up(process: "subprocess.Popen[bytes]", folder: "tempfile.TemporaryDirectory[str]") -> None:
-    # The group outlives its leader: whatever the compiler started goes with it.
+    # Kill the group, which outlives its leader, so that processes that the compiler started end too.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -175,7 +175,7 @@ def _clean_up(process: "subprocess.Popen[bytes]", folder: "tempfile.TemporaryDir
 
 
 def _filled(word: str, values: Mapping[str, object]) -> str:
-    # No str.format: compilers' words may have braces of their own.
+    # Not str.format: arguments of compilers may contain other braces.
     for name, value in values.items():
         word = word.replace(f"{{{name}}}", str(value))
     return word

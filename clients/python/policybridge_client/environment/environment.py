@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from policybridge_client.environment.compiler import Compiler, RunningCompiler
 from policybridge_client.environment.methods import Method
 from policybridge_client.environment.spaces import ReplySpace, field_setter
-from policybridge_serdes.errors import (
+from policybridge_core.errors import (
     DeadlineError,
     InvalidError,
     PolicyBridgeError,
@@ -29,23 +29,23 @@ _OPTIONS: Final = [
     ("grpc.initial_reconnect_backoff_ms", 20),
     ("grpc.min_reconnect_backoff_ms", 20),
     ("grpc.max_reconnect_backoff_ms", 200),
-    # Ports come back: no channel may share the connection, or the back-off, of one to a compiler that has gone.
+    # Ports are reused. A new channel must not share the connection, or the back-off, of an earlier compiler's channel.
     ("grpc.use_local_subchannel_pool", 1),
 ]
 
 
 @dataclass(frozen=True)
 class Transition:
-    """What a step came to, for its reward.
+    """The result of a step, from which its reward is computed.
 
     Attributes:
-        step: its number, from 1.
-        action: what was done.
-        before: the observation before.
-        observation: the observation after.
-        reply: what the compiler answered.
-        terminated: whether the compilation has come to its end; its results are there then.
-        folder: of the episode, ``{folder}`` in the command; it is removed with the next reset.
+        step: the number of the step, counted from 1.
+        action: the action that was sent.
+        before: the observation before the step.
+        observation: the observation after the step.
+        reply: the compiler's reply.
+        terminated: whether the compilation has ended, so that its results can be read.
+        folder: the folder of the episode, ``{folder}`` in the command; the next reset removes it.
 
     """
 
@@ -59,26 +59,29 @@ class Transition:
 
 
 class CompilerEnvironment(gymnasium.Env[Any, Any]):
-    """Starts a compiler with each reset and asks its method at each step.
+    """Starts a compiler at each reset and calls its method at each step.
 
-    The compiler's death, an answer that does not come in time and an error that it answers truncate the episode: the
-    observation is the one before, the reward is 0 and ``info["error"]`` says why. The next reset starts anew.
-    ``info["reply"]`` is always the latest reply, and after the end ``info["status"]`` is the compiler's exit status.
+    If the compiler ends early, replies too late or replies with an error, the episode is truncated: the observation is
+    the previous one, the reward is 0, and ``info["error"]`` says why. The next reset starts a new compiler.
+    ``info["reply"]`` is the latest reply; after the end, ``info["status"]`` is the compiler's exit status.
 
     Args:
-        compiler: how it is started and ended.
-        method: what is called.
-        action_space: of the actions.
-        reward: gives a step's reward.
-        terminated: whether a step was the last one; it is asked before the reward is, and ends the compilation.
-        action: the request's field for the action, the first one where absent; or a function that writes the request.
-        sizes: lengths of the reply's repeated fields, where they are always the same; others are Sequences.
-        first: the request's fields in the call that gives the first observation.
-        last: the request's fields in a call that is made before the end; absent: none is made.
-        observe: gives the observation of a reply, with ``observation_space``; absent: all numbers in it, by name.
+        compiler: how the compiler is started and ended.
+        method: the method that is called.
+        action_space: the space of the actions.
+        reward: computes a step's reward.
+        terminated: tells whether a step was the last one. It is called before ``reward``; if it is true, the
+            compilation is finished first.
+        action: the request's field for the action (by default the first field of numbers), or a function that writes
+            the action into the request.
+        sizes: lengths of the reply's repeated fields of constant length; the other repeated fields are Sequences.
+        first: the fields of the request for the first observation.
+        last: the fields of a last request before the end; by default no such request is sent.
+        observe: makes the observation from a reply; needs ``observation_space``. By default the observation holds all
+            numbers of the reply, by name.
 
     Raises:
-        InvalidError: a field does not exist, or observe and observation_space do not come together.
+        InvalidError: a field does not exist, or only one of observe and observation_space is given.
 
     """
 
@@ -122,12 +125,12 @@ class CompilerEnvironment(gymnasium.Env[Any, Any]):
         self._observation: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start the compiler and give its first observation; ``options`` fill the command's words.
+        """Start the compiler; return its first observation. ``options`` replace the placeholders of the command.
 
         Raises:
-            UnavailableError: it cannot be started, or ended before it answered.
-            DeadlineError: it did not answer in time.
-            PolicyBridgeError: it answered an error.
+            UnavailableError: the compiler cannot be started, or ended before its first reply.
+            DeadlineError: it did not reply in time.
+            PolicyBridgeError: it replied with an error.
 
         """
         super().reset(seed=seed)
@@ -145,10 +148,10 @@ class CompilerEnvironment(gymnasium.Env[Any, Any]):
         return self._observation, {"reply": self._reply}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Send the action and give what it led to.
+        """Send the action; return the result of the step.
 
         Raises:
-            PreconditionError: the episode is over, or was never begun.
+            PreconditionError: the episode is over, or was never started.
 
         """
         if self._over or self._running is None:
@@ -165,7 +168,7 @@ class CompilerEnvironment(gymnasium.Env[Any, Any]):
             return self._truncated(self._running, error)
 
     def close(self) -> None:
-        """Kill the compiler, if there is one; twice is once."""
+        """Kill the compiler, if one runs. A second call does nothing."""
         self._end()
 
     def _stepped(

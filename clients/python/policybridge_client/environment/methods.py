@@ -1,4 +1,4 @@
-"""The compiler's method, from its user's .proto files or a descriptor set, in a pool of their own."""
+"""Loading the compiler's method from .proto files or a descriptor set, into a descriptor pool of its own."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from policybridge_serdes.errors import InvalidError, NotFoundError, PreconditionError
+from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Method:
     """A unary method.
 
     Attributes:
-        path: as gRPC calls it, ``/package.Service/Method``.
-        request: the class of what is sent.
-        reply: the class of what comes back.
+        path: the gRPC path, ``/package.Service/Method``.
+        request: the class of the request.
+        reply: the class of the reply.
 
     """
 
@@ -38,10 +38,10 @@ def load_method(files: Sequence[Path | str], name: str) -> Method:
     Args:
         files: .proto files or folders of them, or files that hold a descriptor set (``protoc --descriptor_set_out
             --include_imports``).
-        name: the method's.
+        name: the method's name.
 
     Raises:
-        InvalidError: a file is neither, or the method streams.
+        InvalidError: a file is neither of these, or the method streams.
         NotFoundError: there is no such file or method.
         PreconditionError: .proto files are given, and grpcio-tools is not installed.
 
@@ -93,7 +93,7 @@ def _compiled(protos: Sequence[Path]) -> FileDescriptorSet:
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "set"
         options = ["--include_imports", f"--descriptor_set_out={made}", *(f"-I{folder}" for folder in folders)]
-        # A process of its own: protoc writes its errors straight to the descriptor 2.
+        # In another process, because protoc writes its errors directly to file descriptor 2.
         words = [sys.executable, "-m", "grpc_tools.protoc", *options, *map(str, sources)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode and "No module named" in done.stderr:

@@ -1,4 +1,4 @@
-"""A Gymnasium space for the numbers in a reply, and the observation in it."""
+"""The Gymnasium space of the numbers in a reply, and reading the observation from a reply."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from policybridge_serdes.errors import InvalidError
+from policybridge_core.errors import InvalidError
 
 Observation = dict[str, npt.NDArray[Any]]
 
@@ -32,7 +32,7 @@ class ReplyField:
     """A field of numbers, by its dotted name.
 
     Attributes:
-        size: how many numbers; ``None`` where that varies.
+        size: the number of numbers; ``None`` if it varies.
 
     """
 
@@ -56,10 +56,10 @@ class ReplyField:
         return gymnasium.spaces.Box(low, high, shape, self.dtype.type)
 
     def read(self, reply: Message) -> npt.NDArray[Any]:
-        """Give the field's numbers.
+        """Return the field's numbers.
 
         Raises:
-            InvalidError: there are more or fewer than the space has.
+            InvalidError: the number of numbers is not that of the space.
 
         """
         value = reduce(getattr, self.name.split("."), reply)
@@ -70,14 +70,14 @@ class ReplyField:
 
 
 class ReplySpace:
-    """All numbers of a reply, those of nested messages too, by dotted names. Texts and lists of messages are left out.
+    """All numbers of a reply and its nested messages, by dotted names, without strings and lists of messages.
 
     Args:
-        reply: any one.
-        sizes: lengths of repeated fields, where they are always the same.
+        reply: an example of a reply.
+        sizes: lengths of the repeated fields of constant length.
 
     Raises:
-        InvalidError: there is no number in it, or a size is given for what is no repeated field.
+        InvalidError: the reply has no numbers, or a size is given for a field that is not repeated.
 
     """
 
@@ -92,7 +92,7 @@ class ReplySpace:
         self.space = gymnasium.spaces.Dict({field.name: field.space for field in self._fields})
 
     def read(self, reply: Message) -> Observation:
-        """Give the observation in a reply."""
+        """Return the observation in a reply."""
         return {field.name: field.read(reply) for field in self._fields}
 
 
@@ -102,7 +102,7 @@ def _fields(
     for field in described.fields:
         name = prefix + field.name
         if field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
-            # A message within itself has no end.
+            # Skip a message type within itself: the recursion would not end.
             inner = cast("Descriptor", field.message_type)
             if not _repeats(field) and inner not in (*above, described):
                 yield from _fields(inner, f"{name}.", sizes, (*above, described))
@@ -118,13 +118,13 @@ _REPEATED: Final = 3
 
 def _repeats(field: FieldDescriptor) -> bool:
     repeated = getattr(field, "is_repeated", None)
-    if repeated is None:  # protobuf 5 has the label alone, which 7 warns of
+    if repeated is None:  # protobuf 5 has only the label, and protobuf 7 warns of it
         return bool(getattr(field, "label", None) == _REPEATED)
     return bool(repeated)
 
 
 def field_setter(request: Message, name: str | None) -> Callable[[Message, Any], None]:
-    """Give what writes an action into the field of requests like ``request``, the first one for ``None``.
+    """Make a function that writes an action into field ``name`` of a request, by default its first field of numbers.
 
     Raises:
         InvalidError: there is no such field of numbers.

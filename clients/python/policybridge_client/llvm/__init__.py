@@ -1,7 +1,7 @@
-"""The host of an unmodified LLVM: starts a compiler, and answers what it asks from the policy server.
+"""The host of an unmodified LLVM: starts a compiler and answers its observations with advice from the policy server.
 
 Works with LLVM 17 and later: opt, llc, clang and ``zig cc``, whose interactive model runner
-(llvm/lib/Analysis/InteractiveModelRunner.cpp) asks over a pair of named pipes.
+(llvm/lib/Analysis/InteractiveModelRunner.cpp) uses a pair of named pipes.
 """
 
 from policybridge_client.llvm.config import HostConfig

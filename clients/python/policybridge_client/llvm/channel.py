@@ -1,4 +1,4 @@
-"""The private pair of named pipes over which one compiler process asks."""
+"""The private pair of named pipes between the host and one compiler process."""
 
 import os
 import shutil
@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Final
 
 _PIECE: Final = 1 << 16
-"""What a pipe holds at most, in bytes."""
+"""Capacity of a pipe, in bytes."""
 
 
 class Channel(AbstractContextManager["Channel"]):
-    """``base.in`` and ``base.out`` in a folder of their own, gone when the channel is closed.
+    """``base.in`` and ``base.out`` in a folder of their own, which is removed when the channel is closed.
 
-    Both are opened for reading and writing before the compiler starts. So the compiler's open never blocks, ours does
-    not either when it never opens them, and it never sees an end of its replies, at which LLVM would spin for ever.
+    The host opens both pipes for reading and writing before the compiler starts. So no open can block, even if the
+    compiler never opens its ends, and the compiler never reads an end of file, after which LLVM would loop forever.
     """
 
     def __init__(self) -> None:
@@ -29,15 +29,15 @@ class Channel(AbstractContextManager["Channel"]):
         return os.open(self.base + end, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def fileno(self) -> int:
-        """Give the descriptor that becomes readable when LLVM has written."""
+        """Return the descriptor that becomes readable when LLVM has written."""
         return self._observations
 
     def read(self) -> bytes:
-        """Give what LLVM has written; to be called when there is something."""
+        """Read what LLVM has written; call it when the descriptor is readable."""
         return os.read(self._observations, _PIECE)
 
     def reply(self, advice: bytes) -> None:
-        """Answer one observation: the advice's bytes and nothing else."""
+        """Send the advice's bytes, the whole reply to one observation."""
         os.write(self._replies, advice)
 
     def __exit__(self, *_: object) -> None:

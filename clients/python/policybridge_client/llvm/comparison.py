@@ -1,4 +1,4 @@
-"""Comparing what LLVM asks in a replay with what is recorded."""
+"""Comparing the observations of a replay with the recorded ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from policybridge_client.llvm.defaults import Defaults
+from policybridge_core.errors import InvalidError
 from policybridge_serdes import Signature
-from policybridge_serdes.errors import InvalidError
 from policybridge_serdes.interactive import Context, Event, Header, InteractiveReader
 
 
 @dataclass(frozen=True)
 class RecordedDecision:
-    """One decision of the record: what was observed, as the policy saw it, and what the policy answered."""
+    """A recorded decision: the observation as the policy saw it, and the policy's advice."""
 
     signature: Signature
     context: str
@@ -23,13 +23,13 @@ class RecordedDecision:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay came to.
+    """The result of a replay.
 
     Attributes:
-        decisions: how many were asked again, and were the same.
-        difference: what differs first, in words; ``None``: nothing does.
-        step: of the first decision that differs, counted from 1; ``None`` where no single one does.
-        object: whether the object was compared, and is the same.
+        decisions: the number of decisions whose observations were the same as recorded.
+        difference: a description of the first difference; ``None`` if there is none.
+        step: the number of the first decision that differs, counted from 1; ``None`` if the difference is elsewhere.
+        object: whether the object file was compared and is the same.
 
     """
 
@@ -45,11 +45,11 @@ class Replayed:
 
 
 class Comparison:
-    """Compares what LLVM writes with the record, as far as it has come.
+    """Compares what LLVM writes with the record, piece by piece.
 
     Args:
-        decisions: the record.
-        defaults: complete what LLVM writes, as the host did.
+        decisions: the recorded decisions.
+        defaults: adds LLVM's own decision to each observation, as the host did in the recording.
 
     """
 
@@ -63,7 +63,7 @@ class Comparison:
         self._difference: str | None = None
 
     def take(self, data: bytes) -> bool:
-        """Take the next bytes; false from the first difference on."""
+        """Compare the next bytes; return false as soon as something differs."""
         try:
             for event in self._reader.feed(data) if data else ():
                 if self._difference is None:
@@ -94,11 +94,11 @@ class Comparison:
         return None
 
     def result(self) -> Replayed:
-        """Give the first difference."""
+        """Return the first difference."""
         return Replayed(self.decisions, self._difference, self.decisions + 1)
 
     def ended(self) -> Replayed:
-        """Give the result of a compiler that has ended."""
+        """Return the result after the compiler has ended."""
         if self.decisions < len(self._recorded):
             asked = f"the compiler asked {self.decisions} times; recorded are {len(self._recorded)}"
             return Replayed(self.decisions, asked, self.decisions + 1)

@@ -1,4 +1,4 @@
-"""Which compiler a command starts, and where its flags go."""
+"""Finding the compiler in a command, and adding LLVM's flags to the command."""
 
 import re
 import shutil
@@ -8,11 +8,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from policybridge_serdes.errors import InvalidError
+from policybridge_core.errors import InvalidError
 
 
 class Kind(Enum):
-    """How a compiler takes LLVM's flags."""
+    """The kinds of compilers, by the way in which LLVM's flags are passed."""
 
     CLANG = "clang"
     ZIG = "zig cc"
@@ -30,19 +30,19 @@ _PYTHON: Final = re.compile(r"python[\d.]*")
 
 
 @dataclass(frozen=True)
-class Compiler:
-    """A compiler's command, cut in two: what starts it (with any wrapper before it), and its arguments."""
+class CompilerCommand:
+    """A compiler's command in two parts: what starts it, wrappers included, and its arguments."""
 
     kind: Kind
     start: tuple[str, ...]
     arguments: tuple[str, ...]
 
     @classmethod
-    def of(cls, command: Sequence[str]) -> "Compiler":
+    def of(cls, command: Sequence[str]) -> "CompilerCommand":
         """Find the compiler in a command; wrappers such as ``ccache`` may stand before it.
 
         Raises:
-            InvalidError: no word before the first option names a compiler that LLVM's flags are known for.
+            InvalidError: no word before the first option names a known compiler.
 
         """
         for index, word in enumerate(command):
@@ -60,7 +60,7 @@ class Compiler:
         )
 
     def with_flags(self, flags: Sequence[str]) -> list[str]:
-        """Give the command with LLVM's ``flags``; those that the user gave himself stay as he gave them."""
+        """Return the command with LLVM's ``flags`` added; flags that are already in the command stay as they are."""
         given = {_flag_name(argument) for argument in self.arguments}
         wanted = [flag for flag in flags if _flag_name(flag) not in given]
         return [*self.start, *self._passed(wanted), *self.arguments]
@@ -70,13 +70,13 @@ class Compiler:
             return flags
         passed = [word for flag in flags for word in ("-mllvm", flag)]
         if self.kind is Kind.CLANG:
-            # A command that only links or preprocesses would warn of them, or fail under -Werror.
+            # Without this, a command that only links or preprocesses warns of unused flags, or fails under -Werror.
             return ["--start-no-unused-arguments", *passed, "--end-no-unused-arguments"]
         return passed
 
     @property
     def size_level(self) -> bool:
-        """Whether LLVM's own -Oz is asked for; zig turns its -Oz into -Os."""
+        """Whether the command compiles at LLVM's -Oz; zig turns its own -Oz into -Os."""
         if self.kind is Kind.OPT:
             return any("default<Oz>" in argument or argument in ("-Oz", "--Oz") for argument in self.arguments)
         levels = [argument for argument in self.arguments if argument.startswith("-O")]
@@ -84,7 +84,7 @@ class Compiler:
 
     @property
     def repeatable(self) -> bool:
-        """Whether a second run gives what the first would have: nothing is taken from stdin or given to stdout."""
+        """Whether the command can be run again: it neither reads stdin nor writes to stdout."""
         if {"-", "-o-", "-o=-", "--o=-"} & set(self.arguments):
             return False
         if self.kind in (Kind.CLANG, Kind.ZIG):
@@ -110,7 +110,7 @@ def _recognise(words: Sequence[str]) -> tuple[Kind, int] | None:
 
 
 def is_compiler(name: str) -> bool:
-    """Tell whether a file of this name is a compiler, and no wrapper around one."""
+    """Tell whether this file name is that of a compiler, not of a wrapper around one."""
     return _by_name(name) is not None or _ZIG.fullmatch(name) is not None
 
 

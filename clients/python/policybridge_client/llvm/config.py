@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from policybridge_client.llvm.tasks import INLINE
+from policybridge_core.errors import InvalidError
 from policybridge_serdes import PolicyReference
-from policybridge_serdes.errors import InvalidError
 
 NO_LIMIT: Final = float("inf")
-"""LLVM stops asking once a module has grown by a factor, 2 unless told otherwise; so large a one is never reached."""
+"""LLVM stops asking when a module has grown by a factor, 2 by default. No module reaches this factor."""
 
 
 @dataclass(frozen=True)
@@ -17,18 +17,18 @@ class HostConfig:
     """How a compiler is hosted.
 
     Attributes:
-        policy: who answers.
-        server: its address, as for `connect`.
-        task: what is asked: ``inline``, ``evict`` or ``priority``.
-        fallback: what happens where there is no advice. ``default``: LLVM's own decision, in the same run where it is
-            known, else in a second run that asks nothing. ``error``: the compiler is ended.
-        timeout: seconds, for each wait for the server.
-        growth_limit: the factor of growth after which LLVM stops asking, and inlines no more; the default is none.
-        options: for the policy to read.
-        labels: to find the session by.
+        policy: the policy that gives the advice.
+        server: the server's address, as for `connect`.
+        task: a name in `TASKS`: ``inline``, ``evict``, ``priority``, or a task of another distribution.
+        fallback: what happens without advice. ``default``: LLVM's own decision is used, in the same run if it is
+            known, else in a second run without the policy. ``error``: the compiler is ended.
+        timeout: limit of each wait for the server, in seconds.
+        growth_limit: the factor of growth after which LLVM stops asking and inlines no more; by default no limit.
+        options: options that the policy may read.
+        labels: labels by which the session is found in the ledger.
 
     Raises:
-        InvalidError: a value is out of its range.
+        InvalidError: a value is out of range.
 
     """
 

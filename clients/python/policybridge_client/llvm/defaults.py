@@ -1,83 +1,83 @@
-"""What LLVM's own heuristic would have done: sent by LLVM 21 and later, computed where it can be for earlier ones."""
+"""The decision of LLVM's own heuristic: LLVM 21 and later send it; for earlier ones it is computed where possible."""
 
 from itertools import takewhile
 from typing import Final, Protocol
 
-from policybridge_client.llvm.compilers import Compiler
+from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.tasks import INLINE, INLINING_DEFAULT, Task
 from policybridge_client.llvm.versions import llvm_version
+from policybridge_core.errors import InvalidError, PreconditionError
 from policybridge_serdes import Signature, Values
-from policybridge_serdes.errors import InvalidError, PreconditionError
 
 _SENT_FROM: Final = 21
-"""Earlier ones write the default over the feature ``callee_basic_block_count`` and always send 0 in its own place
+"""Earlier versions write the default over the feature ``callee_basic_block_count`` and always send 0 as the default
 (llvm/lib/Analysis/MLInlineAdvisor.cpp: InlineCostFeatureIndex::NumberOfFeatures as its index). Seen in 19 and 20."""
 
 _SIZE_THRESHOLD: Final = 5
-"""LLVM inlines at -Oz what costs less (OptMinSizeThreshold in llvm/include/llvm/Analysis/InlineCost.h)."""
+"""At -Oz, LLVM inlines calls that cost less than this (OptMinSizeThreshold in llvm/Analysis/InlineCost.h)."""
 
 
 class Defaults(Protocol):
-    """Where LLVM's own decision comes from."""
+    """A source of LLVM's own decisions."""
 
     @property
     def known(self) -> bool:
-        """Whether there is an answer."""
+        """Whether LLVM's own decision is known."""
         ...
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What LLVM must be told."""
+        """The flags that make LLVM send what is needed."""
         ...
 
     def extended(self, signature: Signature) -> Signature:
-        """Give LLVM's signature with the default among the features, as the policy sees it."""
+        """Return LLVM's signature with the default among the features, as the policy sees it."""
         ...
 
     def completed(self, payload: bytes) -> bytes:
-        """Give LLVM's observation with the default in it."""
+        """Return LLVM's observation with the default added."""
         ...
 
     def answer(self, observation: Values) -> bytes:
-        """Give the bytes that LLVM takes for its own decision."""
+        """Return the reply that has the effect of LLVM's own decision."""
         ...
 
 
 class UnknownDefaults:
-    """LLVM decides by itself alone when it is not asked."""
+    """LLVM's own decision is not known: only a run without the policy has it."""
 
     known = False
     flags: tuple[str, ...] = ()
 
     def extended(self, signature: Signature) -> Signature:
-        """Give the signature as it is."""
+        """Return the signature unchanged."""
         return signature
 
     def completed(self, payload: bytes) -> bytes:
-        """Give the observation as it is."""
+        """Return the observation unchanged."""
         return payload
 
     def answer(self, observation: Values) -> bytes:
-        """Refuse: there is none."""
+        """Refuse: the decision is not known."""
         raise PreconditionError(f"LLVM's own decision is not among the features {observation.dtype.names}")
 
 
 class SentDefaults(UnknownDefaults):
-    """LLVM sends it as the last feature."""
+    """LLVM sends its decision as the last feature."""
 
     known = True
     flags: tuple[str, ...] = ("-inliner-interactive-include-default",)
 
     def answer(self, observation: Values) -> bytes:
-        """Give the feature."""
+        """Return the feature's bytes."""
         return observation[INLINING_DEFAULT.name].tobytes()
 
 
 class ComputedDefaults(SentDefaults):
-    """LLVM would inline what costs less than its threshold for -Oz.
+    """Computes LLVM's decision at -Oz: inline if the cost is below the threshold.
 
-    True for 99.98 % of 406,000 decisions of LLVM 22 at -Oz. At -Os, -O2 and -O3 bonuses come in: 1.5, 3 and 14 %
-    of the decisions would be wrong.
+    This was right for 99.98 % of 406,000 decisions of LLVM 22 at -Oz. It is not used at -Os, -O2 and -O3, where LLVM
+    adds bonuses: there 1.5, 3 and 14 % of the decisions would be wrong.
     """
 
     flags = ()
@@ -96,13 +96,13 @@ class ComputedDefaults(SentDefaults):
         return Signature.of([*specs, INLINING_DEFAULT], signature.advice)
 
     def completed(self, payload: bytes) -> bytes:
-        """Compare the cost, and append what comes of it."""
+        """Append the decision, computed from the feature ``cost_estimate``."""
         cost = int.from_bytes(payload[self._cost], "little", signed=True)
         return payload + int(cost < _SIZE_THRESHOLD).to_bytes(8, "little")
 
 
-def defaults_of(compiler: Compiler, task: Task) -> Defaults:
-    """Find out what is known of LLVM's own decisions; may start the compiler once to ask for its version."""
+def defaults_of(compiler: CompilerCommand, task: Task) -> Defaults:
+    """Choose the source of LLVM's own decisions. This may start the compiler once to read its version."""
     if task.name != INLINE.name:
         return UnknownDefaults()
     if llvm_version(compiler.start) >= _SENT_FROM:

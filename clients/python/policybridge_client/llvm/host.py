@@ -1,4 +1,4 @@
-"""Starting a compiler, and answering what it asks."""
+"""Starting a compiler and answering its observations."""
 
 import select
 from collections.abc import Iterator, Sequence
@@ -9,18 +9,18 @@ from time import perf_counter
 
 from policybridge_client.connection import ClientSession, Connection, connect
 from policybridge_client.llvm.channel import Channel
-from policybridge_client.llvm.compilers import Compiler
+from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.config import HostConfig
-from policybridge_client.llvm.conversation import Conversation
 from policybridge_client.llvm.defaults import defaults_of
 from policybridge_client.llvm.flags import asking_flags, asking_variables
 from policybridge_client.llvm.process import CompilerProcess, Surroundings, Watchdog
 from policybridge_client.llvm.record import Compilation, report_outcome
+from policybridge_client.llvm.responder import Responder
 from policybridge_client.llvm.signals import Interrupts
-from policybridge_client.llvm.statistics import FAILED, Fallback, Report, Statistics
+from policybridge_client.llvm.statistics import FAILED, CompilationStatistics, Fallback, Report
 from policybridge_client.llvm.tasks import Task, load_task
+from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes import PolicyReference, SessionOptions, Signature
-from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes.interactive import InteractiveReader
 
 
@@ -32,25 +32,25 @@ def run_compiler(
     connection: Connection | None = None,
     interrupts: Interrupts | None = None,
 ) -> Report:
-    """Run a compiler whose decisions a policy makes.
+    """Run a compiler with the decisions of a policy.
 
     Args:
-        command: the compiler and its arguments, as one would start it.
-        config: who decides, and what happens where nobody does.
+        command: the compiler and its arguments, as without PolicyBridge.
+        config: the policy, and what happens without its advice.
         surroundings: the compiler's folder, environment and streams.
-        connection: used in place of ``config.server``, and left open; for many compilations in one process.
+        connection: a connection that replaces ``config.server`` and stays open; for many compilations in one process.
         interrupts: for programs that turn signals into exceptions.
 
     Returns:
-        The report, also where there was no advice (see `Report.status`).
+        The report, also if there was no advice (see `Report.status`).
 
     Raises:
-        InvalidError: the command starts no compiler that asks, or none that asks about this task.
-        NotFoundError: an unknown task.
+        InvalidError: the command starts no known compiler, or one that never asks about this task.
+        NotFoundError: the task is unknown.
         OSError: the compiler cannot be started.
 
     """
-    compiler = Compiler.of(command)
+    compiler = CompilerCommand.of(command)
     task = load_task(config.task)
     task.check(compiler.kind)
     begun = perf_counter()
@@ -65,7 +65,7 @@ def run_compiler(
             surroundings or Surroundings(),
             connection,
             interrupts or Interrupts(),
-            Statistics(task.choices),
+            CompilationStatistics(task.choices),
         )
         ending = host.run()
         seconds = perf_counter() - begun
@@ -85,13 +85,13 @@ class _Ending:
 class _Host:
     """One compilation."""
 
-    compiler: Compiler
+    compiler: CompilerCommand
     task: Task
     config: HostConfig
     surroundings: Surroundings
     connection: Connection
     interrupts: Interrupts
-    statistics: Statistics
+    statistics: CompilationStatistics
     _started: bool = False
 
     def run(self) -> _Ending:
@@ -135,13 +135,14 @@ class _Host:
                 stack.enter_context(Watchdog(process.group, channel.folder))
             self._started = True
             go_on = self.config.fallback == "default" and defaults.known
-            conversation = Conversation(self.task, self._open, defaults, self.statistics, go_on=go_on)
-            stack.callback(conversation.close)
-            return _serve(process, channel, conversation)
+            responder = Responder(self.task, self._open, defaults, self.statistics, go_on=go_on)
+            stack.callback(responder.close)
+            return _serve(process, channel, responder)
 
     @contextmanager
     def _guarded(self) -> Iterator[ExitStack]:
-        # Twice: a signal that comes just before the hold leaves the work to the outer one, and no other follows it.
+        # The stack closes twice. If a signal arrives just before held(), the outer `with` closes the stack; signals are
+        # raised only once, so nothing interrupts that.
         with ExitStack() as stack:
             try:
                 yield stack
@@ -163,18 +164,18 @@ class _Host:
         return session
 
     def _reference(self) -> PolicyReference:
-        # One compilation stays on one version, also where a second signature takes a second session.
+        # All sessions of one compilation use one version; a second signature needs a second session.
         first = self.statistics.policy
         return self.config.policy if first is None else PolicyReference(first.name, version=first.version)
 
 
-def _serve(process: CompilerProcess, channel: Channel, conversation: Conversation) -> int:
-    """Answer until the compiler has exited, which alone is the end: its pipes stay open until then."""
+def _serve(process: CompilerProcess, channel: Channel, responder: Responder) -> int:
+    """Answer until the compiler has exited; return its status. The pipes never report an end (see `Channel`)."""
     reader = InteractiveReader()
     poll = select.poll()
     for source in (process, channel):
         poll.register(source, select.POLLIN)
     while process.fileno() not in [ready for ready, _ in poll.poll()]:
         for event in reader.feed(channel.read()):
-            conversation.answer(event, channel.reply)
+            responder.answer(event, channel.reply)
     return process.wait()

@@ -1,4 +1,4 @@
-"""A compiler as a process group that is ended as a whole."""
+"""Running a compiler as a process group, which is ended as a whole."""
 
 import os
 import select
@@ -12,17 +12,17 @@ from time import monotonic, sleep
 from typing import IO, Final
 
 GRACE: Final = 2.0
-"""Seconds for a compiler that is told to end: LLVM then removes the files that it has begun."""
+"""Seconds that a compiler gets after SIGTERM: LLVM then removes its unfinished files."""
 
 _PAUSE: Final = 0.005
 
 Stream = int | IO[bytes] | IO[str] | None
-"""As in `subprocess.Popen`; None is the caller's own."""
+"""As in `subprocess.Popen`; ``None`` is the stream of this process."""
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where a compiler runs; everything is the caller's own unless said otherwise."""
+    """A compiler's folder, environment and streams; by default those of this process."""
 
     cwd: Path | str | None = None
     env: Mapping[str, str] | None = None
@@ -31,15 +31,15 @@ class Surroundings:
     stderr: Stream = None
 
     def changed(self, variables: Mapping[str, str]) -> Mapping[str, str]:
-        """Give the environment with ``variables`` set in it."""
+        """Return the environment with ``variables`` added."""
         return {**(os.environ if self.env is None else self.env), **variables}
 
 
 class CompilerProcess(AbstractContextManager["CompilerProcess"]):
-    """A running compiler, in a session of its own: a driver that is killed alone would orphan its cc1.
+    """A running compiler in a process session of its own, so that a driver and its cc1 can be ended together.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: the compiler cannot be started.
 
     """
 
@@ -51,7 +51,7 @@ class CompilerProcess(AbstractContextManager["CompilerProcess"]):
             stdin=surroundings.stdin,
             stdout=surroundings.stdout,
             stderr=surroundings.stderr,
-            # What the caller lets through (make's job server) reaches the compiler as if it were started directly.
+            # Inherited descriptors, such as those of make's job server, reach the compiler as without PolicyBridge.
             close_fds=False,
             start_new_session=True,
         )
@@ -63,19 +63,19 @@ class CompilerProcess(AbstractContextManager["CompilerProcess"]):
         return self._child.pid
 
     def fileno(self) -> int:
-        """Give the descriptor that becomes readable when the compiler has exited."""
+        """Return the descriptor that becomes readable when the compiler has exited."""
         return self._pidfd
 
     def wait(self) -> int:
-        """Wait for the compiler's end and give its status, 128 + n where signal n ended it."""
+        """Wait for the compiler; return its exit status, or 128 + n if signal n ended it."""
         self._exited(None)
-        # While its leader is not reaped the group's number is nobody else's.
+        # Until its leader is reaped, no other process group can get this id.
         self._signal(signal.SIGKILL)
         code = self._child.wait()
         return 128 - code if code < 0 else code
 
     def end(self) -> None:
-        """End the compiler and all that it started, as soon as it has put away its temporary files."""
+        """End the compiler and its children. They get a few seconds to remove their temporary files."""
         self._signal(signal.SIGTERM)
         end = monotonic() + GRACE
         while _is_alive(self._child.pid) and monotonic() < end:
@@ -99,7 +99,7 @@ class CompilerProcess(AbstractContextManager["CompilerProcess"]):
 
 
 def _is_alive(group: int) -> bool:
-    # A driver ends before its cc1 has put its files away. The cc1 is no child of ours, so /proc has to tell.
+    # A driver ends before its cc1 has removed its files. The cc1 is not our child, so look for it in /proc.
     return any(_group_of(process) == group for process in Path("/proc").glob("[0-9]*"))
 
 
@@ -112,9 +112,10 @@ def _group_of(process: Path) -> int | None:
 
 
 class Watchdog(AbstractContextManager["Watchdog"]):
-    """Ends a process group and removes a folder if this process is killed, and so cannot do it itself.
+    """Ends a process group and removes a folder if this process is killed and cannot do it.
 
-    LLVM would spin for ever at the end of its replies. The watchdog is a shell that waits for the end of its stdin.
+    Without it, LLVM would loop forever at the end of its replies. The watchdog is a shell that waits for the end of
+    its stdin.
     """
 
     _SCRIPT: Final = 'read -r _; kill -s TERM -- "-$1"; sleep 1; kill -s KILL -- "-$1"; rm -rf -- "$2"'

@@ -1,4 +1,4 @@
-"""What the host tells the ledger of a compilation: enough to repeat it, and what it came to."""
+"""What the host records of a compilation in the ledger: how to repeat it, and its outcome."""
 
 import hashlib
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ import msgspec
 
 from policybridge_client.connection import Connection
 from policybridge_client.llvm.statistics import Report
+from policybridge_core.errors import DeadlineError, InvalidError, PolicyBridgeError, UnavailableError
+from policybridge_core.text import is_unicode
 from policybridge_serdes import Outcome
-from policybridge_serdes.errors import DeadlineError, InvalidError, PolicyBridgeError, UnavailableError
-from policybridge_serdes.specs import is_unicode
 
 LABEL: Final = "compilation"
 """The label that holds a `Compilation`."""
@@ -21,17 +21,17 @@ OBJECT: Final = "object_digest"
 """The outcome that holds `object_digest`."""
 
 _DIGITS: Final = 13
-"""Hexadecimal digits of a SHA-256 that a float64, which every outcome is, holds exactly."""
+"""Hexadecimal digits of a SHA-256 that a float64 holds exactly; every outcome value is a float64."""
 
 
 class Compilation(msgspec.Struct, frozen=True):
     """How a compiler was started.
 
     Attributes:
-        command: its words, without what the host adds to them.
-        cwd: its folder.
-        task: what it was told to ask.
-        growth_limit: after which it stops asking.
+        command: the compiler and its arguments, without the flags that the host adds.
+        cwd: the folder in which it ran.
+        task: the name of the task.
+        growth_limit: the factor of growth after which LLVM stops asking.
 
     """
 
@@ -41,7 +41,7 @@ class Compilation(msgspec.Struct, frozen=True):
     growth_limit: str
 
     def to_labels(self) -> dict[str, str]:
-        """Give the label; none where a word is no Unicode text, and cannot be sent."""
+        """Return the label; empty if an argument is not valid Unicode and so cannot be sent."""
         words = [*self.command, self.cwd]
         return {LABEL: msgspec.json.encode(self).decode()} if all(map(is_unicode, words)) else {}
 
@@ -50,7 +50,7 @@ class Compilation(msgspec.Struct, frozen=True):
         """Read the label.
 
         Raises:
-            InvalidError: it is none.
+            InvalidError: the label is malformed.
 
         """
         try:
@@ -60,23 +60,23 @@ class Compilation(msgspec.Struct, frozen=True):
 
 
 def output_place(arguments: Sequence[str]) -> int | None:
-    """Find which of a compiler's arguments names its output; ``None`` where none does."""
+    """Return the index of the argument that names the output; ``None`` if there is none."""
     places = [place + 1 for place, word in enumerate(arguments[:-1]) if word in ("-o", "--o")]
     return places[-1] if places else None
 
 
 def object_digest(file: Path) -> float | None:
-    """Give the first 52 bits of a file's SHA-256, ``None`` where there is no such file."""
+    """Return the first 52 bits of a file's SHA-256, ``None`` if the file does not exist."""
     if not file.is_file():
         return None
     return float(int(hashlib.sha256(file.read_bytes()).hexdigest()[:_DIGITS], 16))
 
 
 def report_outcome(connection: Connection, report: Report, cwd: Path | str | None) -> None:
-    """Tell the ledger what a compilation came to, if there is one and it can be reached; nothing depends on it."""
+    """Report the outcome to the ledger. Failures are ignored: the server may have no ledger, or be unreachable."""
     sessions, failure = report.statistics.sessions, report.statistics.failure
     if not sessions or isinstance(failure, UnavailableError | DeadlineError):
-        # Who did not answer a moment ago would only be waited for once more.
+        # The server did not answer a moment ago; do not wait for it again.
         return
     with suppress(PolicyBridgeError, OSError):
         outcome = _outcome(report, cwd)

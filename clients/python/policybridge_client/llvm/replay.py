@@ -1,6 +1,6 @@
-"""Replaying a recorded compilation without a server: LLVM finds its replies in a file, and what it asks is compared.
+"""Replaying a recorded compilation without a server: LLVM reads the recorded replies; its observations are compared.
 
-LLVM spins for ever at the end of its replies, so a compiler that goes another way is ended at the first difference.
+At the first difference the compiler is ended, because LLVM loops forever at the end of its replies.
 """
 
 import select
@@ -13,26 +13,26 @@ from typing import Final
 import numpy as np
 
 from policybridge_client.llvm.comparison import Comparison, RecordedDecision, Replayed
-from policybridge_client.llvm.compilers import Compiler
+from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.defaults import defaults_of
 from policybridge_client.llvm.flags import asking_flags, asking_variables
 from policybridge_client.llvm.process import CompilerProcess, Surroundings
 from policybridge_client.llvm.record import Compilation, object_digest, output_place
 from policybridge_client.llvm.tasks import Task, load_task
-from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
+from policybridge_core.errors import PolicyBridgeError, PreconditionError
 
 _LOOK: Final = 0.02
-"""Seconds between two looks at what LLVM has written."""
+"""Seconds between two reads of what LLVM has written."""
 
 
 @dataclass(frozen=True)
 class RecordedCompilation:
-    """A whole compilation.
+    """A recorded compilation.
 
     Attributes:
         compilation: how the compiler was started.
-        decisions: all of them, in order.
-        object: the object's digest; ``None`` where it is not known.
+        decisions: all decisions, in order.
+        object: the digest of the object file; ``None`` if it is not known.
 
     """
 
@@ -45,16 +45,16 @@ def replay(recorded: RecordedCompilation, surroundings: Surroundings | None = No
     """Compile again as recorded, and compare.
 
     Args:
-        recorded: what it is compared with, and how the compiler is started.
-        surroundings: its environment and streams; its folder is the recorded one unless it is given.
+        recorded: the recorded compilation.
+        surroundings: the compiler's environment and streams, and its folder if it is not the recorded one.
 
     Raises:
-        InvalidError: the command starts no compiler that asks.
-        PreconditionError: such a command cannot be replayed: it compiles several sources.
+        InvalidError: the command starts no known compiler.
+        PreconditionError: the command compiles several sources, and cannot be replayed.
         OSError: the compiler cannot be started.
 
     """
-    compiler = Compiler.of(recorded.compilation.command)
+    compiler = CompilerCommand.of(recorded.compilation.command)
     task = load_task(recorded.compilation.task)
     given = surroundings or Surroundings()
     cwd = recorded.compilation.cwd if given.cwd is None else given.cwd
@@ -65,7 +65,7 @@ def replay(recorded: RecordedCompilation, surroundings: Surroundings | None = No
 
 
 class _Replay:
-    def __init__(self, compiler: Compiler, task: Task, recorded: RecordedCompilation, folder: Path) -> None:
+    def __init__(self, compiler: CompilerCommand, task: Task, recorded: RecordedCompilation, folder: Path) -> None:
         self._recorded = recorded
         self._defaults = defaults_of(compiler, task)
         self._folder = folder
@@ -79,7 +79,7 @@ class _Replay:
         self._unplayable = self._write_replies(task, Path(f"{base}.in"))
 
     def _to_our_object(self, command: list[str]) -> list[str]:
-        # The recorded one may still be in use.
+        # Write another object file: the recorded one may be in use.
         place = output_place(command)
         return command if place is None else [*command[:place], str(self._object), *command[place + 1 :]]
 
@@ -92,7 +92,7 @@ class _Replay:
             try:
                 replies += task.legal(observation, advice)
             except PolicyBridgeError as error:
-                return Replayed(step - 1, f"the recorded advice is none for LLVM: {error}", step)
+                return Replayed(step - 1, f"the recorded advice is not legal for LLVM: {error}", step)
         file.write_bytes(replies)
         self._observations.touch()
         return None
@@ -110,13 +110,13 @@ class _Replay:
         return self._compared_object(compared) if compared.identical else compared
 
     def _compare(self, process: CompilerProcess) -> bool:
-        """Compare until the compiler ends; false where something differs before."""
+        """Compare until the compiler ends; return false as soon as something differs."""
         poll = select.poll()
         poll.register(process, select.POLLIN)
         ended = False
         with self._observations.open("rb") as file:
             while not ended:
-                # First the end, then what was written before it.
+                # Look for the end first, then read: so nothing that was written before the end is missed.
                 ended = bool(poll.poll(_LOOK * 1000))
                 if self._observations.stat().st_size < file.tell():
                     raise PreconditionError("the command compiles several sources, each of which asks from the start")
@@ -129,5 +129,5 @@ class _Replay:
         if wanted is None:
             return compared
         if object_digest(self._object) != wanted:
-            return Replayed(compared.decisions, "all decisions are the same, and the object is another one")
+            return Replayed(compared.decisions, "all decisions are the same, but the object differs")
         return Replayed(compared.decisions, object=True)

@@ -1,4 +1,4 @@
-"""``policybridge replay``: compile again from the ledger, without a server, and prove that nothing differs."""
+"""``policybridge replay``: repeat a compilation from the ledger, without a server, and compare it with the record."""
 
 import argparse
 import sys
@@ -13,19 +13,15 @@ from policybridge_client.llvm.comparison import RecordedDecision, Replayed
 from policybridge_client.llvm.process import Surroundings
 from policybridge_client.llvm.record import LABEL, OBJECT, Compilation
 from policybridge_client.llvm.replay import RecordedCompilation, replay
+from policybridge_core.errors import PolicyBridgeError, PreconditionError
+from policybridge_core.plugins import load_part
 from policybridge_serdes import Signature
-from policybridge_serdes.errors import PolicyBridgeError, PreconditionError
-from policybridge_serdes.plugins import Table
 
 _DIFFERENT: Final = 1
 _USAGE: Final = 2
 
-LEDGERS: Final = Table(
-    kind="ledger",
-    group="policybridge.ledger_readers",
-    own={"sqlite": "policybridge_server.ledger.reader:LedgerReader"},
-)
-"""What reads a ledger: the server's part, which a machine that only compiles does not load."""
+_READER: Final = "policybridge_server.ledger.reader:LedgerReader [server]"
+"""Reads a ledger. It belongs to the server, and is imported only by this command."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,19 +32,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.usage = "policybridge replay --ledger FILE [options] SESSION [-- COMPILER ARGUMENT…]"
     parser.add_argument("--ledger", required=True, type=Path, metavar="FILE")
+    parser.add_argument(
+        "--ledger-store", default="sqlite", metavar="NAME", help="the kind of ledger, as for policybridge serve"
+    )
     parser.add_argument("--cwd", type=Path, metavar="DIR", help="where to compile (default: where it was recorded)")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
-    parser.add_argument("session", help="its id, or how it begins")
+    parser.add_argument("session", help="the session's id, or its first characters")
     parser.add_argument(
-        "command", nargs=argparse.REMAINDER, metavar="-- COMPILER ARGUMENT…", help="default: what was recorded"
+        "command", nargs=argparse.REMAINDER, metavar="-- COMPILER ARGUMENT…", help="default: the recorded command"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replay, and give the exit status."""
+    """Replay the compilation; return the exit status."""
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     try:
-        recorded = load_recorded(arguments.ledger, arguments.session, command)
+        recorded = load_recorded(arguments.ledger, arguments.session, command, kind=arguments.ledger_store)
         result = replay(recorded, Surroundings(cwd=arguments.cwd))
     except (PolicyBridgeError, OSError) as error:
         sys.stderr.write(f"policybridge replay: {error}\n")
@@ -70,7 +69,7 @@ def _in_words(result: Replayed) -> str:
 
 
 class _Reader(AbstractContextManager["_Reader"], Protocol):
-    def __init__(self, path: Path) -> None: ...
+    def __init__(self, path: Path, kind: str) -> None: ...
 
     def session(self, session_id: str) -> Any: ...
 
@@ -83,17 +82,17 @@ def load_recorded(
     """Read a compilation from a ledger.
 
     Args:
-        ledger: its file.
-        session_id: the session's, or how it begins.
-        command: in place of the recorded one.
-        kind: of the ledger.
+        ledger: the ledger's file.
+        session_id: the session's id, or its first characters.
+        command: a command that replaces the recorded one.
+        kind: the name of the kind of ledger.
 
     Raises:
-        PreconditionError: the record does not hold all decisions of the compilation, or not how it was started.
+        PreconditionError: the record lacks decisions, or does not say how the compiler was started.
         PolicyBridgeError: the ledger cannot be read, or has no such session.
 
     """
-    with cast("type[_Reader]", LEDGERS.load(kind))(ledger) as reader:
+    with cast("type[_Reader]", load_part(_READER, "the ledger's reader"))(ledger, kind) as reader:
         session = reader.session(session_id)
         compilation = _compilation(session, command)
         _check_whole(session)

@@ -1,4 +1,4 @@
-"""The command ``policybridge run``: a compiler whose decisions a policy makes."""
+"""The command ``policybridge run``: run a compiler with the decisions of a policy."""
 
 import argparse
 import sys
@@ -9,8 +9,8 @@ from policybridge_client.llvm.host import run_compiler
 from policybridge_client.llvm.signals import Interrupted, TakenSignals
 from policybridge_client.llvm.statistics import Report, write_report
 from policybridge_client.llvm.tasks import TASKS
+from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import PolicyReference
-from policybridge_serdes.errors import PolicyBridgeError
 
 _NOT_FOUND: Final = 127
 _NOT_STARTED: Final = 126
@@ -30,23 +30,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--policy", required=True, metavar="NAME[@VERSION|@ALIAS]", help="who decides")
     add("--server", required=True, metavar="ADDRESS", help="socket:PATH or grpc:HOST:PORT")
-    add("--task", default="inline", choices=sorted(TASKS.own), help="what is asked (default: inline)")
+    add(
+        "--task",
+        default="inline",
+        choices=TASKS,
+        metavar="TASK",
+        help="the task: %(choices)s (default: inline)",
+    )
     add(
         "--fallback",
         default="default",
         choices=["default", "error"],
         help="without advice: the compiler's own decision (default), or end the compiler",
     )
-    add("--stats", metavar="FILE.json", help="write counts and latencies there; %%p becomes the process id")
-    add("--timeout", type=float, default=10.0, metavar="SECONDS", help="for each wait for the server (default: 10)")
-    add("--growth-limit", type=float, metavar="FACTOR", help="stop asking once a module has grown so (default: never)")
-    add("--label", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="to find the session by")
-    add("--option", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="for the policy to read")
-    add("command", nargs=argparse.REMAINDER, metavar="-- COMPILER ARGUMENT…", help="the compiler, as started without")
+    add("--stats", metavar="FILE.json", help="write counts and latencies to this file; %%p becomes the process id")
+    add("--timeout", type=float, default=10.0, metavar="SECONDS", help="limit of each wait (default: 10)")
+    add(
+        "--growth-limit",
+        type=float,
+        metavar="FACTOR",
+        help="stop when a module has grown so much (default: never)",
+    )
+    add(
+        "--label",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="label of the session",
+    )
+    add("--option", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="option for the policy")
+    add("command", nargs=argparse.REMAINDER, metavar="-- COMPILER ARGUMENT…", help="the compiler and its arguments")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the compiler and give its exit status."""
+    """Run the compiler; return its exit status."""
     compiler = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     try:
         with TakenSignals() as interrupts:

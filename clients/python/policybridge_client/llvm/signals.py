@@ -1,4 +1,4 @@
-"""Signals to the host as an exception, raised where it can be handled."""
+"""Turning signals to the host into an exception that is raised only where it can be handled."""
 
 import signal
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ class Interrupted(BaseException):
 
 
 class Interrupts:
-    """Holds `Interrupted` back where a process or a folder would be lost; it is raised once.
+    """Raises `Interrupted` once, and delays it while a process or folder is made, so that none is left behind.
 
-    Where no signals are taken (`TakenSignals`) it does nothing.
+    Without `TakenSignals` it does nothing.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Interrupts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let no signal in; one that comes meanwhile is raised at the end."""
+        """Delay signals: one that arrives meanwhile is raised at the end of the block."""
         self._holds += 1
         try:
             yield
@@ -39,7 +39,7 @@ class Interrupts:
             self._raise()
 
     def arrive(self, number: int, _: FrameType | None) -> None:
-        """Take a signal; only the first one counts."""
+        """Handle a signal; only the first one has an effect."""
         if not self._over and self._waiting is None:
             self._waiting = number
             self._raise()
@@ -51,7 +51,7 @@ class Interrupts:
 
 
 class TakenSignals(AbstractContextManager[Interrupts]):
-    """Takes the signals that ask to stop, for the main thread of a program; those that it ignores stay ignored."""
+    """Handles SIGINT, SIGTERM and SIGHUP in the main thread. A signal that the program ignores stays ignored."""
 
     def __enter__(self) -> Interrupts:
         interrupts = Interrupts()

@@ -1,4 +1,4 @@
-"""What a compilation came to: counted while it runs, reported when it is over."""
+"""The statistics of a compilation: counted while it runs, reported at its end."""
 
 import os
 from array import array
@@ -11,24 +11,24 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import PolicyVersion
-from policybridge_serdes.errors import PolicyBridgeError
 
 FAILED: Final = os.EX_SOFTWARE
-"""Exit status where the host ended a compiler that it had no advice for."""
+"""Exit status if the host ended the compiler because there was no advice."""
 
 
 @dataclass
-class Statistics:
-    """Counts of one compilation, over all sessions that it took.
+class CompilationStatistics:
+    """Counts of one compilation, over all its sessions.
 
     Attributes:
         choices: whether the advice is one of a few integers.
-        policy: the version that answered.
-        headers: how often LLVM began to ask: once for each source.
-        advice: how often each was given, by its bytes; empty where it is no choice.
-        latencies: nanoseconds from an observation's last byte to its reply, the opening of a session not counted.
-        defaults: decisions answered with LLVM's own default after a failure; not among ``decisions``.
+        policy: the version that gave the advice.
+        headers: the number of headers that LLVM sent, one for each source.
+        advice: how often each advice was given, by its bytes; empty if the advice is not one of a few integers.
+        latencies: nanoseconds from an observation's last byte to its reply, without the time to open a session.
+        defaults: decisions answered with LLVM's own default after a failure; not counted in ``decisions``.
 
     """
 
@@ -52,14 +52,14 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Fallback:
-    """Why and how the compilation went on without the policy.
+    """Why and how the compilation continued without the policy.
 
     Attributes:
-        reason: the failure's message.
-        status: its gRPC status.
-        decisions: how many LLVM's own default answered.
-        restarted: whether the compiler was ended and run once more without asking; what was counted before belongs to
-            the run that was ended, and decided nothing.
+        reason: the message of the failure.
+        status: the gRPC status of the failure.
+        decisions: the number of decisions answered with LLVM's own default.
+        restarted: whether the compiler was ended and run again without the policy. The counts then belong to the run
+            that was ended, and had no effect on the object.
 
     """
 
@@ -71,14 +71,14 @@ class Fallback:
 
 @dataclass(frozen=True)
 class Report:
-    """The end of one compilation.
+    """The result of one compilation.
 
     Attributes:
-        status: the compiler's exit status, 128 + n where signal n ended it; `FAILED` where the host ended it because
-            there was no advice and no fallback.
+        status: the compiler's exit status, or 128 + n if signal n ended it, or `FAILED` if the host ended it because
+            there was neither advice nor a fallback.
         seconds: wall time.
-        error: what went wrong where ``status`` is `FAILED` by the host.
-        fallback: set where the policy did not decide everything.
+        error: the reason if the host ended the compiler.
+        fallback: set if the policy did not make all decisions.
 
     """
 
@@ -86,13 +86,13 @@ class Report:
     task: str
     status: int
     seconds: float
-    statistics: Statistics
+    statistics: CompilationStatistics
     fallback: Fallback | None = None
     error: PolicyBridgeError | None = None
 
     @property
     def session_ids(self) -> Sequence[str]:
-        """The sessions that it took, for `Connection.report_outcome`."""
+        """The ids of the sessions, for `Connection.report_outcome`."""
         return self.statistics.sessions
 
     def raise_error(self) -> None:
@@ -101,7 +101,7 @@ class Report:
             raise self.error
 
     def to_json(self) -> Mapping[str, object]:
-        """Give what the statistics file holds; latencies in microseconds."""
+        """Return the content of the statistics file; latencies are in microseconds."""
         counted = self.statistics
         return {
             "policy": asdict(counted.policy) if counted.policy else None,
@@ -135,7 +135,7 @@ def _error(error: PolicyBridgeError | None) -> Mapping[str, object] | None:
 
 
 def write_report(report: Report, path: str) -> Path:
-    """Write the statistics file at once, never a part of it; ``%p`` in its name becomes this process's id."""
+    """Write the statistics file atomically; ``%p`` in its name becomes the id of this process."""
     target = Path(path.replace("%p", str(os.getpid())))
     partial = target.with_name(f".{target.name}.{os.getpid()}")
     partial.write_bytes(msgspec.json.format(msgspec.json.encode(report.to_json())) + b"\n")

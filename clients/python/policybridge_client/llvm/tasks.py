@@ -1,4 +1,4 @@
-"""What LLVM can be told to ask: the flags that make it, what it may be answered, and what it would do by itself."""
+"""The tasks for which LLVM can ask advice: flags, legal advice and LLVM's own decisions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from typing import Final, cast
 import numpy as np
 
 from policybridge_client.llvm.compilers import Kind
+from policybridge_core.errors import InvalidError, PolicyFailedError
+from policybridge_core.plugins import Table
 from policybridge_serdes import ElementType, TensorSpec, Values
-from policybridge_serdes.errors import InvalidError, PolicyFailedError
-from policybridge_serdes.plugins import Table
 
 INLINING_DEFAULT: Final = TensorSpec("inlining_default", ElementType.INT64)
-"""What LLVM's own heuristic would do at this call site; the last feature, where LLVM is told to send it."""
+"""The decision of LLVM's own heuristic at a call site; it is the last feature if LLVM is told to send it."""
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,10 @@ class Task:
     """An optimisation problem, as the host sees it.
 
     Attributes:
-        name: as on the command line.
-        compilers: those that can ask.
-        flags: LLVM's, without dashes before; ``{base}`` is the channel's.
-        legal: gives the bytes for LLVM, or raises `PolicyFailedError` before LLVM sees what it would crash on.
+        name: the name on the command line.
+        compilers: the kinds of compilers that can ask.
+        flags: LLVM's flags without leading dashes; ``{base}`` is replaced by the channel's base.
+        legal: returns the bytes for LLVM, or raises `PolicyFailedError` for advice on which LLVM would crash.
         choices: whether the advice is one of a few integers.
 
     """
@@ -35,22 +35,22 @@ class Task:
     choices: bool = True
 
     def check(self, kind: Kind) -> None:
-        """Raise `InvalidError` where a compiler of this kind never asks."""
+        """Raise `InvalidError` if a compiler of this kind never asks."""
         if kind not in self.compilers:
             known = ", ".join(sorted(kind.value for kind in self.compilers))
             raise InvalidError(f"{kind.value} never asks about the task {self.name!r}; it is asked by {known}")
 
 
 def inline_or_not(_: Values, advice: Values) -> bytes:
-    """Give 1 for any value but 0: LLVM takes any such for "inline" (llvm/lib/Analysis/MLInlineAdvisor.cpp)."""
+    """Return 1 for any value but 0: LLVM treats each of them as "inline" (llvm/lib/Analysis/MLInlineAdvisor.cpp)."""
     raw = advice.tobytes()
     return raw if raw.count(0) == len(raw) else (1).to_bytes(len(raw), "little")
 
 
 def evictable(observation: Values, advice: Values) -> bytes:
-    """Let a position through whose ``mask`` is not 0; the last one, "evict nothing", is among them when it is legal.
+    """Accept a position whose ``mask`` is not 0. The last position means "evict nothing"; it is legal if its mask is 1.
 
-    LLVM crashes on any other: it dereferences the interval that is not there
+    LLVM crashes on any other position: it dereferences a missing interval
     (llvm/lib/CodeGen/MLRegAllocEvictAdvisor.cpp, tryFindEvictionCandidate).
     """
     raw = advice.tobytes()
@@ -63,7 +63,7 @@ def evictable(observation: Values, advice: Values) -> bytes:
 
 
 def any_priority(_: Values, advice: Values) -> bytes:
-    """Let any number through: LLVM only compares them."""
+    """Accept any number: LLVM only compares priorities."""
     return advice.tobytes()
 
 
@@ -95,10 +95,10 @@ TASKS: Final = Table(
 
 
 def load_task(name: str) -> Task:
-    """Give the task called ``name``.
+    """Return the task called ``name``.
 
     Raises:
-        NotFoundError: there is none; the message lists those that there are.
+        NotFoundError: no task has this name; the message lists the known names.
 
     """
     return cast("Task", TASKS.load(name))

@@ -1,4 +1,4 @@
-"""The LLVM version of a compiler, asked for once per compiler and remembered."""
+"""The LLVM version of a compiler, read once per compiler and cached on disk."""
 
 import hashlib
 import os
@@ -21,10 +21,10 @@ _TIMEOUT: Final = 30.0
 
 
 def llvm_version(start: Sequence[str]) -> int:
-    """Give the LLVM major version of the compiler that ``start`` starts, `UNKNOWN` where it does not say.
+    """Return the LLVM major version of the compiler that ``start`` starts, or `UNKNOWN`.
 
-    Asking costs 10 to 90 ms, which a build would pay for each file; so the answer is kept in the user's cache folder
-    under the compiler's path, size and time of change.
+    Asking the compiler takes 10 to 90 ms, too long for each file of a build. So the version is cached in the user's
+    cache folder, keyed by the compiler's path, size and modification time.
     """
     identity = _identity(start)
     if identity is None:
@@ -60,12 +60,12 @@ def _identity(start: Sequence[str]) -> str | None:
 def _file(start: Sequence[str]) -> Path | None:
     found = shutil.which(start[-2] if len(start) > 1 and start[-1] in ("cc", "c++") else start[-1])
     file = Path(found).resolve() if found else None
-    # A link to a wrapper (ccache has a folder of them) says nothing of the compiler behind it.
+    # A link to a wrapper such as ccache does not identify the compiler behind the wrapper.
     return file if file and is_compiler(file.name) else None
 
 
 def _own_zig(python: str) -> Path | None:
-    # Which zig another Python has cannot be seen from here.
+    # The zig of another Python cannot be identified from here.
     if shutil.which(python) != sys.executable:
         return None
     spec = find_spec("ziglang")
@@ -85,5 +85,5 @@ def _keep(kept: Path, version: int) -> None:
             file.write(str(version))
         Path(file.name).replace(kept)
     except OSError:
-        # A home that cannot be written costs the next compile its 10 ms again, and nothing else.
+        # If the cache cannot be written, the next compilation asks again.
         return

@@ -1,0 +1,113 @@
+"""Answering one compiler's observations: with the policy's advice, and after a failure with LLVM's own default."""
+
+from collections.abc import Callable
+from time import perf_counter_ns
+
+import numpy as np
+
+from policybridge_client.connection import ClientSession
+from policybridge_client.llvm.defaults import Defaults
+from policybridge_client.llvm.statistics import CompilationStatistics
+from policybridge_client.llvm.tasks import Task
+from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_serdes import Signature, Values
+from policybridge_serdes.interactive import Context, Event, Header
+
+OpenSession = Callable[[Signature, str], ClientSession]
+"""Opens a session for a signature and a context."""
+
+
+class Responder:
+    """Answers the events of one compiler process.
+
+    Args:
+        task: the task of the compilation.
+        open_session: called at the first observation after a header, so that a compilation without observations opens
+            no session. It is not called again after a failure.
+        defaults: LLVM's own decisions, as far as they are known.
+        statistics: counts the decisions.
+        go_on: whether the defaults answer after a failure.
+
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        open_session: OpenSession,
+        defaults: Defaults,
+        statistics: CompilationStatistics,
+        *,
+        go_on: bool,
+    ) -> None:
+        self._task = task
+        self._open_session = open_session
+        self._defaults = defaults
+        self._statistics = statistics
+        self._go_on = go_on
+        self._signature: Signature | None = None
+        self._session: ClientSession | None = None
+        self._context = ""
+        self._failed = False
+
+    def answer(self, event: Event, reply: Callable[[bytes], None]) -> None:
+        """Handle an event; for an observation, call ``reply`` with the bytes for LLVM.
+
+        Raises:
+            PolicyBridgeError: there is neither advice nor a default. The compiler still waits; end it.
+
+        """
+        if isinstance(event, bytes):
+            self._observe(event, reply)
+        elif isinstance(event, Header):
+            self._begin(self._defaults.extended(event.signature))
+        elif isinstance(event, Context):
+            self._context = event.name
+            if self._session is not None:
+                self._session.context(event.name)
+
+    def close(self) -> None:
+        """End the session."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _begin(self, signature: Signature) -> None:
+        # A command may compile several sources. They share one session as long as the features stay the same.
+        if signature != self._signature:
+            self.close()
+        self._signature = signature
+        self._statistics.headers += 1
+
+    def _observe(self, payload: bytes, reply: Callable[[bytes], None]) -> None:
+        if self._signature is None:
+            raise InvalidError("an observation came before the header line with the features")
+        observation: Values = np.ndarray(1, self._signature.features.dtype, self._defaults.completed(payload))
+        if not self._failed:
+            try:
+                self._ask(self._signature, observation, reply)
+            except PolicyBridgeError as error:
+                self._fail(error)
+            else:
+                return
+        reply(self._defaults.answer(observation))
+        self._statistics.defaults += 1
+
+    def _ask(self, signature: Signature, observation: Values, reply: Callable[[bytes], None]) -> None:
+        session = self._session or self._open(signature)
+        begun = perf_counter_ns()
+        advice = session.evaluate(observation)
+        answer = self._task.legal(observation, advice)
+        reply(answer)
+        self._statistics.count(answer, perf_counter_ns() - begun)
+
+    def _open(self, signature: Signature) -> ClientSession:
+        self._session = self._open_session(signature, self._context)
+        self._statistics.sessions.append(self._session.id)
+        return self._session
+
+    def _fail(self, error: PolicyBridgeError) -> None:
+        self._failed = True
+        self._statistics.failure = error
+        self.close()
+        if not self._go_on:
+            raise error

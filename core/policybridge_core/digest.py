@@ -1,0 +1,23 @@
+"""The digest of a version's files: a client that publishes computes it, the server checks it, the ledger records it."""
+
+import hashlib
+from pathlib import Path
+from typing import Final
+
+LEFT_BY_PYTHON: Final = "__pycache__"
+"""The folder that Python makes when it imports a policy; it is not part of the version."""
+
+
+def version_files(folder: Path) -> list[Path]:
+    """List the files that make up a version, in the order of their names."""
+    return sorted(path for path in folder.rglob("*") if LEFT_BY_PYTHON not in path.parts and path.is_file())
+
+
+def digest(folder: Path) -> str:
+    """Digest a version's files by name and content: ``sha256:`` and hexadecimal digits."""
+    total = hashlib.sha256()
+    for file in version_files(folder):
+        with file.open("rb") as content:
+            total.update(f"{hashlib.file_digest(content, 'sha256').hexdigest()}  ".encode())
+        total.update(f"{file.relative_to(folder).as_posix()}\n".encode())
+    return f"sha256:{total.hexdigest()}"

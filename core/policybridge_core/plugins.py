@@ -1,0 +1,95 @@
+"""Parts that can be replaced: one visible table per seam, name → import string, imported when first needed.
+
+Other distributions add parts to a table by entry points of the group that the table names.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from policybridge_core.errors import NotFoundError, PreconditionError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
+
+_TARGET: Final = re.compile(r"([\w.]+)(?::(\w+))?(?: \[([\w,-]+)\])?")
+
+
+@dataclass(frozen=True)
+class Table:
+    """The parts of one seam. As a container it holds the parts' names, so that it serves as ``choices`` of argparse.
+
+    Attributes:
+        kind: what error messages call a part.
+        group: the entry-point group by which other distributions add parts.
+        own: our parts, name → ``module:attribute [extra]``, as entry points are written; ``extra`` is the optional
+            dependency of this distribution that the part needs.
+
+    """
+
+    kind: str
+    group: str
+    own: Mapping[str, str]
+
+    def names(self) -> list[str]:
+        """Give all names: ours and those of installed distributions."""
+        return sorted({*self.own, *(entry.name for entry in _entry_points(self.group))})
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __contains__(self, name: object) -> bool:
+        # Our own first: reading the entry points of all installed distributions takes milliseconds.
+        return name in self.own or name in self.names()
+
+    def load(self, name: str) -> object:
+        """Import the part called ``name``: the attribute after the colon of its import string, or the module.
+
+        Raises:
+            NotFoundError: no part has that name, and the message lists the names there are; or the part is registered
+                by an entry point that names no module and attribute.
+            PreconditionError: the part needs a package that is not installed. For a part of ours the message says
+                which command installs the package.
+
+        """
+        return load_part(self.own.get(name) or self._extension(name), f"the {self.kind} {name!r}", name in self.own)
+
+    def _extension(self, name: str) -> str:
+        for entry in _entry_points(self.group):
+            if entry.name == name:
+                return entry.value
+        raise NotFoundError(f"unknown {self.kind} {name!r}; there are {', '.join(self.names())}")
+
+
+def load_part(target: str, what: str, own: bool = True) -> object:
+    """Import what the import string ``target`` names, ``module:attribute [extra]``.
+
+    Args:
+        target: the import string; without an attribute it names the module itself.
+        what: what error messages call the part.
+        own: whether the part belongs to this distribution, so that its extras install what is missing.
+
+    Raises:
+        NotFoundError: ``target`` is no import string.
+        PreconditionError: a package is not installed.
+
+    """
+    match = _TARGET.fullmatch(target)
+    if match is None:
+        raise NotFoundError(f"{what} is registered as {target!r}; MODULE:ATTRIBUTE is right")
+    module, attribute, extra = match.groups()
+    try:
+        loaded = import_module(module)
+    except ModuleNotFoundError as error:
+        command = f": pip install 'policybridge[{extra or 'all'}]'" if own else ""
+        raise PreconditionError(f"{what} needs the Python package {error.name!r}{command}") from error
+    return getattr(loaded, attribute) if attribute else loaded
+
+
+def _entry_points(group: str) -> "EntryPoints":
+    # Imported late: this import takes 20 ms, and every compile that `policybridge run` hosts would wait for it.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    return entry_points(group=group)

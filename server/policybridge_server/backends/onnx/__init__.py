@@ -1,0 +1,1 @@
+"""Backend `onnx`: ONNX Runtime."""

@@ -1,0 +1,157 @@
+"""Backend `onnx`: ONNX models in ONNX Runtime, one thread per operator unless ``policy.toml`` asks for more."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+import onnxruntime as ort
+
+from policybridge_core.errors import PolicyFailedError, PreconditionError
+from policybridge_serdes import ElementType, Values
+from policybridge_server.backends.artifacts import artifact_file
+from policybridge_server.backends.contract import Batch, convert_settings
+from policybridge_server.backends.onnx.bound import BoundBatch
+from policybridge_server.backends.tensors import Interface, Port, TensorSettings, choose_output
+from policybridge_server.repository import PolicyConfig
+
+_ONNX_TYPES = {
+    f"tensor({kind.value.removesuffix('_t')})": kind for kind in ElementType if kind is not ElementType.BYTES
+}
+
+
+_MOST_BOUND = 64
+"""Observations in the largest batch with bound arrays; larger batches gain nothing by binding."""
+
+
+class OnnxSettings(TensorSettings, frozen=True, forbid_unknown_fields=True):
+    """``[settings]``.
+
+    Attributes:
+        file: the model in the version's folder.
+        providers: ONNX Runtime's execution providers, the preferred one first.
+        provider_options: provider → its options.
+
+    """
+
+    file: str = "model.onnx"
+    providers: list[str] = msgspec.field(default_factory=lambda: ["CPUExecutionProvider"])
+    provider_options: dict[str, dict[str, str | int | float | bool]] = msgspec.field(default_factory=dict)
+
+
+class OnnxBackend:
+    """Loads ``.onnx`` files."""
+
+    runs_code: ClassVar[bool] = False
+
+    def load(self, artifact: Path, config: PolicyConfig) -> "OnnxModel":
+        """Load the model and find out its signature."""
+        settings: OnnxSettings = convert_settings(config, OnnxSettings)
+        providers = _providers(settings)
+        file = artifact_file(artifact, settings.file)
+        try:
+            session = ort.InferenceSession(str(file), _options(settings), providers=providers)
+        except Exception as error:
+            # The only common base of ONNX Runtime's exceptions is Exception.
+            raise PreconditionError(f"{file} cannot be loaded: {error}") from error
+        _check_providers(session, settings)
+        return OnnxModel(session, settings)
+
+    def replace_weights(self, artifact: Path, config: PolicyConfig, weights: bytes) -> None:
+        """Replace the initializers of the model."""
+        # Imported late: a server that takes no weights needs no safetensors.
+        from policybridge_server.backends.onnx.weights import replace_initializers  # noqa: PLC0415
+
+        settings: OnnxSettings = convert_settings(config, OnnxSettings)
+        file = artifact_file(artifact, settings.file)
+        model = replace_initializers(file.read_bytes(), weights)
+        file.unlink()
+        file.write_bytes(model)
+
+
+def _options(settings: OnnxSettings) -> ort.SessionOptions:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = settings.threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return options
+
+
+def _providers(settings: OnnxSettings) -> list[tuple[str, dict[str, Any]]]:
+    available = ort.get_available_providers()
+    for name in settings.providers:
+        if name not in available:
+            raise PreconditionError(
+                f"settings.providers names {name!r}; the installed onnxruntime has {', '.join(available)}"
+            )
+    unused = settings.provider_options.keys() - settings.providers
+    if unused:
+        raise PreconditionError(
+            f"settings.provider_options names {', '.join(sorted(unused))}; settings.providers does not"
+        )
+    return [
+        (name, {key: _text(value) for key, value in settings.provider_options.get(name, {}).items()})
+        for name in settings.providers
+    ]
+
+
+def _text(value: object) -> str:
+    # ONNX Runtime takes strings only; a boolean is "0" or "1".
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _check_providers(session: ort.InferenceSession, settings: OnnxSettings) -> None:
+    # ONNX Runtime leaves out a provider whose driver is missing, without an error, and uses the CPU instead.
+    lost = [name for name in settings.providers if name not in session.get_providers()]
+    if lost:
+        raise PreconditionError(f"ONNX Runtime could not start {', '.join(lost)}; its log on stderr says why")
+
+
+class OnnxModel:
+    """A session of ONNX Runtime as a model."""
+
+    inline: bool | None = None
+
+    def __init__(self, session: ort.InferenceSession, settings: OnnxSettings) -> None:
+        self._session = session
+        outputs = {node.name: node for node in session.get_outputs()}
+        output = outputs[choose_output(list(outputs), settings)]
+        inputs = [_port(node) for node in session.get_inputs()]
+        self._interface = Interface(inputs, _port(output), settings)
+        self._names = [port.name for port in inputs]
+        self._outputs = [output.name]
+        self.batched = self._interface.batched
+        self.signature = self._interface.signature
+        self._bindable = _bindable(self._interface)
+        self._bound: dict[int, BoundBatch] = {}
+
+    def evaluate(self, batch: Batch) -> Values:
+        """Run the model once for all observations of the batch."""
+        count = len(batch.values)
+        try:
+            if self._bindable and count <= _MOST_BOUND:
+                return (self._bound.get(count) or self._bind(count)).run(batch.values)
+            feeds = dict(zip(self._names, self._interface.feeds(batch.values), strict=True))
+            (result,) = self._session.run(self._outputs, feeds)
+        except Exception as error:
+            raise PolicyFailedError(f"ONNX Runtime: {error}") from error
+        return self._interface.advice(batch, result)
+
+    def _bind(self, count: int) -> BoundBatch:
+        self._bound[count] = BoundBatch(self._session, self._interface, self._outputs[0], count)
+        return self._bound[count]
+
+    def close(self) -> None:
+        """Free the session's memory."""
+        self._bound.clear()
+        del self._session
+
+
+def _bindable(interface: Interface) -> bool:
+    features, advice = interface.signature.features, interface.signature.advice
+    return features is not None and features.fixed and advice is not None and advice.fixed
+
+
+def _port(node: ort.NodeArg) -> Port:
+    if node.type not in _ONNX_TYPES:
+        raise PreconditionError(f"{node.name} has the type {node.type}; supported are {', '.join(_ONNX_TYPES)}")
+    return Port(node.name, _ONNX_TYPES[node.type], node.shape)

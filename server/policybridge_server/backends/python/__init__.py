@@ -1,0 +1,1 @@
+"""Backend `python`: policies that are Python code."""

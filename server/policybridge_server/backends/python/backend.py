@@ -1,0 +1,208 @@
+"""Backend `python`: a class with ``evaluate``, and with ``start`` and ``end`` if it has a memory.
+
+    class Policy:
+        def evaluate(self, observation, session):
+            return observation["inlining_default"]
+
+There is one object per version. It gets one observation at a time, in a worker thread unless policy.toml says
+``inline = true``. What belongs to one session is in ``session.state``. A policy that consults models names them under
+``[settings.models]`` (see `policybridge_server.backends.python.models`) and is made with them: ``Policy(models)``.
+
+A session is one episode unless ``[settings.episode]`` says where others start. Each episode starts with an empty
+``session.state``, and ``start`` and ``end`` are called for each.
+"""
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from policybridge_core.errors import PolicyFailedError, PreconditionError
+from policybridge_serdes import Values
+from policybridge_serdes.values import pack
+from policybridge_server.backends.contract import (
+    Batch,
+    ModelSignature,
+    SessionView,
+    convert_settings,
+    declared_signature,
+)
+from policybridge_server.backends.python.models import ConsultedModel, ModelConfig, load_models
+from policybridge_server.repository import PolicyConfig
+
+
+class EpisodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[settings.episode]``: where an episode starts, beside the start of the session.
+
+    Attributes:
+        feature: an episode starts with each observation in which this feature of the client is not 0.
+        context: an episode starts with the first observation of each function or module. Two of the same name in a row
+            are one episode, because the context does not change between them; use ``feature`` there.
+
+    """
+
+    feature: str | None = None
+    context: bool = False
+
+
+class PythonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[settings]``.
+
+    Attributes:
+        file: in the version's folder.
+        name: of the class in it.
+        models: name in the policy → file of the model, or how the file is loaded.
+        episode: where an episode starts.
+
+    """
+
+    file: str = "policy.py"
+    name: str = "Policy"
+    models: dict[str, str | ModelConfig] = {}
+    episode: EpisodeConfig = EpisodeConfig()
+
+
+class PythonBackend:
+    """Imports the file as a module and makes one object of the class."""
+
+    runs_code: ClassVar[bool] = True
+
+    def load(self, artifact: Path, config: PolicyConfig) -> "PythonModel":
+        """Import the policy's file and call its class: with the models, or with nothing if there are no models."""
+        settings: PythonSettings = convert_settings(config, PythonSettings)
+        file = artifact / settings.file
+        models = load_models(artifact, settings.models)
+        module = _import(file)
+        policy = _make(file, module, settings.name, models)
+        return PythonModel(_Code(policy, module, models), declared_signature(config), settings.episode)
+
+
+def _import(file: Path) -> ModuleType:
+    name = f"policybridge_policy_{abs(hash(file))}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise PreconditionError(f"there is no Python file {file}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise PreconditionError(f"{file} cannot be imported: {error!r}") from error
+    return module
+
+
+def _make(file: Path, module: ModuleType, name: str, models: Mapping[str, ConsultedModel]) -> Any:
+    if not hasattr(module, name):
+        raise PreconditionError(f"{file} has no class {name!r}")
+    try:
+        policy = getattr(module, name)(models) if models else getattr(module, name)()
+    except Exception as error:
+        raise PreconditionError(f"{file}: {name}({'models' if models else ''}) raised {error!r}") from error
+    if not callable(getattr(policy, "evaluate", None)):
+        raise PreconditionError(f"{file}: {name} has no method evaluate(observation, session)")
+    return policy
+
+
+class _Code(NamedTuple):
+    """What was loaded: the policy's object, the module of its class, and its models."""
+
+    policy: Any
+    module: ModuleType
+    models: Mapping[str, ConsultedModel]
+
+
+class _Episode(NamedTuple):
+    """The episode that a session is in, and the context with which it started."""
+
+    session: SessionView
+    context: str
+
+
+class Observation(Mapping[str, npt.NDArray[Any]]):
+    """One observation's tensors by name; each array is made when the policy reads it."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+        self._names = values.dtype.names or ()
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        if name not in self._names:
+            raise KeyError(f"no feature {name!r}; the client sends {', '.join(self)}")
+        value: npt.NDArray[Any] = self._values[name][0]
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class PythonModel:
+    """A policy object behind the model contract."""
+
+    batched = False
+    inline: bool | None = False
+
+    def __init__(self, code: _Code, signature: ModelSignature, episode: EpisodeConfig) -> None:
+        self.signature = signature
+        self._code = code
+        self._config = episode
+        self._evaluate: Callable[[Mapping[str, npt.NDArray[Any]], SessionView], Any] = code.policy.evaluate
+        self._start: Callable[[SessionView], None] | None = getattr(code.policy, "start", None)
+        self._end: Callable[[SessionView], None] | None = getattr(code.policy, "end", None)
+        self._episodes: dict[str, _Episode] = {}
+
+    def evaluate(self, batch: Batch) -> Values:
+        """Ask the policy about the one observation of ``batch``; an episode is started before its first observation."""
+        (session,) = batch.sessions
+        observation = Observation(batch.values)
+        self._follow(session, observation)
+        answer = self._evaluate(observation, session)
+        (spec,) = batch.advice.specs
+        if answer is None:
+            raise PolicyFailedError(f"evaluate returned None; it must return {spec}")
+        return pack(batch.advice, {spec.name: _one_element(answer) if spec.fixed and spec.count == 1 else answer})
+
+    def _follow(self, session: SessionView, observation: Observation) -> None:
+        episode = self._episodes.get(session.id)
+        # The probe that runs when a version is loaded makes several sessions with the same id.
+        if episode is not None and episode.session is session:
+            if not self._starts_anew(episode, observation):
+                return
+            self.end(session)
+            session.state.clear()
+        self._episodes[session.id] = _Episode(session, session.context)
+        if self._start is not None:
+            self._start(session)
+
+    def _starts_anew(self, episode: _Episode, observation: Observation) -> bool:
+        if self._config.context and episode.session.context != episode.context:
+            return True
+        return self._config.feature is not None and bool(np.any(observation[self._config.feature]))
+
+    def end(self, session: SessionView) -> None:
+        """Call the policy's ``end`` for the episode of ``session``, if there is one."""
+        if self._episodes.pop(session.id, None) is not None and self._end is not None:
+            self._end(session)
+
+    def close(self) -> None:
+        """Forget the module, unless the same file was loaded again meanwhile, and close the models."""
+        module = self._code.module
+        if sys.modules.get(module.__name__) is module:
+            del sys.modules[module.__name__]
+        for model in self._code.models.values():
+            model.close()
+
+
+def _one_element(answer: npt.ArrayLike) -> npt.ArrayLike:
+    # One element means the same in any number of dimensions: policies return features of shape [1].
+    array = np.asarray(answer)
+    return array.reshape(()) if array.size == 1 else array

@@ -1,0 +1,1 @@
+"""Backend `torch`: PyTorch programs (.pt2), TorchScript and safetensors."""

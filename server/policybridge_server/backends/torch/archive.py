@@ -1,0 +1,130 @@
+"""Checks of PyTorch's archives before they are loaded, because loading them can run their author's code.
+
+``torch.export.load`` falls back to pickles, evaluates the expressions of symbolic shapes as Python, finds operators by
+any dotted name under ``torch`` and loads compiled libraries; TorchScript can write files. A policy needs none of that:
+an archive is accepted only if it holds nothing but what is known to be harmless. These checks read the archive with
+PyTorch's own reader, as the loader does, because two readers of one zip file may see two different archives.
+"""
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.export.pt2_archive import PT2ArchiveReader
+from torch.export.pt2_archive.constants import AOTINDUCTOR_DIR, MODELS_DIR
+
+_OPERATORS = re.compile(
+    r"torch\.ops\.(aten|prims|quantized_decomposed)\.(?!(save|from_file)\b)\w+(\.\w+)?"
+    r"|torch\.ops\.higher_order\.(cond|while_loop|map_impl|scan|associative_scan|wrap_with_set_grad_enabled)"
+    r"|torch\.sym_\w+|math\.\w+"
+    r"|_operator\.(abs|add|and_|eq|floordiv|ge|getitem|gt|le|lt|mod|mul|ne|neg|not_|or_|pos|pow|sub|truediv|xor)"
+)
+_EXPRESSION = re.compile(r"(?:'\w+'|\w+|\d+\.\d+|[-+*/%(),<>=!&|~ ])*")
+_SYMBOL = re.compile(r"'?[a-z]{1,4}\d+'?|\d+")
+_FUNCTIONS = re.compile(
+    r"Symbol|Integer|Float|Rational|Add|Mul|Pow|Abs|Mod|Max|Min|FloorDiv|CeilDiv|CleanDiv|PythonMod"
+    r"|ModularIndexing|Where|CeilToInt|FloorToInt|TruncToInt|RoundToInt|ToFloat|IntTrueDiv|FloatTrueDiv"
+    r"|PowByNatural|Eq|Ne|Lt|Le|Gt|Ge|Equality|Unequality|StrictLessThan|LessThan|StrictGreaterThan|GreaterThan"
+    r"|And|Or|Not|Piecewise|ExprCondPair|positive|negative|integer|nonnegative|real|finite|true|false|True"
+    r"|False|None|oo|int_oo"
+)
+_FILES = re.compile(rb"\b(save|from_file)\b|\bops\s*\.\s*(?!(aten|prims?|_?quantized|mkldnn|prepacked)\b)\w+")
+_OBJECTS = re.compile(rb"torch\s*\.\s*classes\s*\.\s*(?!quantized\b)\w+")
+
+
+class RefusedError(Exception):
+    """The archive holds what is not accepted; the message says what."""
+
+
+def check_program(data: bytes) -> None:
+    """Accept an exported program of tensors and a graph of known operators.
+
+    Raises:
+        RefusedError: the archive holds anything else.
+        Exception: ``data`` is no such archive.
+
+    """
+    archive = PT2ArchiveReader(io.BytesIO(data))
+    names: list[str] = archive.get_file_names()
+    for name in names:
+        if name.startswith(AOTINDUCTOR_DIR):
+            raise RefusedError("it holds a compiled library; export the program itself")
+        # The loader reads any file of this folder as a graph, whatever its name ends in.
+        if name.startswith(MODELS_DIR):
+            _check_graph(json.loads(archive.read_bytes(name)))
+        elif name.endswith(".pt"):
+            _check_pickle(name, archive.read_bytes(name))
+        elif name.endswith("_config.json"):
+            _check_payload(name, json.loads(archive.read_bytes(name)))
+
+
+def check_script(data: bytes) -> None:
+    """Accept TorchScript that touches no files.
+
+    Raises:
+        RefusedError: the program touches files, or the archive is a checkpoint, which is a pickle.
+        Exception: ``data`` is no archive of PyTorch's.
+
+    """
+    archive = torch._C.PyTorchFileReader(io.BytesIO(data))
+    names: list[str] = archive.get_all_records()
+    if "constants.pkl" not in names:
+        raise RefusedError(
+            "it is a checkpoint, which is a pickle, and no TorchScript; store the weights with safetensors"
+        )
+    for name in names:
+        if name.endswith((".py", ".pkl")):
+            _check_script_record(name, archive.get_record(name))
+
+
+def _check_script_record(name: str, content: bytes) -> None:
+    found = _OBJECTS.search(content) or (_FILES.search(content) if name.endswith(".py") else None)
+    if found:
+        raise RefusedError(f"{name} says {found[0].decode()!r}, which does more than compute")
+
+
+def _check_pickle(name: str, content: bytes) -> None:
+    # The loader tries weights_only first, and an unsafe load only if that fails: what passes here is loaded safely.
+    try:
+        if content:
+            torch.load(io.BytesIO(content), weights_only=True)
+    except Exception as error:
+        raise RefusedError(f"{name} is a pickle of more than tensors: {error}") from error
+
+
+def _check_payload(name: str, config: Any) -> None:
+    for tensor, payload in config["config"].items():
+        if payload["use_pickle"] or payload["path_name"].startswith(("custom_obj", "opaque_obj")):
+            raise RefusedError(f"{name}: {tensor} is a pickle and no tensor")
+
+
+def _check_graph(graph: Any) -> None:
+    for key, text in _texts(graph):
+        if key in ("target", "as_operator") and not _OPERATORS.fullmatch(text):
+            raise RefusedError(f"it calls {text!r}")
+        if key in ("in_spec", "out_spec") and "default_factory" in text:
+            raise RefusedError("it takes or gives a defaultdict, for which any module would be imported")
+        if key == "expr_str" and not _is_expression(text):
+            raise RefusedError(f"a shape is the expression {text!r}")
+
+
+def _is_expression(text: str) -> bool:
+    words = re.findall(r"'?\w+'?", text)
+    return bool(_EXPRESSION.fullmatch(text)) and all(
+        _FUNCTIONS.fullmatch(word) or _SYMBOL.fullmatch(word) for word in words
+    )
+
+
+def _texts(node: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Give all strings of a JSON document with the key under which they stand."""
+    if isinstance(node, str):
+        yield key, node
+    elif isinstance(node, dict):
+        for name, value in node.items():
+            yield from _texts(value, name)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _texts(value, key)

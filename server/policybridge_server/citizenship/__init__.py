@@ -1,1 +1,0 @@
-"""What makes the server a good citizen among gRPC's tools: health, reflection, channelz, details of errors."""

@@ -1,0 +1,84 @@
+"""Health: whether new sessions are taken, of the server as a whole and of each policy."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2 as pb
+from grpc_health.v1.health_pb2_grpc import HealthServicer, add_HealthServicer_to_server
+
+from policybridge_core.errors import PolicyBridgeError
+from policybridge_serdes import PolicyReference
+from policybridge_server.engine.opener import SessionOpener
+from policybridge_server.grpc.calls import Calls, Context
+from policybridge_server.grpc.reflection import service_names
+from policybridge_server.transports.contract import Host
+
+_LOOK_SECONDS: Final = 0.25
+"""Between two looks for those who watch: nobody tells of policies that come and go."""
+
+_SERVING: Final[int] = pb.HealthCheckResponse.SERVING
+_NOT_SERVING: Final[int] = pb.HealthCheckResponse.NOT_SERVING
+
+
+class PolicyHealthServicer(HealthServicer):  # type: ignore[misc]
+    """Serves one port.
+
+    Args:
+        opener: whose health it is.
+
+    """
+
+    def __init__(self, opener: SessionOpener) -> None:
+        self._opener = opener
+        self._repository = opener.engine.repository
+
+    async def Check(self, request: pb.HealthCheckRequest, context: Context) -> pb.HealthCheckResponse:  # noqa: N802
+        """Give the status of a policy or a service; of the server for the empty name."""
+        status = self._status(request.service)
+        if status is None:
+            known = ", ".join(sorted(self._repository.policies())) or "none"
+            await context.abort(
+                grpc.StatusCode.NOT_FOUND, f"no policy or service {request.service!r}; policies are {known}"
+            )
+            raise AssertionError("abort always raises")
+        return pb.HealthCheckResponse(status=status)
+
+    async def List(self, request: "pb.HealthListRequest", context: Context) -> "pb.HealthListResponse":  # noqa: ARG002, N802
+        """Give all statuses."""
+        names = ["", *service_names(), *self._repository.policies()]
+        statuses = {name: pb.HealthCheckResponse(status=self._status(name)) for name in names}
+        return pb.HealthListResponse(statuses=statuses)
+
+    async def Watch(  # noqa: N802
+        self,
+        request: pb.HealthCheckRequest,
+        context: Context,  # noqa: ARG002
+    ) -> AsyncIterator[pb.HealthCheckResponse]:
+        """Give the status now and whenever it changes."""
+        told = None
+        while True:
+            status = self._status(request.service)
+            status = pb.HealthCheckResponse.SERVICE_UNKNOWN if status is None else status
+            if status != told:
+                told = status
+                yield pb.HealthCheckResponse(status=status)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _status(self, name: str) -> int | None:
+        if name not in ("", *service_names(), *self._repository.policies()):
+            return None
+        try:
+            self._opener.check_open()
+            if name in self._repository.policies():
+                self._repository.resolve(PolicyReference(name))
+        except PolicyBridgeError:
+            return _NOT_SERVING
+        return _SERVING
+
+
+def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:  # noqa: ARG001
+    """Serve grpc.health.v1.Health on ``server``."""
+    add_HealthServicer_to_server(PolicyHealthServicer(host.opener), server)

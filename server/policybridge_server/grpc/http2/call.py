@@ -1,0 +1,238 @@
+"""A call that a grpc.aio servicer answers: its method as a task, and the context that the servicer sees."""
+
+import asyncio
+import inspect
+import logging
+from base64 import b64decode
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NoReturn
+
+import grpc
+import grpc.aio
+
+from policybridge_core.errors import InvalidError, Status
+from policybridge_server.grpc.http2.stream import Metadata, Stream
+from policybridge_server.loop import Loop
+
+_LOG = logging.getLogger(__name__)
+
+_EOF = grpc.aio.EOF  # type: ignore[attr-defined]
+
+_AHEAD = 16
+"""Requests that wait in a stream's queue before its client has to."""
+
+
+class ServicerCall:
+    """Runs one method of a servicer; see `Call`.
+
+    Args:
+        stream: of the call.
+        handler: of the method.
+        loop: runs the method's task.
+
+    """
+
+    def __init__(self, stream: Stream, handler: "grpc.RpcMethodHandler[Any, Any]", loop: Loop) -> None:
+        self._stream = stream
+        self._handler = handler
+        self._requests: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._context = StreamContext(stream, self._read, handler.response_serializer)
+        self._task = loop.spawn(self._run())
+
+    def message(self, data: bytes) -> None:
+        """Let the servicer read it."""
+        self._requests.put_nowait(data)
+        if self._requests.qsize() >= _AHEAD:
+            self._stream.hold(True)
+
+    def half_closed(self) -> None:
+        """Let the servicer read the end."""
+        self._requests.put_nowait(None)
+
+    def cancelled(self) -> None:
+        """Cancel the task."""
+        self._context.is_cancelled = True
+        self._task.cancel()
+
+    async def _read(self) -> Any:
+        data = await self._requests.get()
+        if data is None:
+            self._requests.put_nowait(None)
+            return _EOF
+        if self._requests.qsize() < _AHEAD // 2:
+            self._stream.hold(False)
+        return self._parsed(data)
+
+    def _parsed(self, data: bytes) -> Any:
+        parse = self._handler.request_deserializer
+        try:
+            return parse(data) if parse else data
+        except Exception as error:
+            raise InvalidError(f"the request cannot be parsed: {error}") from error
+
+    async def _run(self) -> None:
+        context = self._context
+        try:
+            await self._serve()
+            self._stream.finish(context.status, context.message, context.trailers)
+        except grpc.aio.AbortError:
+            self._stream.finish(context.status, context.message, context.trailers)
+        except InvalidError as error:
+            self._stream.fail(error)
+        except asyncio.CancelledError:
+            self._stream.finish(Status.CANCELLED, "the call was cancelled")
+        except Exception as error:
+            _LOG.error("a call failed", exc_info=error)
+            self._stream.finish(Status.UNKNOWN, f"the server failed: {error!r}")
+        context.ended()
+
+    async def _serve(self) -> None:
+        handler = self._handler
+        request = self._each() if handler.request_streaming else await self._one()
+        method = _method(handler)
+        if handler.response_streaming:
+            await self._stream_answers(method(request, self._context))
+        elif inspect.iscoroutinefunction(method):
+            await self._context.write(await method(request, self._context))
+        else:
+            await self._context.write(await asyncio.to_thread(method, request, self._context))
+
+    async def _stream_answers(self, answers: Any) -> None:
+        if inspect.isawaitable(answers):
+            await answers
+            return
+        async for answer in answers:
+            await self._context.write(answer)
+
+    async def _one(self) -> Any:
+        request = await self._read()
+        if request is _EOF:
+            raise InvalidError("the call ended without a request")
+        return request
+
+    async def _each(self) -> AsyncIterator[Any]:
+        while (request := await self._read()) is not _EOF:
+            yield request
+
+
+def _method(handler: "grpc.RpcMethodHandler[Any, Any]") -> Callable[[Any, Any], Any]:
+    if handler.request_streaming:
+        found = handler.stream_stream if handler.response_streaming else handler.stream_unary
+    else:
+        found = handler.unary_stream if handler.response_streaming else handler.unary_unary
+    return found  # type: ignore[return-value]
+
+
+class StreamContext:
+    """What a servicer sees of its call: the methods of ``grpc.aio.ServicerContext``."""
+
+    def __init__(self, stream: Stream, read: Callable[[], Any], serialize: Callable[[Any], bytes] | None) -> None:
+        self._stream = stream
+        self._serialize = serialize
+        self._callbacks: list[Callable[[Any], None]] = []
+        self.read = read
+        self.status = 0
+        self.message = ""
+        self.trailers: Metadata = ()
+        self.is_cancelled = False
+        self.is_done = False
+
+    async def write(self, message: Any) -> None:
+        """Send one response."""
+        self._stream.send(self._serialize(message) if self._serialize else message)
+
+    async def send_initial_metadata(self, metadata: Metadata) -> None:
+        """Send the headers now."""
+        self._stream.send_headers(metadata)
+
+    async def abort(self, code: grpc.StatusCode, details: str = "", trailing_metadata: Metadata = ()) -> NoReturn:
+        """End the call with an error."""
+        self.status, self.message = code.value[0], details
+        self.trailers = trailing_metadata or self.trailers
+        raise grpc.aio.AbortError
+
+    async def abort_with_status(self, status: grpc.Status) -> NoReturn:
+        """End the call with a rich error."""
+        await self.abort(status.code, status.details, tuple(status.trailing_metadata or ()))
+
+    def set_trailing_metadata(self, metadata: Metadata) -> None:
+        """Send it with the status."""
+        self.trailers = metadata
+
+    def trailing_metadata(self) -> Metadata:
+        """Give what will be sent with the status."""
+        return self.trailers
+
+    def set_code(self, code: grpc.StatusCode) -> None:
+        """Say the status."""
+        self.status = code.value[0]
+
+    def set_details(self, details: str) -> None:
+        """Say more of the status."""
+        self.message = details
+
+    def code(self) -> int:
+        """Give the status so far."""
+        return self.status
+
+    def details(self) -> str:
+        """Give what was said of it."""
+        return self.message
+
+    def invocation_metadata(self) -> tuple[tuple[str, str | bytes], ...]:
+        """Give the client's metadata."""
+        return tuple(
+            (name, _binary(value) if name.endswith("-bin") else value) for name, value in self._stream.metadata
+        )
+
+    def peer(self) -> str:
+        """Give the client's address; connections over a Unix socket are numbered."""
+        return self._stream.wire.peer
+
+    def peer_identities(self) -> None:
+        """Nobody is authenticated here."""
+
+    def peer_identity_key(self) -> None:
+        """Nobody is authenticated here."""
+
+    def auth_context(self) -> dict[str, Any]:
+        """Nobody is authenticated here."""
+        return {}
+
+    def time_remaining(self) -> float | None:
+        """Give the seconds until the client's deadline."""
+        return self._stream.time_remaining
+
+    def set_compression(self, compression: object) -> None:
+        """Answers are small: they are sent as they are."""
+
+    def disable_next_message_compression(self) -> None:
+        """Answers are sent as they are."""
+
+    def cancelled(self) -> bool:
+        """Whether the client has given up."""
+        return self.is_cancelled
+
+    def done(self) -> bool:
+        """Whether the call is over."""
+        return self.is_done
+
+    def is_active(self) -> bool:
+        """Whether the call goes on."""
+        return not (self.is_done or self.is_cancelled)
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        """Call it when the call is over."""
+        self._callbacks.append(callback)
+
+    add_callback = add_done_callback
+
+    def ended(self) -> None:
+        """Tell whoever wants to know that the call is over."""
+        self.is_done = True
+        for callback in self._callbacks:
+            callback(self)
+
+
+def _binary(value: str) -> bytes:
+    return b64decode(value + "=" * (-len(value) % 4))

@@ -1,0 +1,100 @@
+"""The messages of one gRPC session after `open`: what each asks for, and its answer."""
+
+from typing import Final, NamedTuple
+
+from policybridge.v1 import policy_service_pb2 as pb
+from policybridge.v1 import tensor_pb2
+from policybridge_core.errors import PreconditionError, TooLargeError
+from policybridge_serdes import Outcome, Signature, Values, load_serdes
+from policybridge_serdes.protobuf import signature_from_pb
+from policybridge_serdes.values import Row
+from policybridge_server.engine.engine import Session
+from policybridge_server.grpc.messages import outcome_from_pb, version_to_pb
+
+RECORDED: Final = pb.SessionResponse(outcome_recorded=pb.OutcomeRecorded())
+"""Answers an outcome when the ledger holds it."""
+
+
+class Observation(NamedTuple):
+    """A message that asks for a decision."""
+
+    row: Row
+
+
+class SessionMessages:
+    """Reads a session's messages and writes its decisions.
+
+    Args:
+        session: just opened; the signature in ``message`` is bound to it here.
+        message: the client's `open`.
+        limit: largest observation in bytes.
+
+    Attributes:
+        opened: the answer to `open`.
+
+    Raises:
+        InvalidError: the signature does not fit the policy's.
+        TooLargeError: its observations are larger than ``limit``.
+        NotFoundError: there is no such SerDes.
+
+    """
+
+    def __init__(self, session: Session, message: pb.Open, limit: int) -> None:
+        signature = _signature(message.signature, limit)
+        ignored = session.bind(signature)
+        serdes = load_serdes(message.serdes or "bitstream")
+        self._session = session
+        self._version = session.policy.version
+        self._decode = serdes.codec(signature.features).decode
+        self._encode = serdes.codec(signature.advice_layout).encode
+        self._step = 0
+        self._last: pb.SessionResponse | None = None
+        opened = pb.Opened(session_id=session.view.id, policy=version_to_pb(session.policy), ignored_features=ignored)
+        self.opened = pb.SessionResponse(opened=opened)
+
+    def read(self, request: pb.SessionRequest) -> pb.SessionResponse | Observation | Outcome | None:
+        """Read one message.
+
+        Returns:
+            The observation to decide on, the outcome to record, the answer to a step that was sent again, or ``None``
+            for a context, which has no answer.
+
+        Raises:
+            PreconditionError: the message is out of order.
+            InvalidError: it cannot be decoded.
+
+        """
+        kind = request.WhichOneof("message")
+        if kind == "observation":
+            return self._observation(request.observation)
+        if kind == "context":
+            self._session.context(request.context.name)
+            return None
+        if kind == "outcome":
+            return outcome_from_pb(request.outcome)
+        known = "`observation`, `context` and `outcome`"
+        raise PreconditionError(f"after `open` come {known}, not {kind or 'an empty message'}")
+
+    def _observation(self, observation: pb.Observation) -> pb.SessionResponse | Observation:
+        step = observation.step
+        if step == self._step and self._last is not None:
+            return self._last
+        if step != self._step + 1:
+            raise PreconditionError(f"step {step} came; {self._step + 1} is next, or {self._step} again")
+        return Observation(self._decode(observation.values))
+
+    def decision(self, advice: Values, log_probability: float | None) -> pb.SessionResponse:
+        """Write the answer to the latest observation."""
+        self._step += 1
+        decision = pb.Decision(
+            step=self._step, version=self._version, advice=self._encode(advice), log_probability=log_probability
+        )
+        self._last = pb.SessionResponse(decision=decision)
+        return self._last
+
+
+def _signature(message: tensor_pb2.Signature, limit: int) -> Signature:
+    signature = signature_from_pb(message)
+    if signature.features.size > limit:
+        raise TooLargeError(f"observations of {signature.features.size} bytes; at most {limit} are taken")
+    return signature

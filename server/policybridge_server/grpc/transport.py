@@ -1,0 +1,37 @@
+"""Transport `grpc`: services over TCP or a Unix socket, inside the loop's turns."""
+
+from typing import TYPE_CHECKING, cast
+
+from policybridge_server.grpc.calls import Calls
+from policybridge_server.grpc.http2.server import Http2Server
+from policybridge_server.grpc.services import add_services
+from policybridge_server.transports.contract import Host
+
+if TYPE_CHECKING:
+    import grpc.aio
+
+
+class GrpcTransport:
+    """Listens on one address, ``HOST:PORT`` or ``unix:PATH``."""
+
+    def __init__(self, address: str) -> None:
+        self._asked = address
+        self._address = address
+        self._calls = Calls()
+
+    @property
+    def address(self) -> str:
+        """The address with the real port, as clients take it."""
+        return f"grpc:{self._address}"
+
+    async def start(self, host: Host) -> None:
+        """Listen; an address that somebody else has is an error."""
+        self._server = Http2Server(host.loop, host.config.message_limit)
+        # Http2Server takes servicers as a grpc.aio.Server does, which has no interface to implement.
+        add_services(cast("grpc.aio.Server", self._server), host, self._calls)
+        self._address = self._server.listen(self._asked)
+
+    async def stop(self, grace: float) -> None:
+        """Let running calls end for ``grace`` seconds, then end them; the opener refuses new ones meanwhile."""
+        await self._calls.drain(grace)
+        await self._server.stop()

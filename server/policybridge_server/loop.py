@@ -1,0 +1,178 @@
+"""The loop thread: collect all observations that have arrived, run each model once, answer everybody.
+
+asyncio runs gRPC, signals and loading. The sockets of the decision path are served inside its selector, without a
+callback, handle or task per event. A turn ends when asyncio asks for more events. Then everything that was submitted
+during the turn, from sockets and gRPC handlers alike, is evaluated as one batch per model. Nobody waits for a timer.
+"""
+
+import asyncio
+import os
+import select
+import selectors
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextvars import Context
+from typing import Any, Protocol, TypeVarTuple, Unpack
+
+_Args = TypeVarTuple("_Args")
+
+
+class Handler(Protocol):
+    """Takes the events of one watched file descriptor."""
+
+    def ready(self, events: int) -> None:
+        """Take epoll's ``events``; must neither block nor raise."""
+        ...
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """An asyncio loop that also serves watched descriptors and ends each turn with ``flush``.
+
+    Args:
+        flush: evaluates and answers what was submitted; returns the number of decisions.
+        spin: seconds for which the thread stays awake after a lone decision, because the next observation of a
+            compiler mostly comes sooner than a sleeping thread wakes up. Where several compilers ask, waiting makes a
+            larger batch.
+
+    """
+
+    def __init__(self, flush: Callable[[], int], spin: float = 0.0) -> None:
+        self._turns = _TurnSelector(flush, spin)
+        self._spawned: set[asyncio.Task[Any]] = set()
+        super().__init__(self._turns)
+
+    def watch(self, fd: int, handler: Handler, events: int = select.EPOLLIN) -> None:
+        """Serve ``fd`` inside the turns, level-triggered."""
+        self._turns.watch(fd, handler, events)
+
+    def rewatch(self, fd: int, events: int) -> None:
+        """Change the events of a watched ``fd``; errors and hang-ups are always reported."""
+        self._turns.epoll.modify(fd, events)
+
+    def unwatch(self, fd: int) -> None:
+        """Stop serving ``fd``; call this before it is closed."""
+        self._turns.unwatch(fd)
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Run ``work`` as a task, and hold the task until it ends: asyncio itself keeps only a weak reference."""
+        task = self.create_task(work)
+        self._spawned.add(task)
+        task.add_done_callback(self._spawned.discard)
+        return task
+
+    def call_soon(
+        self, callback: Callable[[Unpack[_Args]], object], *args: *_Args, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Schedule ``callback``; a handler inside the turns may do so as well.
+
+        Tasks and futures schedule their steps by this method, and `call_at` their timers, so that a handler need not
+        say that asyncio has something to do.
+        """
+        self._turns.leaving = True
+        return super().call_soon(callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[_Args]], object],
+        *args: *_Args,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Schedule ``callback`` at ``when``, by the loop's clock; `call_later` uses this."""
+        self._turns.leaving = True
+        return super().call_at(when, callback, *args, context=context)
+
+
+class _TurnSelector(selectors.BaseSelector):
+    """The selector of `Loop`: it waits for asyncio's descriptors and serves the watched ones itself.
+
+    Attributes:
+        epoll: of the watched descriptors.
+        leaving: whether a handler has scheduled something in asyncio, which must run before the next wait.
+
+    """
+
+    def __init__(self, flush: Callable[[], int], spin: float) -> None:
+        self._flush = flush
+        # Do not spin on a single core: it would keep the compiler from running.
+        self._spin = spin if len(os.sched_getaffinity(0)) > 1 else 0.0
+        self._lone = False
+        self._inner = selectors.EpollSelector()
+        self.epoll = select.epoll()
+        self.epoll.register(self._inner.fileno(), select.EPOLLIN)
+        self._handlers: dict[int, Handler] = {}
+        self.leaving = False
+
+    def watch(self, fd: int, handler: Handler, events: int) -> None:
+        """See `Loop.watch`."""
+        self._handlers[fd] = handler
+        self.epoll.register(fd, events)
+
+    def unwatch(self, fd: int) -> None:
+        """See `Loop.unwatch`."""
+        if self._handlers.pop(fd, None):
+            self.epoll.unregister(fd)
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Run turns until asyncio has something to do, or ``timeout`` seconds are over."""
+        self.leaving = False
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if self._answered():
+            deadline = 0.0
+        while True:
+            asyncio_ready = self._turn(0.0 if self.leaving else _left(deadline))
+            if asyncio_ready or self.leaving or (deadline is not None and time.monotonic() >= deadline):
+                return self._inner.select(0) if asyncio_ready else []
+
+    def _turn(self, timeout: float | None) -> bool:
+        asyncio_ready = False
+        for fd, events in self._awake(timeout) if self._lone else self.epoll.poll(timeout):
+            handler = self._handlers.get(fd)
+            if handler is not None:
+                handler.ready(events)
+            elif fd == self._inner.fileno():
+                asyncio_ready = True
+        self._answered()
+        return asyncio_ready
+
+    def _answered(self) -> bool:
+        count = self._flush()
+        if count:
+            self._lone = count == 1
+        return count > 0
+
+    def _awake(self, timeout: float | None) -> list[tuple[int, int]]:
+        """Wait for events, at first without going to sleep."""
+        events = self.epoll.poll(0)
+        if events or timeout == 0.0:
+            return events
+        end = time.perf_counter() + self._spin
+        while not events and time.perf_counter() < end:
+            events = self.epoll.poll(0)
+        self._lone = bool(events)
+        return events or self.epoll.poll(timeout)
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        """Wait for one of asyncio's own descriptors."""
+        return self._inner.register(fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        """Stop waiting for one of asyncio's descriptors."""
+        return self._inner.unregister(fileobj)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        """Change the events that asyncio waits for."""
+        return self._inner.modify(fileobj, events, data)
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        """Give asyncio's descriptors."""
+        return self._inner.get_map()
+
+    def close(self) -> None:
+        """Close the descriptors of both selectors."""
+        self.epoll.close()
+        self._inner.close()
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())

@@ -1,0 +1,58 @@
+"""From a request's bytes to an observation, whatever the bytes are."""
+
+from collections.abc import Mapping
+from typing import Final, cast
+
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import DecodeError, Message
+
+from policybridge_core.errors import InvalidError, TooLargeError
+from policybridge_serdes.values import Row
+from policybridge_server.mlbridge.grpc.config import FeatureConfig
+from policybridge_server.mlbridge.grpc.counting import check_counts, message_fields
+from policybridge_server.mlbridge.grpc.flattening import Flattener
+
+LARGE: Final = 1 << 16
+"""Bytes from which on a request is decoded beside the loop thread, which answers others meanwhile."""
+
+
+class Requests:
+    """Decodes the requests of one method.
+
+    Args:
+        request: their type.
+        bind: features by name, or as what they are made of.
+        limit: largest request, and largest feature that padding may make, in bytes.
+
+    Raises:
+        InvalidError: ``bind`` does not fit the type.
+
+    """
+
+    def __init__(self, request: type[Message], bind: Mapping[str, str | FeatureConfig], limit: int) -> None:
+        descriptor = cast("Descriptor", request.DESCRIPTOR)
+        flattener = Flattener(descriptor, bind, limit)
+        self.layout = flattener.layout
+        self._name = descriptor.full_name
+        self._flatten = flattener.flatten
+        self._parse = request.FromString
+        self._messages = message_fields(descriptor)
+        self._limit = limit
+
+    def decode(self, data: bytes) -> tuple[Message, Row]:
+        """Give the request and its observation.
+
+        Raises:
+            InvalidError: the bytes are not such a request, or a feature cannot be made of it.
+            TooLargeError: there are too many bytes, or too many messages in them.
+
+        """
+        if len(data) > self._limit:
+            raise TooLargeError(f"a request of {len(data)} bytes; at most {self._limit} are taken")
+        if len(data) >= LARGE:
+            check_counts(data, self._messages)
+        try:
+            message = self._parse(data)
+            return message, self._flatten(message)
+        except (DecodeError, UnicodeDecodeError) as error:
+            raise InvalidError(f"the request is not a {self._name}: {error}") from error

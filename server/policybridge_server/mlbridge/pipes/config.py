@@ -1,0 +1,117 @@
+"""One ``[[pipe]]`` of the server's configuration, also in its short form ``BASE[:FORMAT],KEY=VALUE…``."""
+
+import re
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from policybridge_core.errors import InvalidError
+from policybridge_serdes import ElementType, TensorSpec
+from policybridge_server.config import convert_fields
+
+Fallback = bool | int | float | str | list[bool | int | float]
+"""An advice as TOML and JSON write it."""
+
+_C_NAMES: Final = {"int": "int32_t", "long": "int64_t", "char": "int8_t"}
+"""The element types that ML-Compiler-Bridge's users know by their names in C++."""
+
+_ADVICE: Final = re.compile(r"(\w+)(?:\[(-?\d+)\])?")
+_NEXT_FIELD: Final = re.compile(r",(?=[a-z]+(?:\.[^,=]+)?=)")
+
+
+class PipeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A pair of FIFOs, or a pool of them.
+
+    Attributes:
+        base: ``BASE.in`` leads to the compiler and ``BASE.out`` from it.
+        policy: who answers: ``NAME``, ``NAME@VERSION`` or ``NAME@ALIAS``.
+        advice: what the compiler reads, which no message says: ``int``, ``float[4]``, ``int[-1]`` for any number.
+        format: the name of the format in which messages are written.
+        count: a pool for so many compiles at once, ``BASE-0`` and on; absent: one pair, ``BASE`` itself.
+        fallback: the advice where the policy gives none; absent: the compiler is made to end.
+        features: element types by feature, where neither the message nor the policy tells them.
+        options: for the policy to read.
+        labels: to find the sessions by, beside ``pipe``, which is the base.
+
+    """
+
+    base: str
+    policy: str
+    advice: str
+    format: str = "bytes"
+    count: Annotated[int, msgspec.Meta(ge=1, le=1000)] | None = None
+    fallback: Fallback | None = None
+    features: dict[str, str] = {}
+    options: dict[str, str] = {}
+    labels: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        try:
+            _ = self.advice_spec, self.feature_types
+        except InvalidError as error:
+            raise ValueError(str(error)) from error
+
+    @property
+    def bases(self) -> list[str]:
+        """The bases of the pool."""
+        return [self.base] if self.count is None else [f"{self.base}-{index}" for index in range(self.count)]
+
+    @property
+    def advice_spec(self) -> TensorSpec:
+        """What the compiler reads, shape [1], [n] or [−1].
+
+        Raises:
+            InvalidError: it is no type with at most one dimension.
+
+        """
+        match = _ADVICE.fullmatch(self.advice)
+        if match is None:
+            raise InvalidError(f"pipe {self.base}: advice is a type as int, float[4] or int[-1], not {self.advice}")
+        spec = TensorSpec("advice", self._type(match[1]), (1 if match[2] is None else int(match[2]),))
+        if spec.type.is_text and spec.shape != (1,):
+            raise InvalidError(f"pipe {self.base}: a compiler reads one string, not {self.advice}")
+        return spec
+
+    @property
+    def feature_types(self) -> dict[str, ElementType]:
+        """The declared element types.
+
+        Raises:
+            InvalidError: one is unknown.
+
+        """
+        return {name: self._type(kind) for name, kind in self.features.items()}
+
+    def _type(self, name: str) -> ElementType:
+        try:
+            return ElementType(_C_NAMES.get(name, name))
+        except ValueError:
+            known = ", ".join([*_C_NAMES, *(kind.value for kind in ElementType)])
+            raise InvalidError(f"pipe {self.base}: unknown element type {name!r}; known are {known}") from None
+
+    @classmethod
+    def parse(cls, text: str) -> "PipeConfig":
+        """Read ``/tmp/mlb:json,policy=inliner,advice=int,fallback=0,count=8,features.cost=double``.
+
+        Raises:
+            InvalidError: a field is unknown, of the wrong type or missing.
+
+        """
+        where, *rest = _NEXT_FIELD.split(text)
+        base, colon, form = where.rpartition(":")
+        fields: dict[str, Any] = {"base": base, "format": form} if colon else {"base": where}
+        for field in rest:
+            key, _, value = field.partition("=")
+            table, dot, name = key.partition(".")
+            if dot:
+                fields.setdefault(table, {})[name] = value
+            else:
+                fields[key] = _plain(value) if key in ("fallback", "count") else value
+        return convert_fields(fields, cls, f"--pipe {text}: ")
+
+
+def _plain(value: str) -> Any:
+    try:
+        return msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return value

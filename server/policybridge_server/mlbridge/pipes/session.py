@@ -1,0 +1,225 @@
+"""One compile on a pair of FIFOs: its session, its answers, and what it gets when there is no advice."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from policybridge_core.errors import PolicyBridgeError, UnavailableError
+from policybridge_serdes import Outcome, PolicyReference, SessionOptions, Signature, Values
+from policybridge_server.engine.engine import Session
+from policybridge_server.mlbridge.pipes.config import PipeConfig
+from policybridge_server.mlbridge.pipes.fifos import Fifos
+from policybridge_server.mlbridge.pipes.formats import load_format
+from policybridge_server.mlbridge.pipes.frames import FrameReader
+from policybridge_server.mlbridge.pipes.observations import ObservationReader
+from policybridge_server.mlbridge.pipes.replies import ReplyWriter, encode_reply, reply_writer
+from policybridge_server.transports.channel import Channel
+from policybridge_server.transports.contract import Host
+from policybridge_server.transports.conversation import ChannelConversation
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PipeSettings:
+    """What all sessions of one ``[[pipe]]`` share.
+
+    Attributes:
+        config: the operator's.
+        fallback: the framed reply where there is no advice; ``None`` where the compiler is made to end.
+
+    """
+
+    config: PipeConfig
+    fallback: bytes | None
+
+    @classmethod
+    def of(cls, config: PipeConfig) -> "PipeSettings":
+        """Encode the fallback.
+
+        Raises:
+            InvalidError: the fallback is not what the compiler reads.
+            NotFoundError: there is no such format.
+
+        """
+        form = load_format(config.format)
+        return cls(config, None if config.fallback is None else encode_reply(config.advice_spec, config.fallback, form))
+
+
+class PipeSession(ChannelConversation[bytes | PolicyBridgeError]):
+    """Waits for a compiler on ``fifos`` and serves it.
+
+    The first failure ends the session, as everywhere, but the compiler gets no error: it could not read one. From then
+    on every observation is answered with the fallback. Where there is no fallback, the reply is one that makes the
+    compiler end at once: without a reply it would wait for ever, and after an end of file it would spin for ever.
+
+    Args:
+        fifos: made for this session, which closes them.
+        settings: of its ``[[pipe]]``.
+        host: opens the session.
+        started: called once, before the first bytes of a compiler are read.
+        closed: called once, when the FIFOs are closed.
+
+    Attributes:
+        fallbacks: number of observations that were answered with the fallback.
+
+    """
+
+    def __init__(
+        self,
+        fifos: Fifos,
+        settings: PipeSettings,
+        host: Host,
+        started: Callable[["PipeSession"], None],
+        closed: Callable[["PipeSession"], None],
+    ) -> None:
+        super().__init__(host, f"pipe {fifos.base}: a session")
+        self._base = fifos.base
+        self._fifos = fifos
+        self._config = settings.config
+        self._fallback = settings.fallback
+        self._format = load_format(self._config.format)
+        self._on_start = started
+        self._on_close = closed
+        self._frames = FrameReader(host.config.max_observation_bytes)
+        self._started = False
+        self._refused = False
+        self._first: bytes | None = None
+        self._observations: ObservationReader | None = None
+        self._write: ReplyWriter | None = None
+        self._failure: PolicyBridgeError | None = None
+        self.fallbacks = 0
+        self._channel = Channel(fifos.incoming, fifos.outgoing, fifos.close, host.loop, self)
+
+    def _feed(self, data: bytes) -> None:
+        self._start()
+        self._receive(self._frames.feed(data))
+
+    def _start(self) -> None:
+        if not self._started:
+            self._started = True
+            self._on_start(self)
+
+    def _hung_up(self) -> None:
+        if not self._started and self._wait_again():
+            return
+        if self._frames.begun:
+            _LOG.warning("pipe %s: the compiler ended within a message", self._base)
+        self.close()
+
+    def _wait_again(self) -> bool:
+        """Wait for the next compiler, after one that sent nothing; give whether that is possible."""
+        self._host.loop.unwatch(self._fifos.incoming)
+        try:
+            self._fifos.reopen()
+        except OSError as error:
+            _LOG.warning("pipe %s: cannot wait for the next compile: %s", self._base, error)
+            self._start()
+            return False
+        self._host.loop.watch(self._fifos.incoming, self)
+        return True
+
+    def _take(self, message: bytes | PolicyBridgeError) -> None:
+        self._unanswered = True
+        if self._failure is not None:
+            self._refuse()
+        elif isinstance(message, PolicyBridgeError):
+            self.fail(message)
+        elif self._session is None or self._observations is None:
+            self._first = message
+            labels = {"pipe": self._base, **self._config.labels}
+            options = SessionOptions(options=self._config.options, labels=labels)
+            self._open(PolicyReference.parse(self._config.policy), options)
+        else:
+            self._ask(self._session, self._observations.row(self._format.read(message)))
+
+    def _opened(self, session: Session) -> None:
+        if self._failure is not None or self._first is None:
+            session.close()
+            return
+        model, read = session.loaded.signature, self._config.advice_spec
+        given = model.advice or read
+        rename = session.loaded.stored.config.rename
+        takes = () if model.features is None else model.features.specs
+        declared = {rename.get(spec.name, spec.name): spec for spec in takes}
+        self._write = reply_writer(read, given, self._format)
+        self._observations = ObservationReader(
+            self._config.feature_types, declared, lambda features: session.bind(Signature(features, given))
+        )
+        self._waiting.appendleft(self._first)
+
+    def answer(self, advice: Values, log_probability: float | None) -> None:
+        """Send the advice, and take the next message if it is there already."""
+        if self._failure is None:
+            super().answer(advice, log_probability)
+
+    def _reply(self, advice: Values, log_probability: float | None) -> None:  # noqa: ARG002
+        if self._write is not None:
+            self._channel.send(self._write(advice))
+
+    def _answered(self) -> None:
+        # The next message is taken when the reply is sent: a compiler that does not read makes no more replies.
+        if not self._channel.unsent:
+            super()._answered()
+
+    def _sent(self) -> None:
+        self._answered()
+
+    def fail(self, error: PolicyBridgeError) -> None:
+        """End the session; from here on the compiler gets the fallback, or is made to end."""
+        if self._failure is not None:
+            return
+        self._failure = error
+        what = "its compiler is made to end" if self._fallback is None else "the fallback answers the rest of it"
+        _LOG.warning("pipe %s: a compile has no more advice, %s: %s", self._base, what, error)
+        if self._session is not None:
+            self._session.close()
+        if self._asked:
+            self._refuse()
+            self._advance()
+
+    @property
+    def _asked(self) -> bool:
+        """Whether the compiler waits for a reply that has not been written."""
+        return self._unanswered and not self._channel.unsent
+
+    def _refuse(self) -> None:
+        if self._fallback is None:
+            # `_unanswered` stays true: nothing that this compiler still sends is answered.
+            self._refused = True
+            self._waiting.clear()
+            self._channel.send(self._format.refusal)
+            self._pause(True)
+            return
+        self.fallbacks += 1
+        self._channel.send(self._fallback)
+        self._unanswered = bool(self._channel.unsent)
+
+    def _pause(self, paused: bool) -> None:
+        super()._pause(paused or self._refused)
+
+    def finish(self) -> None:
+        """Close the session because the server shuts down; a compiler that waits for advice gets its fallback first."""
+        if self._asked:
+            self.fail(UnavailableError("the server shut down before the compile ended"))
+        self.close()
+
+    def close(self) -> None:
+        """End the session and close the FIFOs; a second call does nothing."""
+        if not self._channel.is_open:
+            return
+        self._channel.close()
+        self._end()
+        if self._session is not None:
+            self._report_fallbacks(self._session)
+        self._on_close(self)
+
+    def _report_fallbacks(self, session: Session) -> None:
+        _LOG.info("pipe %s: session %s is over, %d fallbacks", self._base, session.view.id, self.fallbacks)
+        if session.recorded and self.fallbacks:
+            session.report(Outcome({"fallbacks": self.fallbacks}), _log_unrecorded)
+
+
+def _log_unrecorded(error: PolicyBridgeError | None) -> None:
+    if error is not None:
+        _LOG.warning("the ledger has no record of a pipe's fallbacks: %s", error)

@@ -1,0 +1,204 @@
+"""What the protocol's clients are told about the server and its policies."""
+
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import Final
+
+from policybridge.inference import inference_service_pb2 as pb
+from policybridge_core.errors import NotFoundError, PolicyBridgeError, PreconditionError, UnsupportedError
+from policybridge_serdes import PolicyReference, TensorSpec
+from policybridge_server.engine.loaded import LoadedVersion
+from policybridge_server.engine.opener import SessionOpener
+from policybridge_server.open_inference.asked import reference_to
+from policybridge_server.open_inference.batching import MOST
+from policybridge_server.open_inference.datatypes import config_type_of, datatype_of
+from policybridge_server.open_inference.declared import Declared, declared_inputs
+from policybridge_server.open_inference.served import ServedVersions
+from policybridge_server.repository import StoredPolicy
+
+SERVER_NAME: Final = "policybridge"
+EXTENSIONS: Final = ("model_configuration", "model_repository", "parameters", "sequence", "statistics")
+
+
+class Describing:
+    """Answers all but inference. For the loop thread.
+
+    Args:
+        opener: to the engine.
+        served: whose statistics are told.
+
+    """
+
+    def __init__(self, opener: SessionOpener, served: ServedVersions) -> None:
+        self._opener = opener
+        self._served = served
+
+    def server(self) -> pb.ServerMetadataResponse:
+        """Say what this server is."""
+        return pb.ServerMetadataResponse(name=SERVER_NAME, version=version(SERVER_NAME), extensions=EXTENSIONS)
+
+    def is_ready(self) -> bool:
+        """Whether new sessions are taken."""
+        try:
+            self._opener.check_open()
+        except PolicyBridgeError:
+            return False
+        return True
+
+    async def is_model_ready(self, name: str, number: str) -> bool:
+        """Whether the version would answer; it is loaded for that."""
+        try:
+            await self._opener.version(reference_to(name, number))
+        except PolicyBridgeError:
+            return False
+        return self.is_ready()
+
+    async def metadata(self, name: str, number: str) -> pb.ModelMetadataResponse:
+        """Give a model's inputs and outputs.
+
+        Raises:
+            NotFoundError: there is no such policy or version.
+            PreconditionError: it cannot be loaded.
+
+        """
+        loaded = await self._opener.version(reference_to(name, number))
+        stored, policy = loaded.stored, self._opener.engine.repository.policy(loaded.stored.policy.name)
+        inputs, advice = declared_inputs(loaded) or {}, loaded.signature.advice
+        return pb.ModelMetadataResponse(
+            name=policy.name,
+            versions=[str(each) for each in sorted(policy.versions)],
+            platform=stored.config.backend,
+            inputs=[_tensor(each.spec) for each in inputs.values()],
+            outputs=[_tensor(advice)] if advice else [],
+        )
+
+    async def config(self, name: str, number: str) -> pb.ModelConfig:
+        """Give a model's configuration.
+
+        Raises:
+            NotFoundError: there is no such policy or version.
+            PreconditionError: it cannot be loaded.
+
+        """
+        loaded = await self._opener.version(reference_to(name, number))
+        stored, policy = loaded.stored, self._opener.engine.repository.policy(loaded.stored.policy.name)
+        inputs = declared_inputs(loaded)
+        specific = pb.ModelVersionPolicy.Specific(versions=sorted(policy.versions))
+        return pb.ModelConfig(
+            name=policy.name,
+            platform=stored.config.backend,
+            backend=stored.config.backend,
+            version_policy=pb.ModelVersionPolicy(specific=specific),
+            max_batch_size=0 if inputs is None else MOST,
+            input=[_input(each) for each in (inputs or {}).values()],
+            output=_outputs(loaded),
+            dynamic_batching=pb.ModelDynamicBatching(),
+            parameters={
+                "description": pb.ModelParameter(string_value=stored.config.description),
+                "digest": pb.ModelParameter(string_value=stored.policy.digest),
+            },
+        )
+
+    def statistics(self, name: str, number: str) -> pb.ModelStatisticsResponse:
+        """Give the statistics of the versions that are loaded; no name is all.
+
+        Raises:
+            NotFoundError: there is no such policy or version.
+
+        """
+        repository = self._opener.engine.repository
+        if not name:
+            names = sorted(repository.policies())
+            return pb.ModelStatisticsResponse(
+                model_stats=[each for found in names for each in self._policy_statistics(repository.policy(found))]
+            )
+        policy = repository.policy(name)
+        if not number:
+            return pb.ModelStatisticsResponse(model_stats=list(self._policy_statistics(policy)))
+        stored = policy.resolve(reference_to(name, number))
+        found = [each for each in self._policy_statistics(policy) if each.version == str(stored.policy.version)]
+        return pb.ModelStatisticsResponse(model_stats=found)
+
+    def _policy_statistics(self, policy: StoredPolicy) -> Iterator[pb.ModelStatistics]:
+        for _, stored in sorted(policy.versions.items()):
+            loaded = self._opener.engine.versions.get(stored.policy)
+            if loaded is not None:
+                yield self._served.of(loaded).statistics.to_pb(stored.policy)
+
+    def index(self, *, ready: bool) -> pb.RepositoryIndexResponse:
+        """List all versions of all policies; only those that can be asked for where ``ready``."""
+        repository = self._opener.engine.repository
+        listed = [each for name in sorted(repository.policies()) for each in self._indexed(repository.policy(name))]
+        return pb.RepositoryIndexResponse(models=[each for each in listed if not ready or each.state == "READY"])
+
+    def _indexed(self, policy: StoredPolicy) -> Iterator[pb.RepositoryIndexResponse.ModelIndex]:
+        if isinstance(policy.config, PreconditionError):
+            yield _unavailable(policy.name, "", policy.config)
+        reasons: dict[int, PolicyBridgeError | str] = {**policy.refused}
+        for number, stored in policy.versions.items():
+            is_loaded = self._opener.engine.versions.get(stored.policy) is not None
+            reasons[number] = "" if is_loaded else "it is loaded when it is asked for"
+        for number, reason in sorted(reasons.items()):
+            if isinstance(reason, str):
+                yield pb.RepositoryIndexResponse.ModelIndex(
+                    name=policy.name, version=str(number), state="READY", reason=reason
+                )
+            else:
+                yield _unavailable(policy.name, str(number), reason)
+
+    async def load(self, request: pb.RepositoryModelLoadRequest) -> None:
+        """Make sure that the newest version is loaded.
+
+        Raises:
+            NotFoundError: there is no such policy.
+            PreconditionError: it cannot be loaded.
+            UnsupportedError: the request brings a configuration or files.
+
+        """
+        if request.parameters:
+            given = ", ".join(sorted(request.parameters))
+            raise UnsupportedError(
+                f"a version's files and configuration ({given}) do not come this way: "
+                "publish them by `policybridge policies publish`"
+            )
+        await self._opener.version(PolicyReference(request.model_name))
+
+    def unload(self, request: pb.RepositoryModelUnloadRequest) -> None:
+        """Refuse.
+
+        Raises:
+            NotFoundError: there is no such policy.
+            UnsupportedError: there is.
+
+        """
+        policy = self._opener.engine.repository.find(request.model_name)
+        if policy is None:
+            raise NotFoundError(f"no policy {request.model_name!r}")
+        raise UnsupportedError(
+            f"{request.model_name!r} stays: running compilers may be on it, and a version is unloaded by itself when "
+            "neither an alias nor a session needs it; `policybridge policies retire` takes a version away"
+        )
+
+
+def _unavailable(name: str, number: str, reason: PolicyBridgeError) -> pb.RepositoryIndexResponse.ModelIndex:
+    return pb.RepositoryIndexResponse.ModelIndex(name=name, version=number, state="UNAVAILABLE", reason=str(reason))
+
+
+def _tensor(spec: TensorSpec) -> pb.ModelMetadataResponse.TensorMetadata:
+    return pb.ModelMetadataResponse.TensorMetadata(
+        name=spec.name, datatype=datatype_of(spec.type), shape=(-1, *spec.shape)
+    )
+
+
+def _input(declared: Declared) -> pb.ModelInput:
+    spec = declared.spec
+    return pb.ModelInput(
+        name=spec.name, data_type=config_type_of(spec.type), dims=spec.shape, optional=declared.optional
+    )
+
+
+def _outputs(loaded: LoadedVersion) -> list[pb.ModelOutput]:
+    advice = loaded.signature.advice
+    if advice is None:
+        return []
+    return [pb.ModelOutput(name=advice.name, data_type=config_type_of(advice.type), dims=advice.shape)]

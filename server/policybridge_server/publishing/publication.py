@@ -1,0 +1,158 @@
+"""A publication: one transaction, from a version's first file to the moment at which new sessions get it."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from policybridge_core.errors import NotFoundError, PolicyBridgeError, PreconditionError
+from policybridge_serdes import PolicyReference, PolicyVersion
+from policybridge_server.engine.loaded import LoadedVersion
+from policybridge_server.engine.opener import SessionOpener
+from policybridge_server.engine.probe import Probe
+from policybridge_server.publishing.compatibility import check_compatible
+from policybridge_server.repository import StoredPolicy, StoredVersion
+from policybridge_server.repository.aliases import write_aliases
+
+_LOG = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
+
+
+class VersionFiles(Protocol):
+    """The files of a version that is being published: `Staging`, or `FolderInPlace`."""
+
+    folder: Path
+
+    def place(self, target: Path) -> None:
+        """Move them to ``target``, all at once and durably."""
+        ...
+
+    def remove(self) -> None:
+        """Remove them, wherever they are."""
+        ...
+
+
+class Publication(AbstractAsyncContextManager["Publication"]):
+    """Owns the files of a new version until new sessions get it. For the loop thread.
+
+    When the block is left before the switch, because of an error or a cancellation at any stage, everything is undone:
+    the files are removed, the model is freed, the aliases are as they were.
+
+    Args:
+        opener: of the engine that loads the version.
+        files: those of the version.
+        switch: lets new sessions get the loaded version of the policy.
+
+    """
+
+    def __init__(
+        self, opener: SessionOpener, files: VersionFiles, switch: Callable[[StoredPolicy, LoadedVersion], None]
+    ) -> None:
+        self._opener = opener
+        self._engine = opener.engine
+        self._files = files
+        self._switch = switch
+        self._switched = False
+        self._turn = AsyncExitStack()
+        self._undo = ExitStack()
+        self._undo.callback(files.remove)
+
+    async def __aexit__(self, *_: object) -> None:
+        # Undo before the next publication has its turn: it could otherwise meet the files of this one.
+        async with self._turn:
+            if self._switched:
+                return
+            try:
+                await self.run(self._undo.close)
+            except PolicyBridgeError:
+                # The caller gets the error of the stage. What is left in staging folders is removed at the next start.
+                _LOG.exception("a publication that failed could not be undone whole")
+
+    async def begin(self) -> None:
+        """Wait until no other version is loaded or published. The turn ends with the block."""
+        await self._turn.enter_async_context(self._opener.loading)
+
+    async def publish(
+        self,
+        policy: StoredPolicy,
+        number: int,
+        seal: Callable[[], str],
+        *,
+        aliases: Sequence[str] = (),
+        probed: Probe | None = None,
+    ) -> PolicyVersion:
+        """Let new sessions get the version ``number`` of ``policy``, once it has been checked, loaded and warmed up.
+
+        Args:
+            policy: as it is before.
+            number: of the version.
+            seal: brings the files to the disk and gives their digest.
+            aliases: name the version from now on.
+            probed: what is known of the same architecture with other weights.
+
+        Raises:
+            PolicyBridgeError: a stage failed, and this server is as it was before.
+
+        """
+        files, versions, folder = self._files, self._engine.versions, policy.folder / str(number)
+        changed = replace(policy, changed={**policy.changed, **dict.fromkeys(aliases, number)})
+        current = await self._current(policy.name)
+        clients = [] if current is None else current.clients()
+
+        def stages() -> LoadedVersion:
+            stored = StoredVersion(PolicyVersion(policy.name, number, seal()), folder, policy.usable)
+            loaded = versions.prepare(stored, files.folder, probed)
+            self._undo.callback(loaded.close)
+            if current is not None and current.stored.policy.version < number:
+                check_compatible(loaded, current, clients)
+            files.place(folder)
+            if aliases:
+                self._undo.callback(write_aliases, policy.folder, policy.changed)
+                write_aliases(policy.folder, changed.changed)
+            return loaded
+
+        try:
+            loaded = await self.run(stages)
+        except PolicyBridgeError as error:
+            if files.folder == folder:
+                raise
+            # The client knows its files, and not the folder where they were staged.
+            text = str(error).replace(f"{files.folder}/", "").replace(str(files.folder), "the version")
+            raise type(error)(text) from error
+        self._switch(changed, loaded)
+        self._switched = True
+        return loaded.stored.policy
+
+    async def _current(self, name: str) -> LoadedVersion | None:
+        """Give the version that new sessions get now, loaded; ``None`` where there is none that can be loaded."""
+        reference = PolicyReference(name)
+        with suppress(NotFoundError, PreconditionError):
+            return self._engine.loaded(reference) or await self.run(partial(self._engine.load, reference))
+        return None
+
+    async def run(self, work: Callable[[], _Result]) -> _Result:
+        """Run ``work``, which may block, in a thread.
+
+        A cancellation is raised only when the thread has ended: nothing is undone beside a thread that still works.
+
+        Raises:
+            PreconditionError: the files cannot be read or written.
+
+        """
+        running = asyncio.get_running_loop().run_in_executor(None, work)
+        try:
+            return await asyncio.shield(running)
+        except OSError as error:
+            raise PreconditionError(f"the repository cannot be written: {error}") from error
+        except asyncio.CancelledError:
+            while not running.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait({running})
+            # Look at its error, if any; asyncio would log it as one that nobody has handled.
+            running.exception()
+            raise

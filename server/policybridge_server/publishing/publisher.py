@@ -1,0 +1,272 @@
+"""The publisher: publishes and retires versions, sets aliases, and describes what the repository holds.
+
+Whatever takes time is done in a thread, for one version at a time. The switch of new sessions is one step on the loop
+thread, so that every session gets either the old version or the new one.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from policybridge_core.errors import NotFoundError, PolicyBridgeError, PreconditionError
+from policybridge_serdes import PolicyReference, PolicyVersion
+from policybridge_server.backends.contract import ModelSignature, WeightsBackend, load_backend
+from policybridge_server.engine.loaded import LoadedVersion
+from policybridge_server.engine.opener import SessionOpener
+from policybridge_server.publishing.publication import Publication, VersionFiles
+from policybridge_server.publishing.retention import Retention
+from policybridge_server.repository import Limits, StoredPolicy, StoredVersion
+from policybridge_server.repository.aliases import write_aliases
+from policybridge_server.repository.checks import check_alias, check_name
+from policybridge_server.repository.config import parse_config
+from policybridge_server.repository.files import folder_size
+from policybridge_server.repository.retired import is_retired
+from policybridge_server.repository.staging import FolderInPlace, Staging
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class VersionDescription:
+    """A version for people: ``signature`` is given where it is loaded, ``error`` where it is refused."""
+
+    policy: PolicyVersion
+    bytes: int = 0
+    sessions: int = 0
+    signature: ModelSignature | None = None
+    error: str = ""
+
+
+class Publisher:
+    """Changes the repository of a running server. For the loop thread.
+
+    Args:
+        opener: of the engine whose sessions get the versions.
+        allowed: whether the operator lets clients publish.
+        keep_versions: how many versions of a policy are not retired, beside those that an alias names.
+
+    """
+
+    def __init__(self, opener: SessionOpener, *, allowed: bool, keep_versions: int) -> None:
+        self._opener = opener
+        self._engine = opener.engine
+        self._repository = opener.engine.repository
+        self._allowed = allowed
+        self._retention = Retention(self._repository, self._engine.versions, keep_versions)
+
+    async def publish(
+        self, name: str, config: str, files: AsyncIterable[tuple[str, bytes]], digest: str, aliases: Sequence[str] = ()
+    ) -> PolicyVersion:
+        """Publish a version of the policy ``name``.
+
+        Args:
+            name: of the policy.
+            config: the text of ``policy.toml`` for a policy that does not exist yet; else empty, or the same.
+            files: pieces of the version's files, each with its file's path; the pieces of one file follow each other.
+            digest: of the files.
+            aliases: name the version from now on.
+
+        Raises:
+            InvalidError: a name or a path is not allowed, or the files have another digest.
+            NotFoundError: there is no such policy, and no config for it.
+            PreconditionError: the operator does not allow it, another config is in use, or the version cannot be
+                loaded or does not take what clients of the one before send.
+            TooLargeError: the version is larger than the limits.
+
+        """
+        self._check_change(aliases)
+        check_name(name)
+        known = self._repository.find(name)
+        policy = self._new_policy(name, config) if known is None else self._writable(name)
+        if known is not None and config and parse_config(config.encode(), "the config") != policy.usable:
+            raise PreconditionError(f"policy {name!r} has another policy.toml, which all its versions share")
+        staging = Staging(policy.folder, self.limits, config if known is None else "")
+        async with self._publication(staging) as publication:
+            async for path, data in files:
+                await publication.run(partial(staging.write, path, data))
+            await publication.begin()
+            now = self._repository.find(name)
+            if known is None and now is not None:
+                raise PreconditionError(f"policy {name!r} was made meanwhile; publish again, without config")
+            policy = now or policy
+            return await publication.publish(
+                policy, _next_number(policy), partial(staging.seal, digest), aliases=aliases
+            )
+
+    async def publish_weights(
+        self, base: PolicyReference, weights: bytes, aliases: Sequence[str] = ()
+    ) -> PolicyVersion:
+        """Publish the files of the version ``base`` with other ``weights``: tensors by name in safetensors.
+
+        Raises:
+            NotFoundError: there is no such base.
+            InvalidError: ``weights`` are no safetensors.
+            PreconditionError: the backend cannot replace weights, or the tensors are not those of the base.
+
+        """
+        self._check_change(aliases)
+        staging = Staging(self._writable(base.name).folder, self.limits)
+        async with self._publication(staging) as publication:
+            await publication.begin()
+            policy, stored, loaded = (
+                self._writable(base.name),
+                self._repository.resolve(base),
+                self._engine.loaded(base),
+            )
+            return await publication.publish(
+                policy,
+                _next_number(policy),
+                partial(_seal_with_weights, staging, stored, weights),
+                aliases=aliases,
+                probed=loaded.probe if loaded else None,
+            )
+
+    async def publish_folder(self, folder: Path) -> None:
+        """Publish the version that somebody has put into its place at ``folder``.
+
+        Raises:
+            PolicyBridgeError: it is refused; a client that asks for this version gets the same message.
+
+        """
+        files = FolderInPlace(folder, self.limits)
+        async with self._publication(files) as publication:
+            await publication.begin()
+            policy, number = self._repository.policy(folder.parent.name), int(folder.name)
+            if number in policy.versions or self._retention.is_retired(folder):
+                return
+            try:
+                await publication.publish(policy, number, files.seal)
+            except PolicyBridgeError as error:
+                self._repository.refuse(policy.name, number, PreconditionError(str(error)))
+                raise
+
+    def _publication(self, files: VersionFiles) -> Publication:
+        return Publication(self._opener, files, self._switch)
+
+    def _switch(self, policy: StoredPolicy, loaded: LoadedVersion) -> None:
+        self._engine.versions.admit(loaded)
+        self._repository.put(policy)
+        self._repository.put_version(loaded.stored)
+        self._engine.versions.unload_unused()
+        if self._allowed and policy.folder.parent in self._repository.writable:
+            self._retention.retire_old(policy.name)
+        _LOG.info("new version %s: %s", loaded.stored, loaded.probe)
+
+    def _check_change(self, aliases: Sequence[str] = ()) -> None:
+        self._opener.check_open()
+        if not self._allowed:
+            raise PreconditionError("this server takes no changes; its operator allows them with --allow-publish")
+        for alias in aliases:
+            check_alias(alias)
+
+    def _new_policy(self, name: str, config: str) -> StoredPolicy:
+        if not config:
+            raise NotFoundError(f"no policy {name!r}; the first version of one comes with its policy.toml")
+        if not self._repository.writable:
+            raise PreconditionError("there is no folder for new policies; the operator names one with --repository")
+        parsed = parse_config(config.encode(), "the new policy.toml")
+        return StoredPolicy(name, self._repository.writable[-1] / name, parsed)
+
+    def _writable(self, name: str) -> StoredPolicy:
+        policy = self._repository.policy(name)
+        if policy.folder.parent not in self._repository.writable:
+            raise PreconditionError(f"policy {name!r} is a part of the package; publish under another name")
+        return policy
+
+    async def set_alias(self, name: str, alias: str, number: int) -> int | None:
+        """Let ``alias`` name the version ``number``; give the version that it named before.
+
+        Raises:
+            InvalidError: the alias's name is not allowed.
+            NotFoundError: there is no such policy or version.
+            PreconditionError: the operator does not allow it, or the version cannot be loaded.
+
+        """
+        self._check_change([alias])
+        # Load it first: a version that is broken on the disk must not take a good one's alias.
+        await self._opener.version(PolicyReference(name, version=number))
+        async with self._opener.loading:
+            policy = self._writable(name)
+            policy.resolve(PolicyReference(name, version=number))
+            changed = {**policy.changed, alias: number}
+            await asyncio.to_thread(write_aliases, policy.folder, changed)
+            self._repository.put(replace(policy, changed=changed))
+            self._engine.versions.unload_unused()
+            return policy.aliases.get(alias)
+
+    async def retire(self, name: str, number: int) -> None:
+        """Retire a version: no new session gets it, and its files are removed when its last session has ended.
+
+        Raises:
+            NotFoundError: there is no such policy or version.
+            PreconditionError: an alias names it, or the operator does not allow it.
+
+        """
+        self._check_change()
+        async with self._opener.loading:
+            policy = self._writable(name)
+            if number not in policy.refused:
+                policy.resolve(PolicyReference(name, version=number))
+            names = policy.named(number)
+            if names:
+                raise PreconditionError(f"{name}@{number} is {', '.join(names)}; let these name another version first")
+            await self._retention.retire(policy, [number])
+
+    @property
+    def limits(self) -> Limits:
+        """How large a version may be."""
+        return self._repository.limits
+
+    def policies(self) -> list[StoredPolicy]:
+        """Give all policies as they are now, in the order of their names."""
+        return [self._repository.policy(name) for name in sorted(self._repository.policies())]
+
+    async def describe(self, name: str) -> tuple[StoredPolicy, list[VersionDescription]]:
+        """Give a policy and its versions, the newest first.
+
+        Raises:
+            NotFoundError: there is no such policy.
+
+        """
+        policy = self._repository.policy(name)
+        sizes = await asyncio.to_thread(_sizes, policy)
+        described = [self._describe(stored, sizes[number]) for number, stored in policy.versions.items()]
+        described += [
+            VersionDescription(PolicyVersion(name, number, ""), error=str(error))
+            for number, error in policy.refused.items()
+        ]
+        return policy, sorted(described, key=lambda version: -version.policy.version)
+
+    def _describe(self, stored: StoredVersion, size: int) -> VersionDescription:
+        loaded = self._engine.versions.get(stored.policy)
+        if loaded is None:
+            return VersionDescription(stored.policy, size)
+        return VersionDescription(stored.policy, size, loaded.sessions, loaded.signature)
+
+    def close(self) -> None:
+        """Finish removing what is retired."""
+        self._retention.close()
+
+
+def _next_number(policy: StoredPolicy) -> int:
+    number = max([0, *policy.versions, *policy.refused]) + 1
+    # Somebody may be copying a folder in right now, or one that is retired is being removed.
+    while (policy.folder / str(number)).exists() or is_retired(policy.folder / str(number)):
+        number += 1
+    return number
+
+
+def _seal_with_weights(staging: Staging, base: StoredVersion, weights: bytes) -> str:
+    backend = load_backend(base.config.backend)
+    if not isinstance(backend, WeightsBackend):
+        raise PreconditionError(f"the backend {base.config.backend!r} takes no weights alone; publish all files")
+    staging.link(base.folder)
+    backend.replace_weights(staging.folder, base.config, weights)
+    return staging.seal()
+
+
+def _sizes(policy: StoredPolicy) -> dict[int, int]:
+    return {number: folder_size(version.folder) for number, version in policy.versions.items()}

@@ -1,0 +1,122 @@
+"""Versions that somebody copies or renames into the repository while the server runs.
+
+A folder ``DIR/<policy>/<number>/`` is complete when nothing in it has changed for `SETTLED` seconds. The file system's
+change times (ctime) are compared, because a copying tool cannot set them. A rename of the folder is no change: a
+version that was written elsewhere on the file system is complete at once. A complete folder is published; a folder
+that is refused, with the reason in the log, is tried again when it changes.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from policybridge_core.errors import PolicyBridgeError, PreconditionError
+from policybridge_server.publishing.publisher import Publisher
+from policybridge_server.repository import Repository
+from policybridge_server.repository.reading import changed_at, policy_folders, read_policy, version_folders
+
+_LOG = logging.getLogger(__name__)
+
+SETTLED: Final = 1.0
+"""Seconds."""
+
+_PERIOD: Final = 0.4
+"""Seconds between two looks at a folder that is not complete yet."""
+
+
+class FolderWatcher:
+    """Publishes new folders. For the loop thread.
+
+    Args:
+        repository: whose folders are watched.
+        publisher: publishes the versions.
+
+    """
+
+    def __init__(self, repository: Repository, publisher: Publisher) -> None:
+        self._repository = repository
+        self._publisher = publisher
+        # Do not try again what was refused at start, unless it changes.
+        self._tried = {folder: changed for folder, changed in self._found().items() if self._is_refused(folder)}
+
+    async def watch(self) -> None:
+        """Publish new folders until cancelled. Without the package watchfiles, new folders are not noticed."""
+        try:
+            changes = _changes(self._repository.folders)
+        except ImportError as error:
+            _LOG.info("folders are not watched, %s: pip install 'policybridge[server]'", error)
+            return
+        await self._publish_new()
+        async for _ in changes:
+            await self._publish_new()
+
+    async def _publish_new(self) -> None:
+        # Look for a while even if nothing is new: changes in a new folder are not reported before it is watched.
+        end = time.monotonic() + SETTLED
+        while not await self._publish_complete() or time.monotonic() < end:
+            await asyncio.sleep(_PERIOD)
+
+    async def _publish_complete(self) -> bool:
+        """Publish the folders that are complete; say whether there was no new folder at all."""
+        found = await asyncio.to_thread(self._found)
+        new = {folder: changed for folder, changed in found.items() if self._tried.get(folder) != changed}
+        complete = [folder for folder, changed in new.items() if time.time() - changed >= SETTLED]
+        for folder in complete:
+            await self._publish(folder)
+        self._tried = {folder: changed for folder, changed in found.items() if folder in complete or folder not in new}
+        return not new
+
+    def _found(self) -> dict[Path, float]:
+        """Give the folders of policies and versions that are not served, with the time of their last change."""
+        found: dict[Path, float] = {}
+        for repository in self._repository.folders:
+            for policy in policy_folders(repository):
+                found.update(self._unserved(policy))
+        return found
+
+    def _unserved(self, folder: Path) -> dict[Path, float]:
+        known = self._repository.find(folder.name)
+        if known is None or isinstance(known.config, PreconditionError):
+            return {folder: changed_at(folder / "policy.toml")}
+        if known.folder != folder:
+            return {}
+        new = [version for version in version_folders(folder) if int(version.name) not in known.versions]
+        return {version: changed_at(version) for version in new}
+
+    def _is_refused(self, folder: Path) -> bool:
+        known = self._repository.find(folder.parent.name)
+        return self._repository.find(folder.name) is not None or (
+            known is not None and folder.name.isdecimal() and int(folder.name) in known.refused
+        )
+
+    async def _publish(self, folder: Path) -> None:
+        try:
+            if folder.parent in self._repository.folders:
+                # A policy. Its versions are found the next time.
+                self._repository.put(await asyncio.to_thread(read_policy, folder))
+            else:
+                await self._publisher.publish_folder(folder)
+        except (PolicyBridgeError, OSError) as error:
+            _LOG.warning("%s is not served: %s", folder, error)
+
+
+def _changes(folders: Sequence[Path]) -> AsyncIterator[object]:
+    # Imported late: it is an extra.
+    from watchfiles import awatch  # noqa: PLC0415
+
+    roots = [folder.resolve() for folder in folders]
+
+    def matters(_: object, path: str) -> bool:
+        # Staging folders are hidden.
+        changed = Path(path)
+        return not any(
+            part.startswith(".")
+            for root in roots
+            if changed.is_relative_to(root)
+            for part in changed.relative_to(root).parts
+        )
+
+    return awatch(*roots, watch_filter=matters, step=50, debounce=200)

@@ -1,0 +1,186 @@
+"""One client's session, one question at a time: what is the same over sockets, gRPC and pipes.
+
+A message is handed on only when the one before it is answered. So answers keep their order, whatever thread makes
+them, and a client that does not wait for its answers costs one buffer: while messages wait, nothing more is read.
+"""
+
+import select
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+from policybridge_core.errors import PolicyBridgeError
+from policybridge_serdes import Outcome, PolicyReference, SessionOptions, Values
+from policybridge_serdes.values import Row
+from policybridge_server.engine.engine import Session
+from policybridge_server.transports.channel import Channel
+from policybridge_server.transports.contract import Host
+from policybridge_server.transports.failures import as_error
+
+_Message = TypeVar("_Message")
+
+
+class Conversation(ABC, Generic[_Message]):
+    """Opens one session, hands it a client's messages, and is the sink of its answers.
+
+    A transport says in a subclass how a message is read, how an answer is written, and how reading is paused.
+
+    Args:
+        host: opens the session.
+        name: of the client's connection, for the log: ``"a session on the socket"``.
+
+    """
+
+    def __init__(self, host: Host, name: str) -> None:
+        self._host = host
+        self._name = name
+        self._waiting: deque[_Message] = deque()
+        self._unanswered = False
+        self._paused = False
+        self._over = False
+        self._session: Session | None = None
+
+    @abstractmethod
+    def _take(self, message: _Message) -> None:
+        """Act on one message; what it raises becomes a `fail`. No other is taken while ``_unanswered`` is true."""
+
+    @abstractmethod
+    def _opened(self, session: Session) -> None:
+        """Tell the client that its session is open; what it raises becomes a `fail`."""
+
+    @abstractmethod
+    def _reply(self, advice: Values, log_probability: float | None) -> None:
+        """Write one decision to the client."""
+
+    @abstractmethod
+    def _pause(self, paused: bool) -> None:
+        """Stop reading from the client, or go on."""
+
+    @abstractmethod
+    def fail(self, error: PolicyBridgeError) -> None:
+        """Tell the client why there is no advice; the session is over."""
+
+    def _acknowledge(self) -> None:
+        """Tell the client that its outcome is recorded, where its protocol can."""
+
+    def _receive(self, messages: Iterable[_Message]) -> None:
+        """Take messages in their order, each after the answer to the one before."""
+        self._waiting.extend(messages)
+        self._advance()
+
+    def _advance(self) -> None:
+        waiting = self._waiting
+        try:
+            while waiting and not self._unanswered:
+                self._take(waiting.popleft())
+        except Exception as error:
+            self._break(error)
+        paused = bool(waiting)
+        if paused is not self._paused and not self._over:
+            self._paused = paused
+            self._pause(paused)
+
+    def _answered(self) -> None:
+        """Take the next message."""
+        self._unanswered = False
+        if self._waiting or self._paused:
+            self._advance()
+
+    def _hold(self) -> None:
+        """Read nothing, and take no message, before `_answered`."""
+        self._unanswered = self._paused = True
+        self._pause(True)
+
+    def _open(self, reference: PolicyReference, options: SessionOptions) -> None:
+        """Open the session in a task, because its policy may have to be loaded."""
+        self._hold()
+        self._host.loop.spawn(self._open_session(reference, options))
+
+    async def _open_session(self, reference: PolicyReference, options: SessionOptions) -> None:
+        try:
+            session = await self._host.opener.open(reference, options, self)
+            if self._over:
+                session.close()
+                return
+            self._session = session
+            self._opened(session)
+        except Exception as error:
+            self._break(error)
+        else:
+            self._answered()
+
+    def _ask(self, session: Session, row: Row) -> None:
+        """Ask for one decision."""
+        self._unanswered = True
+        session.submit(row)
+
+    def answer(self, advice: Values, log_probability: float | None) -> None:
+        """Send the advice, and take the next message if it is there already."""
+        if self._over:
+            return  # a worker still had the observation when the session ended
+        try:
+            self._reply(advice, log_probability)
+        except Exception as error:
+            self._break(error)
+        else:
+            self._answered()
+
+    def _report(self, session: Session, outcome: Outcome | None) -> None:
+        """Record an outcome, or with ``None`` what there is so far; it is answered as an observation is."""
+        self._unanswered = True
+        session.report(outcome, self._reported)
+
+    def _reported(self, error: PolicyBridgeError | None) -> None:
+        if error is not None:
+            self.fail(error)
+            return
+        self._acknowledge()
+        self._answered()
+
+    def _break(self, error: Exception) -> None:
+        self.fail(as_error(error, self._name))
+
+    def _end(self) -> None:
+        """End the session and forget what waits; a second call does nothing."""
+        self._over = True
+        self._waiting.clear()
+        if self._session is not None:
+            self._session.close()
+
+
+class ChannelConversation(Conversation[_Message]):
+    """A conversation over a channel of bytes, whose events it handles. A subclass makes ``_channel``."""
+
+    _channel: Channel
+
+    @abstractmethod
+    def _feed(self, data: bytes) -> None:
+        """Take bytes that have arrived."""
+
+    @abstractmethod
+    def _hung_up(self) -> None:
+        """Take the end of the client's bytes, or of its connection."""
+
+    def ready(self, events: int) -> None:
+        """Send and take bytes; an error ends this conversation and no other."""
+        try:
+            if events & select.EPOLLOUT:
+                self._channel.send_waiting()
+                self._sent()
+            if events & select.EPOLLIN:
+                data = self._channel.receive()
+                if data:
+                    self._feed(data)
+                elif data is not None:
+                    self._hung_up()
+            elif events & (select.EPOLLHUP | select.EPOLLERR):
+                self._hung_up()
+        except Exception as error:
+            self._break(error)
+
+    def _sent(self) -> None:
+        """Take the news that bytes which waited have been sent, all or some."""
+
+    def _pause(self, paused: bool) -> None:
+        self._channel.read(not paused)

@@ -1,0 +1,1 @@
+"""One part of each kind, as another distribution adds them to PolicyBridge."""

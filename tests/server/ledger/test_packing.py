@@ -1,0 +1,34 @@
+"""The columns of a segment."""
+
+import numpy as np
+import pytest
+
+from policybridge_core.errors import InvalidError
+from policybridge_serdes import ElementType, Layout, TensorSpec, pack
+from policybridge_serdes.bitstream import BitstreamSerDes
+from policybridge_server.ledger.packing import pack_numbers, pack_rows, unpack_numbers, unpack_rows
+
+FIXED = Layout.of([TensorSpec("x", ElementType.INT64), TensorSpec("y", ElementType.FLOAT, (1, 3))])
+VARYING = Layout.of([TensorSpec("names", ElementType.STRING, (-1,)), TensorSpec("x", ElementType.INT64)])
+
+
+def test_fixed_records_come_back_bit_for_bit_from_bytes_and_from_values() -> None:
+    records = [pack(FIXED, {"x": n, "y": [[n, np.nan, -0.0]]}) for n in range(5)]
+    column = pack_rows(FIXED, [records[0].tobytes(), *records[1:]])
+    assert unpack_rows(FIXED, column, 5).tobytes() == b"".join(record.tobytes() for record in records)
+
+
+def test_varying_records_come_back_as_they_were() -> None:
+    records = [pack(VARYING, {"names": ["ü"] * n, "x": n}) for n in range(4)]
+    values = unpack_rows(VARYING, pack_rows(VARYING, records), 4)
+    codec = BitstreamSerDes().codec(VARYING)
+    assert [codec.encode(values[n : n + 1]) for n in range(4)] == [codec.encode(record) for record in records]
+
+
+@pytest.mark.parametrize("damage", [b"", b"no zlib", pack_numbers([1], "<i8")])
+def test_a_damaged_column_is_an_error(damage: bytes) -> None:
+    for layout in (FIXED, VARYING):
+        with pytest.raises(InvalidError):
+            unpack_rows(layout, damage, 3)
+    with pytest.raises(InvalidError):
+        unpack_numbers(damage, "<i8", 3)

@@ -1,0 +1,14 @@
+"""The repository that the tests of publishing share."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.server.publishing.policies import write_policy
+
+
+@pytest.fixture
+def policies(tmp_path: Path) -> Path:
+    """Give a repository with the policy ``adder``, whose version 1 adds 100."""
+    write_policy(tmp_path / "policies")
+    return tmp_path / "policies"

@@ -1,0 +1,94 @@
+"""Publishing weights alone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from policybridge_client.policies import save_weights
+from policybridge_core.digest import digest
+from policybridge_core.errors import NotFoundError, PreconditionError
+from policybridge_core.session import SessionOptions
+from policybridge_serdes import ElementType, PolicyReference, Signature, TensorSpec, pack
+from tests.conftest import ServerFactory
+from tests.server.publishing.policies import Client, client, write_adder
+
+
+@pytest.fixture
+def server(policies: Path, server_factory: ServerFactory) -> Iterator[Client]:
+    with client(server_factory(policies, "--allow-publish")) as made:
+        yield made
+
+
+def own(number: int) -> dict[str, np.ndarray]:
+    return {"own": np.array([[number]], np.int64)}
+
+
+def test_weights_make_a_version_like_any_other(server: Client, policies: Path) -> None:
+    version = server.repository.publish_weights(PolicyReference("adder"), own(200), aliases=["stable"])
+    assert server.ask("adder@stable") == (version, 200)
+    assert version.digest == digest(policies / "adder" / "2")
+    again = server.repository.publish_weights(PolicyReference("adder", version=1), own(300))
+    assert (again.version, server.ask()[1], server.ask("adder@1")[1]) == (3, 300, 100)
+
+
+def test_weights_survive_a_restart(policies: Path, server_factory: ServerFactory) -> None:
+    first = server_factory(policies, "--allow-publish")
+    with client(first) as server:
+        version = server.repository.publish_weights(PolicyReference("adder"), own(200))
+    first.kill()
+    with client(server_factory(policies, "--allow-publish")) as server:
+        assert server.ask() == (version, 200)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({"other": np.zeros(1)}, "the base has no tensor 'other'; it has own"),
+        ({"own": np.zeros((1, 2), np.int64)}, r"own is I64\[1, 2\]; in the base it is I64\[1, 1\]"),
+        ({"own": np.zeros((1, 1), np.float32)}, r"own is F32\[1, 1\]; in the base it is I64\[1, 1\]"),
+    ],
+)
+def test_weights_that_are_not_those_of_the_base_are_refused(
+    server: Client, policies: Path, weights: dict[str, np.ndarray], message: str
+) -> None:
+    with pytest.raises(PreconditionError, match=message):
+        server.repository.publish_weights(PolicyReference("adder"), weights)
+    assert server.ask()[1] == 100
+    assert {path.name for path in (policies / "adder").iterdir()} == {"1", "policy.toml"}
+
+
+def test_weights_with_nan_are_refused(server: Client, tmp_path: Path) -> None:
+    files = write_adder(tmp_path / "float", 1, kind=1)
+    server.repository.publish("float", files, config='backend = "onnx"\n')
+    with pytest.raises(PreconditionError, match="own holds NaN"):
+        server.repository.publish_weights(PolicyReference("float"), {"own": np.full((1, 1), np.nan, np.float32)})
+
+
+def test_weights_need_a_base(server: Client) -> None:
+    with pytest.raises(NotFoundError, match="no policy 'none'"):
+        server.repository.publish_weights(PolicyReference("none"), own(1))
+    with pytest.raises(NotFoundError, match="no version 9 of policy 'adder'"):
+        server.repository.publish_weights(PolicyReference("adder", version=9), own(1))
+
+
+def test_a_state_dict_of_torch_is_published_whole(policies: Path, server_factory: ServerFactory) -> None:
+    pytest.importorskip("torch")
+    spec = TensorSpec("x", ElementType.FLOAT, (2,))
+    signature = Signature.of([spec], TensorSpec("y", ElementType.FLOAT, (1,)))
+    (policies / "linear" / "1").mkdir(parents=True)
+    (policies / "linear" / "policy.toml").write_text(
+        'backend = "torch"\nfeatures = [{name = "input", type = "float", shape = [2]}]\n'
+        'advice = {name = "y", type = "float", shape = [1]}\n[rename]\ninput = "x"\n'
+        '[settings]\nmodule = "torch.nn:Linear"\narguments = {in_features = 2, out_features = 1}\n'
+    )
+    state = {"weight": np.ones((1, 2), np.float32), "bias": np.zeros(1, np.float32)}
+    (policies / "linear" / "1" / "model.safetensors").write_bytes(save_weights(state))
+    with client(server_factory(policies, "--allow-publish")) as server:
+        with pytest.raises(PreconditionError, match="the weights lack bias"):
+            server.repository.publish_weights(PolicyReference("linear"), {"weight": state["weight"]})
+        server.repository.publish_weights(PolicyReference("linear"), {**state, "bias": np.full(1, 5, np.float32)})
+        session = server.connection.open(PolicyReference("linear"), signature, SessionOptions())
+        assert session.policy.version == 2
+        assert session.evaluate(pack(signature.features, {"x": [1, 2]}))["y"].item() == 8
