@@ -6,7 +6,7 @@ WORKERS ?= $(shell nproc)
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test quick lint check proto bench bench-ledger bench-publish bench-inference bench-mlbridge bench-launcher bench-echo bench-peers replays clean
+.PHONY: demo test quick lint check proto bench bench-ledger bench-publish bench-inference bench-mlbridge bench-launcher bench-echo bench-peers bench-unary bench-trees replays clean
 
 EXTRAS_torch := ,torch
 EXTRAS_torchscript := ,torch
@@ -36,27 +36,27 @@ quick: lint
 
 # Decisions per second and latency beside bare echoes; not part of the tests.
 bench: $(VENV)/test.stamp
-	$(BIN)/python -m policybridge_bench.session $(BENCH)
+	$(BIN)/policybridge bench session $(BENCH)
 
 # Decision latency with the ledger and without, and publishing under load; minutes each.
 bench-ledger: $(VENV)/test.stamp
-	$(BIN)/python -m policybridge_bench.ledger $(BENCH)
+	$(BIN)/policybridge bench ledger $(BENCH)
 
 bench-publish: $(VENV)/test.stamp
-	$(BIN)/python -m policybridge_bench.publish $(BENCH)
+	$(BIN)/policybridge bench publish $(BENCH)
 
 # ModelInfer of the Open Inference Protocol beside a native Evaluate.
 bench-inference: $(VENV)/test.stamp
-	$(BIN)/python -m policybridge_bench.inference $(BENCH)
+	$(BIN)/policybridge bench inference $(BENCH)
 
 # A foreign client's getAdvice beside our own Evaluate.
 bench-mlbridge: $(VENV)/test.stamp
-	$(BIN)/python -m policybridge_bench.mlbridge $(BENCH)
+	$(BIN)/policybridge bench mlbridge $(BENCH)
 
 # The native launcher and the Python host beside the bare compiler.
 bench-launcher: $(VENV)/test.stamp
 	cmake -S clients -B .cache/native -G Ninja && cmake --build .cache/native --target policybridge-run
-	$(BIN)/python -m policybridge_bench.launcher .cache/native/bin/policybridge-run $(BENCH)
+	$(BIN)/policybridge bench launcher --launcher .cache/native/bin/policybridge-run $(BENCH)
 
 # A Python echo policy asked from C++, beside a bare C++-to-Python echo over the same socket.
 bench-echo: $(VENV)/test.stamp
@@ -66,6 +66,14 @@ bench-echo: $(VENV)/test.stamp
 # Beside bare echoes and other servers, which it downloads; long.
 bench-peers: $(VENV)/test.stamp
 	$(BIN)/policybridge bench peers $(BENCH)
+
+# Evaluate and ModelInfer beside Triton's unary calls and a C++ unary echo.
+bench-unary: $(VENV)/test.stamp
+	$(BIN)/policybridge bench unary $(BENCH)
+
+# Another build beside this one: make bench-trees OTHER=FOLDER, a checkout; or an interpreter that has the other build.
+bench-trees: $(VENV)/test.stamp
+	$(BIN)/policybridge bench trees --python $(OTHER) $(BENCH)
 
 # Record 50 compilations, end the server, and compile them again from the ledger alone.
 replays: $(VENV)/test.stamp

@@ -1,27 +1,27 @@
-"""What PolicyBridge promises beside floors and peers, held against a run."""
+"""The ratios that PolicyBridge promises, and whether a run kept them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from policybridge_bench.contenders.contract import PEERS
+from policybridge_bench.ratios import Baseline, find, find_baseline, ratio
 from policybridge_bench.results import Measured
-from policybridge_bench.table import ratio
 
 _FEW, _MANY = 8, 32
 
 
 @dataclass(frozen=True)
 class Promise:
-    """A ratio of medians within the rounds, and what it must not pass.
+    """A bound on the median of the ratios within the rounds.
 
     Attributes:
-        way: ours.
-        clients: how many, on both sides.
-        figure: ``p50``, at most ``limit`` times the other's; or ``throughput``, at least.
+        way: of PolicyBridge.
+        clients: how many ask, on both sides.
+        figure: ``p50``, at most ``limit`` times the other's; or ``throughput``, at least ``limit`` times the other's.
         limit: the bound.
-        others: contenders that it is held against, as CONTENDER/WAY or CONTENDER; the one that is worst for us counts.
-        payload: what is asked on both sides.
+        others: what PolicyBridge is compared with, CONTENDER/WAY or CONTENDER each; the worst ratio counts.
+        payload: on both sides.
 
     """
 
@@ -39,7 +39,7 @@ class Promise:
 
 @dataclass(frozen=True)
 class Bound:
-    """A promise and what came of it."""
+    """A measured value and its bound."""
 
     text: str
     value: float
@@ -48,12 +48,13 @@ class Bound:
 
     @property
     def holds(self) -> bool:
-        """Whether it is kept."""
+        """Whether the value is within the bound."""
         return self.value >= self.limit if self.at_least else self.value <= self.limit
 
 
 _ECHO: Final = ("grpc-echo/unary",)
 _GRPC_PEERS: Final = tuple(peer for peer in PEERS if peer != "mosec")
+_TRITON: Final = ("triton/unary",)
 _FORMS: Final = ("inliner", "vector")
 
 PROMISES: Final = (
@@ -62,8 +63,11 @@ PROMISES: Final = (
     Promise("grpc-unix", 1, "p50", 1.1, _ECHO),
     Promise("grpc-unix", 1, "p50", 1, _GRPC_PEERS),
     Promise("grpc", 1, "p50", 1.5, _ECHO),
-    # Beside the echo stands the model's own time, some 7 µs, which this leaves in.
+    # The ratio includes the model's own time, some 7 µs, which an echo does not have.
     Promise("grpc-unary", 1, "p50", 1.15, ("python-grpc-echo/unary",)),
+    Promise("grpc-unary", 1, "p50", 1.3, _ECHO),
+    Promise("grpc-infer", 1, "p50", 1.3, _ECHO),
+    *(Promise(f"grpc-{call}", _FEW, "throughput", 1, _TRITON, form) for call in ("unary", "infer") for form in _FORMS),
     Promise("socket", _FEW, "throughput", 2.5, _ECHO),
     *(Promise("socket", _FEW, "throughput", 5, PEERS, form) for form in _FORMS),
     *(Promise("grpc-unix", _FEW, "throughput", 1, PEERS, form) for form in _FORMS),
@@ -71,7 +75,7 @@ PROMISES: Final = (
 
 
 def bounds(measured: Sequence[Measured]) -> Iterator[Bound]:
-    """Give what came of all promises whose cases were measured: by native clients, in a closed loop."""
+    """Give the bounds of all promises whose cases were measured by native clients in a closed loop."""
     for promise in PROMISES:
         own = _find(measured, f"policybridge/{promise.way}", promise.clients, promise.payload)
         others = [one for who in promise.others for one in _find(measured, who, promise.clients, promise.payload)]
@@ -87,21 +91,22 @@ def bounds(measured: Sequence[Measured]) -> Iterator[Bound]:
             yield Bound(f"{way}: {_MANY} clients, p99 / p50", tail, 6, False)
 
 
+def within(measured: Sequence[Measured], baseline: Baseline, limit: float, **fields: object) -> Iterator[Bound]:
+    """Hold the p50 of each case with these fields against the baseline: at most ``limit`` times as long."""
+    for each in find(measured, **fields):
+        base = find_baseline(each.case, measured, baseline)
+        if base is not None:
+            yield Bound(f"{each.case.name}: p50 / {baseline}", ratio(each, base, "p50"), limit, at_least=False)
+
+
 def _find(measured: Sequence[Measured], who: str, clients: int, payload: str) -> list[Measured]:
     contender, _, way = who.partition("/")
-    return [
-        each
-        for each in measured
-        if each.rounds
-        and (each.case.contender, each.case.clients, each.case.payload) == (contender, clients, payload)
-        and each.case.way == (way or each.case.way)
-        and each.case.generator == "native"
-        and each.case.rate is None
-    ]
+    fields = {"contender": contender, "clients": clients, "payload": payload, "generator": "native", "rate": None}
+    return find(measured, **fields, **({"way": way} if way else {}))
 
 
-def print_bounds(measured: Sequence[Measured]) -> None:
-    """Print them."""
-    for bound in bounds(measured):
+def print_bounds(found: Iterable[Bound]) -> None:
+    """Print each bound, and whether it is missed."""
+    for bound in found:
         word = "at least" if bound.at_least else "at most"
-        print(f"{bound.text:<56} {bound.value:7.2f}   {word} {bound.limit:g}{'' if bound.holds else '   MISSED'}")
+        print(f"{bound.text:<64} {bound.value:12.2f}   {word} {bound.limit:g}{'' if bound.holds else '   MISSED'}")

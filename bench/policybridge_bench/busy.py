@@ -1,7 +1,6 @@
 """Two regimes: quiet, and busy, where no core goes to sleep.
 
-An idle core takes some 40 µs to wake up, which is as much as an answer takes. On a machine that compiles, cores are
-awake.
+An idle core takes some 40 µs to wake up, about as long as an answer takes. On a machine that compiles, cores are awake.
 """
 
 import contextlib
@@ -17,7 +16,7 @@ _SPIN = "import os\nos.nice(19)\nprint('ready', flush=True)\nwhile True: pass"
 
 @contextlib.contextmanager
 def regime(*, busy: bool) -> Iterator[None]:
-    """Keep every core awake in the body, by one process on each that lets all others go first."""
+    """If ``busy``, keep every core awake in the body, by a process of the lowest priority on each."""
     with contextlib.ExitStack() as stack:
         for core in sorted(os.sched_getaffinity(0)) if busy else ():
             spinner = subprocess.Popen([sys.executable, "-c", _SPIN], stdout=subprocess.PIPE)

@@ -6,6 +6,7 @@ LOAD is a `Load` in JSON; its kind is one of `KINDS`.
 """
 
 import json
+import os
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -15,8 +16,9 @@ from typing import Final
 import grpc
 import msgspec
 
-from policybridge_bench.load import Load, asked, tell
+from policybridge_bench.load import Load, run_load, tell
 from policybridge_bench.payloads import payload
+from policybridge_bench.reopening import ReopeningClient
 from policybridge_bench.requests import EVALUATE, messages, read_messages
 from policybridge_client.connection import Connection, connect
 from policybridge_client.grpc import GrpcConnection
@@ -53,8 +55,21 @@ def evaluate(load: Load) -> Ask:
     return ask
 
 
+def model(load: Load) -> Ask:
+    """Evaluate the model in this process; the address is the folder of policies."""
+    from policybridge_bench.model import evaluation  # noqa: PLC0415 - other clients need no backend
+
+    asking = payload(load.payload)
+    return evaluation(Path(load.address), load.policy, asking.signature, asking.observations())
+
+
+def publish(load: Load) -> Ask:
+    """Ask in one session after another, while versions are published."""
+    return ReopeningClient(connect(load.address, timeout=_TIMEOUT), os.getpid())
+
+
 def wire(load: Load) -> Ask:
-    """Ask on a bare socket by bytes made beforehand; without a policy, ask a bare echo of this protocol's sizes."""
+    """Ask on a bare socket by bytes made beforehand; without a policy, ask an echo, which expects no header."""
     connection = _connected(load)
     if load.policy:
         connection.sendall(json.dumps({"policybridge": 1, "policy": load.policy}).encode() + b"\n")
@@ -66,13 +81,15 @@ def wire(load: Load) -> Ask:
     def ask(number: int) -> None:
         connection.sendall(lines[number % len(lines)])
         if connection.recv_into(reply) != _REPLY or reply[0]:
-            raise SystemExit(f"no advice came from {load.address}: {bytes(reply)!r}{connection.recv(1000)!r}")
+            raise SystemExit(
+                f"instead of an advice came, from {load.address}: {bytes(reply)!r}{connection.recv(1000)!r}"
+            )
 
     return ask
 
 
 def unary(load: Load) -> Ask:
-    """Make a unary gRPC call of messages encoded beforehand, and read whatever comes."""
+    """Make unary gRPC calls of messages encoded beforehand; the replies are not looked at."""
     call = grpc.insecure_channel(load.address.removeprefix("grpc:")).unary_unary(load.method or EVALUATE, None, None)
     requests = read_messages(Path(load.file)) if load.file else messages(load)
 
@@ -105,6 +122,9 @@ def _connected(load: Load) -> socket.socket:
 KINDS: Mapping[str, Callable[[Load], Ask]] = {
     "session": session,
     "evaluate": evaluate,
+    "evaluate-tensors": unary,
+    "model": model,
+    "publish": publish,
     "wire": wire,
     "unary": unary,
     "echo-unary": unary,
@@ -113,9 +133,14 @@ KINDS: Mapping[str, Callable[[Load], Ask]] = {
 
 
 def main() -> None:
-    """Ask, and print what was seen."""
+    """Ask, and print the report."""
     load = msgspec.json.decode(sys.argv[1], type=Load)
-    tell(*asked(KINDS[load.kind](load), load))
+    ask = KINDS[load.kind](load)
+    report, latencies = run_load(ask, load)
+    if isinstance(ask, ReopeningClient):
+        seen = [(*version, numbers) for version, numbers in ask.seen.items()]
+        report = msgspec.structs.replace(report, seen=seen, sessions=ask.sessions)
+    tell(report, latencies)
 
 
 if __name__ == "__main__":

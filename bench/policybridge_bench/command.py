@@ -11,87 +11,142 @@ from policybridge_bench.payloads import PAYLOADS
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_core.plugins import Table
 
+_SUMMARIES: Final = {
+    "load": "clients ask a server: latencies, decisions/s, CPU, memory (the default)",
+    "peers": "the same beside bare echoes and other servers, in one interleaved run",
+    "unary": "one call for each decision, beside Triton's unary calls and a C++ unary echo",
+    "trees": "another build of the server (--python) beside this one, in one interleaved run",
+    "session": "sessions beside bare echoes and the model alone, and the promised ratios",
+    "ledger": "a server that records beside one that does not",
+    "publish": "publishing alone, and decisions while versions are published",
+    "inference": "ModelInfer of the Open Inference Protocol beside Evaluate",
+    "mlbridge": "ML-Compiler-Bridge's getAdvice beside Evaluate",
+    "launcher": "what policybridge-run and policybridge run add to a compilation",
+    "overhead": "what the harness itself adds to a bare socket loop",
+    "serdes": "encoding and decoding alone",
+    "start": "how soon a server is ready, and its memory with one policy",
+    "sessions": "memory for each open session",
+}
 SCENARIOS: Final = Table(
     kind="scenario",
     group="policybridge.scenarios",
-    own={
-        "load": "policybridge_bench.scenarios.load:run",
-        "peers": "policybridge_bench.scenarios.peers:run",
-        "overhead": "policybridge_bench.scenarios.overhead:run",
-        "serdes": "policybridge_bench.scenarios.serdes:run",
-        "start": "policybridge_bench.scenarios.start:run",
-        "sessions": "policybridge_bench.scenarios.sessions:run",
-    },
+    own={name: f"policybridge_bench.scenarios.{name}:run" for name in _SUMMARIES},
 )
-_SUMMARIES: Final = """\
+_EPILOG: Final = """\
 scenarios:
-  load       a server is asked by many clients: latencies, decisions/s, CPU, memory (the default)
-  peers      the same beside bare echoes and other servers, in one interleaved run
-  overhead   what the harness itself adds to a bare socket loop
-  serdes     encoding and decoding alone
-  start      how soon a server is ready, and its memory with one policy
-  sessions   memory per open session
+{}
 
-a list is separated by commas; the word `all` stands for all that is installed"""
+A LIST is separated by commas; the word `all` stands for all that is installed. Scenarios may have other
+defaults than those above, which are the defaults of `load`."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the options."""
+    """Describe the options; `options.fill` sets the defaults, because scenarios differ in them."""
     parser.description = "Measure policy servers."
-    parser.epilog = _SUMMARIES
+    parser.epilog = _EPILOG.format("\n".join(f"  {name:10} {text}" for name, text in _SUMMARIES.items()))
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("scenario", nargs="?", default="load", help=f"one of {', '.join(SCENARIOS.names())}")
-    parser.add_argument("--compare", nargs=2, type=Path, metavar=("A.json", "B.json"), help="B beside A; nothing runs")
-    parser.add_argument("--limit", type=float, default=1.1, help="--compare: times A from which B is worse; 1.1")
+    parser.add_argument(
+        "--compare", nargs=2, type=Path, metavar=("A.json", "B.json"), help="compare two results, without a run"
+    )
+    parser.add_argument(
+        "--limit",
+        type=float,
+        help="--compare and trees: B is worse above this multiple of A (default: 1.1; trees: 1.05)",
+    )
     _add_cases(parser)
     _add_run(parser)
     _add_server(parser)
+    _add_single(parser)
     _add_output(parser)
 
 
 def _add_cases(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is measured")
-    group.add_argument("--contenders", metavar="LIST", help=f"of {', '.join(CONTENDERS.names())}")
+    group.add_argument(
+        "--contenders",
+        metavar="LIST",
+        help=f"of {', '.join(CONTENDERS.names())}; NAME/WAY for one of its ways alone (default: policybridge)",
+    )
     group.add_argument(
         "--ways",
         metavar="LIST",
-        help="socket, grpc, grpc-unix, grpc-unary, grpc-unix-unary, inprocess, all; socket,grpc",
+        help="of policybridge: socket, grpc, grpc-unix, grpc-unary, grpc-unix-unary, grpc-tensors, grpc-unix-tensors, "
+        "grpc-infer, grpc-unix-infer, inprocess, all (default: socket,grpc)",
     )
+    group.add_argument("--serdes", metavar="LIST", help="bitstream, protobuf, json, all (default: bitstream)")
+    group.add_argument("--backends", metavar="LIST", help="onnx, onnx-named, torch, …, all (default: onnx)")
+    group.add_argument("--payloads", metavar="LIST", help=f"of {', '.join(PAYLOADS)}, all (default: inliner)")
     group.add_argument(
-        "--serdes", metavar="LIST", default="bitstream", help="bitstream, protobuf, json, all; bitstream"
+        "--generators",
+        metavar="LIST",
+        help="native, wire, python: measure with each of them that a way supports (default: with the first)",
     )
-    group.add_argument("--backends", metavar="LIST", default="onnx", help="onnx, onnx-named, torch, …, all; onnx")
-    group.add_argument("--payloads", metavar="LIST", default="inliner", help=f"of {', '.join(PAYLOADS)}, all; inliner")
-    group.add_argument(
-        "--generators", metavar="LIST", help="native, wire, python: the first that can; all: each that can"
-    )
-    group.add_argument("--clients", metavar="LIST", default="1,8", help="how many at once; 1,8")
-    group.add_argument("--rates", metavar="LIST", default="", help="open loop: asks/s of all clients together")
+    group.add_argument("--clients", metavar="LIST", help="how many ask at once (default: 1,8)")
+    group.add_argument("--rates", metavar="LIST", default="", help="open loop: requests/s of all clients together")
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("how")
-    group.add_argument("--rounds", type=int, default=5, help="each case once in each; 5")
-    group.add_argument("--seconds", type=float, default=1.0, help="for each case in each round; 1")
-    group.add_argument("--warm-up", type=float, default=0.3, metavar="SECONDS", help="of each client, before; 0.3")
-    group.add_argument("--busy", action="store_true", help="keep all cores awake")
-    group.add_argument("--baseline", metavar="CONTENDER/WAY", help="print ratios to it")
-    group.add_argument("--count", type=int, default=1000, help="sessions: how many are opened; 1000")
+    group.add_argument("--rounds", type=int, help="in each, every case is measured once (default: 5)")
+    group.add_argument("--seconds", type=float, help="for each case in each round (default: 1)")
     group.add_argument(
-        "--cache", type=Path, default=Path(".cache/bench"), help="for builds and environments; .cache/bench"
+        "--warm-up",
+        type=float,
+        default=0.3,
+        metavar="SECONDS",
+        help="of each client, before the measurement (default: 0.3)",
+    )
+    group.add_argument("--busy", action="store_true", help="keep all cores awake, by processes of the lowest priority")
+    group.add_argument(
+        "--baseline",
+        metavar="CONTENDER[/WAY]",
+        help="print ratios to its cases; without WAY, to its case of the same way",
+    )
+    group.add_argument(
+        "--cache",
+        type=Path,
+        default=Path(".cache/bench"),
+        help="folder for builds and environments (default: .cache/bench)",
     )
 
 
 def _add_server(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the policy server")
-    group.add_argument("--server", action="append", default=[], metavar="ADDR", help="one that runs; with --policy")
-    group.add_argument("--server-pid", type=int, metavar="PID", help="of that one, to measure its CPU and memory")
-    group.add_argument("--repository", type=Path, metavar="DIR", help="serve this; with --policy")
-    group.add_argument("--policy", metavar="NAME", help="which policy is asked instead of the harness's own")
     group.add_argument(
-        "--python", default=sys.executable, metavar="PATH", help="the interpreter that serves: another build"
+        "--server", action="append", default=[], metavar="ADDR", help="address of a server that runs; with --policy"
     )
-    group.add_argument("--serve-option", action="append", default=[], metavar="OPTION", help="of policybridge serve")
+    group.add_argument("--server-pid", type=int, metavar="PID", help="of that server, to measure its CPU and memory")
+    group.add_argument(
+        "--repository", type=Path, metavar="DIR", help="serve the policies of this folder; with --policy"
+    )
+    group.add_argument("--policy", metavar="NAME", help="ask this policy instead of the harness's own")
+    group.add_argument(
+        "--python",
+        default=sys.executable,
+        metavar="PATH",
+        help="measure another build: its interpreter, or the folder of its checkout",
+    )
+    group.add_argument(
+        "--serve-option",
+        action="append",
+        default=[],
+        metavar="OPTION",
+        help="pass this to policybridge serve; repeatable",
+    )
+
+
+def _add_single(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("of one scenario")
+    group.add_argument("--count", type=int, default=1000, help="sessions: how many are opened (default: 1000)")
+    group.add_argument(
+        "--versions",
+        type=int,
+        default=200,
+        help="publish: the most that are published while clients ask (default: 200)",
+    )
+    group.add_argument("--launcher", type=Path, metavar="FILE", help="launcher: the program policybridge-run")
+    group.add_argument("--compiler", default="clang-22", help="launcher: the compiler (default: clang-22)")
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:

@@ -1,8 +1,8 @@
-"""One case, once: its clients are started, begin together, and are asked what they saw."""
+"""One measurement of a case: its clients are started, begin together, and report."""
 
 import contextlib
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -23,11 +23,25 @@ def command(load: Load, client: Path | None = None) -> list[str]:
     return module("policybridge_bench.clients", msgspec.json.encode(load).decode())
 
 
-def drive(command: Sequence[str], clients: int, server: int | None = None) -> Round:
-    """Let so many clients ask at once, each in a process of its own; ``server`` is the process that answers.
+def drive(
+    command: Sequence[str],
+    clients: int,
+    server: int | None = None,
+    *,
+    during: Callable[[], None] = lambda: None,
+    look: Callable[[Report], None] = lambda _: None,
+) -> Round:
+    """Let clients ask at once, each in a process of its own.
+
+    Args:
+        command: of a client.
+        clients: how many.
+        server: id of the process that answers, whose CPU and memory are measured.
+        during: called once the clients ask.
+        look: called with the report of each client.
 
     Raises:
-        PolicyFailedError: a client failed; what it said is on standard error.
+        PolicyFailedError: a client failed; its message is on standard error.
 
     """
     usages = None if server is None else Usages(server)
@@ -38,8 +52,11 @@ def drive(command: Sequence[str], clients: int, server: int | None = None) -> Ro
         before = usages.now() if usages else None
         for client in running:
             _go(client)
+        during()
         seen = [_result(client) for client in running]
         after = usages.now() if usages else None
+    for report, _ in seen:
+        look(report)
     result = _round(seen)
     if before is None or after is None:
         return result

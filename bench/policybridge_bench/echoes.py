@@ -1,10 +1,10 @@
-"""Bare echoes: what the transports alone cost, in a process of their own.
+"""Bare echoes: the cost of a transport alone, in a process of its own.
 
     python -m policybridge_bench.echoes socket PATH SIZE
     python -m policybridge_bench.echoes grpc
 
-Both answer the advice's size without looking at what came, and print one line, ``ready ADDRESS``. A bare socket's
-messages have SIZE bytes each.
+Both answer with as many bytes as an advice has, without reading the request, and print one line, ``ready ADDRESS``. The
+socket's messages have SIZE bytes each.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Libraries that only some scenarios need, loaded when they do."""
+"""Libraries that only some scenarios need, imported on first use."""
 
 from importlib import import_module
 from typing import Any

@@ -1,4 +1,4 @@
-"""The inliner's observations, which clients make by themselves: without ONNX, whose import they would wait for."""
+"""The inliner's observations. Clients import this module, so it must not import ONNX, which takes a second."""
 
 import numpy as np
 import numpy.typing as npt

@@ -1,7 +1,7 @@
-"""What one client is told to do, and what it tells: the same for the clients in Python and the native ones.
+"""The load of one client and its report: the same for the clients in Python and the native ones.
 
-A client is a process. It prints ``ready`` once it is connected and warmed up, waits for a line, asks, and prints one
-line of JSON, a `Report`, and behind it each latency in µs as a float32.
+A client is a process. It connects, warms up, prints ``ready``, waits for a line, and asks. Then it prints a `Report` as
+one line of JSON, and after it all latencies in µs as float32.
 """
 
 import ctypes
@@ -19,24 +19,24 @@ WARM_UP_ASKS: Final = 200
 _PR_SET_TIMERSLACK: Final = 29
 
 Latencies = npt.NDArray[np.float32]
-"""In µs, shape [n], in the order in which they came."""
+"""In µs, shape [n], in the order of the requests."""
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """What one client does.
+    """The load that one client makes.
 
     Attributes:
-        kind: how it asks; see clients.py and bench/native.
-        address: where, in the form that the kind takes.
-        method: of gRPC, where the kind calls one: ``/package.Service/Method``.
-        policy: which policy it asks, by its name.
-        payload: what it sends, by its name in `PAYLOADS`.
-        serdes: how values travel.
-        seconds: how long it asks.
-        warm_up: how long it asks before, at least `WARM_UP_ASKS` times or until a second is over.
-        rate: open loop: asks per second, each due at its time; latency counts from then, also where the ask before
-            it was late (no coordinated omission). Absent: closed loop, one ask after another.
-        file: what the native client sends, made beforehand.
+        kind: how the client asks; see clients.py and bench/native.
+        address: of the server, in the form that the kind takes.
+        method: the gRPC method, if the kind calls one: ``/package.Service/Method``.
+        policy: the name of the policy that is asked.
+        payload: the observations that are sent, by their name in `PAYLOADS`.
+        serdes: the name of the SerDes.
+        seconds: how long the client asks.
+        warm_up: seconds of requests that are not measured; at least `WARM_UP_ASKS` requests, unless they take a second.
+        rate: open loop: requests per second. Each is due at a fixed time and its latency counts from then, also if the
+            answer before it came late (no coordinated omission). Absent: closed loop, one request after another.
+        file: messages encoded beforehand; the native clients need it.
 
     """
 
@@ -53,13 +53,15 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What one client saw.
+    """What one client measured.
 
     Attributes:
-        count: of answers.
-        seconds: that it took for them.
-        cpu: seconds of CPU that it used meanwhile.
+        count: how many answers came.
+        seconds: from the first request to the last answer.
+        cpu: seconds of CPU that the client used for them.
         rss: bytes of memory.
+        seen: of the kind `publish` alone: version, digest and the numbers that it answered.
+        sessions: of the kind `publish` alone: how many were opened.
 
     """
 
@@ -67,10 +69,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     cpu: float
     rss: int
+    seen: list[tuple[int, str, set[int]]] = []
+    sessions: int = 0
 
 
-def asked(ask: Callable[[int], None], load: Load) -> tuple[Report, Latencies]:
-    """Do what ``load`` says with ``ask``, which takes the number of the observation."""
+def run_load(ask: Callable[[int], None], load: Load) -> tuple[Report, Latencies]:
+    """Make the load with ``ask``, which takes the number of the observation."""
     _warm_up(ask, load.warm_up)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
@@ -118,7 +122,7 @@ def _open(ask: Callable[[int], None], seconds: float, rate: float) -> list[float
 
 
 def tell(report: Report, latencies: Latencies) -> None:
-    """Print what was seen."""
+    """Print the report."""
     sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n" + latencies.tobytes())
     sys.stdout.buffer.flush()
 

@@ -3,18 +3,17 @@
 import fcntl
 import os
 import shutil
-import subprocess
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from policybridge_bench.load import Load
+from policybridge_bench.processes import run_tool
 from policybridge_core.errors import PreconditionError
 
 SOURCES: Final = Path(__file__).parents[1] / "native"
 BUILD: Final = "POLICYBRIDGE_BENCH_BUILD"
-"""Environment variable: the build folder, where it is not to be one in the cache."""
+"""Environment variable: the build folder, instead of one in the cache."""
 
 _PACKAGES: Final = "cmake ninja-build g++ libgrpc++-dev libprotobuf-dev protobuf-compiler-grpc"
 _TOOLS: Final = ("cmake", "ninja", "g++", "protoc", "grpc_cpp_plugin")
@@ -25,7 +24,7 @@ def program(name: str, folder: Path) -> Path:
     """Give the path of a program, built under ``folder``.
 
     Raises:
-        PreconditionError: there are no sources, or no compiler, or they do not build.
+        PreconditionError: the sources or a tool are missing, or the build fails.
 
     """
     if not SOURCES.is_dir():
@@ -38,16 +37,9 @@ def program(name: str, folder: Path) -> Path:
     with (build / "lock").open("w") as lock:
         # Two runs may share the cache: only one of them builds at a time.
         fcntl.flock(lock, fcntl.LOCK_EX)
-        _run(["cmake", "-S", SOURCES, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"])
-        _run(["cmake", "--build", build, "--target", name])
+        run_tool(["cmake", "-S", SOURCES, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"])
+        run_tool(["cmake", "--build", build, "--target", name])
     return build / "bin" / name
-
-
-def _run(command: Sequence[str | Path]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        said = (done.stdout + done.stderr)[-2000:]
-        raise PreconditionError(f"{' '.join(map(str, command))} failed:\n{said}")
 
 
 def client_command(client: Path, load: Load) -> list[str]:

@@ -15,7 +15,7 @@ _SIZES = (38, 64, 64, 20, 2)
 
 
 def make_network(*, packed: bool) -> onnx.ModelProto:
-    """Make it with fixed random weights, over one packed float input or over 38 named int64 ones."""
+    """Make it with fixed random weights, with one packed float input or with 38 named int64 inputs."""
     nodes, weights, current = _layers()
     named = [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", 1]) for name in FEATURES]
     one = [helper.make_tensor_value_info("observation", TensorProto.FLOAT, ["batch", 38])]

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from policybridge_bench.extras import library
 from policybridge_bench.results import SHARES, Measured, Run
+from policybridge_bench.table import by_generator
 
 _HEAD: Final = """\
 <!doctype html>
@@ -30,17 +31,22 @@ _COLUMNS: Final = {
 
 
 def write_page(run: Run, file: Path) -> None:
-    """Draw it."""
+    """Write the page."""
     about = {**run.machine, "regime": run.regime, "seconds a round": f"{run.seconds:g}"}
     parts = [_HEAD.format(about=escape(", ".join(f"{name} {value}" for name, value in about.items())))]
     parts += [f"<p>without {escape(name)}: {escape(reason)}</p>" for name, reason in run.skipped.items()]
-    parts += [_plot(figure, first=number == 0) for number, figure in enumerate(_figures(run.cases))]
-    parts += [_table(run.cases), "</body></html>\n"]
+    for number, (generator, cases) in enumerate(by_generator(run.cases).items()):
+        parts.append(f"<h2>load generator: {escape(generator)}</h2>")
+        # The library that draws is 4 MB, so it is in the page once.
+        parts += [_plot(figure, library=not number and not place) for place, figure in enumerate(_figures(cases))]
+        parts.append(_table(cases))
+    parts += [f"<p>{escape(name)}: {value:,.2f}</p>" for name, value in run.figures.items()]
+    parts += ["</body></html>\n"]
     file.write_text("".join(parts), encoding="utf-8")
 
 
-def _plot(figure: Any, *, first: bool) -> str:
-    html: str = figure.to_html(full_html=False, include_plotlyjs=first)
+def _plot(figure: Any, *, library: bool) -> str:
+    html: str = figure.to_html(full_html=False, include_plotlyjs=library)
     return html
 
 
@@ -110,4 +116,4 @@ def _table(cases: Sequence[Measured]) -> str:
         + "</tr>"
         for each in cases
     ]
-    return f"<h2>Medians over the rounds</h2><table><tr>{head}</tr>{''.join(rows)}</table>"
+    return f"<h3>Medians over the rounds</h3><table><tr>{head}</tr>{''.join(rows)}</table>"

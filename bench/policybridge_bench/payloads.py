@@ -1,4 +1,4 @@
-"""What is asked: observations of the sizes that compilers have."""
+"""Payloads: observations of the sizes that compilers have."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ class Payload:
     """One kind of observation.
 
     Attributes:
-        signature: what a session that sends it asks.
-        make: gives so many observations, always the same ones.
-        count: how many of them a client goes through in turn; few where they are large.
+        signature: of the sessions that send it.
+        make: gives this number of observations, the same at every call.
+        count: how many a client sends in turn before it begins again; few if they are large.
 
     """
 
@@ -99,7 +99,7 @@ def payload(name: str) -> Payload:
     """Give the payload called ``name``.
 
     Raises:
-        NotFoundError: there is none; the message lists those that there are.
+        NotFoundError: there is none; the message lists all payloads.
 
     """
     if name not in PAYLOADS:

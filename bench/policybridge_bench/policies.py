@@ -1,4 +1,4 @@
-"""The policies that are asked: a network per payload, stored for each backend that is installed."""
+"""The policies that are asked: one network for each payload, stored for each backend that is installed."""
 
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -35,7 +35,7 @@ def backends() -> list[str]:
 
 
 def backends_of(payload_name: str) -> list[str]:
-    """Give those that have a policy for the payload: the odd shapes only have one in ONNX and in Python."""
+    """Give the backends that have a policy for the payload; eviction and graph have one in ONNX and in Python alone."""
     if payload_name == "inliner":
         return backends()
     if payload_name in ("eviction", "graph"):
@@ -76,7 +76,7 @@ def _write(repository: Path, payload_name: str, backend: str) -> None:
 
 
 def _network(signature: Signature) -> Network:
-    # What is as wide as 64 KiB is there to be sent, not to be multiplied.
+    # With a payload as wide as 64 KiB, sending is measured and not multiplying, so one layer is enough.
     width = sum(spec.count for spec in signature.features.specs)
     return Network(list(_layers(width, _SIZES if width < 1000 else _SIZES[-1:])), signature.advice.name)
 
@@ -102,7 +102,7 @@ def _eviction(signature: Signature) -> onnx.ModelProto:
         *casts,
         helper.make_node("Concat", [f"{s.name}_f" for s in specs[:-1]], ["all"], axis=1),
         helper.make_node("ReduceSum", ["all", "axis"], ["sums"], keepdims=0),
-        # `progress` takes part, or the model would not have it for an input.
+        # `progress` is added, because an unused feature would not be an input of the model.
         helper.make_node("Add", ["sums", f"{specs[-1].name}_f"], ["scores"]),
         helper.make_node("ArgMax", ["scores"], [signature.advice.name], axis=1, keepdims=1),
     ]

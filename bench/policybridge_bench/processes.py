@@ -1,6 +1,7 @@
-"""Processes that are measured: started, waited for until they are ready, and what they have used since."""
+"""Processes: started, waited for until they are ready, measured and ended."""
 
 import contextlib
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,28 +10,28 @@ from pathlib import Path
 from typing import Any
 
 from policybridge_bench.extras import library
-from policybridge_core.errors import PolicyFailedError
+from policybridge_core.errors import PolicyFailedError, PreconditionError
 
 _GRACE = 20.0
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process and its children have used: seconds of CPU so far, bytes of memory now."""
+    """The usage of a process and its children: seconds of CPU so far, bytes of memory now."""
 
     cpu: float
     rss: int
 
 
 class Usages:
-    """What the process ``pid`` uses, with all its children."""
+    """Measures the process ``pid`` with all its children."""
 
     def __init__(self, pid: int) -> None:
         self._process: Any = library("psutil").Process(pid)
         self._gone: type[Exception] = library("psutil").Error
 
     def now(self) -> Usage:
-        """Give what it has used so far; a child that has ended counts with its parent."""
+        """Give the CPU used so far and the memory held now; the CPU of children that have ended is included."""
         cpu, rss = 0.0, 0
         for process in [self._process, *self._process.children(recursive=True)]:
             with contextlib.suppress(self._gone):
@@ -46,7 +47,7 @@ class Started:
 
     Attributes:
         pid: of its first process.
-        addresses: that it listens on, by its ready line.
+        addresses: on which it listens, from its ready line.
 
     """
 
@@ -64,23 +65,37 @@ def server(
         PolicyFailedError: it ended before it was ready; the message has the end of its ``log``.
 
     """
+    with running(command, log, subprocess.PIPE, env) as process:
+        yield Started(process.pid, _addresses(process, log))
+
+
+@contextlib.contextmanager
+def running(
+    command: Sequence[object], log: Path | None, output: int | None, env: Mapping[str, str] | None
+) -> "Iterator[subprocess.Popen[bytes]]":
+    """Run a process until the body ends; its errors, and its output if that is ``None``, go to the ``log``."""
     with contextlib.ExitStack() as stack:
         errors = stack.enter_context(log.open("wb")) if log else None
-        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=errors, env=env)
+        words = [str(word) for word in command]
+        process = subprocess.Popen(words, stdout=output or errors, stderr=errors, env={**os.environ, **(env or {})})
         stack.callback(end, process)
-        yield Started(process.pid, _addresses(process, command, log))
+        yield process
 
 
-def _addresses(process: "subprocess.Popen[bytes]", command: Sequence[str | Path], log: Path | None) -> list[str]:
+def tail(log: Path | None) -> str:
+    """Give the end of a log."""
+    return log.read_text(errors="replace")[-2000:] if log else ""
+
+
+def _addresses(process: "subprocess.Popen[bytes]", log: Path | None) -> list[str]:
     for line in process.stdout or ():
         if line.startswith(b"ready"):
             return line.decode().split()[1:]
-    said = log.read_text(errors="replace")[-2000:] if log else ""
-    raise PolicyFailedError(f"{' '.join(map(str, command))} ended with {process.wait()} before it was ready\n{said}")
+    raise PolicyFailedError(f"{process.args!r} ended with {process.wait()} before it was ready\n{tail(log)}")
 
 
 def end(process: "subprocess.Popen[bytes]") -> None:
-    """End a process: asked first, then made to; and whatever of its children it left behind."""
+    """End a process: by SIGTERM, after the grace period by SIGKILL; and all children that it leaves behind."""
     children = _children(process)
     if process.poll() is None:
         process.terminate()
@@ -102,6 +117,18 @@ def _children(process: "subprocess.Popen[bytes]") -> list[Any]:
         with contextlib.suppress(library("psutil").Error):
             return list(library("psutil").Process(process.pid).children(recursive=True))
     return []
+
+
+def run_tool(command: Sequence[str | Path], folder: Path | None = None) -> None:
+    """Run a tool to its end, in the working directory ``folder``.
+
+    Raises:
+        PreconditionError: it failed; the message has the end of its output.
+
+    """
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    if done.returncode:
+        raise PreconditionError(f"{' '.join(map(str, command))} failed:\n{(done.stdout + done.stderr)[-2000:]}")
 
 
 def module(name: str, *arguments: object) -> list[str]:

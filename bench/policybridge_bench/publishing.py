@@ -1,32 +1,25 @@
-"""Sessions that never stop asking while versions are published, each of which tells its number in its advice.
+"""Versions whose advice is their number, published one after another.
 
 A version's model is the measured network beside a constant, the number; its advice is that number. So every decision
-says which artifact made it, whatever the session believes.
+says which artifact made it, whatever version the session names.
 """
 
 import shutil
-import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from policybridge_bench.network import FEATURES, SIGNATURE, make_network, observations
-from policybridge_client.connection import ClientSession, Connection, connect
+from policybridge_bench.network import FEATURES, make_network
+from policybridge_bench.reopening import POLICY, Version
 from policybridge_client.policies import RepositoryClient
 from policybridge_core.digest import digest
-from policybridge_core.errors import PolicyBridgeError, PreconditionError
-from policybridge_serdes import PolicyReference, SessionOptions
+from policybridge_core.errors import PolicyFailedError, PreconditionError
 
-POLICY = "numbered"
 TOML = f'backend = "onnx"\n[settings.pack.observation]\nfeatures = {FEATURES}\n'
-_SHORT = 8
-"""Decisions of a session that is one of many; every fourth client stays on one for longer."""
-_LONG = 400
 
 
 def write_numbered(folder: Path, number: int) -> Path:
@@ -51,59 +44,13 @@ def write_first(repository: Path) -> None:
     (repository / POLICY / "policy.toml").write_text(TOML)
 
 
-@dataclass
-class Asker:
-    """One client that opens, asks and closes until it is told to stop.
-
-    Attributes:
-        latencies: of its decisions, in µs, with the moments of their answers.
-        seen: which number answered, by version and digest; more than one would be a mix-up.
-        errors: whatever went wrong.
-
-    """
-
-    connection: Connection
-    index: int
-    latencies: list[tuple[float, float]] = field(default_factory=list)
-    seen: dict[tuple[int, str], set[int]] = field(default_factory=dict)
-    errors: list[str] = field(default_factory=list)
-    sessions: int = 0
-
-    def run(self, stop: threading.Event) -> None:
-        """Ask; one decision after the other."""
-        rows = [np.ndarray(1, SIGNATURE.features.dtype, row.tobytes()) for row in observations(64, self.index)]
-        while not stop.is_set():
-            try:
-                self._session(rows, stop)
-            except PolicyBridgeError as error:
-                self.errors.append(repr(error))
-
-    def _session(self, rows: Sequence[np.ndarray], stop: threading.Event) -> None:
-        session = self.connection.open(PolicyReference(POLICY), SIGNATURE, SessionOptions())
-        self.sessions += 1
-        try:
-            for step in range(_LONG if self.index % 4 == 0 else _SHORT):
-                self._ask(session, rows[step % len(rows)])
-                if stop.is_set():
-                    return
-        finally:
-            session.close()
-
-    def _ask(self, session: ClientSession, row: np.ndarray) -> None:
-        started = time.perf_counter()
-        advice = session.evaluate(row)
-        ended = time.perf_counter()
-        self.latencies.append((ended, (ended - started) * 1e6))
-        answered = int(advice[SIGNATURE.advice.name].item())
-        self.seen.setdefault((session.policy.version, session.policy.digest), set()).add(answered)
-
-
 class Publisher:
-    """Publishes one version after the other, and keeps who is who.
+    """Publishes one version after the other.
 
     Attributes:
         made: the number that each version must answer, by version and digest.
-        refused: corrupt artifacts that were turned away.
+        refused: how many corrupt artifacts the server refused.
+        seconds: of each call that published a version.
 
     """
 
@@ -137,26 +84,13 @@ class Publisher:
         self._client.close()
 
 
-def check(askers: Sequence[Asker], publisher: Publisher) -> None:
-    """Fail where a session had an error, or an answer that its version's artifact does not give.
+def check_answers(seen: Mapping[Version, set[int]], publisher: Publisher) -> None:
+    """Fail if a version answered another number than that of its artifact.
 
     Raises:
-        SystemExit: one had.
+        PolicyFailedError: one did.
 
     """
-    errors = [error for asker in askers for error in asker.errors]
-    if errors:
-        raise SystemExit(f"{len(errors)} sessions failed; the first: {errors[0]}")
-    for asker in askers:
-        for version, numbers in asker.seen.items():
-            if numbers != {publisher.made[version]}:
-                raise SystemExit(f"version {version} answered {numbers}, not {publisher.made[version]}")
-
-
-def start(address: str, count: int, stop: threading.Event) -> tuple[list[Asker], list[threading.Thread]]:
-    """Start ``count`` clients on connections of their own."""
-    askers = [Asker(connect(address, timeout=30), index) for index in range(count)]
-    threads = [threading.Thread(target=asker.run, args=(stop,)) for asker in askers]
-    for thread in threads:
-        thread.start()
-    return askers, threads
+    for version, numbers in seen.items():
+        if numbers != {publisher.made[version]}:
+            raise PolicyFailedError(f"version {version} answered {numbers}, not {publisher.made[version]}")

@@ -10,7 +10,7 @@ from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1.tensor_pb2 import EncodedTensors
 from policybridge_bench.load import Load
 from policybridge_bench.payloads import payload
-from policybridge_serdes import Signature, TensorSpec, load_serdes
+from policybridge_serdes import Signature, TensorSpec, Values, load_serdes
 from policybridge_serdes.interactive import observation_lines
 from policybridge_serdes.protobuf import spec_to_pb
 
@@ -19,6 +19,7 @@ SESSION: Final = "/policybridge.v1.PolicyService/Session"
 
 _NATIVE: Final = {
     "evaluate": ("unary", EVALUATE),
+    "evaluate-tensors": ("unary", EVALUATE),
     "echo-unary": ("unary", EVALUATE),
     "echo-stream": ("stream", SESSION),
     "wire": ("socket", ""),
@@ -26,7 +27,7 @@ _NATIVE: Final = {
 
 
 def native(load: Load, folder: Path) -> Load:
-    """Give what the native client is told instead: its kind, and the file of what it sends."""
+    """Give the same load for the native client: with its kind, and a file of the messages."""
     if load.file:
         return load
     file = folder / "-".join(filter(None, (load.kind, load.payload, load.policy, load.serdes)))
@@ -38,16 +39,12 @@ def native(load: Load, folder: Path) -> Load:
 
 
 def messages(load: Load) -> list[bytes]:
-    """Give what a load sends, without the messages that open a session."""
+    """Give the messages of a load, without those that open a session."""
     asking = payload(load.payload)
     layout = asking.signature.features
     observations = asking.observations()
-    if load.kind == "evaluate":
-        serdes, advice = load_serdes(load.serdes), spec_to_pb(asking.signature.advice)
-        encoded = [EncodedTensors(serdes=load.serdes, data=serdes.encode(one, layout)) for one in observations]
-        reference = pb.PolicyReference(name=load.policy)
-        requests = [pb.EvaluateRequest(policy=reference, encoded=one, advice_spec=advice) for one in encoded]
-        return [request.SerializeToString() for request in requests]
+    if load.kind.startswith("evaluate"):
+        return [_evaluate_request(load, asking.signature, one).SerializeToString() for one in observations]
     encode = load_serdes(load.serdes).codec(layout).encode
     packed = [encode(one) for one in observations]
     if load.kind == "wire" and load.policy:
@@ -59,8 +56,18 @@ def messages(load: Load) -> list[bytes]:
     return packed
 
 
+def _evaluate_request(load: Load, signature: Signature, observation: Values) -> pb.EvaluateRequest:
+    data = load_serdes(load.serdes).encode(observation, signature.features)
+    request = pb.EvaluateRequest(policy=pb.PolicyReference(name=load.policy), advice_spec=spec_to_pb(signature.advice))
+    if load.kind == "evaluate-tensors":
+        request.tensors.ParseFromString(data)
+    else:
+        request.encoded.CopyFrom(EncodedTensors(serdes=load.serdes, data=data))
+    return request
+
+
 def write_messages(made: Sequence[bytes], file: Path, signature: Signature | None = None) -> None:
-    """Write them, behind the ``signature`` of the session that they belong to."""
+    """Write messages; if they belong to a session, its ``signature`` comes before them."""
     lines = [] if signature is None else [_line("feature", spec) for spec in signature.features.specs]
     lines += [] if signature is None else [_line("advice", signature.advice)]
     parts = [part for message in made for part in (len(message).to_bytes(8, "little"), message)]
@@ -71,7 +78,7 @@ def read_messages(file: Path) -> list[bytes]:
     """Read messages that belong to no session.
 
     Raises:
-        ValueError: they do.
+        ValueError: the file begins with a session's signature.
 
     """
     data, offset, made = file.read_bytes(), 1, []

@@ -1,9 +1,10 @@
-"""What was measured: one file that is drawn, compared and read by others."""
+"""The results of a run: one form that is shown as a table, drawn as a page, written to files and compared."""
 
 import csv
 import os
 import platform
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
@@ -22,17 +23,17 @@ _FORMAT: Final = 1
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """What is measured once in each round.
+    """One combination that is measured once in each round.
 
     Attributes:
-        contender: who answers.
-        way: by which transport and call.
-        generator: what asks: ``native``, ``wire`` or ``python``.
+        contender: the name of what answers.
+        way: the transport and the call.
+        generator: what asks: ``native``, ``wire`` or ``python``; or what a scenario runs itself.
         clients: how many ask at once.
-        payload: what they send.
-        serdes: how values travel.
-        backend: what evaluates the policy.
-        rate: open loop: asks per second of all clients together; absent: closed loop.
+        payload: the name of the observations.
+        serdes: its name, if values are encoded.
+        backend: of the policy, if there is one.
+        rate: open loop: requests per second of all clients together; absent: closed loop.
 
     """
 
@@ -47,7 +48,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """All of it in one line; unique in a run."""
+        """Give all fields in one line; it is unique in a run."""
         words = [self.contender, self.way, self.serdes, self.backend, self.payload, self.generator, f"×{self.clients}"]
         return " ".join([*filter(None, words), *([f"{self.rate:g}/s"] if self.rate else [])])
 
@@ -60,9 +61,9 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
         throughput: decisions per second, of all clients together.
         count: of decisions.
         spectrum: latencies in µs at the percentiles of `SHARES`.
-        client_cpu: µs of CPU per decision, on the side that asks.
-        server_cpu: the same on the side that answers; ``None`` where that is not known.
-        server_rss: bytes of memory there afterwards.
+        client_cpu: µs of CPU per decision, of the clients.
+        server_cpu: the same of the server; ``None`` if its process is not known.
+        server_rss: bytes of the server's memory after the round; ``None`` likewise.
 
     """
 
@@ -94,12 +95,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A whole run.
 
     Attributes:
-        format: of this file.
-        machine: what it ran on.
-        regime: ``quiet``, or ``busy`` where all cores were kept awake.
+        format: the version of the file's form.
+        machine: processor, system and versions.
+        regime: ``quiet``, or ``busy`` if all cores were kept awake.
         seconds: for each case in each round.
-        cases: what was measured.
-        skipped: contenders that could not take part, and why.
+        cases: with their rounds.
+        skipped: contenders that could not run, and the reason.
+        figures: further results of the scenario; the name has the unit.
 
     """
 
@@ -109,10 +111,16 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     cases: list[Measured]
     skipped: dict[str, str] = {}
+    figures: dict[str, float] = {}
 
 
 def summary(latencies: Sequence[Latencies], rate: float, client_cpu: float) -> Round:
-    """Make a round of what its clients saw."""
+    """Make a round of its clients' latencies in µs.
+
+    Raises:
+        InvalidError: there is no latency.
+
+    """
     together = np.concatenate(latencies)
     if not together.size:
         raise InvalidError("no client was answered even once; measure for longer, or at a higher rate")
@@ -130,8 +138,26 @@ def summary(latencies: Sequence[Latencies], rate: float, client_cpu: float) -> R
     )
 
 
+def timed(call: Callable[[], object], seconds: float = 0.0, *, calls: int = 1, block: int = 1) -> Round:
+    """Call again and again, in this process, and make a round of the latencies.
+
+    It ends after ``seconds``, but not before the latencies are ``calls``. Each latency is the mean of ``block`` calls.
+    """
+    latencies: list[float] = []
+    clock = time.perf_counter
+    used, end, ended = time.process_time(), clock() + seconds, 0.0
+    while len(latencies) < calls or ended < end:
+        started = clock()
+        for _ in range(block):
+            call()
+        ended = clock()
+        latencies.append((ended - started) / block * 1e6)
+    cpu = (time.process_time() - used) / (len(latencies) * block) * 1e6
+    return summary([np.array(latencies, np.float32)], len(latencies) / sum(latencies) * 1e6, cpu)
+
+
 def machine() -> dict[str, str]:
-    """Say what this runs on."""
+    """Describe the machine."""
     packages = ("policybridge", "numpy", "grpcio", "protobuf")
     return {
         "cores": str(os.cpu_count()),
@@ -150,7 +176,7 @@ def _processor() -> str:
 
 
 def write_json(run: Run, file: Path) -> None:
-    """Write all of it."""
+    """Write the run to a file."""
     file.write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1))
 
 
@@ -158,7 +184,7 @@ def read_json(file: Path) -> Run:
     """Read what `write_json` wrote.
 
     Raises:
-        InvalidError: the file cannot be read, or is none of these.
+        InvalidError: the file cannot be read, or is no result of this format.
 
     """
     try:

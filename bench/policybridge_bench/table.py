@@ -1,42 +1,58 @@
-"""The table on the terminal, as it fills."""
+"""The tables on the terminal, as they fill: one for each load generator."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from statistics import median
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from policybridge_bench.extras import library
-from policybridge_bench.results import Case, Measured
+from policybridge_bench.ratios import Baseline, find_baseline, ratio
+from policybridge_bench.results import Measured
 
 Show = Callable[[list[Measured], str], None]
 
-_COLUMNS = ("p50 µs", "p90", "p99", "p99.9", "decisions/s", "CPU µs: client", "server", "RSS MB")
+_COLUMNS: Final = ("p50 µs", "p90", "p99", "p99.9", "decisions/s", "CPU µs: client", "server", "RSS MB")
 
 
 @contextlib.contextmanager
-def live(baseline: Case | None) -> Iterator[Show]:
-    """Give what shows results on the terminal: as they come, or once at the end where that is no terminal."""
+def live(baseline: Baseline | None) -> Iterator[Show]:
+    """Give what shows results on the terminal as they come; or once at the end, if the output is no terminal."""
     console = library("rich.console").Console()
     if not console.is_terminal:
-        console = library("rich.console").Console(width=200)
-        yield lambda measured, status: None if status else console.print(table(measured, status, baseline))
+        console = library("rich.console").Console(width=220)
+        yield lambda measured, status: None if status else console.print(tables(measured, status, baseline))
         return
     with library("rich.live").Live(console=console, vertical_overflow="visible") as display:
-        yield lambda measured, status: display.update(table(measured, status, baseline))
+        yield lambda measured, status: display.update(tables(measured, status, baseline))
 
 
-def table(measured: Sequence[Measured], status: str, baseline: Case | None) -> Any:
-    """Draw it: medians over the rounds; with a ``baseline``, also each case's p50 over that of its round's baseline."""
-    drawn = library("rich.table").Table(caption=status or None)
+def by_generator(measured: Sequence[Measured]) -> Mapping[str, list[Measured]]:
+    """Group the cases that have rounds by their load generator.
+
+    Generators differ in what they add to each latency, so that cases of two generators cannot be compared.
+    """
+    groups: dict[str, list[Measured]] = {}
+    for each in measured:
+        if each.rounds:
+            groups.setdefault(each.case.generator, []).append(each)
+    return groups
+
+
+def tables(measured: Sequence[Measured], status: str, baseline: Baseline | None) -> Any:
+    """Draw a table for each generator: medians over the rounds; with a ``baseline``, also the ratios to it."""
+    drawn = [_table(generator, group, baseline) for generator, group in by_generator(measured).items()]
+    return library("rich.console").Group(*drawn, *([status] if status else []))
+
+
+def _table(generator: str, measured: Sequence[Measured], baseline: Baseline | None) -> Any:
+    drawn = library("rich.table").Table(title=f"load generator: {generator}")
     drawn.add_column("case", no_wrap=True)
     for column in _COLUMNS:
         drawn.add_column(column, justify="right")
     if baseline is not None:
-        drawn.add_column(f"p50 / {baseline.contender} {baseline.way}", justify="right")
+        drawn.add_column(f"p50 / {baseline}", justify="right")
         drawn.add_column("decisions/s /", justify="right")
     for each in measured:
-        if each.rounds:
-            drawn.add_row(each.case.name, *_figures(each), *_ratios(each, measured, baseline))
+        drawn.add_row(each.case.name, *_figures(each), *_ratios(each, measured, baseline))
     return drawn
 
 
@@ -52,28 +68,10 @@ def _figures(each: Measured) -> list[str]:
     ]
 
 
-def _ratios(each: Measured, measured: Sequence[Measured], baseline: Case | None) -> list[str]:
+def _ratios(each: Measured, measured: Sequence[Measured], baseline: Baseline | None) -> list[str]:
     if baseline is None:
         return []
     base = find_baseline(each.case, measured, baseline)
     if base is None or not base.rounds:
         return ["", ""]
     return [f"{ratio(each, base, 'p50'):.2f}", f"{ratio(each, base, 'throughput'):.2f}"]
-
-
-def find_baseline(case: Case, measured: Sequence[Measured], baseline: Case) -> Measured | None:
-    """Find the baseline's case with as many clients and the same rate; of the same payload, where it has that."""
-    found = None
-    for other in measured:
-        same = (other.case.contender, other.case.way) == (baseline.contender, baseline.way)
-        if same and (other.case.clients, other.case.rate) == (case.clients, case.rate):
-            if other.case.payload == case.payload:
-                return other
-            found = found or other
-    return found
-
-
-def ratio(one: Measured, other: Measured, figure: str) -> float:
-    """Give the median of the ratios within each round."""
-    pairs = zip(one.rounds, other.rounds, strict=False)
-    return float(median(getattr(mine, figure) / getattr(theirs, figure) for mine, theirs in pairs))

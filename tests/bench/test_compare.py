@@ -14,7 +14,7 @@ import time
 
 class Policy:
     def evaluate(self, observation, session):
-        end = time.perf_counter() + 200e-6
+        end = time.perf_counter() + 20e-3
         while time.perf_counter() < end:
             pass
         return 1

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,10 +13,10 @@ import pytest
 from policybridge_bench.busy import regime
 from policybridge_bench.contenders.contract import CONTENDERS, FLOORS, PEERS, Setting, load_contender
 from policybridge_bench.inliner import SIGNATURE
+from policybridge_bench.loads import Loads
 from policybridge_bench.native import program
 from policybridge_bench.processes import Usages
 from policybridge_bench.requests import write_messages
-from policybridge_bench.rounds import Plan
 from policybridge_core.errors import PreconditionError
 from tests.bench.running import CACHE, bench
 
@@ -52,9 +53,9 @@ def test_a_contender_answers_by_every_way_that_it_offers(name: str, client: Path
             raise
         pytest.skip(str(error))
     generators = ["native", "python"] if client else ["python", "wire"]
-    plan = Plan(generators, [2], [None], seconds=0.05, warm_up=0.02, client=client, folder=folder)
+    loads = Loads(generators, [2], [None], seconds=0.05, warm_up=0.02, program=client, folder=folder)
     with contender.serve(Setting(folder, CACHE, ["inliner"])) as serving:
-        candidates = list(plan.candidates(name, serving))
+        candidates = list(loads.candidates(name, serving))
         rounds = [candidate.measure() for candidate in candidates]
     assert {candidate.case.way for candidate in candidates} == {
         route.way for route in serving.routes if set(generators) & set(route.generators)
@@ -85,6 +86,39 @@ def test_the_native_client_says_what_is_wrong_and_gives_no_figures(
     assert done.returncode in (1, 2)
     assert message in done.stderr
     assert done.stdout == ""
+
+
+ADDED = """
+from policybridge_bench.contenders.echoes import PythonSocketEcho
+
+
+class Added(PythonSocketEcho):
+    pass
+"""
+
+
+def test_a_contender_of_another_distribution_is_chosen_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "added_contender.py").write_text(ADDED)
+    (tmp_path / "added-1.0.dist-info").mkdir()
+    (tmp_path / "added-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: added\nVersion: 1.0\n")
+    points = "[policybridge.contenders]\nadded = added_contender:Added\n"
+    (tmp_path / "added-1.0.dist-info" / "entry_points.txt").write_text(points)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    words = [
+        "--contenders",
+        "added/unix",
+        "--rounds",
+        "1",
+        "--seconds",
+        "0.05",
+        "--clients",
+        "1",
+        "--generators",
+        "wire",
+    ]
+    ended = bench(*words, env={"PYTHONPATH": path})
+    assert ended.status == 0, ended.errors
+    assert "added unix inliner wire ×1" in ended.output
 
 
 def test_the_table_lists_all_floors_and_peers() -> None:

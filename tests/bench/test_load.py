@@ -114,14 +114,14 @@ def test_a_failing_policy_fails_the_run_and_is_no_figure(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nonsense"], "unknown scenario 'nonsense'; there are load"),
+        (["nonsense"], "unknown scenario 'nonsense'; there are inference"),
         (["--contenders", "nobody"], "unknown contender 'nobody'; there are compilerinterface"),
         (["--payloads", "huge"], "unknown payload 'huge'; there are inliner"),
         (["--serdes", "xml"], "unknown SerDes 'xml'; there are bitstream"),
         (["--backends", "caffe"], "no backend caffe is installed; there are"),
         (["--generators", "human"], "no generator human; there are native, wire, python"),
         (["--clients", "0"], "numbers above 0 are wanted"),
-        (["--baseline", "grpc"], "a baseline is CONTENDER/WAY"),
+        (["--baseline", "/unary"], "a baseline is CONTENDER or CONTENDER/WAY"),
         (["--server", "socket:x"], "go with --policy"),
         (["--ways", "pigeon"], "nothing is left to measure"),
         (["--compare", "a.json", "b.json"], "a.json is no result of policybridge bench"),

@@ -1,4 +1,4 @@
-/// What gRPC itself costs: every call of the policy service that decides is answered by 8 bytes, whatever came.
+/// The cost of gRPC alone: each request for a decision is answered by 8 bytes, without looking at it.
 ///
 ///   policybridge-grpc-echo TARGET…      prints `ready grpc:HOST:PORT grpc:unix:PATH…`
 

@@ -1,4 +1,4 @@
-/// What a socket itself costs: whatever comes is answered by 9 bytes of 0, by one thread and epoll.
+/// The cost of a socket alone: each message is answered by 9 bytes of 0, by one thread with epoll.
 ///
 ///   policybridge-socket-echo PATH SIZE   prints `ready socket:PATH tcp:127.0.0.1:PORT`; SIZE bytes are one message
 

@@ -1,4 +1,4 @@
-#include "askers.h"
+#include "clients.h"
 
 #include <utility>
 
@@ -13,8 +13,8 @@ using policybridge::Status;
 
 namespace {
 
-// These are the calls that a generated stub makes, on bytes that its messages would be encoded to: whoever answers, this
-// side costs the same.
+// These are the calls that a generated stub makes, on the bytes that its messages would be encoded to, so that this side
+// costs the same for every server.
 
 std::shared_ptr<grpc::Channel> connect(const Options &options) {
   const std::string scheme = "grpc:";
@@ -39,9 +39,9 @@ Status to_status(const grpc::Status &status) {
   return {policybridge::status_code_from(status.error_code()), status.error_message()};
 }
 
-class UnaryAsker final : public Asker {
+class UnaryClient final : public Client {
 public:
-  UnaryAsker(const Options &options, const Messages &messages)
+  UnaryClient(const Options &options, const Messages &messages)
       : channel_(connect(options)), name_(options.method),
         method_(name_.c_str(), grpc::internal::RpcMethod::NORMAL_RPC, channel_), requests_(to_buffers(messages)) {}
 
@@ -60,15 +60,15 @@ private:
   std::vector<ByteBuffer> requests_;
 };
 
-class StreamAsker final : public Asker {
+class StreamClient final : public Client {
 public:
-  StreamAsker(const Options &options, const Messages &messages)
+  StreamClient(const Options &options, const Messages &messages)
       : channel_(connect(options)), name_(options.method),
         method_(name_.c_str(), grpc::internal::RpcMethod::BIDI_STREAMING, channel_), requests_(to_buffers(messages)),
         stream_(grpc::internal::ClientReaderWriterFactory<ByteBuffer, ByteBuffer>::Create(channel_.get(), method_,
                                                                                           &context_)) {}
 
-  ~StreamAsker() override {
+  ~StreamClient() override {
     context_.TryCancel();
     (void)stream_->Finish();
   }
@@ -92,11 +92,11 @@ private:
 } // namespace
 
 Made make_unary(const Options &options, Messages messages) {
-  return Made(std::make_unique<UnaryAsker>(options, messages));
+  return Made(std::make_unique<UnaryClient>(options, messages));
 }
 
 Made make_stream(const Options &options, Messages messages) {
-  return Made(std::make_unique<StreamAsker>(options, messages));
+  return Made(std::make_unique<StreamClient>(options, messages));
 }
 
 } // namespace bench

@@ -16,7 +16,7 @@ struct Messages {
   std::vector<std::string> messages;
 };
 
-/// InvalidArgument: the file cannot be read, is none of these, or holds no message.
+/// InvalidArgument: the file cannot be read, has another form, or holds no message.
 policybridge::Result<Messages> read_messages(const std::string &path);
 
 } // namespace bench

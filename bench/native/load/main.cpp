@@ -1,6 +1,6 @@
 /// A client that asks as a compiler does, one observation after another; see policybridge_bench/load.py.
 
-#include "askers.h"
+#include "clients.h"
 
 #include <cstdio>
 #include <utility>
@@ -25,8 +25,8 @@ policybridge::Status run(const bench::Options &options) {
   for (const Kind &kind : kinds) {
     if (options.kind != kind.name)
       continue;
-    bench::Made asker = kind.make(options, *std::move(messages));
-    return asker ? bench::measure(**asker, options) : asker.status();
+    bench::Made client = kind.make(options, *std::move(messages));
+    return client ? bench::measure(**client, options) : client.status();
   }
   return policybridge::not_found("no kind of client is called " + options.kind);
 }

@@ -31,19 +31,19 @@ void sleep_for(double seconds) {
   nanosleep(&wait, nullptr);
 }
 
-Status warm_up(Asker &asker, double seconds) {
+Status warm_up(Client &client, double seconds) {
   const double started = now();
   std::size_t number = 0;
   for (double passed = 0; passed < seconds || (number < warm_up_asks && passed < 1); passed = now() - started)
-    if (Status status = asker.ask(number++); !status.ok())
+    if (Status status = client.ask(number++); !status.ok())
       return status;
   return {};
 }
 
-Status ask_closed(Asker &asker, double seconds, std::vector<float> &latencies) {
+Status ask_closed(Client &client, double seconds, std::vector<float> &latencies) {
   const double end = now() + seconds;
   for (double started = now(); started < end;) {
-    if (Status status = asker.ask(latencies.size()); !status.ok())
+    if (Status status = client.ask(latencies.size()); !status.ok())
       return status;
     const double answered = now();
     latencies.push_back(static_cast<float>((answered - started) * 1e6));
@@ -53,7 +53,7 @@ Status ask_closed(Asker &asker, double seconds, std::vector<float> &latencies) {
 }
 
 /// Latency counts from when an ask was due, also where the one before it was answered later.
-Status ask_open(Asker &asker, double seconds, double rate, std::vector<float> &latencies) {
+Status ask_open(Client &client, double seconds, double rate, std::vector<float> &latencies) {
   // By default the kernel wakes a sleeper up to 50 µs late, which is as much as an answer takes.
   prctl(PR_SET_TIMERSLACK, 1);
   const auto count = static_cast<std::size_t>(seconds * rate);
@@ -62,7 +62,7 @@ Status ask_open(Asker &asker, double seconds, double rate, std::vector<float> &l
     const double due = started + static_cast<double>(number) / rate;
     if (const double wait = due - now(); wait > 0)
       sleep_for(wait);
-    if (Status status = asker.ask(number); !status.ok())
+    if (Status status = client.ask(number); !status.ok())
       return status;
     latencies.push_back(static_cast<float>((now() - due) * 1e6));
   }
@@ -80,20 +80,20 @@ void tell(const std::vector<float> &latencies, double seconds, double cpu) {
 
 } // namespace
 
-Status measure(Asker &asker, const Options &options) {
-  if (Status status = warm_up(asker, options.warm_up); !status.ok())
+Status measure(Client &client, const Options &options) {
+  if (Status status = warm_up(client, options.warm_up); !status.ok())
     return status;
   std::vector<float> latencies;
-  // So that no page fault counts as somebody's latency.
+  // Reserve now: a page fault while measuring would count as latency.
   latencies.reserve(static_cast<std::size_t>(options.seconds * (options.rate ? *options.rate : 200e3)) + 16);
   std::puts("ready");
   std::fflush(stdout);
   if (std::getchar() == EOF)
-    return policybridge::failed_precondition("standard input ended before the word to begin");
+    return policybridge::failed_precondition("standard input ended before the line that starts the measurement");
   const double cpu = cpu_seconds();
   const double started = now();
-  Status status = options.rate ? ask_open(asker, options.seconds, *options.rate, latencies)
-                               : ask_closed(asker, options.seconds, latencies);
+  Status status = options.rate ? ask_open(client, options.seconds, *options.rate, latencies)
+                               : ask_closed(client, options.seconds, latencies);
   if (status.ok())
     tell(latencies, now() - started, cpu_seconds() - cpu);
   return status;

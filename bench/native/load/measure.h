@@ -8,21 +8,21 @@
 
 namespace bench {
 
-/// One way to ask.
-class Asker {
+/// A client of one kind.
+class Client {
 public:
-  virtual ~Asker() = default;
-  /// Send message `number` (counted without end; the asker begins again at its first) and wait for the answer.
+  virtual ~Client() = default;
+  /// Send message `number` (counted without end; the client begins again at its first) and wait for the answer.
   virtual policybridge::Status ask(std::size_t number) = 0;
 
 protected:
-  Asker() = default;
-  Asker(const Asker &) = delete;
-  Asker &operator=(const Asker &) = delete;
+  Client() = default;
+  Client(const Client &) = delete;
+  Client &operator=(const Client &) = delete;
 };
 
 /// Warm up, print `ready`, wait for a line, ask, and print what was seen; see policybridge_bench/load.py.
-policybridge::Status measure(Asker &asker, const Options &options);
+policybridge::Status measure(Client &client, const Options &options);
 
 } // namespace bench
 

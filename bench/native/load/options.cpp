@@ -48,7 +48,7 @@ std::optional<Options> parse_options(int count, char **words) {
     const std::size_t equals = word.find('=');
     if (word.rfind("--", 0) != 0 || equals == std::string::npos ||
         !set(options, word.substr(2, equals - 2), word.substr(equals + 1))) {
-      std::fprintf(stderr, "not an option with a value that it takes: %s\n", words[index]);
+      std::fprintf(stderr, "unknown option, or a value that the option does not take: %s\n", words[index]);
       return std::nullopt;
     }
   }

@@ -1,4 +1,4 @@
-#include "askers.h"
+#include "clients.h"
 
 #include "policybridge/connection.h"
 #ifdef POLICYBRIDGE_BENCH_GRPC
@@ -15,9 +15,9 @@ using policybridge::Status;
 
 namespace {
 
-class SessionAsker final : public Asker {
+class SessionClient final : public Client {
 public:
-  SessionAsker(std::shared_ptr<policybridge::Connection> connection, std::unique_ptr<policybridge::Session> session,
+  SessionClient(std::shared_ptr<policybridge::Connection> connection, std::unique_ptr<policybridge::Session> session,
                Messages messages)
       : connection_(std::move(connection)), session_(std::move(session)), messages_(std::move(messages)) {}
 
@@ -49,7 +49,7 @@ Made make_session(const Options &options, Messages messages) {
   Result<std::unique_ptr<policybridge::Session>> session = connection.value()->open(opening, messages.signature);
   if (!session)
     return session.status();
-  return Made(std::make_unique<SessionAsker>(*std::move(connection), *std::move(session), std::move(messages)));
+  return Made(std::make_unique<SessionClient>(*std::move(connection), *std::move(session), std::move(messages)));
 }
 
 } // namespace bench

@@ -1,1 +1,1 @@
-"""What is measured beside each other: PolicyBridge, floors without a model, and other servers with the same one."""
+"""Contenders: PolicyBridge, floors, which do less than it, and peers, which are other servers with the same model."""

@@ -1,89 +1,98 @@
-"""The service that a user of a server with own messages writes: a field per feature, and the decision."""
+"""A service as users define it for servers that take their own messages: a field per feature, and the decision."""
 
-import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
 
 from policybridge_bench.contenders.contract import Route
 from policybridge_bench.contenders.peer import check, decisions, grpc_call, model_inputs
 from policybridge_bench.load import Load
 from policybridge_bench.payloads import payload
+from policybridge_bench.processes import run_tool
 from policybridge_bench.requests import write_messages
-from policybridge_core.errors import PreconditionError
 from policybridge_serdes import ElementType
 
-METHOD: Final = "/policybridge_bench.Advice/getAdvice"
+_PACKAGE: Final = "policybridge_bench"
+METHOD: Final = f"/{_PACKAGE}.Advice/getAdvice"
 
-_BYTES: Final = 2
-"""The wire type of what has a length."""
 
-_PROTO: Final = """\
-syntax = "proto3";
-package policybridge_bench;
-service Advice {{ rpc getAdvice(Request) returns (Reply); }}
-message Request {{
-{fields}}}
-message Reply {{ int64 decision = 1; }}
-"""
+def _file(name: str) -> FileDescriptorProto:
+    """Give the .proto file of the service for a payload: a field per feature, and the decision."""
+    file = FileDescriptorProto(name="advice.proto", package=_PACKAGE, syntax="proto3")
+    request, reply = file.message_type.add(name="Request"), file.message_type.add(name="Reply")
+    kinds = FieldDescriptorProto
+    for number, spec in enumerate(payload(name).signature.features.specs, 1):
+        field = request.field.add(name=spec.name, number=number, type=kinds.TYPE_INT64, label=kinds.LABEL_OPTIONAL)
+        if spec.type is not ElementType.INT64:
+            field.type, field.label = kinds.TYPE_FLOAT, kinds.LABEL_REPEATED
+    reply.field.add(name="decision", number=1, type=kinds.TYPE_INT64, label=kinds.LABEL_OPTIONAL)
+    types = {"input_type": f".{_PACKAGE}.Request", "output_type": f".{_PACKAGE}.Reply"}
+    file.service.add(name="Advice").method.add(name="getAdvice", **types)
+    return file
+
+
+def _write_descriptors(folder: Path, name: str) -> Path:
+    file = folder / "advice.binpb"
+    file.write_bytes(FileDescriptorSet(file=[_file(name)]).SerializeToString())
+    return file
+
+
+def write_config(folder: Path, name: str, policy: str) -> Path:
+    """Write the configuration with which PolicyBridge serves the service, answered by ``policy``."""
+    file = folder / "config.toml"
+    descriptors = _write_descriptors(folder, name)
+    file.write_text(f'[mlbridge]\ndescriptors = ["{descriptors}"]\npolicy = "{policy}"\n')
+    return file
 
 
 def compile_advice(python: Path, folder: Path, name: str) -> None:
     """Make the Python stubs for a payload in ``folder``, by an environment that has grpcio-tools."""
     folder.mkdir()
-    specs = payload(name).signature.features.specs
-    kinds = ["int64" if spec.type is ElementType.INT64 else "repeated float" for spec in specs]
-    numbered = enumerate(zip(kinds, specs, strict=True), 1)
-    fields = "".join(f"  {kind} {spec.name} = {number};\n" for number, (kind, spec) in numbered)
-    (folder / "advice.proto").write_text(_PROTO.format(fields=fields))
-    outputs = [f"-I{folder}", f"--python_out={folder}", f"--grpc_python_out={folder}"]
-    command = [str(python), "-m", "grpc_tools.protoc", *outputs, "advice.proto"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise PreconditionError(f"{' '.join(command)} failed:\n{done.stderr}")
+    outputs = [f"--python_out={folder}", f"--grpc_python_out={folder}"]
+    descriptors = f"--descriptor_set_in={_write_descriptors(folder, name)}"
+    run_tool([python, "-m", "grpc_tools.protoc", descriptors, *outputs, "advice.proto"])
 
 
-def advice_request(tensors: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
-    """Encode a request: a scalar as a number, a longer tensor as packed floats."""
-    return b"".join(_encode(number, tensor) for number, tensor in enumerate(tensors.values(), 1))
+def _messages(name: str) -> tuple[type[Any], type[Any]]:
+    """Give the classes of the request and of the reply."""
+    pool = DescriptorPool()
+    pool.Add(_file(name))
+    request, reply = (
+        GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{kind}")) for kind in ("Request", "Reply")
+    )
+    return request, reply
 
 
-def _encode(number: int, tensor: np.ndarray[Any, Any]) -> bytes:
-    if tensor.dtype == np.float32:
-        return _varint(number << 3 | _BYTES) + _varint(tensor.nbytes) + tensor.tobytes()
-    return _varint(number << 3) + _varint(int(tensor.item()) % 2**64)
-
-
-def _varint(value: int) -> bytes:
-    parts = bytearray()
-    while value > 127:
-        parts.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*parts, value])
+def _requests(name: str) -> list[bytes]:
+    request, _ = _messages(name)
+    scalar = {spec.name: spec.type is ElementType.INT64 for spec in payload(name).signature.features.specs}
+    return [
+        request(**{key: one.item() if scalar[key] else one.ravel() for key, one in tensors.items()}).SerializeToString()
+        for tensors in model_inputs(name)
+    ]
 
 
 def check_advice(who: str, port: int, name: str, model: Path) -> None:
-    """Make sure that the payload's model answers as it does here.
+    """Compare the server's answers with those of the payload's model in this process.
 
     Raises:
-        PolicyFailedError: it answers otherwise.
+        PolicyFailedError: an answer differs.
 
     """
-    call, inputs = grpc_call(port, METHOD), model_inputs(name)
-
-    def ask(request: bytes) -> int:
-        # Proto3 leaves out a decision of 0; that of 1 is a tag and a byte.
-        reply = call(request)
-        return reply[1] if reply else 0
-
-    check(ask, [advice_request(tensors) for tensors in inputs], decisions(model, inputs), who)
+    call, inputs, (_, reply) = grpc_call(port, METHOD), model_inputs(name), _messages(name)
+    check(lambda request: reply.FromString(call(request)).decision, _requests(name), decisions(model, inputs), who)
 
 
-def route(folder: Path, port: int, name: str, way: str = "unary") -> Route:
-    """Give the way to a server of this service."""
+def route(folder: Path, address: str, name: str, way: str = "unary") -> Route:
+    """Give the way to a server of this service at ``address``, such as ``grpc:127.0.0.1:50051``."""
     file = folder / f"{name}.advice"
-    write_messages([advice_request(tensors) for tensors in model_inputs(name)], file)
-    load = Load(kind="unary", address=f"grpc:127.0.0.1:{port}", method=METHOD, payload=name, file=str(file))
-    return Route(way, load, ("native", "python"), "onnx")
+    write_messages(_requests(name), file)
+    return Route(
+        way,
+        Load(kind="unary", address=address, method=METHOD, payload=name, file=str(file)),
+        ("native", "python"),
+        "onnx",
+    )

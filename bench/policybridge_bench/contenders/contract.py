@@ -1,6 +1,6 @@
-"""The contract of a contender, and the table of those that there are."""
+"""The contract of a contender, and the table of contenders."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +15,10 @@ class Route:
     """One way to ask a contender that serves.
 
     Attributes:
-        way: what it is called: ``socket``, ``grpc``, ``grpc-unix``, ``unary``, …
-        load: what a client is told; seconds, warm-up and rate are filled in.
-        generators: which of ``native``, ``wire`` and ``python`` can go it.
-        backend: what evaluates the policy; empty where there is none.
+        way: its name: ``socket``, ``grpc``, ``grpc-unix``, ``unary``, …
+        load: of a client; seconds, warm-up and rate are filled in later.
+        generators: which of ``native``, ``wire`` and ``python`` support it.
+        backend: of the policy; empty if there is none.
 
     """
 
@@ -30,7 +30,7 @@ class Route:
 
 @dataclass(frozen=True)
 class Serving:
-    """A contender that is ready: the process that answers (``None`` where it is another's), and the ways to it."""
+    """A contender that is ready: its process id (``None`` if it is not known), and the ways to ask it."""
 
     pid: int | None
     routes: Sequence[Route]
@@ -38,14 +38,14 @@ class Serving:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a contender is started with.
+    """The setting that a contender is started in.
 
     Attributes:
-        folder: a short-lived one of its own, with a short path.
-        cache: where environments and builds stay; made on demand.
-        payloads: what will be asked, by name.
-        backends: with which backends, where there is a choice.
-        serdes: by which SerDes, where there is a choice.
+        folder: an empty one for this run, with a short path.
+        cache: folder for environments and builds, which stay; it may not exist yet.
+        payloads: names of the payloads that will be sent.
+        backends: names of the backends, for contenders that have several.
+        serdes: names of the SerDes, for contenders that have several.
 
     """
 
@@ -60,10 +60,10 @@ class Contender(Protocol):
     """Something that serves."""
 
     def prepare(self, cache: Path) -> None:
-        """Install or build what it needs, where that is not there yet.
+        """Install or build what is missing.
 
         Raises:
-            PreconditionError: that cannot be done here; the message says why, and what would help.
+            PreconditionError: that is not possible here; the message has the reason and the remedy.
 
         """
         ...
@@ -74,10 +74,12 @@ class Contender(Protocol):
 
 
 CONTENDERS = Table(
+    # What an import string names is called without arguments and gives the contender.
     kind="contender",
     group="policybridge.contenders",
     own={
         "policybridge": "policybridge_bench.contenders.own:PolicyBridge",
+        "model": "policybridge_bench.contenders.alone:ModelAlone",
         "socket-echo": "policybridge_bench.contenders.echoes:SocketEcho",
         "python-socket-echo": "policybridge_bench.contenders.echoes:PythonSocketEcho",
         "grpc-echo": "policybridge_bench.contenders.echoes:GrpcEcho",
@@ -92,8 +94,8 @@ CONTENDERS = Table(
     },
 )
 
-FLOORS = ("socket-echo", "python-socket-echo", "grpc-echo", "python-grpc-echo")
-# Even while nobody asks it, a Ray keeps a core busy.
+FLOORS = ("model", "socket-echo", "python-socket-echo", "grpc-echo", "python-grpc-echo")
+# A Ray keeps a core busy even while it is idle.
 RESTLESS = ("rayserve",)
 PEERS = ("triton", "triton-python", "kserve", "mlserver", "rayserve", "mosec", "compilerinterface")
 
@@ -102,7 +104,7 @@ def load_contender(name: str) -> Contender:
     """Make the contender called ``name``.
 
     Raises:
-        NotFoundError: there is none; the message lists those that there are.
+        NotFoundError: there is none; the message lists all contenders.
 
     """
-    return cast("type[Contender]", CONTENDERS.load(name))()
+    return cast("Callable[[], Contender]", CONTENDERS.load(name))()

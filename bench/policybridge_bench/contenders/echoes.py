@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from policybridge_bench.contenders.contract import Route, Serving, Setting
@@ -10,78 +11,72 @@ from policybridge_bench.native import program
 from policybridge_bench.payloads import payload
 from policybridge_bench.processes import module, server
 
+_PYTHON = "policybridge_bench.echoes"
 _SOCKET_WAYS = {"socket": "unix", "tcp": "tcp"}
 
 
+@dataclass(frozen=True)
 class SocketEcho:
-    """A bare socket in C++: one thread and epoll, TCP and Unix."""
+    """A bare socket with one thread and epoll: in C++, by TCP and Unix; or in Python, by Unix."""
+
+    python: bool = False
 
     def prepare(self, cache: Path) -> None:
         """Build it."""
-        program("policybridge-socket-echo", cache)
+        self._command(cache)
+
+    def _command(self, cache: Path) -> list[str]:
+        return module(_PYTHON, "socket") if self.python else [str(program("policybridge-socket-echo", cache))]
 
     @contextlib.contextmanager
     def serve(self, setting: Setting) -> Iterator[Serving]:
-        """Serve."""
-        with _sockets([str(program("policybridge-socket-echo", setting.cache))], setting) as serving:
-            yield serving
+        """Serve each payload by a process of its own: a bare echo knows a message by its size alone."""
+        with contextlib.ExitStack() as stack:
+            routes, pid = [], None
+            for name in setting.payloads:
+                layout = payload(name).signature.features
+                if layout.fixed:
+                    command = [*self._command(setting.cache), str(setting.folder / name), str(layout.size)]
+                    started = stack.enter_context(server(command))
+                    pid = started.pid
+                    for address in started.addresses:
+                        load = Load(kind="wire", address=address, payload=name)
+                        routes.append(Route(_SOCKET_WAYS[address.partition(":")[0]], load, ("native", "wire")))
+            yield Serving(pid if len(setting.payloads) == 1 else None, routes)
 
 
-class PythonSocketEcho:
-    """A bare socket in Python: the same loop."""
-
-    def prepare(self, cache: Path) -> None:
-        """Nothing is missing."""
-
-    @contextlib.contextmanager
-    def serve(self, setting: Setting) -> Iterator[Serving]:
-        """Serve."""
-        with _sockets(module("policybridge_bench.echoes", "socket"), setting) as serving:
-            yield serving
-
-
-@contextlib.contextmanager
-def _sockets(command: Sequence[str], setting: Setting) -> Iterator[Serving]:
-    # A message's size is all that a bare echo knows of it, so that each size has a process of its own.
-    with contextlib.ExitStack() as stack:
-        routes, pid = [], None
-        for name in setting.payloads:
-            layout = payload(name).signature.features
-            if layout.fixed:
-                started = stack.enter_context(server([*command, str(setting.folder / name), str(layout.size)]))
-                pid = started.pid
-                for address in started.addresses:
-                    load = Load(kind="wire", address=address, payload=name)
-                    routes.append(Route(_SOCKET_WAYS[address.partition(":")[0]], load, ("native", "wire")))
-        yield Serving(pid if len(setting.payloads) == 1 else None, routes)
-
-
+@dataclass(frozen=True)
 class GrpcEcho:
-    """gRPC in C++, as a service of its synchronous kind: unary and streaming, TCP and Unix."""
+    """gRPC, unary and streaming: in C++, a synchronous service by TCP and Unix; or grpcio's asyncio server, by TCP."""
+
+    python: bool = False
 
     def prepare(self, cache: Path) -> None:
         """Build it."""
-        program("policybridge-grpc-echo", cache)
+        self._command(cache)
+
+    def _command(self, cache: Path, *listen: str) -> list[str]:
+        return module(_PYTHON, "grpc") if self.python else [str(program("policybridge-grpc-echo", cache)), *listen]
 
     @contextlib.contextmanager
     def serve(self, setting: Setting) -> Iterator[Serving]:
         """Serve."""
-        listen = ["127.0.0.1:0", f"unix:{setting.folder}/echo"]
-        with server([str(program("policybridge-grpc-echo", setting.cache)), *listen]) as started:
+        with server(self._command(setting.cache, "127.0.0.1:0", f"unix:{setting.folder}/echo")) as started:
             yield Serving(started.pid, list(_calls(started.addresses, setting.payloads)))
 
 
-class PythonGrpcEcho:
-    """grpcio's asyncio server, on TCP."""
+@dataclass(frozen=True)
+class PythonSocketEcho(SocketEcho):
+    """The same in Python."""
 
-    def prepare(self, cache: Path) -> None:
-        """Nothing is missing."""
+    python: bool = True
 
-    @contextlib.contextmanager
-    def serve(self, setting: Setting) -> Iterator[Serving]:
-        """Serve."""
-        with server(module("policybridge_bench.echoes", "grpc")) as started:
-            yield Serving(started.pid, list(_calls(started.addresses, setting.payloads)))
+
+@dataclass(frozen=True)
+class PythonGrpcEcho(GrpcEcho):
+    """The same in Python."""
+
+    python: bool = True
 
 
 def _calls(addresses: Sequence[str], payloads: Sequence[str]) -> Iterator[Route]:

@@ -1,40 +1,33 @@
-"""Environments of other servers: made on demand, one for each, so that none has to fit another."""
+"""Python environments of other servers: one for each, because their requirements conflict; made on first use."""
 
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from policybridge_core.errors import PreconditionError
+from policybridge_bench.processes import run_tool
 
 RUNTIME: Final = "onnxruntime==1.31.1"
-"""The same for everybody who is served by it from Python, so that servers are compared and not runtimes."""
+"""The same ONNX Runtime for all servers, so that servers are compared and not runtimes."""
 
 
 def environment(cache: Path, name: str, requirements: Sequence[str], *options: str) -> Path:
-    """Give the environment called ``name``, with what ``requirements`` name installed by pip.
+    """Give the folder of the environment ``name``, where pip has installed the ``requirements``.
 
     Raises:
-        PreconditionError: they cannot be installed; the message has the end of what pip said.
+        PreconditionError: they cannot be installed; the message has the end of pip's output.
 
     """
     folder = (cache / "envs" / name).absolute()
     stamp, wanted = folder / "installed.txt", "\n".join([*requirements, *options])
     if not stamp.exists() or stamp.read_text() != wanted:
-        _run([sys.executable, "-m", "venv", "--clear", folder])
-        _run([folder / "bin" / "pip", "install", "--quiet", *options, *requirements])
+        run_tool([sys.executable, "-m", "venv", "--clear", folder])
+        run_tool([folder / "bin" / "pip", "install", "--quiet", *options, *requirements])
         stamp.write_text(wanted)
     return folder
 
 
 def site_packages(folder: Path) -> Path:
-    """Give where an environment's packages are."""
+    """Give the folder of an environment's packages."""
     (found,) = (folder / "lib").glob("python3*/site-packages")
     return found
-
-
-def _run(command: Sequence[str | Path]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise PreconditionError(f"{' '.join(map(str, command))} failed:\n{(done.stdout + done.stderr)[-2000:]}")

@@ -1,5 +1,6 @@
-"""Servers of the Open Inference Protocol over gRPC: the ways to them, their requests and answers as bytes."""
+"""The Open Inference Protocol over gRPC: routes, and requests and answers as bytes."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +12,7 @@ from policybridge_bench.contenders.contract import Route
 from policybridge_bench.contenders.peer import check, decisions, grpc_call, model_inputs
 from policybridge_bench.load import Load
 from policybridge_bench.requests import write_messages
+from policybridge_serdes import TensorSpec
 
 INFER: Final = "/inference.GRPCInferenceService/ModelInfer"
 STREAM: Final = "/inference.GRPCInferenceService/ModelStreamInfer"
@@ -19,10 +21,10 @@ _DATATYPES: Final = {"<i8": "INT64", "<f4": "FP32"}
 
 
 def check_models(who: str, port: int, models: Mapping[str, Path]) -> None:
-    """Make sure that each payload's model answers as it does here.
+    """Compare the server's answers with those of each payload's model in this process.
 
     Raises:
-        PolicyFailedError: one answers otherwise.
+        PolicyFailedError: an answer differs.
 
     """
     call = grpc_call(port, INFER)
@@ -35,27 +37,41 @@ def check_models(who: str, port: int, models: Mapping[str, Path]) -> None:
 def routes(folder: Path, port: int, payloads: Sequence[str], *, streams: bool) -> Iterator[Route]:
     """Give the ways to a server whose models have the payloads' names."""
     for name in payloads:
-        file = folder / f"{name}.infer"
-        write_messages([infer_request(name, tensors) for tensors in model_inputs(name)], file)
+        file = write_requests(folder, name, name)
         for way in ("unary", "stream") if streams else ("unary",):
             load = Load(
                 kind=way,
                 address=f"grpc:127.0.0.1:{port}",
                 method=INFER if way == "unary" else STREAM,
                 payload=name,
-                file=str(file),
+                file=file,
             )
             yield Route(way, load, ("native", "python") if way == "unary" else ("native",), "onnx")
 
 
-def infer_request(model: str, tensors: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
-    """Encode a ModelInferRequest with raw contents."""
+def write_requests(folder: Path, name: str, model: str, advice: TensorSpec | None = None) -> str:
+    """Write the requests of the payload ``name`` to a model, and give the file."""
+    file = folder / f"{name}-{model}.infer"
+    if not file.exists():
+        write_messages([infer_request(model, tensors, advice) for tensors in model_inputs(name)], file)
+    return str(file)
+
+
+def infer_request(model: str, tensors: Mapping[str, np.ndarray[Any, Any]], advice: TensorSpec | None = None) -> bytes:
+    """Encode a ModelInferRequest with raw contents.
+
+    PolicyBridge needs the ``advice`` in the request if the model does not declare its output.
+    """
     inputs = [
         oip.ModelInferRequest.InferInputTensor(name=name, datatype=_DATATYPES[tensor.dtype.str], shape=tensor.shape)
         for name, tensor in tensors.items()
     ]
     raw = [tensor.tobytes() for tensor in tensors.values()]
-    return oip.ModelInferRequest(model_name=model, inputs=inputs, raw_input_contents=raw).SerializeToString()
+    request = oip.ModelInferRequest(model_name=model, inputs=inputs, raw_input_contents=raw)
+    if advice is not None:
+        described = {"name": advice.name, "type": advice.type.value, "shape": advice.shape}
+        request.parameters["advice"].string_param = json.dumps(described)
+    return request.SerializeToString()
 
 
 def first_output(reply: bytes) -> int:

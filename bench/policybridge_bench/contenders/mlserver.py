@@ -1,39 +1,32 @@
 """MLServer, over gRPC."""
 
-import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Final
 
-from policybridge_bench.contenders.contract import Serving, Setting
-from policybridge_bench.contenders.environments import RUNTIME, environment
+from policybridge_bench.contenders.contract import Setting
+from policybridge_bench.contenders.environments import RUNTIME
 from policybridge_bench.contenders.inference import check_models, routes
-from policybridge_bench.contenders.peer import FIXED, SERVERS, free_port, running, write_model
-
-_REQUIREMENTS: Final = ("mlserver==1.7.1", RUNTIME)
+from policybridge_bench.contenders.peer import SERVERS, Peer, Start, free_port
 
 
-class MLServer:
-    """Without its pool of worker processes, which costs a hop."""
+class MLServer(Peer):
+    """Without its pool of worker processes, which would add a hop between processes."""
 
-    def prepare(self, cache: Path) -> None:
-        """Install it."""
-        environment(cache, "mlserver", _REQUIREMENTS)
+    name = "mlserver"
+    requirements = ("mlserver==1.7.1", RUNTIME)
 
-    @contextlib.contextmanager
-    def serve(self, setting: Setting) -> Iterator[Serving]:
+    def start(self, setting: Setting, models: Mapping[str, Path]) -> Start:
         """Serve every payload's model."""
         port, folder = free_port(), setting.folder / "models"
-        models = {n: write_model(setting.folder / "policies", n) for n in setting.payloads if n in FIXED}
         for name, model in models.items():
             _write_model_settings(folder / name, name, model)
         _write_settings(folder, port)
-        command = [environment(setting.cache, "mlserver", _REQUIREMENTS) / "bin" / "mlserver", "start", folder]
-        ready = lambda: check_models("MLServer", port, models)  # noqa: E731
-        env = {"PYTHONPATH": str(SERVERS)}
-        with running(command, setting.folder / "mlserver.log", ready, env) as pid:
-            yield Serving(pid, list(routes(setting.folder, port, list(models), streams=False)))
+        command = [self.environment(setting.cache) / "bin" / "mlserver", "start", folder]
+        ready = partial(check_models, "MLServer", port, models)
+        made = partial(routes, setting.folder, port, list(models), streams=False)
+        return Start(command, ready, made, {"PYTHONPATH": str(SERVERS)})
 
 
 def _write_settings(folder: Path, port: int) -> None:

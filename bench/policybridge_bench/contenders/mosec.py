@@ -1,59 +1,37 @@
 """mosec: HTTP, with a Rust front and Python workers."""
 
-import contextlib
 import http.client
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from policybridge_bench.contenders.contract import Route, Serving, Setting
-from policybridge_bench.contenders.environments import RUNTIME, environment
-from policybridge_bench.contenders.peer import (
-    FIXED,
-    SERVERS,
-    check,
-    decisions,
-    free_port,
-    model_inputs,
-    running,
-    write_model,
-)
+from policybridge_bench.contenders.contract import Route, Setting
+from policybridge_bench.contenders.environments import RUNTIME
+from policybridge_bench.contenders.peer import SERVERS, Peer, Start, check, decisions, free_port, model_inputs
 from policybridge_bench.load import Load
 from policybridge_bench.payloads import payload
 from policybridge_bench.requests import write_messages
 
-_REQUIREMENTS: Final = ("mosec==0.9.8", "msgspec", "numpy", RUNTIME)
 _WAYS: Final = ("raw", "json")
 
 
-class Mosec:
-    """A worker per form of the request, and no batching, which would wait."""
+class Mosec(Peer):
+    """A worker for each form of the request; no batching, because batching waits."""
 
-    def prepare(self, cache: Path) -> None:
-        """Install it."""
-        environment(cache, "mosec", _REQUIREMENTS)
+    name = "mosec"
+    requirements = ("mosec==0.9.8", "msgspec", "numpy", RUNTIME)
 
-    @contextlib.contextmanager
-    def serve(self, setting: Setting) -> Iterator[Serving]:
+    def start(self, setting: Setting, models: Mapping[str, Path]) -> Start:
         """Serve the first payload's model: a mosec has one."""
-        name, port = next(name for name in setting.payloads if name in FIXED), free_port()
-        model = write_model(setting.folder / "policies", name)
-        python = environment(setting.cache, "mosec", _REQUIREMENTS) / "bin" / "python"
-        command: list[object] = [
-            python,
-            SERVERS / "mosec_server.py",
-            model,
-            "--port",
-            str(port),
-            "--address",
-            "127.0.0.1",
-        ]
-        options = ["--log-level", "warning", "--path", str(setting.folder / "mosec")]
-        ready = lambda: _check(port, name, model)  # noqa: E731
-        with running([*command, *options], setting.folder / "mosec.log", ready) as pid:
-            yield Serving(pid, list(_routes(setting.folder, port, name)))
+        (name, model), port = next(iter(models.items())), free_port()
+        python = self.environment(setting.cache) / "bin" / "python"
+        options = ["--port", str(port), "--address", "127.0.0.1", "--log-level", "warning"]
+        options += ["--path", str(setting.folder / "mosec")]
+        command = [python, SERVERS / "mosec_server.py", model, *options]
+        return Start(command, partial(_check, port, name, model), partial(_routes, setting.folder, port, name))
 
 
 def _bodies(way: str, name: str) -> list[bytes]:

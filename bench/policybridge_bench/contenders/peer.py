@@ -1,20 +1,22 @@
-"""What the other servers have in common: a free port, a first answer to wait for, and the model that they serve."""
+"""What the other servers have in common: their environment, start, readiness check and model."""
 
 import contextlib
-import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import grpc
 import numpy as np
 
+from policybridge_bench.contenders.contract import Contender, Route, Serving, Setting
+from policybridge_bench.contenders.environments import environment
 from policybridge_bench.payloads import payload
 from policybridge_bench.policies import NAMED, policy_name, write_policies
-from policybridge_bench.processes import end
+from policybridge_bench.processes import running, tail
 from policybridge_core.errors import PolicyFailedError
 from policybridge_serdes import Values
 
@@ -22,14 +24,14 @@ SERVERS: Final = Path(__file__).parent / "servers"
 """Programs that run in the other servers' environments."""
 
 FIXED: Final = ("inliner", "vector", "64KiB", "1MiB")
-"""Payloads that every server has a form for."""
+"""Payloads that every server can take."""
 
 _TIMEOUT: Final = 120.0
 _PAUSE: Final = 0.2
 
 
 def free_port() -> int:
-    """Give a TCP port that nobody listens on."""
+    """Give a free TCP port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -44,7 +46,7 @@ def write_model(folder: Path, name: str) -> Path:
 
 
 def model_inputs(name: str) -> list[dict[str, np.ndarray[Any, Any]]]:
-    """Give a payload's observations as a model server wants them: tensors by name, each with a batch of one."""
+    """Give a payload's observations as a model server takes them: tensors by name, each of shape [1, n]."""
     asking = payload(name)
     return [
         {spec.name: _batch(values, spec.name) for spec in asking.signature.features.specs}
@@ -58,7 +60,7 @@ def _batch(values: Values, name: str) -> np.ndarray[Any, Any]:
 
 
 def decisions(model: Path, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> list[int]:
-    """Give what the model decides, run here."""
+    """Give the model's decisions, evaluated in this process."""
     import onnxruntime  # noqa: PLC0415 - only where another server is measured
 
     session = onnxruntime.InferenceSession(str(model))
@@ -72,10 +74,10 @@ def grpc_call(port: int, method: str) -> Callable[[bytes], bytes]:
 
 
 def check(ask: Callable[[bytes], int], requests: Sequence[bytes], wanted: Sequence[int], who: str) -> None:
-    """Make sure that somebody answers as the model does.
+    """Compare the answers of the server ``who`` to 16 requests with the model's decisions.
 
     Raises:
-        PolicyFailedError: it answers otherwise.
+        PolicyFailedError: an answer differs.
 
     """
     for number, request in enumerate(requests[:16]):
@@ -84,23 +86,53 @@ def check(ask: Callable[[bytes], int], requests: Sequence[bytes], wanted: Sequen
             raise PolicyFailedError(f"{who} answers {got} to observation {number}; the model decides {wanted[number]}")
 
 
-@contextlib.contextmanager
-def running(
-    command: Sequence[object], log: Path, ready: Callable[[], object], env: Mapping[str, str] | None = None
-) -> Iterator[int]:
-    """Run a server until the body ends, which begins once ``ready`` raises nothing; give its process id.
+@dataclass(frozen=True)
+class Start:
+    """How a peer is started: its command, a function that raises while it is not ready, its routes and environment."""
 
-    Raises:
-        PolicyFailedError: it ended, or was not ready in time; the message has the end of its log.
+    command: Sequence[object]
+    ready: Callable[[], object]
+    routes: Callable[[], Iterable[Route]]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+class Peer(Contender):
+    """Another server, in an environment of its own that pip makes.
+
+    Attributes:
+        name: of the environment.
+        requirements: what pip installs there.
 
     """
-    with contextlib.ExitStack() as stack:
-        output = stack.enter_context(log.open("wb"))
-        words = [str(word) for word in command]
-        process = subprocess.Popen(words, stdout=output, stderr=output, env={**os.environ, **(env or {})})
-        stack.callback(end, process)
-        _wait(process, ready, log)
-        yield process.pid
+
+    name: ClassVar[str]
+    requirements: ClassVar[Sequence[str]]
+
+    def prepare(self, cache: Path) -> None:
+        """Install it."""
+        self.environment(cache)
+
+    def environment(self, cache: Path) -> Path:
+        """Give the folder of its environment."""
+        return environment(cache, self.name, self.requirements)
+
+    def start(self, setting: Setting, models: Mapping[str, Path]) -> Start:
+        """Give how it is started to serve ``models``, files by payload."""
+        raise NotImplementedError
+
+    @contextlib.contextmanager
+    def serve(self, setting: Setting) -> Iterator[Serving]:
+        """Serve the payloads that every server can take.
+
+        Raises:
+            PolicyFailedError: it ended, or was not ready in time; the message has the end of its log.
+
+        """
+        models = {name: write_model(setting.folder / "policies", name) for name in setting.payloads if name in FIXED}
+        start, log = self.start(setting, models), setting.folder / f"{self.name}.log"
+        with running(start.command, log, None, start.env) as process:
+            _wait(process, start.ready, log)
+            yield Serving(process.pid, list(start.routes()))
 
 
 def _wait(process: "subprocess.Popen[bytes]", ready: Callable[[], object], log: Path) -> None:
@@ -112,8 +144,7 @@ def _wait(process: "subprocess.Popen[bytes]", ready: Callable[[], object], log: 
             raise
         except Exception as error:
             if process.poll() is not None or time.monotonic() > until:
-                said = log.read_text(errors="replace")[-3000:]
-                raise PolicyFailedError(f"{process.args!r} is not ready: {error}\n{said}") from error
+                raise PolicyFailedError(f"{process.args!r} is not ready: {error}\n{tail(log)}") from error
             time.sleep(_PAUSE)
         else:
             return

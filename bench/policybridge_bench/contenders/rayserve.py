@@ -1,44 +1,39 @@
 """Ray Serve, over gRPC."""
 
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from policybridge_bench.contenders.advice import check_advice, compile_advice, route
-from policybridge_bench.contenders.contract import Serving, Setting
-from policybridge_bench.contenders.environments import RUNTIME, environment
-from policybridge_bench.contenders.peer import FIXED, SERVERS, free_port, running, write_model
+from policybridge_bench.contenders.contract import Setting
+from policybridge_bench.contenders.environments import RUNTIME
+from policybridge_bench.contenders.peer import SERVERS, Peer, Start, free_port
 
-_REQUIREMENTS: Final = ("ray[serve]==2.60.0", "grpcio", "grpcio-tools", RUNTIME)
 _TUNED: Final = {"RAY_SERVE_THROUGHPUT_OPTIMIZED": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
-class RayServe:
+class RayServe(Peer):
     """One replica, with the switch that Ray's guide to performance recommends; by its proxy, and without."""
 
-    def prepare(self, cache: Path) -> None:
-        """Install it."""
-        environment(cache, "rayserve", _REQUIREMENTS)
+    name = "rayserve"
+    requirements = ("ray[serve]==2.60.0", "grpcio", "grpcio-tools", RUNTIME)
 
-    @contextlib.contextmanager
-    def serve(self, setting: Setting) -> Iterator[Serving]:
+    def start(self, setting: Setting, models: Mapping[str, Path]) -> Start:
         """Serve the first payload's model: its service has messages of one kind."""
-        name, port = next(name for name in setting.payloads if name in FIXED), free_port()
-        python = environment(setting.cache, "rayserve", _REQUIREMENTS) / "bin" / "python"
-        model, stubs = write_model(setting.folder / "policies", name), setting.folder / "stubs"
+        name, model = next(iter(models.items()))
+        python, stubs = self.environment(setting.cache) / "bin" / "python", setting.folder / "stubs"
         compile_advice(python, stubs, name)
-        direct, ports = free_port(), [str(port), str(free_port())]
+        ways = {"proxy": free_port(), "direct": free_port()}
+        ports = [str(ways["proxy"]), str(free_port())]
         command = [python, SERVERS / "rayserve_server.py", model, *ports, setting.folder / "ray"]
 
         def ready() -> None:
-            for one in (port, direct):
-                check_advice("Ray Serve", one, name, model)
+            for port in ways.values():
+                check_advice("Ray Serve", port, name, model)
 
-        env = {**_TUNED, **_ingress(direct), "PYTHONPATH": f"{stubs}:{SERVERS}"}
-        with running(command, setting.folder / "rayserve.log", ready, env) as pid:
-            ways = {"proxy": port, "direct": direct}
-            yield Serving(pid, [route(setting.folder, one, name, way) for way, one in ways.items()])
+        env = {**_TUNED, **_ingress(ways["direct"]), "PYTHONPATH": f"{stubs}:{SERVERS}"}
+        made = lambda: [route(setting.folder, f"grpc:127.0.0.1:{port}", name, way) for way, port in ways.items()]  # noqa: E731
+        return Start(command, ready, made, env)
 
 
 def _ingress(port: int) -> dict[str, str]:

@@ -1,16 +1,15 @@
-"""Triton's backend for ONNX Runtime, built from its public sources against the runtime that all are measured with."""
+"""Triton's backend for ONNX Runtime, built from its public sources against the runtime that all servers use."""
 
 import os
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from policybridge_bench.contenders.environments import RUNTIME, environment, site_packages
-from policybridge_core.errors import PreconditionError
+from policybridge_bench.processes import run_tool
 
 GIT: Final = "POLICYBRIDGE_BENCH_GIT"
-"""Environment variable: where public repositories are cloned from, with ``{owner}`` and ``{name}`` in their places."""
+"""Environment variable: from where repositories are cloned; ``{owner}`` and ``{name}`` in it are replaced."""
 
 _GITHUB: Final = "https://github.com/{owner}/{name}"
 _BRANCH: Final = "r24.10"  # of Triton 2.51, which is the wheel's
@@ -37,10 +36,10 @@ _INCLUDES: Final = ("core/include", "backend/include", "common/include", "rapidj
 
 
 def build_backend(cache: Path) -> Path:
-    """Build it, where it is not there yet, and give the folder of Triton's backends.
+    """Build it on first use, and give the folder of Triton's backends.
 
     Raises:
-        PreconditionError: the sources cannot be had, or do not build.
+        PreconditionError: the sources cannot be cloned, or do not build.
 
     """
     folder = (cache / "triton").absolute()
@@ -65,25 +64,17 @@ def _runtime(cache: Path, folder: Path) -> Path:
 def _clone(folder: Path, owner: str, name: str, branch: str, files: str) -> None:
     if not folder.exists():
         address = os.environ.get(GIT, _GITHUB).format(owner=owner, name=name)
-        _run(["git", "clone", "--quiet", "--depth", "1", "--no-checkout", "--branch", branch, address, folder])
-        _run(["git", "-C", folder, "checkout", "--quiet", "HEAD", "--", files])
+        run_tool(["git", "clone", "--quiet", "--depth", "1", "--no-checkout", "--branch", branch, address, folder])
+        run_tool(["git", "-C", folder, "checkout", "--quiet", "HEAD", "--", files])
 
 
 def _compile(folder: Path, source: str) -> Path:
     made = folder / f"{Path(source).stem}.o"
     includes = [f"-I{folder / include}" for include in _INCLUDES]
-    _run(["g++", "-std=c++17", "-O2", "-fPIC", "-w", *includes, "-c", folder / source, "-o", made])
+    run_tool(["g++", "-std=c++17", "-O2", "-fPIC", "-w", *includes, "-c", folder / source, "-o", made])
     return made
 
 
 def _link(folder: Path, made: Path, runtime: Path, objects: Sequence[Path]) -> None:
     script = folder / "onnxruntime_backend" / "src" / "libtriton_onnxruntime.ldscript"
-    _run(["g++", "-shared", "-o", made, *objects, runtime, "-Wl,-rpath,$ORIGIN", f"-Wl,--version-script={script}"])
-
-
-def _run(command: Sequence[str | Path]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise PreconditionError(
-            f"Triton's backend for ONNX Runtime: {' '.join(map(str, command))} failed:\n{done.stderr[-1500:]}"
-        )
+    run_tool(["g++", "-shared", "-o", made, *objects, runtime, "-Wl,-rpath,$ORIGIN", f"-Wl,--version-script={script}"])

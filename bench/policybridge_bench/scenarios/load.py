@@ -2,10 +2,12 @@
 
 import argparse
 
-from policybridge_bench.scenarios.interleaved import measure
+from policybridge_bench.measuring import finish, measure
+from policybridge_bench.options import fill
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure what ``--contenders`` names: PolicyBridge alone unless told otherwise."""
-    measure(arguments, contenders="policybridge", ways="socket,grpc")
+    """Measure what ``--contenders`` names; by default PolicyBridge alone."""
+    fill(arguments)
+    finish(measure(arguments), arguments)
     return 0

@@ -1,83 +1,103 @@
 """What an open session costs the server in memory."""
 
 import argparse
-from contextlib import ExitStack
-from pathlib import Path
-from tempfile import TemporaryDirectory
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from statistics import median
 
 import msgspec
 
-from policybridge_bench.contenders.contract import Route, Setting
-from policybridge_bench.contenders.own import PolicyBridge
-from policybridge_bench.options import words
+from policybridge_bench.contenders.contract import Route, Serving
+from policybridge_bench.measuring import finish, measure
+from policybridge_bench.options import fill
 from policybridge_bench.payloads import payload
 from policybridge_bench.processes import Usages
-from policybridge_client.connection import ClientSession, Connection, connect
+from policybridge_bench.results import Case, Round, timed
+from policybridge_bench.rounds import Candidate
+from policybridge_client.connection import ClientSession, connect
 from policybridge_core.errors import PreconditionError
 from policybridge_serdes import PolicyReference, SessionOptions
 
-_ASKED = 2
+_WAYS = ("socket", "grpc", "grpc-unix")
+_REQUESTS = 2
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Open so many sessions on each transport, let each ask, and look at the server's memory; then close them."""
-    rows: dict[str, dict[str, float]] = {}
-    ways = words(arguments.ways or "socket,grpc")
-    with TemporaryDirectory(prefix="pb-") as folder:
-        setting = Setting(Path(folder), arguments.cache, ["inliner"])
-        with PolicyBridge(arguments.python, options=arguments.serve_option).serve(setting) as serving:
-            for route in serving.routes:
-                if route.way in ways and serving.pid is not None:
-                    rows[route.way] = _measure(route, Usages(serving.pid), arguments.count)
-    if not rows:
-        raise PreconditionError(f"no session goes by {', '.join(ways)}; there are socket, grpc, grpc-unix")
-    for way, row in rows.items():
-        kilobytes = {name: row[name] / 1e3 for name in ("opened", "asked", "closed")}
-        print(
-            f"{way:10} {arguments.count} sessions: {kilobytes['opened']:6.1f} KB each when opened, "
-            f"{kilobytes['asked']:6.1f} KB once they asked, {kilobytes['closed']:6.1f} KB left when closed"
-        )
-    if arguments.json:
-        arguments.json.write_bytes(msgspec.json.format(msgspec.json.encode(rows), indent=1))
+    """Open ``--count`` sessions on each transport, let each ask, then close them.
+
+    The latencies are those of opening. The figures are how much memory the server took for each session.
+    """
+    fill(arguments, rounds=1, clients="1")
+    measurements: list[_Sessions] = []
+
+    def candidates(serving: Mapping[str, Serving]) -> list[Candidate]:
+        measurements.extend(_all(serving, arguments.count))
+        return [Candidate(each.case, each.measure) for each in measurements]
+
+    run = measure(arguments, wanted=lambda _: False, more=candidates)
+    finish(run, arguments, {name: value for each in measurements for name, value in each.figures()})
     return 0
 
 
-def _measure(route: Route, usages: Usages, count: int) -> dict[str, float]:
-    # The first sessions bring what all later ones share.
-    _close(_open(route, _ASKED, asks=True))
-    before = usages.now().rss
-    sessions = _open(route, count, asks=False)
-    opened = usages.now().rss
-    observation = payload(route.load.payload).observations()[0]
-    for _, session in sessions:
-        for _ in range(_ASKED):
-            session.evaluate(observation)
-    asked = usages.now().rss
-    _close(sessions)
-    closed = usages.now().rss
-    return {name: (rss - before) / count for name, rss in (("opened", opened), ("asked", asked), ("closed", closed))}
+@dataclass(frozen=True)
+class _Sessions:
+    """The sessions of one route, and by how much the server's memory was larger, in bytes, in each round."""
+
+    case: Case
+    route: Route
+    server: Usages
+    grown: dict[str, list[float]] = field(default_factory=dict)
+
+    def measure(self) -> Round:
+        # The first sessions allocate what all later ones share.
+        with contextlib.ExitStack() as stack:
+            self._open(stack).evaluate(payload(self.case.payload).observations()[0])
+        before = self.server.now().rss
+        with contextlib.ExitStack() as stack:
+            sessions: list[ClientSession] = []
+            seen = timed(lambda: sessions.append(self._open(stack)), calls=self.case.clients)
+            opened = self.server.now().rss
+            for session in sessions:
+                for _ in range(_REQUESTS):
+                    session.evaluate(payload(self.case.payload).observations()[0])
+            asked = self.server.now().rss
+        for name, rss in (("opened", opened), ("asked", asked), ("closed", self.server.now().rss)):
+            self.grown.setdefault(name, []).append(rss - before)
+        return msgspec.structs.replace(seen, server_rss=asked)
+
+    def figures(self) -> Iterator[tuple[str, float]]:
+        for name, values in self.grown.items():
+            yield (
+                f"{self.case.way}: once {name}, KB of the server for each session",
+                median(values) / self.case.clients / 1e3,
+            )
+
+    def _open(self, stack: contextlib.ExitStack) -> ClientSession:
+        """Open one, on a connection of its own, as a compiler's is."""
+        connection = connect(self.route.load.address, timeout=30)
+        stack.callback(connection.close)
+        asked = payload(self.case.payload).signature
+        session = connection.open(PolicyReference(self.route.load.policy), asked, SessionOptions())
+        stack.callback(session.close)
+        return session
 
 
-Open = list[tuple[Connection, ClientSession]]
-
-
-def _open(route: Route, count: int, *, asks: bool) -> Open:
-    asking = payload(route.load.payload)
-    opened: Open = []
-    with ExitStack() as stack:
-        # Each has a connection of its own, as a compiler's has.
-        for _ in range(count):
-            connection = connect(route.load.address, timeout=30)
-            stack.callback(connection.close)
-            session = connection.open(PolicyReference(route.load.policy), asking.signature, SessionOptions())
-            if asks:
-                session.evaluate(asking.observations()[0])
-            opened.append((connection, session))
-        stack.pop_all()
-    return opened
-
-
-def _close(sessions: Open) -> None:
-    for connection, session in sessions:
-        session.close()
-        connection.close()
+def _all(serving: Mapping[str, Serving], count: int) -> Iterator[_Sessions]:
+    for name, each in serving.items():
+        for route in each.routes:
+            if route.way not in _WAYS or each.pid is None:
+                raise PreconditionError(
+                    f"no server process holds sessions by {route.way}; --ways takes {', '.join(_WAYS)}"
+                )
+            load = route.load
+            case = Case(
+                contender=name,
+                way=route.way,
+                generator="python",
+                clients=count,
+                payload=load.payload,
+                serdes=load.serdes,
+                backend=route.backend,
+            )
+            yield _Sessions(case, route, Usages(each.pid))

@@ -1,43 +1,46 @@
 """How soon a server with one policy is ready, and how much memory it holds."""
 
 import argparse
-import time
+import contextlib
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 
 import msgspec
 
-from policybridge_bench.options import words
-from policybridge_bench.policies import backends, policy_name, write_policies
-from policybridge_bench.processes import Usages, server
+from policybridge_bench.contenders.own import serve_command
+from policybridge_bench.measuring import conduct, finish
+from policybridge_bench.options import fill, words
+from policybridge_bench.policies import backends, write_policies
+from policybridge_bench.processes import Started, Usages, server
+from policybridge_bench.results import Case, Round, timed
+from policybridge_bench.rounds import Candidate
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Start a server per backend, so many times."""
-    rows: dict[str, dict[str, float]] = {}
-    for backend in words(arguments.backends, backends()):
-        with TemporaryDirectory(prefix="pb-") as folder:
-            repository = arguments.repository or Path(folder) / "policies"
-            if arguments.repository is None:
-                write_policies(repository, ["inliner"], [backend])
-            seen = [_start(arguments, repository, Path(folder)) for _ in range(arguments.rounds)]
-        name = "repository" if arguments.repository else policy_name("inliner", backend)
-        ready, rss = (median(one[which] for one in seen) for which in (0, 1))
-        rows[name] = {"seconds": ready, "rss": rss}
-        print(
-            f"{name:24} ready after {ready:6.2f} s   RSS {rss / 1e6:6.1f} MB   CPU {median(s[2] for s in seen):5.2f} s"
-        )
-    if arguments.json:
-        arguments.json.write_bytes(msgspec.json.format(msgspec.json.encode(rows), indent=1))
+    """Start a server for each backend in every round; a latency is the time until one server is ready."""
+    fill(arguments, ways="")
+    with TemporaryDirectory(prefix="pb-") as folder:
+        finish(conduct(arguments, list(_candidates(arguments, Path(folder)))), arguments)
     return 0
 
 
-def _start(arguments: argparse.Namespace, repository: Path, folder: Path) -> tuple[float, int, float]:
+def _candidates(arguments: argparse.Namespace, folder: Path) -> Iterator[Candidate]:
+    for backend in words(arguments.backends, backends()):
+        repository = arguments.repository or folder / backend
+        if arguments.repository is None:
+            write_policies(repository, ["inliner"], [backend])
+        case = Case(contender="policybridge", way="start", generator="python", clients=1, backend=backend)
+        yield Candidate(case, partial(_start, arguments, repository, folder))
+
+
+def _start(arguments: argparse.Namespace, repository: Path, folder: Path) -> Round:
     listen = ["--grpc", "127.0.0.1:0", "--socket", str(folder / "socket")]
-    command = [arguments.python, "-m", "policybridge_client.cli", "serve", "--repository", str(repository), *listen]
-    started = time.perf_counter()
-    with server([*command, "--allow-python", *arguments.serve_option]) as running:
-        seconds = time.perf_counter() - started
-        usage = Usages(running.pid).now()
-        return seconds, usage.rss, usage.cpu
+    command, env = serve_command(arguments.python)
+    started: list[Started] = []
+    command += ["--repository", str(repository), "--allow-python", *listen, *arguments.serve_option]
+    with contextlib.ExitStack() as stack:
+        seen = timed(lambda: started.append(stack.enter_context(server(command, env=env))))
+        usage = Usages(started[0].pid).now()
+    return msgspec.structs.replace(seen, server_cpu=usage.cpu * 1e6, server_rss=usage.rss)

@@ -1,5 +1,5 @@
-#ifndef POLICYBRIDGE_BENCH_ASKERS_H
-#define POLICYBRIDGE_BENCH_ASKERS_H
+#ifndef POLICYBRIDGE_BENCH_CLIENTS_H
+#define POLICYBRIDGE_BENCH_CLIENTS_H
 
 #include "file.h"
 #include "measure.h"
@@ -10,7 +10,7 @@
 
 namespace bench {
 
-using Made = policybridge::Result<std::unique_ptr<Asker>>;
+using Made = policybridge::Result<std::unique_ptr<Client>>;
 
 /// A session of the client library, over any address that it takes.
 Made make_session(const Options &options, Messages messages);

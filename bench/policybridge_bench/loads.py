@@ -1,0 +1,73 @@
+"""Which loads a route is measured with: the generators, the numbers of clients and the rates."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from policybridge_bench.contenders.contract import Route, Serving
+from policybridge_bench.drive import command, drive
+from policybridge_bench.load import Load
+from policybridge_bench.requests import native
+from policybridge_bench.results import Case
+from policybridge_bench.rounds import Candidate
+
+
+@dataclass(frozen=True)
+class Loads:
+    """The loads that each route is measured with.
+
+    Attributes:
+        generators: in the order of preference; a route is measured with the first that it supports.
+        clients: how many ask at once.
+        rates: open loops, in requests per second of all clients together; ``None`` for the closed loop.
+        seconds: for each case in each round.
+        warm_up: seconds before.
+        program: the native load generator, if it could be built.
+        folder: for the files of messages that the native clients send.
+        each: measure with every generator that a route supports.
+
+    """
+
+    generators: Sequence[str]
+    clients: Sequence[int]
+    rates: Sequence[float | None]
+    seconds: float
+    warm_up: float
+    program: Path | None
+    folder: Path
+    each: bool = False
+
+    def candidates(self, contender: str, serving: Serving) -> Iterator[Candidate]:
+        """Give all cases of one contender."""
+        for route in serving.routes:
+            able = [name for name in self.generators if name in route.generators]
+            taken = able if self.each else able[:1]
+            for generator, clients, rate in itertools.product(taken, self.clients, self.rates):
+                program = self.program if generator == "native" else None
+                client = command(self._load(route, generator, clients, rate), program)
+                case = _case(contender, route, generator, clients, rate)
+                yield Candidate(case, partial(drive, client, clients, serving.pid))
+
+    def _load(self, route: Route, generator: str, clients: int, rate: float | None) -> Load:
+        load, own = route.load, None if rate is None else rate / clients
+        if generator == "native":
+            load = native(load, self.folder)
+        kind = "wire" if generator == "wire" else load.kind
+        return msgspec.structs.replace(load, kind=kind, rate=own, seconds=self.seconds, warm_up=self.warm_up)
+
+
+def _case(contender: str, route: Route, generator: str, clients: int, rate: float | None) -> Case:
+    return Case(
+        contender=contender,
+        way=route.way,
+        generator=generator,
+        clients=clients,
+        payload=route.load.payload,
+        serdes=route.load.serdes if route.load.policy else "",
+        backend=route.backend,
+        rate=rate,
+    )

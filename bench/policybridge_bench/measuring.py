@@ -1,0 +1,182 @@
+"""One run: contenders that serve side by side, measured in turn, and what is shown and written of it."""
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from policybridge_bench import native
+from policybridge_bench.busy import regime
+from policybridge_bench.contenders.contract import Contender, Serving, Setting, load_contender
+from policybridge_bench.contenders.own import PolicyBridge, policybridge
+from policybridge_bench.loads import Loads
+from policybridge_bench.options import baseline, numbers, words
+from policybridge_bench.payloads import PAYLOADS, payload
+from policybridge_bench.policies import backends
+from policybridge_bench.results import Case, Run, machine, write_csv, write_json
+from policybridge_bench.rounds import Candidate, run_rounds
+from policybridge_bench.table import live
+from policybridge_core.errors import InvalidError, PolicyFailedError, PreconditionError
+from policybridge_serdes import SERDES, load_serdes
+
+_GENERATORS = ("native", "wire", "python")
+
+
+def measure(
+    arguments: argparse.Namespace,
+    contenders: Mapping[str, Contender] | None = None,
+    wanted: Callable[[Case], bool] = lambda _: True,
+    more: Callable[[Mapping[str, Serving]], Sequence[Candidate]] = lambda _: (),
+) -> Run:
+    """Start contenders, measure them under load, and show the table as it fills.
+
+    Args:
+        arguments: the command line, with its defaults filled in.
+        contenders: by name; absent: those that ``--contenders`` names.
+        wanted: whether a case of a contender is measured.
+        more: gives cases that are no load on a contender; it is called with the contenders that serve.
+
+    Raises:
+        InvalidError: an option names something that does not exist, or no case is left.
+
+    """
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="pb-")))
+        started = Started(folder, arguments, stack)
+        ways = words(arguments.ways)
+        for name, contender, only in _contenders(arguments, contenders):
+            default = ways if isinstance(contender, PolicyBridge) else ["all"]
+            started.start(name, contender, only or default)
+        loads = _loads(arguments, folder, started.skip)
+        candidates = [one for each in started.serving.items() for one in loads.candidates(*each) if wanted(one.case)]
+        if contenders is not None:
+            # They are variants of one server: measure the same case of all of them without another between.
+            candidates.sort(key=lambda one: msgspec.structs.replace(one.case, contender="").name)
+        candidates += more(started.serving)
+        if not candidates:
+            raise InvalidError(f"nothing is left to measure. {started.reasons()}")
+        return conduct(arguments, candidates, started.skipped)
+
+
+def conduct(
+    arguments: argparse.Namespace, candidates: Sequence[Candidate], skipped: Mapping[str, str] | None = None
+) -> Run:
+    """Measure all candidates in rounds and show the table as it fills."""
+    with live(baseline(arguments.baseline)) as show, regime(busy=arguments.busy):
+        measured = run_rounds(candidates, arguments.rounds, show)
+    return Run(
+        machine=machine(),
+        regime="busy" if arguments.busy else "quiet",
+        seconds=arguments.seconds,
+        cases=measured,
+        skipped=dict(skipped or {}),
+    )
+
+
+def finish(run: Run, arguments: argparse.Namespace, figures: Mapping[str, float] | None = None) -> None:
+    """Print the scenario's own ``figures`` and write the files that were asked for."""
+    run = msgspec.structs.replace(run, figures=dict(figures or {}))
+    for name, value in run.figures.items():
+        print(f"{name:<64} {value:12,.2f}")
+    if arguments.json:
+        write_json(run, arguments.json)
+    if arguments.csv:
+        write_csv(run, arguments.csv)
+    if arguments.html:
+        from policybridge_bench.page import write_page  # noqa: PLC0415 - plotly takes a second to load
+
+        write_page(run, arguments.html)
+
+
+@dataclass
+class Started:
+    """The contenders that serve, and why others do not."""
+
+    folder: Path
+    arguments: argparse.Namespace
+    stack: contextlib.ExitStack
+    serving: dict[str, Serving] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    def start(self, name: str, contender: Contender, ways: Sequence[str]) -> None:
+        """Start one, to be asked by ``ways``; another server that cannot run here is left out, and why is printed."""
+        own = self.folder / name
+        own.mkdir()
+        try:
+            contender.prepare(self.arguments.cache)
+            serving = self.stack.enter_context(contender.serve(_setting(self.arguments, own)))
+        except (PolicyFailedError, PreconditionError) as error:
+            if isinstance(contender, PolicyBridge):
+                raise
+            self.skip(name, str(error))
+        else:
+            routes = [route for route in serving.routes if "all" in ways or route.way in ways]
+            self.serving[name] = Serving(serving.pid, routes)
+
+    def skip(self, name: str, reason: str) -> None:
+        """Note that something cannot run here."""
+        self.skipped[name] = reason
+        sys.stderr.write(f"policybridge bench: without {name}: {reason}\n")
+
+    def reasons(self) -> str:
+        """Give all reasons."""
+        return "; ".join(f"{name}: {reason}" for name, reason in self.skipped.items())
+
+
+def _contenders(
+    arguments: argparse.Namespace, given: Mapping[str, Contender] | None
+) -> Iterator[tuple[str, Contender, list[str]]]:
+    """Give the name of each contender, the contender, and the ways that ``--contenders`` names; none: no choice."""
+    if given is not None:
+        yield from ((name, contender, []) for name, contender in given.items())
+        return
+    chosen: dict[str, list[str]] = {}
+    for word in words(arguments.contenders):
+        name, _, way = word.partition("/")
+        chosen.setdefault(name, []).extend([way] if way else [])
+    for name, ways in chosen.items():
+        yield name, policybridge(arguments) if name == "policybridge" else load_contender(name), ways
+
+
+def _setting(arguments: argparse.Namespace, folder: Path) -> Setting:
+    payloads = words(arguments.payloads, list(PAYLOADS))
+    serdes = words(arguments.serdes, SERDES.names())
+    for name in payloads:
+        payload(name)
+    for name in serdes:
+        load_serdes(name)
+    wanted = words(arguments.backends, backends())
+    unknown = set(wanted) - set(backends())
+    if unknown:
+        raise InvalidError(f"no backend {', '.join(sorted(unknown))} is installed; there are {', '.join(backends())}")
+    return Setting(folder, arguments.cache, payloads, wanted, serdes)
+
+
+def _loads(arguments: argparse.Namespace, folder: Path, skip: Callable[[str, str], None]) -> Loads:
+    named = words(arguments.generators or ",".join(_GENERATORS), _GENERATORS)
+    unknown = set(named) - set(_GENERATORS)
+    if unknown:
+        raise InvalidError(f"no generator {', '.join(sorted(unknown))}; there are {', '.join(_GENERATORS)}")
+    program = None
+    if "native" in named:
+        try:
+            program = native.program("policybridge-load", arguments.cache)
+        except PreconditionError as error:
+            if named == ["native"]:
+                raise
+            skip("native", str(error))
+    return Loads(
+        generators=[name for name in named if name != "native" or program],
+        clients=[int(count) for count in numbers(arguments.clients)],
+        rates=numbers(arguments.rates) or [None],
+        seconds=arguments.seconds,
+        warm_up=arguments.warm_up,
+        program=program,
+        folder=folder,
+        each=bool(arguments.generators),
+    )

@@ -1,0 +1,31 @@
+"""A foreign client's getAdvice beside our own Evaluate: the same server, network and 38 features."""
+
+import argparse
+
+from policybridge_bench.bounds import Bound, print_bounds
+from policybridge_bench.contenders.own import policybridge
+from policybridge_bench.measuring import finish, measure
+from policybridge_bench.options import fill
+from policybridge_bench.ratios import find, ratio
+
+_ADVICE = "grpc-advice"
+_LIMIT = 1.3
+"""getAdvice is promised to take at most so many times as long as Evaluate."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure both by unary calls of bytes made beforehand, so that only the server differs."""
+    fill(
+        arguments,
+        ways=f"grpc-unary,{_ADVICE}",
+        serdes="bitstream,protobuf",
+        clients="1",
+        baseline=f"policybridge/{_ADVICE}",
+    )
+    run = measure(arguments, {"policybridge": policybridge(arguments, advice=True)})
+    for evaluate in find(run.cases, way="grpc-unary"):
+        for advice in find(run.cases, way=_ADVICE, generator=evaluate.case.generator, clients=evaluate.case.clients):
+            text = f"getAdvice / Evaluate, {evaluate.case.serdes}, {evaluate.case.clients} clients, p50"
+            print_bounds([Bound(text, ratio(advice, evaluate, "p50"), _LIMIT, at_least=False)])
+    finish(run, arguments)
+    return 0

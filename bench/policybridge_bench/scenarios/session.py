@@ -1,0 +1,54 @@
+"""Sessions beside bare echoes over the same transport: the ratios that PolicyBridge promises of its Python side."""
+
+import argparse
+import itertools
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from policybridge_bench.bounds import Bound, print_bounds
+from policybridge_bench.measuring import finish, measure
+from policybridge_bench.options import fill
+from policybridge_bench.policies import NAMED
+from policybridge_bench.ratios import find, ratio
+from policybridge_bench.results import Case, Measured
+
+_CONTENDERS = "policybridge,model,python-socket-echo,python-grpc-echo/stream"
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure all ways with 1 client; the socket, by bytes made beforehand, with 16 and with 38 named inputs too."""
+    fill(arguments, contenders=_CONTENDERS, clients="1,16", generators="wire,python", backends=f"onnx,{NAMED}")
+    run = measure(arguments, wanted=_wanted)
+    print_bounds(_bounds(run.cases))
+    finish(run, arguments)
+    return 0
+
+
+def _wanted(case: Case) -> bool:
+    if case.clients == 1 and case.backend != NAMED:
+        return True
+    return (case.way, case.generator) == ("socket", "wire") and (case.clients == 1 or case.backend != NAMED)
+
+
+def _bounds(cases: Sequence[Measured]) -> Iterator[Bound]:
+    """Give the bounds whose cases were measured; the model's own time is subtracted from a p50."""
+    socket = find(cases, way="socket", generator="wire", backend="onnx")
+    for few, many in itertools.combinations(socket, 2):
+        text = f"socket: {many.case.clients} clients / {few.case.clients}, decisions/s"
+        yield Bound(text, ratio(many, few, "throughput"), 3, at_least=True)
+    echo, stream = find(cases, contender="python-socket-echo"), find(cases, contender="python-grpc-echo")
+    for way, generator, floor, limit in (
+        ("socket", "wire", echo, 3),
+        ("socket", "python", echo, 3),
+        ("grpc", "python", stream, 1.5),
+    ):
+        own = find(cases, way=way, generator=generator, backend="onnx", clients=1)
+        model = find(cases, contender="model")
+        if own and model and floor:
+            text = f"{way}, {generator}: (p50 - model) / bare echo"
+            yield Bound(text, _beyond(own[0], model[0], floor[0]), limit, at_least=False)
+
+
+def _beyond(own: Measured, model: Measured, floor: Measured) -> float:
+    rounds = zip(own.rounds, model.rounds, floor.rounds, strict=True)
+    return median((one.p50 - alone.p50) / bare.p50 for one, alone, bare in rounds)
