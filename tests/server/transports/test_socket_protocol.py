@@ -1,8 +1,11 @@
 """The Unix socket as SOCKET.md describes it, byte for byte."""
 
 import json
+import select
 import socket
 import struct
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -268,3 +271,25 @@ def test_a_socket_file_left_by_a_dead_server_is_replaced(
             assert peer.line()["policy"] == "one"
             peer.file.close()
             peer.socket.close()
+
+
+def test_without_watchfiles_a_refused_client_that_does_not_close_is_closed_by_the_server(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    # watchfiles wakes the loop again and again; without it, the loop wakes for the client's end alone.
+    start = "import sys; sys.modules['watchfiles'] = None; from policybridge_client.cli import main; sys.exit(main())"
+    listen = ["--repository", tmp_path, "--socket", tmp_path_factory.mktemp("s") / "server.sock"]
+    command = [sys.executable, "-c", start, "serve", *map(str, listen)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            _, address = process.stdout.readline().split()
+            with socket.socket(socket.AF_UNIX) as peer:
+                peer.connect(address.removeprefix("socket:"))
+                peer.sendall(b"{}\n")
+                assert peer.makefile("rb").readline().startswith(b'{"error":')
+                closed = select.poll()
+                closed.register(peer, 0)  # a hang-up is always reported
+                assert closed.poll(8000)
+        finally:
+            process.kill()

@@ -11,7 +11,7 @@ from policybridge_server.config import convert_fields
 from policybridge_server.grpc.calls import Calls, guarded_handler
 from policybridge_server.mlbridge.grpc.config import MethodConfig, MlBridgeConfig
 from policybridge_server.mlbridge.grpc.descriptors import ForeignMethod, load_methods
-from policybridge_server.mlbridge.grpc.methods import Method
+from policybridge_server.mlbridge.grpc.handler import MethodHandler
 from policybridge_server.transports.contract import Host
 
 
@@ -52,8 +52,8 @@ def _check_names(table: str, configured: dict[str, MethodConfig], found: set[str
             raise InvalidError(f"[mlbridge.{table}] {name!r} is in none of the sources; there are {known}")
 
 
-def _made(foreign: ForeignMethod, config: MethodConfig, host: Host, calls: Calls, most: int) -> Method:
+def _made(foreign: ForeignMethod, config: MethodConfig, host: Host, calls: Calls, most: int) -> MethodHandler:
     try:
-        return Method(foreign, config, host, calls, most)
+        return MethodHandler(foreign, config, host, calls, most)
     except PolicyBridgeError as error:
         raise InvalidError(f"[mlbridge] {foreign} cannot be served: {error}") from error

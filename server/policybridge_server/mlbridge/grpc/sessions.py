@@ -1,4 +1,4 @@
-"""The sessions of one method: who is in which, when they end, and requests that are sent again."""
+"""The sessions of one method: which client has which, when they end, and requests that are sent again."""
 
 import asyncio
 from collections import OrderedDict, deque
@@ -9,28 +9,29 @@ from policybridge_core.errors import PolicyBridgeError, PolicyFailedError
 from policybridge_serdes import Values
 from policybridge_serdes.values import Row
 from policybridge_server.engine.engine import Session
+from policybridge_server.transports.failures import as_error
 
 Write = Callable[[Values], tuple[bytes, list[Any]]]
-"""Makes a reply, and the numbers in it, of advice."""
+"""Makes of advice the reply's bytes, and gives the numbers in it."""
 
 
-class Asked:
-    """A request until its client has the reply.
+class PendingRequest:
+    """A request whose reply has not reached its client yet.
 
     Args:
-        request: its bytes, by which it is known when it is sent again.
+        data: its bytes. A request with the same bytes is the same one, sent again.
         ends: whether the session ends with it.
 
     """
 
-    def __init__(self, request: bytes, ends: bool) -> None:
-        self.request = request
+    def __init__(self, data: bytes, ends: bool) -> None:
+        self.data = data
         self.ends = ends
         self.result: bytes | PolicyBridgeError | None = None
-        self._waiting: list[asyncio.Future[None]] = []
+        self._calls: list[asyncio.Future[None]] = []
 
     async def reply(self) -> bytes:
-        """Wait for the reply, together with those who wait already.
+        """Wait for the reply; several calls may wait for the same one.
 
         Raises:
             PolicyBridgeError: there is no advice.
@@ -38,102 +39,101 @@ class Asked:
         """
         if self.result is None:
             answered = asyncio.get_running_loop().create_future()
-            self._waiting.append(answered)
+            self._calls.append(answered)
             await answered
         if isinstance(self.result, bytes):
             return self.result
         raise self.result or PolicyFailedError("the session ended before it answered")
 
     def settle(self, result: bytes | PolicyBridgeError) -> None:
-        """Let everybody go on who waits."""
+        """Give ``result`` to all calls that wait."""
         self.result = result
-        for answered in self._waiting:
+        for answered in self._calls:
             if not answered.done():
                 answered.set_result(None)
 
 
-class Conversation:
+class ForeignSession:
     """One session of a foreign client; the sink of its answers.
 
     Args:
-        end_advice: the advice that ends it; ``None`` for none.
-        ended: told once that it is over.
+        end_advice: the advice with which the session ends; ``None`` for none.
+        ended: called once, when the session has ended.
 
     Attributes:
         over: whether it has ended.
-        used: when it was last asked, by the loop's clock.
+        used: when the latest request came, by the loop's clock, in seconds.
 
     """
 
-    def __init__(self, end_advice: list[Any] | None, ended: Callable[["Conversation"], None]) -> None:
+    def __init__(self, end_advice: list[Any] | None, ended: Callable[["ForeignSession"], None]) -> None:
         self.over = False
-        self._ended = ended
         self.used = 0.0
+        self._ended = ended
         self._end_advice = end_advice
         self._session: Session | None = None
         self._write: Write | None = None
-        self._asked: deque[Asked] = deque()
-        self._undelivered: list[Asked] = []
+        self._unanswered: deque[PendingRequest] = deque()
+        self._undelivered: list[PendingRequest] = []
 
     def begin(self, session: Session, write: Write) -> None:
-        """Take the session, bound, and what writes its replies."""
+        """Take the engine's session, which is bound, and what writes its replies."""
         self._session, self._write = session, write
 
     @property
     def busy(self) -> bool:
         """Whether a request waits for its advice."""
-        return bool(self._asked)
+        return bool(self._unanswered)
 
-    def again(self, request: bytes) -> Asked | None:
-        """Give what is asked by the same bytes and was not delivered: its client has given up waiting and resends."""
-        for asked in self._undelivered:
-            if asked.request == request:
-                return asked
+    def find(self, data: bytes) -> PendingRequest | None:
+        """Give the pending request with these bytes: its client stopped waiting and sends it again."""
+        for request in self._undelivered:
+            if request.data == data:
+                return request
         return None
 
-    def ask(self, request: bytes, row: Row, context: str | None, ends: bool) -> Asked:
-        """Submit an observation; what was never fetched before it is dropped."""
+    def ask(self, data: bytes, row: Row, context: str | None, ends: bool) -> PendingRequest:
+        """Submit an observation. Earlier replies that no call has fetched are dropped."""
         if self._session is None:
             raise PolicyFailedError("the session is over")
         if context is not None:
             self._session.context(context)
-        asked = Asked(request, ends)
+        request = PendingRequest(data, ends)
         self._undelivered = [each for each in self._undelivered if each.result is None]
-        self._undelivered.append(asked)
-        self._asked.append(asked)
+        self._undelivered.append(request)
+        self._unanswered.append(request)
         self._session.submit(row)
-        return asked
+        return request
 
-    def delivered(self, asked: Asked) -> None:
-        """Forget a request whose call has got its reply."""
-        if asked in self._undelivered:
-            self._undelivered.remove(asked)
+    def delivered(self, request: PendingRequest) -> None:
+        """Forget a request whose call has its reply."""
+        if request in self._undelivered:
+            self._undelivered.remove(request)
 
     def answer(self, advice: Values, log_probability: float | None) -> None:  # noqa: ARG002
-        """Write the reply; the session ends where that was its last."""
-        asked = self._asked.popleft()
+        """Write the reply; the session ends where the request or the advice says so."""
+        request = self._unanswered.popleft()
         try:
             if self._write is None:
                 raise PolicyFailedError("the session is over")
             reply, numbers = self._write(advice)
         except Exception as error:
-            failure = error if isinstance(error, PolicyBridgeError) else PolicyFailedError(f"no reply: {error!r}")
-            self._settle(asked, failure)
+            self._fail(request, as_error(error, "writing a reply for ML-Compiler-Bridge"))
             return
-        asked.settle(reply)
-        if asked.ends or (self._end_advice is not None and numbers == self._end_advice):
+        request.settle(reply)
+        if request.ends or (self._end_advice is not None and numbers == self._end_advice):
             self.end()
 
     def fail(self, error: PolicyBridgeError) -> None:
-        """Pass on that there is no advice; the session is over."""
-        self._settle(self._asked.popleft(), error)
+        """Give the error to the request, and end the session."""
+        self._fail(self._unanswered.popleft(), error)
 
-    def _settle(self, asked: Asked, error: PolicyBridgeError) -> None:
-        asked.settle(error)
+    def _fail(self, request: PendingRequest, error: PolicyBridgeError) -> None:
+        request.settle(error)
         self.end()
 
     def end(self) -> None:
-        """End the session; twice is once. What was asked is still answered."""
+        """End the session; a second call does nothing. Requests that wait are still answered."""
         self.over = True
         session, self._session = self._session, None
         if session is not None:
@@ -141,46 +141,46 @@ class Conversation:
             self._ended(self)
 
     def shut(self) -> None:
-        """End it because the server does."""
+        """End the session because the server shuts down."""
         self.end()
 
 
-class Conversations:
-    """Those of one method, by their keys. For the loop thread.
+class ForeignSessions:
+    """The sessions of one method, by their keys. For the loop thread.
 
     Args:
-        idle_timeout: seconds after which one that is not asked ends.
-        most: for one more, that which has been idle for longest ends.
+        idle_timeout: seconds without a request after which a session ends.
+        most: number of sessions; for one more, the session that has been idle for longest ends.
 
     """
 
     def __init__(self, idle_timeout: float, most: int) -> None:
         self._idle_timeout = idle_timeout
         self._most = most
-        self._held: OrderedDict[Hashable, Conversation] = OrderedDict()
+        self._held: OrderedDict[Hashable, ForeignSession] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
 
-    def get(self, key: Hashable) -> Conversation | None:
-        """Give the conversation of ``key``, which counts as used now."""
+    def get(self, key: Hashable) -> ForeignSession | None:
+        """Give the session of ``key``, which counts as used now."""
         found = self._held.get(key)
         if found is not None:
             self._held.move_to_end(key)
             found.used = asyncio.get_running_loop().time()
         return found
 
-    def put(self, key: Hashable, conversation: Conversation) -> None:
-        """Hold one more, in the place of the one that ``key`` had."""
+    def put(self, key: Hashable, session: ForeignSession) -> None:
+        """Hold ``session`` under ``key``; the session that was there ends."""
         self.drop(key)
         while len(self._held) >= self._most:
             self._held.popitem(last=False)[1].end()
         loop = asyncio.get_running_loop()
-        conversation.used = loop.time()
-        self._held[key] = conversation
+        session.used = loop.time()
+        self._held[key] = session
         if self._timer is None:
             self._timer = loop.call_later(self._idle_timeout, self._sweep)
 
     def drop(self, key: Hashable) -> None:
-        """End the conversation of ``key``, if there is one."""
+        """End the session of ``key``, if there is one."""
         dropped = self._held.pop(key, None)
         if dropped is not None:
             dropped.end()

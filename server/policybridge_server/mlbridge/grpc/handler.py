@@ -1,4 +1,4 @@
-"""One method of a user's service: its plan, made when the server starts, and the way of one request."""
+"""One method of a user's service: what is worked out when the server starts, and how a request is answered."""
 
 import asyncio
 import logging
@@ -20,10 +20,10 @@ from policybridge_server.engine.binding import bind
 from policybridge_server.grpc.calls import Calls, Context
 from policybridge_server.mlbridge.grpc.conditions import condition, scalar
 from policybridge_server.mlbridge.grpc.config import MethodConfig
-from policybridge_server.mlbridge.grpc.conversations import Asked, Conversation, Conversations
 from policybridge_server.mlbridge.grpc.descriptors import ForeignMethod
 from policybridge_server.mlbridge.grpc.replies import Replies
 from policybridge_server.mlbridge.grpc.requests import LARGE, Requests
+from policybridge_server.mlbridge.grpc.sessions import ForeignSession, ForeignSessions, PendingRequest
 from policybridge_server.transports.contract import Host
 
 _LOG = logging.getLogger(__name__)
@@ -32,23 +32,23 @@ FALLBACK: Final = "policybridge-fallback-bin"
 """Trailing metadata of a reply that holds the fallback: why, in UTF-8. ML-Compiler-Bridge does not read it."""
 
 _REASON: Final = 500
-"""Characters of it: clients take 8 KiB of metadata, and would fail on more."""
+"""Characters of the reason in that metadata: clients take 8 KiB of metadata in all, and fail on more."""
 
 IDLE_TIMEOUT: Final = 600.0
 
-_ANYBODY: Final = "unix:"
-"""What gRPC's own library calls every client of a Unix socket; our transport numbers them."""
+_UNIX_PEER: Final = "unix:"
+"""The name that gRPC's own library has for every client of a Unix socket; our transport numbers them."""
 
 
-class Method:
+class MethodHandler:
     """Answers the requests of one method.
 
     Args:
-        method: whose it is.
+        method: the user's method.
         config: how it is answered.
-        host: who answers.
-        calls: those that run.
-        most: sessions at a time.
+        host: opens the sessions.
+        calls: the running calls.
+        most: number of sessions at a time.
 
     Raises:
         InvalidError: the configuration does not fit the messages, or the client could not read the reply.
@@ -70,7 +70,7 @@ class Method:
         self._labels = {"client": "ml-compiler-bridge", "method": self._name, **(config.labels or {})}
         self._opener = host.opener
         self._calls = calls
-        self._conversations = Conversations(config.idle_timeout or IDLE_TIMEOUT, most)
+        self._sessions = ForeignSessions(config.idle_timeout or IDLE_TIMEOUT, most)
         self._opening = asyncio.Lock()
         self._fallbacks = 0
 
@@ -79,12 +79,12 @@ class Method:
         try:
             return await self._advise(data, context)
         except UnavailableError:
-            # The client tries again until a server is back.
+            # The client sends the request again until a server takes it.
             raise
         except Exception as error:
             if self._key is None:
-                # As everywhere, a failure ends the session: what the client asks next is another episode.
-                self._conversations.drop(context.peer())
+                # As everywhere, a failure ends the session: the client's next request starts another.
+                self._sessions.drop(context.peer())
             if self._fallback is None:
                 raise
             self._count_fallback(error)
@@ -95,39 +95,41 @@ class Method:
         decode = self._requests.decode
         message, row = decode(data) if len(data) < LARGE else await asyncio.to_thread(decode, data)
         key = context.peer() if self._key is None else self._key(message)
-        if self._key is None and key == _ANYBODY:
+        if self._key is None and key == _UNIX_PEER:
             return await self._advise_alone(data, message, row)
-        conversation = self._find(key, data, message)
-        if conversation is None:
+        session = self._find(key, data, message)
+        if session is None:
             async with self._opening:
-                conversation = self._find(key, data, message)
-                if conversation is None:
-                    conversation = await self._open(key)
-                    self._conversations.put(key, conversation)
-        # Nothing may be awaited in between: a conversation that was found is not over.
-        return await _delivered(conversation, conversation.again(data) or self._ask(conversation, data, message, row))
+                session = self._find(key, data, message)
+                if session is None:
+                    session = await self._open(key)
+                    self._sessions.put(key, session)
+        # Await nothing between finding the session and asking it: meanwhile it could end.
+        return await _delivered(session, session.find(data) or self._ask(session, data, message, row))
 
-    def _find(self, key: Hashable, data: bytes, message: Message) -> Conversation | None:
-        """Give the conversation that goes on; ``None`` where one starts.
+    def _find(self, key: Hashable, data: bytes, message: Message) -> ForeignSession | None:
+        """Give the running session of ``key``; ``None`` where this request starts one.
 
         Raises:
-            PreconditionError: none goes on, and this request does not start one.
+            PreconditionError: no session runs, and this request does not start one.
 
         """
-        found = self._conversations.get(key)
-        if found is not None and found.again(data):
+        found = self._sessions.get(key)
+        if found is not None and found.find(data):
             return found
         starts = self._starts is not None and self._starts(message)
         if found is not None and not found.over and not starts:
             return found
         if self._starts is not None and not starts:
-            raise PreconditionError(f"{self._name}: no session goes on here, and this request does not start one")
+            raise PreconditionError(
+                f"{self._name}: no session is running for this client, and this request does not start one"
+            )
         return None
 
-    async def _open(self, key: Hashable) -> Conversation:
-        conversation = Conversation(self._end_advice, self._calls.ended)
+    async def _open(self, key: Hashable) -> ForeignSession:
+        foreign = ForeignSession(self._end_advice, self._calls.ended)
         options = SessionOptions(labels={**self._labels, "peer": str(key)})
-        session = await self._opener.open(self._reference, options, conversation)
+        session = await self._opener.open(self._reference, options, foreign)
         try:
             advice = session.loaded.signature.advice or self._replies.spec
             write = self._replies.writer(advice)
@@ -135,36 +137,36 @@ class Method:
         except PolicyBridgeError:
             session.close()
             raise
-        conversation.begin(session, write)
+        foreign.begin(session, write)
         if self._ends or self._end_advice:
-            # A server that shuts down waits for it; of others nobody knows whether they go on.
-            self._calls.began(conversation)
-        return conversation
+            # A server that shuts down waits for sessions that have an end. Others may never send another request.
+            self._calls.began(foreign)
+        return foreign
 
-    def _ask(self, conversation: Conversation, data: bytes, message: Message, row: Row) -> Asked:
+    def _ask(self, session: ForeignSession, data: bytes, message: Message, row: Row) -> PendingRequest:
         context = None if self._context is None else self._context(message)
-        return conversation.ask(data, row, context, ends=self._ends is not None and self._ends(message))
+        return session.ask(data, row, context, ends=self._ends is not None and self._ends(message))
 
     async def _advise_alone(self, data: bytes, message: Message, row: Row) -> bytes:
-        """Answer in a session of its own a client that cannot be told from others, if that makes sense."""
+        """Answer in a session of its own, because gRPC gives the same name to every client of a Unix socket."""
         if self._starts or self._ends or self._end_advice:
             raise PreconditionError(
-                f"{self._name}: clients of this Unix socket look alike: its sessions need a `key`, or TCP"
+                f"{self._name}: clients of this Unix socket cannot be told apart: its sessions need a `key`, or TCP"
             )
-        conversation = await self._open("unix")
+        session = await self._open("unix")
         try:
-            return await self._ask(conversation, data, message, row).reply()
+            return await self._ask(session, data, message, row).reply()
         finally:
-            conversation.end()
+            session.end()
 
     def _count_fallback(self, error: Exception) -> None:
         self._fallbacks += 1
-        # A policy that fails for ever must not fill the disk.
+        # Log the 1st, 2nd, 4th, 8th … time: a policy that always fails must not fill the disk.
         if self._fallbacks & (self._fallbacks - 1) == 0:
-            _LOG.warning("%s: the fallback was the answer, the %d. time: %s", self._name, self._fallbacks, error)
+            _LOG.warning("%s: the fallback was the answer %d times so far: %s", self._name, self._fallbacks, error)
 
     def check(self) -> None:
-        """Tell the operator if the policy, as it is now, cannot answer this method."""
+        """Warn in the log if the policy, as it is now, cannot answer this method."""
         try:
             loaded = self._opener.engine.loaded(self._reference)
             if loaded is not None:
@@ -175,14 +177,14 @@ class Method:
             _LOG.warning("%s cannot be answered: %s", self._name, error)
 
 
-async def _delivered(conversation: Conversation, asked: Asked) -> bytes:
-    # A call that is cancelled here leaves what was asked for the client's next attempt.
+async def _delivered(session: ForeignSession, request: PendingRequest) -> bytes:
+    # A call that is cancelled here leaves the request pending, for the client's next attempt.
     try:
-        reply = await asked.reply()
+        reply = await request.reply()
     except PolicyBridgeError:
-        conversation.delivered(asked)
+        session.delivered(request)
         raise
-    conversation.delivered(asked)
+    session.delivered(request)
     return reply
 
 
