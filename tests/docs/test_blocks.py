@@ -9,7 +9,7 @@ import pytest
 from policybridge_server.config import convert_fields, make_config
 from policybridge_server.mlbridge.grpc.config import MlBridgeConfig
 from policybridge_server.mlbridge.pipes.config import PipeConfig
-from policybridge_server.repository.config import parse_config
+from policybridge_server.repository.config import PolicyConfig, parse_toml
 from tests.docs.pages import LANGUAGES, PAGES, REASONS, ROOT, blocks
 
 _README_WORDS = 900
@@ -32,7 +32,7 @@ def test_toml_and_json_are_well_formed_and_configurations_are_valid(page: Path, 
             name = Path(block.path or "").name
             assert name or block.reason, f"{block} names no file, and does not say that it is a fragment"
             if name == "policy.toml":
-                parse_config(block.text.encode(), str(block))
+                parse_toml(block.text.encode(), str(block), PolicyConfig)
             elif name == "config.toml":
                 (tmp_path / name).write_text(block.text)
                 make_config(tmp_path / name, {})

@@ -32,17 +32,15 @@ class Query:
 
     def to_sql(self) -> tuple[str, list[Any]]:
         """Give the SQL condition on the table ``sessions``, and the values of its placeholders."""
-        conditions: list[tuple[str, list[Any]]] = []
-        if self.policy is not None:
-            conditions.append(("policy = ?", [self.policy]))
+        each: dict[str, object] = {
+            "policy = ?": self.policy,
+            "opened >= ?": self.since,
+            "opened < ?": self.until,
+            "status = ?": self.status,
+        }
+        conditions = [(condition, [value]) for condition, value in each.items() if value is not None]
         if self.versions is not None:
             conditions.append(("version BETWEEN ? AND ?", list(self.versions)))
-        if self.since is not None:
-            conditions.append(("opened >= ?", [self.since]))
-        if self.until is not None:
-            conditions.append(("opened < ?", [self.until]))
-        if self.status is not None:
-            conditions.append(("status = ?", [self.status]))
         if self.session is not None:
             conditions.append(("substr(id, 1, ?) = ?", [len(self.session), self.session]))
         label = "EXISTS (SELECT 1 FROM json_each(sessions.labels) AS label WHERE label.key = ? AND label.value = ?)"

@@ -69,7 +69,7 @@ class Publication(AbstractAsyncContextManager["Publication"]):
                 return
             try:
                 await self.run(self._undo.close)
-            except PolicyBridgeError:
+            except Exception:
                 # The caller gets the error of the stage. What is left in staging folders is removed at the next start.
                 _LOG.exception("a publication that failed could not be undone whole")
 

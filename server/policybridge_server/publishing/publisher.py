@@ -21,7 +21,7 @@ from policybridge_server.publishing.retention import Retention
 from policybridge_server.repository import Limits, StoredPolicy, StoredVersion
 from policybridge_server.repository.aliases import write_aliases
 from policybridge_server.repository.checks import check_alias, check_name
-from policybridge_server.repository.config import parse_config
+from policybridge_server.repository.config import PolicyConfig, parse_toml
 from policybridge_server.repository.files import folder_size
 from policybridge_server.repository.retired import is_retired
 from policybridge_server.repository.staging import FolderInPlace, Staging
@@ -81,7 +81,7 @@ class Publisher:
         check_name(name)
         known = self._repository.find(name)
         policy = self._new_policy(name, config) if known is None else self._writable(name)
-        if known is not None and config and parse_config(config.encode(), "the config") != policy.usable:
+        if known is not None and config and parse_toml(config.encode(), "the config", PolicyConfig) != policy.usable:
             raise PreconditionError(f"policy {name!r} has another policy.toml, which all its versions share")
         staging = Staging(policy.folder, self.limits, config if known is None else "")
         async with self._publication(staging) as publication:
@@ -167,7 +167,7 @@ class Publisher:
             raise NotFoundError(f"no policy {name!r}; the first version of one comes with its policy.toml")
         if not self._repository.writable:
             raise PreconditionError("there is no folder for new policies; the operator names one with --repository")
-        parsed = parse_config(config.encode(), "the new policy.toml")
+        parsed = parse_toml(config.encode(), "the new policy.toml", PolicyConfig)
         return StoredPolicy(name, self._repository.writable[-1] / name, parsed)
 
     def _writable(self, name: str) -> StoredPolicy:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from policybridge_server.repository.config import parse_aliases
+from policybridge_server.repository.config import parse_toml
 from policybridge_server.repository.files import replace_file, sync
 
 _FILE: Final = "aliases.toml"
@@ -18,7 +18,7 @@ def read_aliases(policy: Path) -> dict[str, int]:
 
     """
     file = policy / _FILE
-    return parse_aliases(file.read_bytes(), str(file)) if file.is_file() else {}
+    return parse_toml(file.read_bytes(), str(file), dict[str, int]) if file.is_file() else {}
 
 
 def write_aliases(policy: Path, aliases: Mapping[str, int]) -> None:

@@ -1,13 +1,15 @@
 """``policy.toml``, and ``aliases.toml`` beside it."""
 
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
 from policybridge_core.errors import PreconditionError
 
 POLICY_TOML: Final = "policy.toml"
+
+_Parsed = TypeVar("_Parsed")
 
 
 class HeadConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,29 +58,13 @@ class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     settings: dict[str, Any] = {}
 
 
-def parse_config(text: bytes, where: str) -> PolicyConfig:
-    """Read the ``text`` of a ``policy.toml``.
+def parse_toml(text: bytes, where: str, kind: type[_Parsed]) -> _Parsed:
+    """Read the ``text`` of a ``policy.toml`` (a `PolicyConfig`) or of an ``aliases.toml`` (alias → version number).
 
     Raises:
-        PreconditionError: it cannot be used; the message begins with ``where``.
+        PreconditionError: it is not of this ``kind``; the message begins with ``where``.
 
     """
-    config: PolicyConfig = _parse(text, where, PolicyConfig)
-    return config
-
-
-def parse_aliases(text: bytes, where: str) -> dict[str, int]:
-    """Read the ``text`` of an ``aliases.toml``.
-
-    Raises:
-        PreconditionError: it cannot be used; the message begins with ``where``.
-
-    """
-    aliases: dict[str, int] = _parse(text, where, dict[str, int])
-    return aliases
-
-
-def _parse(text: bytes, where: str, kind: type[Any]) -> Any:
     try:
         return msgspec.toml.decode(text, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -10,7 +10,7 @@ from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes import PolicyVersion
 from policybridge_server.repository.aliases import read_aliases
 from policybridge_server.repository.checks import Limits, check_files, is_name, is_number
-from policybridge_server.repository.config import POLICY_TOML, PolicyConfig, is_policy, parse_config
+from policybridge_server.repository.config import POLICY_TOML, PolicyConfig, is_policy, parse_toml
 from policybridge_server.repository.retired import is_retired
 from policybridge_server.repository.stored import StoredPolicy, StoredVersion
 
@@ -61,7 +61,7 @@ def read_policy(folder: Path) -> StoredPolicy:
     try:
         if file.is_symlink():
             raise PreconditionError(f"{file} is a symbolic link")
-        return StoredPolicy(name, folder, parse_config(file.read_bytes(), str(file)), read_aliases(folder))
+        return StoredPolicy(name, folder, parse_toml(file.read_bytes(), str(file), PolicyConfig), read_aliases(folder))
     except PreconditionError as error:
         _LOG.warning("%s", error)
         return StoredPolicy(name, folder, error)
