@@ -3,6 +3,7 @@
 import ast
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import resolve_name
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -17,7 +18,12 @@ FLOORS: Final = (
     ("policybridge",),
     ("policybridge_core",),
     ("policybridge_serdes",),
-    ("policybridge_server.loop", "policybridge_server.config", "policybridge_server.bundled"),
+    (
+        "policybridge_server.bounded",
+        "policybridge_server.bundled",
+        "policybridge_server.config",
+        "policybridge_server.loop",
+    ),
     ("policybridge_server.repository",),
     ("policybridge_server.backends",),
     ("policybridge_server.engine",),
@@ -63,11 +69,15 @@ def modules(repository: Path) -> Iterator[Module]:
 
 def imports(module: Module) -> Iterator[Import]:
     """Give what a module imports of ours, at its top or in a function."""
-    for node in ast.walk(ast.parse(module.file.read_text())):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            for target in _targets(node, module.package):
-                if target.startswith(("policybridge.", "policybridge_")):
-                    yield Import(module, node.lineno, target)
+    for line, target in _found(module.file.read_text(), module.package):
+        if target.startswith(("policybridge.", "policybridge_")):
+            yield Import(module, line, target)
+
+
+@cache
+def _found(source: str, package: str) -> list[tuple[int, str]]:
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    return [(node.lineno, target) for node in nodes for target in _targets(node, package)]
 
 
 def _targets(node: ast.Import | ast.ImportFrom, package: str) -> list[str]:
@@ -155,8 +165,7 @@ def test_no_package_imports_one_above_it_or_beside_it() -> None:
 )
 def test_an_import_that_the_floors_forbid_is_found(tmp_path: Path, file: str, line: str, said: str) -> None:
     (root,) = (root for root in ROOTS if file.startswith(f"{root}/"))
-    shutil.copytree(REPOSITORY / root, tmp_path / root)
-    assert violations(tmp_path) == []
+    shutil.copytree(REPOSITORY / root, tmp_path / root, ignore=shutil.ignore_patterns("__pycache__"))
     changed = tmp_path / file
     changed.parent.mkdir(exist_ok=True)
     with changed.open("a") as source:
