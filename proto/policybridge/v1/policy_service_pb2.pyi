@@ -57,7 +57,7 @@ class Outcome(google.protobuf.message.Message):
     VALUES_FIELD_NUMBER: builtins.int
     STATUS_FIELD_NUMBER: builtins.int
     status: builtins.str
-    """In a word: `ok`, `crash`, `timeout`, …"""
+    """One word: `ok`, `crash`, `timeout`, …"""
     @property
     def values(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.float]:
         """Named numbers: `text` bytes, `cycles`, `seconds`, …"""
@@ -363,7 +363,7 @@ global___Open = Open
 @typing.final
 class Exploration(google.protobuf.message.Message):
     """How a session departs from the policy's best advice, so that a trainer sees what
-    else would have come of it. Only for policies with an advice head; others answer
+    other advice leads to. Only for policies with an advice head; others answer
     INVALID_ARGUMENT. The same seed and observations give the same advice.
     """
 

@@ -14,9 +14,9 @@ The repository service: new versions of policies, under running compilers.
 
 Names of policies and aliases are up to 100 letters, digits, `.`, `_` and `-`,
 the first a letter or digit; those of aliases are not digits alone. `latest`
-always names the highest version and cannot be set. Old versions go by
-themselves: the server keeps the last few and all that an alias names. A version
-that goes is served to the end of its last session.
+always names the highest version and cannot be set. The server
+retires old versions by itself: it keeps the last few, and all that an alias
+names. A retired version is served until its last session ends.
 """
 
 import builtins

@@ -81,7 +81,8 @@ class RepositoryServiceServicer(object):
 
     def PublishWeights(self, request_iterator, context):
         """As Publish, with tensors alone: the files are those of the version `base`, its
-        weights are replaced by the ones given. For the tight loop of a trainer.
+        weights are replaced by the ones given. Takes milliseconds, for a trainer that
+        publishes often.
         One message is enough where it fits; more of them carry further bytes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

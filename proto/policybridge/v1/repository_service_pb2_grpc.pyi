@@ -14,9 +14,9 @@ The repository service: new versions of policies, under running compilers.
 
 Names of policies and aliases are up to 100 letters, digits, `.`, `_` and `-`,
 the first a letter or digit; those of aliases are not digits alone. `latest`
-always names the highest version and cannot be set. Old versions go by
-themselves: the server keeps the last few and all that an alias names. A version
-that goes is served to the end of its last session.
+always names the highest version and cannot be set. The server
+retires old versions by itself: it keeps the last few, and all that an alias
+names. A retired version is served until its last session ends.
 """
 
 import abc
@@ -50,7 +50,8 @@ class RepositoryServiceStub:
         policybridge.v1.repository_service_pb2.PublishResponse,
     ]
     """As Publish, with tensors alone: the files are those of the version `base`, its
-    weights are replaced by the ones given. For the tight loop of a trainer.
+    weights are replaced by the ones given. Takes milliseconds, for a trainer that
+    publishes often.
     One message is enough where it fits; more of them carry further bytes.
     """
 
@@ -92,7 +93,8 @@ class RepositoryServiceAsyncStub:
         policybridge.v1.repository_service_pb2.PublishResponse,
     ]
     """As Publish, with tensors alone: the files are those of the version `base`, its
-    weights are replaced by the ones given. For the tight loop of a trainer.
+    weights are replaced by the ones given. Takes milliseconds, for a trainer that
+    publishes often.
     One message is enough where it fits; more of them carry further bytes.
     """
 
@@ -138,7 +140,8 @@ class RepositoryServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[policybridge.v1.repository_service_pb2.PublishResponse, collections.abc.Awaitable[policybridge.v1.repository_service_pb2.PublishResponse]]:
         """As Publish, with tensors alone: the files are those of the version `base`, its
-        weights are replaced by the ones given. For the tight loop of a trainer.
+        weights are replaced by the ones given. Takes milliseconds, for a trainer that
+        publishes often.
         One message is enough where it fits; more of them carry further bytes.
         """
 
