@@ -23,7 +23,7 @@ class Listener:
     Args:
         listener: bound; the object owns it.
         loop: where its events are served.
-        accepted: told of each connection, which does not block, and of its peer's address.
+        accepted: called with each connection, which is non-blocking, and its client's address.
 
     """
 
@@ -36,7 +36,7 @@ class Listener:
         loop.watch(listener.fileno(), self)
 
     def ready(self, events: int) -> None:  # noqa: ARG002
-        """Accept whoever is waiting."""
+        """Accept all connections that wait."""
         while True:
             try:
                 connection, address = self._listener.accept()
@@ -49,7 +49,7 @@ class Listener:
             self._accepted(connection, address)
 
     def _pause(self, error: OSError) -> None:
-        # Out of descriptors: the listener stays readable, and asking again at once would only burn the processor.
+        # Without free descriptors the listener stays readable: trying again at once would only use up the processor.
         if error.errno in (errno.EMFILE, errno.ENFILE):
             _LOG.warning("cannot accept: %s", error)
             self._loop.rewatch(self._listener.fileno(), 0)
@@ -60,13 +60,13 @@ class Listener:
             self._loop.rewatch(self._listener.fileno(), select.EPOLLIN)
 
     def close(self) -> None:
-        """Accept nobody any more."""
+        """Stop listening."""
         self._loop.unwatch(self._listener.fileno())
         self._listener.close()
 
 
 def remove_stale(path: Path) -> None:
-    """Remove the socket file that a dead server left at ``path``; what somebody listens on, or is no socket, stays."""
+    """Remove the socket file that a dead server left at ``path``; any other file, or a socket in use, stays."""
     try:
         if not stat.S_ISSOCK(path.stat().st_mode):
             return

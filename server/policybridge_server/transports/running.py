@@ -1,4 +1,4 @@
-"""What still runs on a transport when the server drains: sessions, calls, compiles."""
+"""The sessions, calls or compiles that run on a transport, which a server that shuts down waits for."""
 
 import asyncio
 from collections.abc import Callable, Iterator

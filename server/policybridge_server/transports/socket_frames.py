@@ -13,7 +13,7 @@ RECORDED: Final = b'{"recorded":true}\n'
 
 
 class Explore(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the session departs from the policy's best advice; see `Exploration`."""
+    """How the session explores; see `Exploration`."""
 
     seed: int = 0
     temperature: float = 0.0
@@ -34,7 +34,7 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def reference(self) -> PolicyReference:
-        """Which policy is asked for.
+        """The policy that the client wants.
 
         Raises:
             InvalidError: both a version and an alias are given.
@@ -44,19 +44,19 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def session_options(self) -> SessionOptions:
-        """What the session is opened with.
+        """The options of the session.
 
         Raises:
             InvalidError: a value of the exploration is out of its range.
 
         """
-        asked = self.exploration
-        exploration = None if asked is None else Exploration(asked.seed, asked.temperature, asked.epsilon)
+        given = self.exploration
+        exploration = None if given is None else Exploration(given.seed, given.temperature, given.epsilon)
         return SessionOptions(options=self.options, labels=self.labels, exploration=exploration)
 
 
 class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A first line of a connection that is no session: the outcome of one that is over, or of somebody else's."""
+    """The one line of a connection without a session: the outcome of a session that another connection opened."""
 
     policybridge: Literal[1]
     report: str
@@ -67,11 +67,11 @@ def parse_hello(line: bytes) -> Hello | Report:
     """Read the client's first line.
 
     Raises:
-        InvalidError: it is not one; the message says what is wrong.
+        InvalidError: the line is neither a hello nor a report; the message says what is wrong.
 
     """
     try:
-        # Which of the two it is: the errors of a union would name neither's fields.
+        # Decide first which of the two it is: msgspec's errors for a union name the fields of neither.
         if "report" in msgspec.json.decode(line, type=dict[str, msgspec.Raw]):
             return msgspec.json.decode(line, type=Report)
         return msgspec.json.decode(line, type=Hello)
@@ -80,11 +80,11 @@ def parse_hello(line: bytes) -> Hello | Report:
 
 
 def opened_line(session_id: str, policy: PolicyVersion) -> bytes:
-    """Write the answer to a hello."""
+    """Write the line that answers a hello."""
     opened: dict[str, Any] = {"session": session_id, "policy": policy.name, "version": policy.version}
     return msgspec.json.encode(opened | {"digest": policy.digest}) + b"\n"
 
 
 def error_line(error: PolicyBridgeError) -> bytes:
-    """Write the line that ends a session."""
+    """Write the line that tells an error and ends a session."""
     return msgspec.json.encode({"error": {"status": int(error.status), "message": str(error)}}) + b"\n"

@@ -311,7 +311,7 @@ class TestFifos:
     def test_a_file_in_their_way_is_an_error_and_stays(self, kit: Kit, tmp_path: Path, in_the_way: str) -> None:
         (tmp_path / in_the_way).write_text("precious")
         said = kit.refused(f"{tmp_path}/mlb,policy=same,advice=int")
-        assert f"{in_the_way}: something is there that is no FIFO" in said
+        assert f"{in_the_way}: the path exists and is not a FIFO" in said
         assert [path.read_text() for path in tmp_path.iterdir()] == ["precious"]
 
     def test_those_of_a_living_server_are_not_taken_over(self, kit: Kit, tmp_path: Path) -> None:

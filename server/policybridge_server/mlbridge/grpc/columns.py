@@ -1,4 +1,4 @@
-"""A message as columns: each leaf field by its dotted path, whatever repeats above it laid end to end.
+"""A message as columns: each leaf field by its dotted path, with the elements of all repeated parents end to end.
 
 A field below ``k`` repeating ones is ``k`` levels deep. One level gives a vector. Each further level gives row splits:
 the column ``PATH.row_splits`` says where the items of each row begin and end, counted over all rows before it.
@@ -185,7 +185,7 @@ def _map_rows(name: str) -> Callable[[Any], Sequence[Any]]:
     get = attrgetter(name)
 
     def rows(message: Any) -> Sequence[Any]:
-        # By key: the order on the wire means nothing, and the same map must give the same advice.
+        # Sorted by key: a map has no order on the wire, and the same map must give the same advice.
         entries = get(message)
         return [_Entry(key, entries[key]) for key in sorted(entries)]
 

@@ -1,4 +1,4 @@
-"""Fields of requests that say something about their session: its key, its start and end, what is compiled."""
+"""The fields of a request that say to which session it belongs, whether one starts or ends, and what is compiled."""
 
 from collections.abc import Callable
 from operator import attrgetter
@@ -15,7 +15,7 @@ Condition = Callable[[Message], bool]
 
 
 def scalar(request: Descriptor, path: str, what: str, *, text: bool = False) -> Callable[[Message], Any]:
-    """Give what reads the scalar field ``path``; ``what`` asks for it.
+    """Give what reads the scalar field ``path``; ``what`` is the option that names it.
 
     Raises:
         InvalidError: there is no such field, or it is no scalar (no string, for ``text``).

@@ -1,6 +1,6 @@
-"""How much a large request would become, counted on its bytes before protobuf makes objects of them.
+"""Counts the messages, strings and fields of a large request before protobuf parses it.
 
-Two bytes on the wire can be a message that takes a hundred in memory; protobuf itself has no limit for that, and holds
+Two bytes on the wire can become a message of a hundred bytes in memory. protobuf has no limit for that, and it holds
 Python's interpreter lock while it parses.
 """
 
@@ -33,7 +33,7 @@ def message_fields(message: Descriptor, known: dict[str, Fields] | None = None) 
 
 
 def check_counts(data: bytes, fields: Fields) -> None:
-    """Count what is in a request; malformed bytes are left to the parser.
+    """Check that a request is not too large to parse; malformed bytes are left to the parser.
 
     Raises:
         TooLargeError: there are too many messages, strings or fields.
@@ -70,7 +70,7 @@ def _count(data: bytes, fields: Fields) -> None:
             if rows > MAX_ROWS or total > MAX_FIELDS:
                 raise TooLargeError(
                     f"a request of more than {MAX_ROWS} messages and strings, or {MAX_FIELDS} fields; "
-                    "numbers belong into packed vectors"
+                    "send numbers as packed repeated fields"
                 )
 
 

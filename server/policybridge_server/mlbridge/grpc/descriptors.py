@@ -1,4 +1,4 @@
-"""Services of users: found in folders of .proto files and in descriptor sets, each source in a pool of its own."""
+"""Finds users' services in folders of .proto files and in descriptor sets; each source has its own descriptor pool."""
 
 import importlib.util
 import logging
@@ -21,7 +21,7 @@ from policybridge_core.errors import InvalidError, NotFoundError, PreconditionEr
 _LOG = logging.getLogger(__name__)
 
 _OURS: Final = ("policybridge.", "grpc.health.", "grpc.reflection.", "grpc.channelz.", "inference.")
-"""Packages of services that this port has already."""
+"""Packages whose services the gRPC port serves itself."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The plan by which requests of one method become observations, made when the server starts."""
+"""Turns requests of one method into observations; how is worked out when the server starts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
@@ -31,12 +31,12 @@ _Make = Callable[[list[Any]], Any]
 
 
 class Flattener:
-    """Makes observations of requests.
+    """Makes observations out of requests.
 
     Args:
         request: the messages' type.
-        bind: features by name, or as what they are made of.
-        limit: largest feature in bytes that padding may make.
+        bind: for a feature, the field that it is made of, and how.
+        limit: largest feature that padding may make, in bytes.
 
     Attributes:
         layout: of the observations: fields by their dotted names, or the names that they are bound to.

@@ -1,4 +1,4 @@
-"""From a request's bytes to an observation, whatever the bytes are."""
+"""From a request's bytes, which may be malformed, to an observation."""
 
 from collections.abc import Mapping
 from typing import Final, cast
@@ -13,7 +13,7 @@ from policybridge_server.mlbridge.grpc.counting import check_counts, message_fie
 from policybridge_server.mlbridge.grpc.flattening import Flattener
 
 LARGE: Final = 1 << 16
-"""Bytes from which on a request is decoded beside the loop thread, which answers others meanwhile."""
+"""Bytes. A request of this size or larger is decoded in a worker thread, so that the loop answers others meanwhile."""
 
 
 class Requests:
@@ -21,7 +21,7 @@ class Requests:
 
     Args:
         request: their type.
-        bind: features by name, or as what they are made of.
+        bind: for a feature, the field that it is made of, and how.
         limit: largest request, and largest feature that padding may make, in bytes.
 
     Raises:
@@ -43,8 +43,8 @@ class Requests:
         """Give the request and its observation.
 
         Raises:
-            InvalidError: the bytes are not such a request, or a feature cannot be made of it.
-            TooLargeError: there are too many bytes, or too many messages in them.
+            InvalidError: the bytes are no request of this type, or a feature cannot be made of it.
+            TooLargeError: the request has too many bytes, messages, strings or fields.
 
         """
         if len(data) > self._limit:

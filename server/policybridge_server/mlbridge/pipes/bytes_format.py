@@ -25,7 +25,7 @@ class BytesFormat:
     """LLVM's header and tensors in every message; the header is parsed when it changes."""
 
     refusal = b"\xff" * 8
-    """A length that no string can have: `std::length_error`, which nobody catches there, ends the compiler."""
+    """A length that no string can have. The compiler throws `std::length_error`, catches it nowhere, and ends."""
 
     def __init__(self) -> None:
         self._header = b"\n"  # no message begins like that

@@ -1,8 +1,7 @@
 """The two FIFOs of one compile.
 
-Every compile has a pair of its own. The paths always name the pair of the next one: as soon as a compile has asked for
-the first time, a fresh pair takes their place. So nothing that a compile left behind, half a message or an answer that
-it did not wait for, can ever reach the one after it.
+Every compile has a pair of its own. The paths always name the pair of the next compile: when a compile has sent its
+first bytes, a new pair takes the paths. So half a message or an unread reply of one compile can never reach the next one.
 """
 
 import contextlib
@@ -13,21 +12,21 @@ from policybridge_core.errors import UnavailableError
 
 
 class Fifos:
-    """A pair that the paths of ``base`` name; open on our side.
+    """A pair of FIFOs at the paths of ``base``, open on the server's side.
 
     Attributes:
-        outgoing: descriptor of ``.in``. It is open for reading too: a compiler's own open of it then never blocks, and
-            one that went away costs us no SIGPIPE.
-        incoming: descriptor of ``.out``.
+        incoming: descriptor of ``.out``, non-blocking.
+        outgoing: descriptor of ``.in``, non-blocking. It is open for reading too: so the compiler's own open never
+            blocks, and a write after the compiler's end raises no SIGPIPE.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the pair cannot be made.
 
     """
 
     def __init__(self, base: str) -> None:
         self.base = base
-        # A compiler that finds .in goes on to .out, and makes a regular file of that name if there is none.
+        # Make .out first: a compiler that finds .in opens .out at once, and makes a regular file if there is none.
         self.incoming = _make(base + ".out", os.O_RDONLY)
         try:
             self.outgoing = _make(base + ".in", os.O_RDWR)
@@ -36,14 +35,14 @@ class Fifos:
             raise
 
     def reopen(self) -> None:
-        """Forget that a compiler has hung up; only while the paths name this pair."""
+        """Open ``.out`` anew after a compiler has closed it; only while the paths name this pair."""
         # First open, then close: a compiler that wrote between the two would find no reader, and SIGPIPE would end it.
         incoming = os.open(self.base + ".out", os.O_RDONLY | os.O_NONBLOCK)
         os.dup2(incoming, self.incoming, inheritable=False)
         os.close(incoming)
 
     def remove(self) -> None:
-        """Take the paths away where they name this pair; what is open stays open."""
+        """Remove the paths if they name this pair; the descriptors stay open."""
         for path, descriptor in ((self.base + ".in", self.outgoing), (self.base + ".out", self.incoming)):
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.lstat(path), os.fstat(descriptor)):
@@ -56,10 +55,10 @@ class Fifos:
 
 
 def claim(base: str) -> None:
-    """Make sure that the paths of ``base`` may be ours: free, or FIFOs that a dead server left there.
+    """Check that the paths of ``base`` are free, or name FIFOs that a dead server left there.
 
     Raises:
-        UnavailableError: something else is in the way, or a server serves them.
+        UnavailableError: a path names something else, or another server serves it.
 
     """
     for path in (base + ".in", base + ".out"):
@@ -70,7 +69,7 @@ def claim(base: str) -> None:
         except OSError as error:
             raise UnavailableError(f"cannot make the FIFO {path}: {error.strerror}") from error
         if not stat.S_ISFIFO(mode):
-            raise UnavailableError(f"cannot make the FIFO {path}: something is there that is no FIFO")
+            raise UnavailableError(f"cannot make the FIFO {path}: the path exists and is not a FIFO")
     try:
         probe = os.open(base + ".out", os.O_WRONLY | os.O_NONBLOCK)
     except OSError:

@@ -1,4 +1,4 @@
-"""The contract of a message format, and the table of those that there are."""
+"""The contract of a message format, and the table of the formats."""
 
 from typing import NamedTuple, Protocol, cast
 
@@ -10,12 +10,12 @@ from policybridge_serdes import Layout, TensorSpec, Values
 
 
 class ParsedMessage(NamedTuple):
-    """What a message says.
+    """A message, parsed.
 
     Attributes:
-        layout: its features as they came, all of fixed shape; the same object as long as they look the same.
+        layout: the features as the message has them, all of fixed shape; the same object while they do not change.
         values: one record of it.
-        packed: the record's bytes, where the message has them.
+        packed: the record's bytes, if the message contains them.
 
     """
 
@@ -25,20 +25,20 @@ class ParsedMessage(NamedTuple):
 
 
 class Format(Protocol):
-    """How messages are written. One for each compile: it remembers what the latest message looked like.
+    """Parses messages and writes replies. One object for each compile: it may remember the latest message's layout.
 
     Attributes:
-        refusal: what makes a compiler end that waits for an answer, its length included.
+        refusal: a framed reply that makes a waiting compiler end.
 
     """
 
     refusal: bytes
 
     def read(self, message: bytes) -> ParsedMessage:
-        """Read an observation.
+        """Parse an observation.
 
         Raises:
-            InvalidError: the message is none.
+            InvalidError: the message is no observation in this format.
             TooLargeError: its description of the features is too long.
 
         """
@@ -68,7 +68,7 @@ def load_format(name: str) -> Format:
     """Make the format called ``name``.
 
     Raises:
-        NotFoundError: there is none of that name.
+        NotFoundError: no format has that name.
 
     """
     return cast("type[Format]", FORMATS.load(name))()

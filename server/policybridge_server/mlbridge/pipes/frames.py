@@ -16,8 +16,8 @@ def frame(message: bytes) -> bytes:
 class FrameReader:
     """Cuts what arrives, in pieces of any size, into messages; what is incomplete waits for the next piece.
 
-    A message above the limit is never held: its bytes are dropped as they come, and an error stands in its place, so
-    that a compiler that did send them all gets its answer.
+    The bytes of a message above the limit are dropped as they arrive. When all have arrived, an error takes the
+    message's place, so that the compiler gets a reply to it.
 
     Args:
         limit: largest message in bytes.

@@ -19,7 +19,7 @@ _Feature = bool | int | float | str | list[bool | int | float | str]
 _FEATURES: Final = msgspec.json.Decoder(dict[str, _Feature])
 
 _BARE: Final = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?|-?\b(?:inf|nan)\b', re.DOTALL)
-"""Strings, whole so that nothing in them is touched and each byte is looked at once, and C's names of no numbers."""
+"""C's inf and nan, and whole strings, so that an inf within a string is not replaced and each byte is read once."""
 
 _BARE_NAMES: Final = {b"inf": b"Infinity", b"-inf": b"-Infinity", b"nan": b"NaN", b"-nan": b"NaN"}
 
@@ -27,10 +27,10 @@ _KINDS: Final = {bool: ElementType.BOOL, int: ElementType.INT64, float: ElementT
 
 
 class JsonFormat:
-    """LLVM's JSON. It knows integers and other numbers, and writes 4.0 as 4; see `ObservationReader` for the types."""
+    """LLVM's JSON. LLVM writes 4.0 as 4; `ObservationReader` decides which type such a feature has."""
 
     refusal = frame(b"no advice")
-    """The compiler's parser takes it for what it is not, JSON, and ends the process with status 1."""
+    """This is not JSON: the compiler's parser ends the process with status 1."""
 
     def __init__(self) -> None:
         self._key: tuple[tuple[str, ElementType, int], ...] = ()
@@ -44,7 +44,7 @@ class JsonFormat:
         if key != self._key:
             self._layout = Layout.of(TensorSpec(name, kind, (size,)) for name, kind, size in key)
             self._key = key
-            # numpy makes a record of many numbers at once, but not of texts nor of nothing.
+            # numpy makes such a record in one call, but not with texts or empty features.
             self._plain = all(size and not kind.is_text for _, kind, size in key)
         if self._plain:
             return ParsedMessage(self._layout, np.array([tuple(features.values())], self._layout.dtype))
@@ -59,8 +59,8 @@ class JsonFormat:
     def reply(self, spec: TensorSpec, advice: npt.NDArray[np.generic]) -> bytes:
         """Write the advice: a number, or a list of them where ``spec`` has another shape than [1].
 
-        The compiler takes all of them for integers if the first is one, whatever it asks for. So the first of an advice
-        of floats gets a fraction, the smallest that a double can have there.
+        The compiler reads all elements as integers if the first one looks like an integer, whatever type it wants. So
+        the first element of an advice of floats is written with a fraction: the next double away from zero.
         """
         elements: list[Any] = advice.tolist()
         if not elements:
@@ -80,7 +80,7 @@ def _parse(message: bytes) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if b"inf" not in message and b"nan" not in message:
             raise InvalidError(f"not a JSON object of features: {error}") from error
-    # Python's own parser knows them, by other names.
+    # Python's own parser reads infinities and NaN, under other names.
     named = _BARE.sub(lambda match: _BARE_NAMES.get(match[0], match[0]), message)
     try:
         return msgspec.convert(json.loads(named), dict[str, _Feature])
@@ -105,13 +105,13 @@ def _integer(name: str, least: int, most: int) -> ElementType:
         limits = np.iinfo(kind.dtype)
         if limits.min <= least and most <= limits.max:
             return kind
-    raise InvalidError(f"{name}: {least} to {most} is more than 64 bits hold")
+    raise InvalidError(f"{name}: {least} to {most} does not fit in 64 bits")
 
 
 def _fractional(number: float) -> float:
     if not math.isfinite(number) or not number.is_integer() or abs(number) > 2.0**63:
         return number
-    # Away from zero, so that −0 keeps its sign; the compiler rounds to float, and then it is gone.
+    # Away from zero, so that −0 keeps its sign. The compiler rounds to float, which removes the fraction.
     fractional = math.nextafter(number, math.copysign(math.inf, number))
     if fractional.is_integer():
         raise InvalidError(f"the compiler's JSON reader would take the float {number!r} for an integer")
@@ -122,6 +122,6 @@ def _number(number: float) -> str:
     if math.isnan(number):
         raise InvalidError("JSON has no NaN")
     if math.isinf(number):
-        return "1e999" if number > 0 else "-1e999"  # what overflows is read as infinity
-    # What looks like an integer is read as one, and integers have no −0.
+        return "1e999" if number > 0 else "-1e999"  # a number that overflows is read as infinity
+    # "-0" would be read as an integer, and integers have no −0.
     return f"{number:.17g}" if number or math.copysign(1, number) > 0 else "-0.0"

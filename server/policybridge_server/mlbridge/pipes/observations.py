@@ -1,4 +1,4 @@
-"""From what a compiler sends to what the policy takes: types and shapes are settled here, and the session bound."""
+"""From a compiler's messages to the policy's inputs: decides types and shapes, and binds the session to them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,14 +15,14 @@ from policybridge_server.mlbridge.pipes.formats import ParsedMessage
 class ObservationReader:
     """Turns one compile's messages into rows of the layout that its session is bound to.
 
-    A feature's type is the one that the configuration names, else the policy's, else the message's. Its shape is the
-    policy's where that leaves sizes open; of a feature that the policy does not declare, it is the message's, and sizes
-    that change are open from then on. Most compilers send the same features throughout, and the session is bound once.
+    A feature's type is the one in the configuration, else the policy's, else the message's. Its shape is the policy's
+    if that has a −1, else the message's. Of a feature that the policy does not declare, a size that changes becomes −1.
+    Most compilers always send the same features; then the session is bound once.
 
     Args:
         kinds: element types by feature, from the configuration.
-        declared: what the policy takes, by the client's names.
-        bind: binds the session to a layout; what it raises goes through.
+        declared: the policy's inputs, by the compiler's names for them.
+        bind: binds the session to a layout; its errors reach the caller of `row`.
 
     """
 

@@ -1,4 +1,4 @@
-"""From the policy's advice to the bytes that the compiler reads: the type and the number of elements it counts on."""
+"""From the policy's advice to the compiler's reply: the element type and the number of elements that it reads."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,13 +13,13 @@ from policybridge_server.mlbridge.pipes.formats import Format
 from policybridge_server.mlbridge.pipes.frames import frame
 
 ReplyWriter = Callable[[Values], bytes]
-"""Makes the framed reply of one record of advice; raises an InvalidError where the compiler could not read it."""
+"""Makes the framed reply of one record of advice; raises InvalidError if the compiler could not read it."""
 
 
 def reply_writer(read: TensorSpec, given: TensorSpec, form: Format) -> ReplyWriter:
     """Prepare the replies for a compiler that reads ``read``, of a policy that gives ``given``.
 
-    Numbers are converted where none is lost: integers that are in range, and floats to the nearest.
+    Integers are converted if they are in range, and floats to the nearest.
 
     Raises:
         InvalidError: the policy's advice can never be what the compiler reads.
@@ -39,7 +39,7 @@ def reply_writer(read: TensorSpec, given: TensorSpec, form: Format) -> ReplyWrit
 
 
 def _integer_writer(read: TensorSpec, given: TensorSpec, form: Format) -> ReplyWriter:
-    # A choice, which most advice is: an int for the compiler, an int64_t for the policy.
+    # The fast way for most advice, a choice: the policy gives one int64_t, and the compiler reads one int.
     dtype, limits = read.type.dtype, np.iinfo(read.type.dtype)
 
     def write(advice: Values) -> bytes:
