@@ -1,7 +1,7 @@
 """The two FIFOs of one compile.
 
 Every compile has a pair of its own. The paths always name the pair of the next compile: when a compile has sent its
-first bytes, a new pair takes the paths. So half a message or an unread reply of one compile can never reach the next one.
+first bytes, a new pair takes the paths. So half a message or an unread reply of one compile can never reach the next.
 """
 
 import contextlib
