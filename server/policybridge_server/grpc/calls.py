@@ -1,9 +1,9 @@
 """The gRPC calls that run, and how an error ends them: the one place where errors become gRPC statuses."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -18,6 +18,8 @@ _LAST_WORDS: Final = 5.0
 """Seconds for calls that are ended to tell their clients."""
 
 _STATUS: Final = {status.value[0]: status for status in grpc.StatusCode}
+
+_Message = TypeVar("_Message")
 
 Context = grpc.aio.ServicerContext[Any, Any]
 _Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
@@ -48,6 +50,19 @@ class Calls:
     async def drain(self, grace: float) -> None:
         """Wait ``grace`` seconds for all calls to end, then end them with UNAVAILABLE."""
         await self._running.drain(grace, lambda call: call.shut(), _LAST_WORDS)
+
+
+def parsed(parse: Callable[[bytes], _Message], data: bytes) -> _Message:
+    """Give the message that ``parse`` makes of a request's bytes.
+
+    Raises:
+        InvalidError: the bytes are no such message.
+
+    """
+    try:
+        return parse(data)
+    except DecodeError as error:
+        raise InvalidError(f"the request cannot be parsed: {error}") from error
 
 
 class _Task:
@@ -106,7 +121,7 @@ def guarded_handler(handler: _Handler, calls: Calls | None) -> _Handler:
 def _one(method: Any, read: Any, calls: Calls | None) -> Any:
     async def answer(request: Any, context: Context) -> Any:
         async with _mapped(context, calls):
-            return await method(read(request) if read else request, context)
+            return await method(parsed(read, request) if read else request, context)
 
     return answer
 
@@ -133,8 +148,6 @@ async def _mapped(context: Context, calls: Calls | None) -> AsyncIterator[None]:
         yield
     except grpc.aio.AbortError:
         raise
-    except DecodeError as error:
-        await _abort(context, InvalidError(f"the request cannot be read: {error}"))
     except asyncio.CancelledError:
         if not task.is_shut:
             raise

@@ -12,11 +12,12 @@ from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_serdes import Layout, PolicyReference, SerDes, Signature, TensorSpec, Values, load_serdes
 from policybridge_serdes.bitstream import BitstreamSerDes, PackedCodec
 from policybridge_serdes.messages import reference_from_pb, version_to_pb
-from policybridge_serdes.protobuf import ProtobufSerDes, parse, spec_from_pb
+from policybridge_serdes.protobuf import ProtobufSerDes, spec_from_pb
 from policybridge_server.engine.batcher import Batcher
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.opener import SessionOpener
 from policybridge_server.engine.single import Done, Evaluation, awaited
+from policybridge_server.grpc.calls import parsed
 from policybridge_server.grpc.forms import Forms, Span, spans
 from policybridge_server.grpc.unary import UnaryCall
 
@@ -114,7 +115,7 @@ class Evaluate:
         return response
 
     def _read(self, data: bytes) -> _Request:
-        request = parse(pb.EvaluateRequest, data)
+        request = parsed(pb.EvaluateRequest.FromString, data)
         form = request.WhichOneof("observation")
         if form is None:
             raise InvalidError("the request has neither `tensors` nor `encoded`: there is no observation")

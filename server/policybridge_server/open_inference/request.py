@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from policybridge.inference import inference_service_pb2 as pb
 from policybridge_serdes import PolicyReference
-from policybridge_serdes.protobuf import parse
+from policybridge_server.grpc.calls import parsed
 from policybridge_server.grpc.error_details import FieldError
 from policybridge_server.grpc.forms import Forms, spans
 from policybridge_server.open_inference.datatypes import raw_of
@@ -62,7 +62,7 @@ class RequestReader:
         found = self._forms.find(data)
         request = _with_values(*found) if found else None
         if request is None:
-            request = read_request(parse(pb.ModelInferRequest, data))
+            request = read_request(parsed(pb.ModelInferRequest.FromString, data))
             if request.step is None:
                 self._remember(data, request)
         return request

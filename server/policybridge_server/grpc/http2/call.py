@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 
 from policybridge_core.errors import InvalidError, Status
+from policybridge_server.grpc.calls import parsed
 from policybridge_server.grpc.http2.stream import Metadata, Stream
 from policybridge_server.loop import Loop
 from policybridge_server.transports.failures import as_error
@@ -59,14 +60,8 @@ class ServicerCall:
             return _EOF
         if self._requests.qsize() < _AHEAD // 2:
             self._stream.hold(False)
-        return self._parsed(data)
-
-    def _parsed(self, data: bytes) -> Any:
         parse = self._handler.request_deserializer
-        try:
-            return parse(data) if parse else data
-        except Exception as error:
-            raise InvalidError(f"the request cannot be parsed: {error}") from error
+        return parsed(parse, data) if parse else data
 
     async def _run(self) -> None:
         context = self._context
