@@ -275,7 +275,7 @@ def test_what_only_a_server_has_is_refused(sums: Channel) -> None:
     for policy in ("any@1", "any@stable"):
         with pytest.raises(ChannelError, match=r"INVALID_ARGUMENT .*without versions"):
             sums.open(policy, SUM)
-    with pytest.raises(ChannelError, match=r"INVALID_ARGUMENT .*does not explore"):
+    with pytest.raises(ChannelError, match=r"INVALID_ARGUMENT .*cannot explore"):
         sums.open("any", SUM, "explore 1 1 0")
     session = sums.open("any", SUM)
     assert session.told == []
@@ -295,7 +295,7 @@ def test_without_onnx_runtime_the_message_says_where_it_is_looked_for(program: P
     for library, message in (
         (str(tmp_path / "absent.so"), "absent.so: cannot open"),
         (str(tmp_path / "text.so"), "text.so: "),
-        ("libm.so.6", "no ONNX Runtime: .*OrtGetApiBase"),
+        ("libm.so.6", "not ONNX Runtime: .*OrtGetApiBase"),
     ):
         environment = {**os.environ, "POLICYBRIDGE_ONNXRUNTIME": library}
         refused = pytest.raises(ChannelError, match=rf"FAILED_PRECONDITION .*{message}.*POLICYBRIDGE_ONNXRUNTIME")
