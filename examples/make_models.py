@@ -2,8 +2,8 @@
 
     python examples/make_models.py [NAME …]
 
-They have learnt nothing: what they show is how a policy consults them. Replace the files by models of your own that
-take and give the same: exported programs (``torch.export``), or ONNX under another name in ``policy.toml``.
+They have learnt nothing; they show how a policy consults models. Replace the files by models of your own with the same
+inputs and outputs: exported programs (``torch.export``), or ONNX under another name in ``policy.toml``.
 """
 
 import sys
@@ -20,7 +20,7 @@ EMBEDDING, ACTIONS = 300, 35
 REGISTERS = 8
 WIDTH = 16
 SEEDS = {"pass-sequence": 300, "loop-distribution": 20, "register-allocation": 20}
-"""With these the models neither never nor always stop, distribute and split."""
+"""Chosen so that the models stop, distribute and split sometimes, and not always."""
 
 
 class PassScores(torch.nn.Module):
@@ -38,7 +38,7 @@ class PassScores(torch.nn.Module):
 
 
 class GraphNetwork(torch.nn.Module):
-    """A gated graph network (Li et al., ICLR 2016): what each node sees of its neighbourhood, float [N, 16]."""
+    """A gated graph network (Li et al., ICLR 2016): an embedding of each node and its neighbours, float [N, 16]."""
 
     def __init__(self, features: int) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class GraphNetwork(torch.nn.Module):
         self.gate = torch.nn.GRUCell(WIDTH, WIDTH)
 
     def forward(self, features: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
-        """Take float [N, features] and the nodes that each edge joins, int64 [E, 2]; messages go two edges far."""
+        """Take float [N, features] and the nodes that each edge joins, int64 [E, 2]; a message travels two edges."""
         nodes: torch.Tensor = torch.tanh(self.enter(features))
         for _ in range(2):
             messages = self.send(nodes).index_select(0, edges[:, 0])
@@ -69,7 +69,7 @@ class Select(torch.nn.Module):
 
 
 class Distribute(torch.nn.Module):
-    """Whether a node joins the loop of the last one, or begins another: two scores."""
+    """Whether a node joins the loop of the last node, or begins a new loop: two scores."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class Colour(torch.nn.Module):
 
 
 class Example(NamedTuple):
-    """A model: how it is made, and inputs in whose place it takes others, of any size where ``varies`` says so."""
+    """A model: how it is made, inputs to export it with, and which dimensions of each input may vary."""
 
     make: Callable[[], torch.nn.Module]
     inputs: tuple[torch.Tensor, ...]
@@ -161,7 +161,7 @@ def examples() -> dict[str, Example]:
 
 def make(name: str) -> torch.nn.Module:
     """Make the model called ``name``, with the weights that it always has."""
-    # A seed for each, so that one may be made anew without the others.
+    # A seed for each model, so that one can be made anew without the others.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEEDS[name.partition("/")[0]] + list(examples()).index(name))
         return examples()[name].make().eval()
@@ -171,7 +171,7 @@ def export(name: str) -> torch.export.ExportedProgram:
     """Make the model called ``name`` and export it."""
     example = examples()[name]
     program = torch.export.export(make(name), example.inputs, dynamic_shapes=example.varies)
-    # Where this file lies is nobody's business, and inputs would be kept in a pickle.
+    # Stack traces hold paths of this machine, and example inputs are stored as a pickle, which the server refuses.
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)
     program.example_inputs = None

@@ -2,7 +2,7 @@
 
     python examples/compilers/loop_distribution.py socket:policybridge.sock
 
-The advice has as many elements as the loop has nodes. It is advice: the compiler checks it before it follows.
+The advice has as many elements as the loop has nodes. The compiler checks the advice before it follows it.
 """
 
 import sys
@@ -26,8 +26,8 @@ class Loop:
 
     Attributes:
         name: of the loop.
-        features: what each of its N nodes looks like, float [N, 8]; what depends on itself in a circle is one node.
-        edges: pairs of a node and one that depends on it, int64 [E, 2].
+        features: of each of its N nodes, float [N, 8]; statements that depend on each other in a circle are one node.
+        edges: pairs of a node and a node that depends on it, int64 [E, 2].
 
     """
 
@@ -41,7 +41,7 @@ def make_loop(name: str, size: int, seed: int) -> Loop:
     generator = np.random.default_rng(seed)
     features = generator.normal(size=(size, 8)).astype(np.float32)
     pairs = np.argwhere(np.triu(generator.random((size, size)) < 0.3, 1))
-    # The order in which nodes are numbered need not be that of the dependences.
+    # Nodes need not be numbered in the order of their dependences.
     return Loop(name, features, generator.permutation(size)[pairs].astype(np.int64))
 
 
@@ -51,7 +51,7 @@ def open_session(address: str, timeout: float = 60.0) -> ModelRunner:
 
 
 def distribute(runner: ModelRunner, loop: Loop) -> list[list[int]]:
-    """Ask once, and give the nodes of each loop that is to be made, in the order in which these run."""
+    """Ask once, and give the nodes of each new loop, the loops in the order in which they run."""
     runner.context(loop.name)
     runner["features"] = loop.features
     runner["edges"] = loop.edges

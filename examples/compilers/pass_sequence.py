@@ -2,7 +2,7 @@
 
     python examples/compilers/pass_sequence.py socket:policybridge.sock
 
-What a compiler pass would do is here in a few lines: embed the module (IR2Vec in POSET-RL), ask, run what is advised.
+It does in a few lines what a compiler pass would do: embed the module (IR2Vec in POSET-RL), ask, run what is advised.
 """
 
 import sys
@@ -14,10 +14,10 @@ from policybridge_serdes import Exploration
 
 SUB_SEQUENCES = 34
 STOP = SUB_SEQUENCES
-"""The last action: no sub-sequence, but the end of the episode."""
+"""The last action: it runs no sub-sequence and ends the episode."""
 
 MOST = 34
-"""Sub-sequences in one episode; then stopping is all that is legal."""
+"""Sub-sequences in one episode; after that many only `STOP` is legal."""
 
 FEATURES = [
     TensorSpec("embedding", ElementType.FLOAT, (300,)),
@@ -31,7 +31,7 @@ class Module:
 
     Attributes:
         name: of the module.
-        embedding: what it looks like now, float [300].
+        embedding: of its code as it is now, float [300].
 
     """
 
@@ -58,7 +58,7 @@ def open_session(address: str, exploration: Exploration | None = None, timeout: 
 
 
 def legal(done: list[int]) -> np.ndarray:
-    """Give 1 for each legal action, int8 [35]: whatever changes something, and always to stop."""
+    """Give 1 for each legal action, int8 [35]: any sub-sequence but the one just run, and always `STOP`."""
     mask = np.full(SUB_SEQUENCES + 1, len(done) < MOST, np.int8)
     mask[done[-1:]] = 0
     mask[STOP] = 1

@@ -2,8 +2,9 @@
 
     python examples/compilers/register_allocation.py socket:policybridge.sock
 
-Live ranges are intervals of instructions; those that overlap interfere, and may not share a register. Splitting one at
-a use makes two of it. An episode is one function: it starts with the whole interference graph and the flag ``new``.
+Live ranges are intervals of instructions; live ranges that overlap interfere, and may not share a register. Splitting a
+live range at a use makes two of it. An episode is one function: it starts with the whole interference graph and the
+flag ``new``.
 """
 
 import sys
@@ -15,7 +16,7 @@ from policybridge_client import ElementType, ModelRunner, TensorSpec, open_runne
 
 REGISTERS = 8
 STACK = REGISTERS
-"""What is coloured so lives in memory: it shares its place with nobody."""
+"""A live range with this colour lives in memory, where it interferes with no other."""
 
 COLOUR, SPLIT = 0, 1
 
@@ -32,11 +33,11 @@ ADVICE = TensorSpec("decision", ElementType.INT32, (3,))
 
 @dataclass(frozen=True)
 class LiveRange:
-    """A value's life, in instructions from its definition to its last use.
+    """The instructions from a value's definition to its last use.
 
     Attributes:
         start: where it is defined.
-        uses: where it is used, in order; it may be split at all but the last.
+        uses: where it is used, in order; it may be split at each use but the last.
         weight: how often it is used when the function runs.
 
     """
@@ -56,12 +57,12 @@ class LiveRange:
         return len(self.uses) - 1
 
     def features(self) -> tuple[float, ...]:
-        """Give what the policy sees of it, float [6]."""
+        """Give its features for the policy, float [6]."""
         length = self.end - self.start
         return (self.start / 100, self.end / 100, length / 100, len(self.uses), self.weight, self.weight / (length + 1))
 
     def split(self, point: int) -> tuple["LiveRange", "LiveRange"]:
-        """Make two of it, the first of which ends at the use ``point``."""
+        """Make two live ranges of it; the first one ends at the use ``point``."""
         before, after = self.uses[: point + 1], self.uses[point + 1 :]
         return LiveRange(self.start, before, self.weight), LiveRange(before[-1], after, self.weight)
 
@@ -75,7 +76,7 @@ class Function:
 
     Attributes:
         ranges: the live ranges by their numbers; a number is never used again.
-        registers: what was decided for those that are done.
+        registers: of the live ranges that are coloured.
         sent: live ranges that were described to the policy, over all observations.
 
     """
@@ -90,7 +91,7 @@ class Function:
         self._changed = list(self.ranges)
 
     def observe(self, runner: ModelRunner) -> None:
-        """Set the features to what changed since they were set last; mostly that is nothing."""
+        """Set the features to what has changed since the last call; mostly that is nothing."""
         changed = [self.ranges[number] for number in self._changed]
         runner["removed"] = np.array(self._removed, np.int64)
         runner["changed"] = np.array(self._changed, np.int64)
@@ -151,7 +152,7 @@ def open_session(address: str, timeout: float = 60.0) -> ModelRunner:
 
 
 def allocate(runner: ModelRunner, function: Function) -> dict[int, int]:
-    """Allocate the registers of ``function``; give each live range's."""
+    """Allocate the registers of ``function``; give the register of each live range."""
     runner.context(function.name)
     runner["new"] = True
     while len(function.registers) < len(function.ranges):

@@ -22,7 +22,7 @@ STEPS = 500
 
 
 def main() -> None:
-    """Train on every other observation, say how often the rest is decided alike, and write the version."""
+    """Train on every other observation, print how often the decisions on the rest are LLVM's, and write the version."""
     policy = runpy.run_path(str(POLICY / "1" / "policy.py"))
     with np.load(sys.argv[1] if len(sys.argv) > 1 else OBSERVATIONS, allow_pickle=False) as columns:
         values = np.stack([columns[name] for name in policy["FEATURES"]], axis=1).astype(np.float32)
@@ -67,7 +67,7 @@ def initial(width: int):
 def write(weights) -> Path:
     """Write the next version, and give its folder."""
     numbers = [int(folder.name) for folder in POLICY.iterdir() if folder.name.isdecimal()]
-    # Versions never change once they are there; but what is unfinished is none.
+    # A version's files never change. A folder without weights is no version yet.
     complete = (POLICY / "1" / "weights.npz").exists()
     folder = POLICY / str(max(numbers) + 1 if complete else 1)
     folder.mkdir(exist_ok=True)

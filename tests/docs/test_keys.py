@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from policybridge_client.llvm.run import add_arguments as add_launcher_arguments
 from policybridge_server.backends.python.backend import EpisodeConfig, PythonSettings
 from policybridge_server.backends.python.models import ModelConfig
 from policybridge_server.backends.tensors import TensorSettings
@@ -53,6 +54,14 @@ def test_every_option_of_the_server_is_in_the_configuration() -> None:
     add_arguments(parser)
     options = {option for action in parser._actions for option in action.option_strings}
     assert set(re.findall(r"\| `(--[a-z-]+)", _CONFIGURATION.read_text(encoding="utf-8"))) == options
+
+
+def test_every_option_of_the_launcher_is_described() -> None:
+    parser = argparse.ArgumentParser(add_help=False)
+    add_launcher_arguments(parser)
+    options = {option for action in parser._actions for option in action.option_strings}
+    rows = re.findall(r"^\| `(--[a-z-]+)", (ROOT / "docs" / "llvm.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(rows) == options
 
 
 @pytest.mark.parametrize(

@@ -82,8 +82,8 @@ class TestLoopDistribution:
         ("edges", "message"),
         [
             ([[0, 1], [1, 2], [2, 0]], r"dependences of the nodes \[0, 1, 2\] are circular"),
-            ([[0, 3]], "an edge names a node that is none of the 3"),
-            ([[-1, 0]], "an edge names a node that is none of the 3"),
+            ([[0, 3]], "an edge names a node outside 0 to 2"),
+            ([[-1, 0]], "an edge names a node outside 0 to 2"),
         ],
     )
     def test_a_graph_that_is_none_of_a_loop_is_an_error_and_no_advice(

@@ -1,8 +1,8 @@
-"""A one-shot distribution of a loop, in the shape of Jain et al., LLVM-HPC 2022.
+"""The distribution of a loop in one decision, after Jain et al., LLVM-HPC 2022.
 
 (Reinforcement Learning assisted Loop Distribution for Locality and Vectorization.) The compiler sends the loop's
-dependence graph, in which what depends on itself in a circle is already one node. Two agents walk it in an order that
-the dependences allow: one selects the next node, the other says whether a new loop begins with it.
+dependence graph, in which statements that depend on each other in a circle are one node. Two agents walk the graph in
+an order that the dependences allow: one selects the next node, the other says whether a new loop begins with it.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ class Policy:
     """Consults three models, two of them once per node."""
 
     def __init__(self, models):
-        """Keep ``models``: ``graph`` gives what is known of each of N nodes, float [N, 16], which the agents take."""
+        """Keep ``models``: ``graph`` gives an embedding of each of N nodes, float [N, 16], which the agents take."""
         self.models = models
 
     def evaluate(self, observation, _session):
@@ -42,9 +42,9 @@ class Policy:
 
 
 def _predecessors(count, edges):
-    """Give for each of ``count`` nodes those that it depends on."""
+    """Give for each of ``count`` nodes the set of nodes that it depends on."""
     if edges.size and not 0 <= edges.min() <= edges.max() < count:
-        raise ValueError(f"an edge names a node that is none of the {count}")
+        raise ValueError(f"an edge names a node outside 0 to {count - 1}")
     waits_for = {node: set() for node in range(count)}
     for source, target in edges.tolist():
         waits_for[target].add(source)

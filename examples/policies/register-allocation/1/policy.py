@@ -1,24 +1,24 @@
-"""A hierarchical register allocator, in the shape of RL4ReAl (VenkataKeerthy et al., CC 2023, arXiv 2204.02013).
+"""A hierarchical register allocator, after RL4ReAl (VenkataKeerthy et al., CC 2023, arXiv 2204.02013).
 
 Four agents are consulted for one advice: which live range is next; whether to colour or to split it; and then with
-which register, or at which point. They look at the interference graph through a fifth model. The compiler sends the
-graph as it changes; the policy keeps it, and what it coloured, for the episode, which is one function.
+which register, or at which point. A fifth model embeds the interference graph for them. The compiler sends what
+changed in the graph. The policy keeps the graph, and the registers that it gave, for the episode: one function.
 """
 
 import numpy as np
 
 REGISTERS = 8
 STACK = REGISTERS
-"""The choice after the last register: it is always legal."""
+"""The choice after the last register; it is always legal."""
 
 COLOUR, SPLIT = 0, 1
 
 
 class Policy:
-    """Asks the agents in turn, and lets them choose what is legal alone."""
+    """Asks the agents in turn, and lets them choose legal actions only."""
 
     def __init__(self, models):
-        """Keep ``models``; N live ranges are float [N, 16] to the four agents, made by ``graph``."""
+        """Keep ``models``; ``graph`` embeds N live ranges as float [N, 16] for the four agents."""
         self.models = models
 
     def start(self, session):
@@ -55,8 +55,8 @@ class Graph:
     Attributes:
         features: float [6] each.
         points: at how many points each may be split.
-        neighbours: the numbers of those that interfere with each.
-        register: what was chosen for those that are coloured; they stay in the graph.
+        neighbours: the numbers of the live ranges that interfere with each.
+        register: of each live range that is coloured; it stays in the graph.
 
     """
 
@@ -69,7 +69,7 @@ class Graph:
             for other in self.neighbours.pop(number):
                 self.neighbours[other].discard(number)
             del self.features[number], self.points[number]
-        # A copy, because they are kept: a compiler in the same process goes on writing into its buffers.
+        # A copy, because the rows are kept: a compiler in the same process writes into its buffer again.
         rows = np.array(observation["features"])
         for number, row, points in zip(
             observation["changed"].tolist(), rows, observation["points"].tolist(), strict=True
