@@ -7,7 +7,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from random import randrange
 from tempfile import TemporaryDirectory
 
 import pytest
@@ -53,9 +55,7 @@ class Runner:
         """Give the address with a free port in place of the page's."""
         host, number = address.groups()
         if number not in self._ports:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                self._ports[number] = str(probe.getsockname()[1])
+            self._ports[number] = str(_free_port())
         return f"{host}{self._ports[number]}"
 
     def _write(self, path: str, text: str) -> None:
@@ -100,6 +100,15 @@ class Runner:
             check=False,
         )
         assert done.returncode == 0, done.stderr
+
+
+def _free_port() -> int:
+    """Give a port below those that port 0 gives to other tests, which run at the same time."""
+    while True:
+        port = randrange(20000, 30000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @pytest.fixture
