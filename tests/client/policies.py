@@ -40,7 +40,7 @@ class Policy:
 
 def sleep(asleep):
     if asleep is None:
-        time.sleep(1.5)
+        time.sleep(3)
         return
     Path(asleep).touch()
     while Path(asleep).exists():
@@ -51,7 +51,7 @@ def sleep(asleep):
 def write_policies(repository: Path) -> None:
     """Add them all. The options ``raise_at`` and ``sleep_at`` give the number of a decision that fails, or sleeps.
 
-    A decision sleeps for 1.5 s; where the label ``asleep`` names a file, it makes the file and sleeps until that is
+    A decision sleeps for 3 s; where the label ``asleep`` names a file, it makes the file and sleeps until that is
     removed. While a policy sleeps it answers no other session: this is what the sleepy ones are for.
     """
     for name, answer in _ANSWERS.items():

@@ -158,22 +158,22 @@ class RemoteContract(ConnectionContract):
         awake = connect(self.address(server))
         add(open_session(awake, "sleepy"), 1, 1)
         awake.close()
-        connection = connect(self.address(server), timeout=0.5)
+        connection = connect(self.address(server), timeout=1)
         session = open_session(connection, "sleepy", sleep_at="3")
         assert [add(session, 1, n) for n in (1, 2)] == [2, 3]
         begun = monotonic()
-        with pytest.raises(DeadlineError, match=r"within 0\.5 s"):
+        with pytest.raises(DeadlineError, match="within 1 s"):
             add(session, 1, 1)
-        assert monotonic() - begun > 0.4
+        assert monotonic() - begun > 0.9
         connection.close()
 
     def test_a_session_may_last_longer_than_the_deadline_of_a_decision(self, server: RunningServer) -> None:
-        connection = connect(self.address(server), timeout=1)
+        connection = connect(self.address(server), timeout=2)
         session = open_session(connection)
         pause = threading.Event()
         for n in range(4):
             assert add(session, 1, n) == n + 1
-            pause.wait(0.4)
+            pause.wait(0.6)
         connection.close()
 
     def test_a_server_that_dies_is_unavailable(
