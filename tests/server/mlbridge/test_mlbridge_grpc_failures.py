@@ -138,9 +138,7 @@ def test_fallbacks_are_counted_in_the_log(
     hanging = Hanging(server_factory, tmp_path, "fallback = -7")
     with channel(hanging.server) as connection:
         assert [ask(connection, embedding(-1)) for _ in range(5)] == [-7] * 5
-    logged = re.findall(
-        r"PassSequence/getAdvice: the fallback was the answer (\d+) times", capfd.readouterr().err
-    )
+    logged = re.findall(r"PassSequence/getAdvice: the fallback was the answer (\d+) times", capfd.readouterr().err)
     assert logged == ["1", "2", "4"]
 
 
