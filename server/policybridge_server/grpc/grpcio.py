@@ -9,7 +9,7 @@ from policybridge_server.grpc.services import add_services
 from policybridge_server.transports.contract import Host
 
 _SHORTEST_PING_MS = 100
-"""Between a client's pings, also while it asks nothing; gRPC by itself disconnects who does not wait 5 minutes."""
+"""Shortest time between a client's pings. By default gRPC disconnects clients that do not wait 5 minutes."""
 
 
 class GrpcioTransport:

@@ -16,7 +16,7 @@ from policybridge_server.grpc.reflection import service_names
 from policybridge_server.transports.contract import Host
 
 _LOOK_SECONDS: Final = 0.25
-"""Between two looks for those who watch: nobody tells of policies that come and go."""
+"""Between two checks for a client that watches: policies come and go without a notice."""
 
 _SERVING: Final[int] = pb.HealthCheckResponse.SERVING
 _NOT_SERVING: Final[int] = pb.HealthCheckResponse.NOT_SERVING

@@ -13,7 +13,7 @@ Fits = Callable[[Sequence[int], Sequence[int]], bool]
 
 
 MOST: Final = MAX_BATCH
-"""Observations in one request, as many as the engine evaluates at once: more would hold up everybody else."""
+"""Observations in one request: as many as the engine evaluates at once, because others wait meanwhile."""
 
 
 def batch_size(inputs: Sequence[tuple[TensorSpec, Shape]]) -> int | None:

@@ -27,10 +27,10 @@ _HTTP: Final = {
     Status.UNAVAILABLE: 503,
     Status.DEADLINE_EXCEEDED: 504,
 }
-"""What is none of these is the server's own failure, 500."""
+"""Every other status is a failure of the server, 500."""
 
 _LAST_WORDS: Final = 1.0
-"""Seconds for requests that are ended."""
+"""Seconds for the replies to requests that a stop has ended."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -1,4 +1,4 @@
-"""What a policy's inputs and outputs are called and look like to a client of the protocol."""
+"""A model's inputs as the protocol's clients see them: under the names that they send."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from policybridge_server.engine.loaded import LoadedVersion
 
 @dataclass(frozen=True)
 class ModelInput:
-    """An input: its spec under the client's name, and whether policy.toml has a value where it lacks."""
+    """An input: its spec under the client's name, and whether it may be missing because policy.toml fills it."""
 
     spec: TensorSpec
     optional: bool = False

@@ -1,4 +1,4 @@
-"""What the protocol's clients are told about the server and its policies."""
+"""Metadata: what the server and its policies are, as the protocol's clients ask for it."""
 
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -21,7 +21,7 @@ EXTENSIONS: Final = ("model_configuration", "model_repository", "parameters", "s
 
 
 class Metadata:
-    """Answers all but inference. For the loop thread.
+    """Answers all requests but inference. For the loop thread.
 
     Args:
         opener: to the engine.
@@ -34,7 +34,7 @@ class Metadata:
         self._states = states
 
     def server(self) -> pb.ServerMetadataResponse:
-        """Say what this server is."""
+        """Describe this server."""
         return pb.ServerMetadataResponse(name=SERVER_NAME, version=version(SERVER_NAME), extensions=EXTENSIONS)
 
     def is_ready(self) -> bool:

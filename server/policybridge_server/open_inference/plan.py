@@ -47,15 +47,17 @@ class InferPlan:
         advice = self.signature.advice
         version = pb.ModelInferResponse(model_name=self.policy.name, model_version=str(self.policy.version))
         self._start = version.SerializeToString()
-        self._outputs = self._output(advice.shape) if advice.fixed else None
+        size = advice.size * (self.batch or 1)
+        # All of the response but the advice, which comes last.
+        self._prefix = self._written(advice.shape, bytes(size)).removesuffix(bytes(size)) if advice.fixed else None
 
-    def _output(self, shape: Sequence[int]) -> bytes:
+    def _written(self, shape: Sequence[int], raw: bytes) -> bytes:
         advice = self.signature.advice
         full = shape if self.batch is None else (self.batch, *shape)
         output = pb.ModelInferResponse.InferOutputTensor(
             name=advice.name, datatype=datatype_of(advice.type), shape=full
         )
-        return pb.ModelInferResponse(outputs=[output]).SerializeToString()
+        return self._start + pb.ModelInferResponse(outputs=[output], raw_output_contents=[raw]).SerializeToString()
 
     def response(self, request_id: str, advices: Sequence[Values], session_id: str = "") -> bytes:
         """Write the response; ``session_id`` is that of a sequence.
@@ -64,21 +66,19 @@ class InferPlan:
             PolicyFailedError: the answers of a batch differ in shape.
 
         """
-        output, raw = self._outputs, b""
-        if output is None:
-            output, raw = self._varying(advices)
+        if self._prefix is None:
+            response = self._varying(advices)
         else:
-            raw = advices[0].tobytes() if len(advices) == 1 else b"".join(each.tobytes() for each in advices)
+            response = self._prefix + b"".join(each.tobytes() for each in advices)
         # Serialized messages that follow each other are one message, in which the fields of all are set.
-        middle = _identified(request_id, session_id) if request_id or session_id else b""
-        return self._start + middle + output + pb.ModelInferResponse(raw_output_contents=[raw]).SerializeToString()
+        return response + _identified(request_id, session_id) if request_id or session_id else response
 
-    def _varying(self, advices: Sequence[Values]) -> tuple[bytes, bytes]:
+    def _varying(self, advices: Sequence[Values]) -> bytes:
         arrays = [tensor(self.signature.advice, each) for each in advices]
         if len({array.shape for array in arrays}) != 1:
             shapes = ", ".join(str(list(array.shape)) for array in arrays)
             raise PolicyFailedError(f"the answers of this batch differ in shape: {shapes}; ask one by one")
-        return self._output(arrays[0].shape), raw_elements(self.signature.advice, np.stack(arrays))
+        return self._written(arrays[0].shape, raw_elements(self.signature.advice, np.stack(arrays)))
 
 
 def _identified(request_id: str, session_id: str) -> bytes:

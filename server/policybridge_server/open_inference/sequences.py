@@ -18,7 +18,7 @@ from policybridge_server.grpc.error_details import FieldError
 from policybridge_server.open_inference.request import InferRequest, SequenceStep
 
 _MOST: Final = 10_000
-"""Live sequences: their number is in strangers' hands."""
+"""Live sequences. The clients choose their number, so that it must be bounded."""
 
 Key = tuple[str, str]
 """The policy's name and the sequence's id."""
@@ -46,7 +46,7 @@ class Sequence:
         self._settle: Callable[[Values | PolicyBridgeError], None] | None = None
 
     def begin(self, session: Session) -> None:
-        """Let it be this session.
+        """Give it its session.
 
         Raises:
             PreconditionError: it was ended while the session opened.
@@ -104,7 +104,7 @@ class Sequence:
             self._settle(result)
 
     def close(self) -> None:
-        """End its session; twice is once."""
+        """End its session; a second call does nothing."""
         session, self._session, self._over = self._session, None, True
         if session is not None:
             session.close()
@@ -137,7 +137,7 @@ class Sequences:
                 raise PreconditionError(_unknown(key))
             return sequence
         if sequence is not None:
-            # A client that lost count starts again, and what it had is over.
+            # The client starts again: its former sequence of this id is over.
             self.end(sequence)
         if len(self._live) >= _MOST:
             raise TooLargeError(f"{_MOST} sequences are live; end some, or wait for some to end")
@@ -158,7 +158,7 @@ class Sequences:
             self.end(sequence)
 
     def end(self, sequence: Sequence) -> None:
-        """Let a sequence be over; twice is once."""
+        """End a sequence; a second call does nothing."""
         if self._live.get(sequence.key) is sequence:
             del self._live[sequence.key]
         if sequence.look is not None:

@@ -1,27 +1,9 @@
-"""What the requests to one version came to, and how long they took."""
+"""How many requests to one version were answered, how many failed, and how long they took."""
 
 import time
-from dataclasses import dataclass, field
 
 from policybridge.inference import inference_service_pb2 as pb
 from policybridge_serdes import PolicyVersion
-
-
-@dataclass
-class Sum:
-    """How many times, and how many nanoseconds together."""
-
-    count: int = 0
-    nanoseconds: int = 0
-
-    def add(self, nanoseconds: int) -> None:
-        """Count once more."""
-        self.count += 1
-        self.nanoseconds += nanoseconds
-
-    def to_pb(self) -> pb.StatisticDuration:
-        """Write it."""
-        return pb.StatisticDuration(count=self.count, ns=self.nanoseconds)
 
 
 class Stopwatch:
@@ -43,48 +25,47 @@ class Stopwatch:
         self.evaluated = time.perf_counter_ns()
 
 
-@dataclass
 class Statistics:
-    """Sums over the requests of this protocol; for the loop thread."""
+    """Sums over the requests of this protocol to one version, in nanoseconds. For the loop thread."""
 
-    answered: Sum = field(default_factory=Sum)
-    failed: Sum = field(default_factory=Sum)
-    waited: Sum = field(default_factory=Sum)
-    read: Sum = field(default_factory=Sum)
-    evaluated: Sum = field(default_factory=Sum)
-    written: Sum = field(default_factory=Sum)
-    observations: int = 0
-    last: float = 0.0
+    def __init__(self) -> None:
+        self._answered = self._observations = self._failed = 0
+        self._total = self._queue = self._read = self._evaluated = self._written = self._failing = 0
+        self._last = 0.0
 
     def add(self, observations: int, watch: Stopwatch) -> None:
         """Count a request that is answered now."""
         now = time.perf_counter_ns()
-        self.answered.add(now - watch.begun)
-        self.waited.add(watch.due - watch.begun)
-        self.read.add(watch.read - watch.due)
-        self.evaluated.add(watch.evaluated - watch.read)
-        self.written.add(now - watch.evaluated)
-        self.observations += observations
-        self.last = time.time()
+        self._answered += 1
+        self._observations += observations
+        self._total += now - watch.begun
+        self._queue += watch.due - watch.begun
+        self._read += watch.read - watch.due
+        self._evaluated += watch.evaluated - watch.read
+        self._written += now - watch.evaluated
+        self._last = time.time()
 
     def fail(self, watch: Stopwatch) -> None:
-        """Count a request that failed."""
-        self.failed.add(time.perf_counter_ns() - watch.begun)
+        """Count a request that failed now."""
+        self._failed += 1
+        self._failing += time.perf_counter_ns() - watch.begun
 
     def to_pb(self, policy: PolicyVersion) -> pb.ModelStatistics:
-        """Write them."""
+        """Make the message of the statistics."""
+        sums = {
+            "success": self._total,
+            "queue": self._queue,
+            "compute_input": self._read,
+            "compute_infer": self._evaluated,
+            "compute_output": self._written,
+        }
+        durations = {name: pb.StatisticDuration(count=self._answered, ns=ns) for name, ns in sums.items()}
+        failures = pb.StatisticDuration(count=self._failed, ns=self._failing)
         return pb.ModelStatistics(
             name=policy.name,
             version=str(policy.version),
-            last_inference=int(self.last * 1000),
-            inference_count=self.observations,
-            execution_count=self.answered.count,
-            inference_stats=pb.InferStatistics(
-                success=self.answered.to_pb(),
-                fail=self.failed.to_pb(),
-                queue=self.waited.to_pb(),
-                compute_input=self.read.to_pb(),
-                compute_infer=self.evaluated.to_pb(),
-                compute_output=self.written.to_pb(),
-            ),
+            last_inference=int(self._last * 1000),
+            inference_count=self._observations,
+            execution_count=self._answered,
+            inference_stats=pb.InferStatistics(fail=failures, **durations),
         )

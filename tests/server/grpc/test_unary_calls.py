@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 import grpc
 import numpy as np
 import pytest
+from tritonclient.grpc import service_pb2 as oip  # type: ignore[import-untyped]
 
-from policybridge.inference import inference_service_pb2 as oip
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1.tensor_pb2 import DescribedTensors, EncodedTensors
 from policybridge_serdes import ElementType, Layout, TensorSpec, load_serdes, pack
@@ -54,7 +54,9 @@ def caller(address: str) -> Call:
             response: bytes = channel.unary_unary(method, None, None)(request, timeout=20)
         except grpc.RpcError as error:
             return error.code(), error.details(), b""
-        return grpc.StatusCode.OK, "", response
+        # The order of a message's fields is the server's choice.
+        kind = oip.ModelInferResponse if method == INFER else pb.EvaluateResponse
+        return grpc.StatusCode.OK, "", kind.FromString(response).SerializeToString(deterministic=True)
 
     return call
 
@@ -89,7 +91,8 @@ def inferring(x: tuple[int, int], on: int = 1, policy: str = "sum", request_id: 
     request.raw_input_contents.extend([np.array(x, "<i8").tobytes(), bytes([on])])
     for name, value in options.items():
         request.parameters[name].string_param = value
-    return request.SerializeToString()
+    data: bytes = request.SerializeToString()
+    return data
 
 
 def advice(response: bytes) -> int:

@@ -18,7 +18,7 @@ from policybridge_server.transports.failures import as_error
 _EOF = grpc.aio.EOF  # type: ignore[attr-defined]
 
 _AHEAD = 16
-"""Requests that wait in a stream's queue before its client has to."""
+"""Requests in a stream's queue; when it is full, its client must wait."""
 
 
 class ServicerCall:
@@ -114,7 +114,7 @@ def _method(handler: "grpc.RpcMethodHandler[Any, Any]") -> Callable[[Any, Any], 
 
 
 class StreamContext:
-    """What a servicer sees of its call: the methods of ``grpc.aio.ServicerContext``."""
+    """The context of a servicer's call: the methods of ``grpc.aio.ServicerContext``."""
 
     def __init__(self, stream: Stream, read: Callable[[], Any], serialize: Callable[[Any], bytes] | None) -> None:
         self._stream = stream
@@ -177,16 +177,16 @@ class StreamContext:
 
     def peer(self) -> str:
         """Give the client's address; connections over a Unix socket are numbered."""
-        return self._stream.wire.peer
+        return self._stream.connection.peer
 
     def peer_identities(self) -> None:
-        """Nobody is authenticated here."""
+        """Clients are not authenticated."""
 
     def peer_identity_key(self) -> None:
-        """Nobody is authenticated here."""
+        """Clients are not authenticated."""
 
     def auth_context(self) -> dict[str, Any]:
-        """Nobody is authenticated here."""
+        """Clients are not authenticated."""
         return {}
 
     def time_remaining(self) -> float | None:
@@ -218,7 +218,7 @@ class StreamContext:
     add_callback = add_done_callback
 
     def ended(self) -> None:
-        """Tell whoever wants to know that the call is over."""
+        """Make the callbacks of `add_done_callback`."""
         self.is_done = True
         for callback in self._callbacks:
             callback(self)

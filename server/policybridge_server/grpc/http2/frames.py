@@ -18,7 +18,7 @@ _SETTING: Final = struct.Struct(">HL")
 
 
 class Kind(IntEnum):
-    """Frame types; those that are not here are ignored, as the RFC demands."""
+    """Frame types. Others are ignored, as the RFC demands."""
 
     DATA = 0
     HEADERS = 1
@@ -42,7 +42,7 @@ class Flag(IntEnum):
 
 
 class Setting(IntEnum):
-    """Settings that somebody here reads or writes."""
+    """The settings that we read or send."""
 
     MAX_CONCURRENT_STREAMS = 3
     INITIAL_WINDOW_SIZE = 4
@@ -119,7 +119,7 @@ def read_word(payload: bytes) -> int:
 
     """
     if len(payload) != _WORD.size:
-        raise Http2Error(Code.FRAME_SIZE_ERROR, f"a frame of {len(payload)} bytes; 4 are right")
+        raise Http2Error(Code.FRAME_SIZE_ERROR, f"a frame of {len(payload)} bytes where 4 are right")
     return int(_WORD.unpack(payload)[0]) & MAX_WINDOW
 
 

@@ -50,14 +50,14 @@ class Http2Server:
         self._handlers |= {f"/{service}/{name}": handler for name, handler in handlers.items()}
 
     def add_generic_rpc_handlers(self, handlers: Sequence["grpc.GenericRpcHandler[Any, Any]"]) -> None:
-        """Serve what these serve, where nobody else does."""
+        """Serve the methods of these handlers that no registered handler has."""
         self._generic += handlers
 
     def listen(self, address: str) -> str:
         """Listen on ``HOST:PORT`` or ``unix:PATH``; give the address with the real port.
 
         Raises:
-            UnavailableError: it cannot be had.
+            UnavailableError: the address cannot be used.
 
         """
         try:
@@ -81,15 +81,15 @@ class Http2Server:
         self._connections.add(Http2Connection(connection, peer, self))
 
     def gone(self, connection: Http2Connection) -> None:
-        """Take the news that a connection is closed."""
+        """Forget a connection that is closed."""
         self._connections.discard(connection)
         self._gone.set()
 
     def begin(self, stream: Stream) -> Call:
-        """Find out who serves a stream.
+        """Begin the call of a new stream.
 
         Raises:
-            UnsupportedError: nobody does.
+            UnsupportedError: there is no such method.
 
         """
         serve = self._calls.get(stream.headers.path)

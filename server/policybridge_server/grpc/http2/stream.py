@@ -34,7 +34,9 @@ _RESPONSE: Final = (
 _OK: Final = write_headers([("grpc-status", "0")])
 _WINDOW_BITS: Final = {"gzip": 31, "deflate": 15}
 
-_HEADERS_BLOCK: Final = write_headers(_RESPONSE)
+_HEADERS_BLOCK: Final = b"\x88\x0f\x10\x10application/grpc"
+"""`:status: 200` and `content-type`, by their indices in HPACK's static table: clients read them faster than text."""
+
 _UNARY_START: Final = struct.Struct(f">HBBBL{len(_HEADERS_BLOCK)}sHBBBLBL")
 """What comes before the message of a unary call: a frame of headers, the head of a DATA frame, and gRPC's prefix."""
 
@@ -43,7 +45,7 @@ _UNARY_END: Final = (len(_OK) >> 8, len(_OK) & 0xFF, int(Kind.HEADERS), int(Flag
 
 
 class Call(Protocol):
-    """Who serves a stream. Called on the loop thread; must neither block nor raise but `PolicyBridgeError`."""
+    """Serves one stream. Called on the loop thread; must not block, and raises nothing but `PolicyBridgeError`."""
 
     def message(self, data: bytes) -> None:
         """Take one request message."""
@@ -54,12 +56,12 @@ class Call(Protocol):
         ...
 
     def cancelled(self) -> None:
-        """Take the news that nobody waits for an answer any more: nothing may be sent."""
+        """End the call without an answer: the client has given up, or the stream has failed."""
         ...
 
 
-class Wire(Protocol):
-    """The stream's connection, as the stream sees it."""
+class StreamConnection(Protocol):
+    """What a stream needs of its connection."""
 
     peer: str
     window: int
@@ -70,11 +72,11 @@ class Wire(Protocol):
         ...
 
     def consumed(self, stream: "Stream", size: int) -> None:
-        """Let the peer send so much more on ``stream``."""
+        """Let the peer send ``size`` more bytes on ``stream``."""
         ...
 
     def forget(self, stream: "Stream") -> None:
-        """Take the end of a stream."""
+        """Forget a stream that has ended."""
         ...
 
 
@@ -82,14 +84,14 @@ class Stream:
     """One call.
 
     Args:
-        wire: its connection.
+        connection: of the stream.
         number: HTTP/2's.
         window: how much the peer takes on it.
         headers: of the request.
         limit: largest request message, also unpacked.
 
     Attributes:
-        credit: what the peer has sent and was not told yet that it may send again.
+        credit: bytes that the peer may send again, and has not been told of yet.
 
     """
 
@@ -106,15 +108,17 @@ class Stream:
         "_trailers",
         "_waiting",
         "call",
+        "connection",
         "credit",
         "headers",
         "number",
         "window",
-        "wire",
     )
 
-    def __init__(self, wire: Wire, number: int, window: int, headers: RequestHeaders, limit: int) -> None:
-        self.wire = wire
+    def __init__(
+        self, connection: StreamConnection, number: int, window: int, headers: RequestHeaders, limit: int
+    ) -> None:
+        self.connection = connection
         self.number = number
         self.window = window
         self.headers = headers
@@ -192,7 +196,7 @@ class Stream:
             self._missing = missing if missing > 0 else position + 5 - size
 
     def hold(self, holding: bool) -> None:
-        """Let the peer wait, or not, because messages of it do."""
+        """Stop the peer from sending more, or let it go on."""
         self._holding = holding
         self._give_back()
 
@@ -200,7 +204,7 @@ class Stream:
         # No window update while answers are unsent: a client that does not read cannot queue more requests.
         if self._held and not (self._holding or self._waiting or self._remote_closed):
             held, self._held = self._held, 0
-            self.wire.consumed(self, held)
+            self.connection.consumed(self, held)
 
     def _unpacked(self, message: bytes) -> bytes:
         encoding = self.headers.encoding
@@ -233,7 +237,7 @@ class Stream:
         if not self._started and not self._over:
             self._started = True
             block = write_headers([*_RESPONSE, *_on_the_wire(metadata)])
-            self.wire.write(frame(Kind.HEADERS, Flag.END_HEADERS, self.number, block))
+            self.connection.write(frame(Kind.HEADERS, Flag.END_HEADERS, self.number, block))
 
     def send(self, message: bytes) -> None:
         """Send one response message, as soon as the peer takes it."""
@@ -242,7 +246,7 @@ class Stream:
         data = _PREFIX.pack(0, len(message)) + message
         if not self._started:
             self.send_headers()
-        if not self._waiting and len(data) <= min(self.window, self.wire.window, self.wire.frame_size):
+        if not self._waiting and len(data) <= min(self.window, self.connection.window, self.connection.frame_size):
             self._write(data)
             return
         if self._waiting is None:
@@ -253,13 +257,13 @@ class Stream:
 
     def _write(self, data: bytes | memoryview) -> None:
         self.window -= len(data)
-        self.wire.window -= len(data)
-        self.wire.write(frame(_DATA, 0, self.number, data))
+        self.connection.window -= len(data)
+        self.connection.write(frame(_DATA, 0, self.number, data))
 
     def pump(self) -> None:
         """Send what waits, as far as the windows reach."""
         while self._waiting:
-            room = min(self.window, self.wire.window, self.wire.frame_size)
+            room = min(self.window, self.connection.window, self.connection.frame_size)
             if room <= 0:
                 return
             data = self._waiting.popleft()
@@ -273,22 +277,22 @@ class Stream:
     def reply(self, message: bytes) -> None:
         """Send the one response of a unary call, and end the call with OK."""
         size = 5 + len(message)
-        wire = self.wire
-        if self._started or self._over or size > min(self.window, wire.window, wire.frame_size):
+        connection = self.connection
+        if self._started or self._over or size > min(self.window, connection.window, connection.frame_size):
             self.send(message)
             self.finish(0)
             return
         self._over = True
-        wire.window -= size
+        connection.window -= size
         number = self.number
         start = _UNARY_START.pack(
             *_UNARY_HEADERS, number, _HEADERS_BLOCK, size >> 8, size & 0xFF, _DATA, 0, number, 0, size - 5
         )
-        wire.write(start + message + HEAD.pack(*_UNARY_END, number) + _OK)
+        connection.write(start + message + HEAD.pack(*_UNARY_END, number) + _OK)
         self._end_remote()
 
     def finish(self, status: int, message: str = "", metadata: Metadata = ()) -> None:
-        """End the call with a gRPC status, after all messages; twice is once."""
+        """End the call with a gRPC status, after all messages; a second call does nothing."""
         if self._over:
             return
         block = _OK
@@ -304,7 +308,7 @@ class Stream:
             self._close(block)
 
     def fail(self, error: PolicyBridgeError) -> None:
-        """End a call that is under way, whose messages do not matter any more."""
+        """End the call with an error; messages that are not sent yet are dropped."""
         if not self._over:
             self._waiting, call = None, self.call
             self.finish(error.status, message_of(error), metadata_of(error))
@@ -313,17 +317,17 @@ class Stream:
 
     def _close(self, trailers: bytes) -> None:
         self._trailers = None
-        self.wire.write(frame(Kind.HEADERS, Flag.END_HEADERS | Flag.END_STREAM, self.number, trailers))
+        self.connection.write(frame(Kind.HEADERS, Flag.END_HEADERS | Flag.END_STREAM, self.number, trailers))
         self._end_remote()
 
     def _end_remote(self) -> None:
         if not self._remote_closed:
-            # The answer is complete: what the client still sends need not come.
-            self.wire.write(reset_frame(self.number, Code.NO_ERROR))
+            # The answer is complete: tell the client to send no more.
+            self.connection.write(reset_frame(self.number, Code.NO_ERROR))
         self._end()
 
     def reset(self) -> None:
-        """Take the news that the peer, or the connection, ended the stream."""
+        """End the stream because the peer reset it, or because the connection is closed."""
         self._waiting, call = None, self.call
         over, self._over = self._over, True
         self._end()
@@ -336,11 +340,11 @@ class Stream:
         self._pieces.clear()
         # The call refers to the stream as well: without this both would wait for the garbage collector.
         self.call = None
-        self.wire.forget(self)
+        self.connection.forget(self)
 
 
 _PLAIN: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
-"""What a grpc-message carries as it is."""
+"""The characters that a grpc-message carries without escapes."""
 
 
 def _on_the_wire(metadata: Metadata) -> list[tuple[str, str]]:
