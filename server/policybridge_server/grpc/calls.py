@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+from inspect import isawaitable
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from policybridge_core.errors import InvalidError, PolicyBridgeError, UnavailableError
+from policybridge_core.errors import InvalidError, PolicyBridgeError, UnavailableError, UnsupportedError
 from policybridge_server.grpc.error_details import message_of, metadata_of
 from policybridge_server.transports.failures import as_error
 from policybridge_server.transports.running import Running
@@ -22,6 +23,7 @@ _STATUS: Final = {status.value[0]: status for status in grpc.StatusCode}
 _Message = TypeVar("_Message")
 
 Context = grpc.aio.ServicerContext[Any, Any]
+Method = Callable[[Any], Any]
 _Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 
@@ -78,18 +80,39 @@ class _Task:
             self._task.cancel()
 
 
-def guarded(server: grpc.aio.Server, calls: Calls | None) -> grpc.aio.Server:
-    """Give what generated code may add a service to, so that its methods may raise our errors.
+def add_service(
+    add: Callable[..., None], methods: Mapping[str, Method], server: grpc.aio.Server, calls: Calls | None
+) -> None:
+    """Add a service whose methods may raise our errors.
 
     A method that raises a `PolicyBridgeError` ends its call with that error's status, and any other exception with
     UNKNOWN. A request that cannot be parsed is INVALID_ARGUMENT; gRPC by itself says UNKNOWN and fills the log.
 
     Args:
+        add: the generated function that adds the service.
+        methods: name → what answers the request, or the requests. Of an answer that is one message, it gives the
+            message or a coroutine for it; of a stream of them, an asynchronous generator.
         server: serves the calls.
         calls: count those that run; ``None`` where a drain need not wait for them.
 
     """
-    return cast("grpc.aio.Server", _GuardedServer(server, calls))
+    add(_Servicer(methods), _GuardedServer(server, calls))
+
+
+class _Servicer:
+    """The methods as generated code takes them: as attributes, called with the request and the call's context."""
+
+    def __init__(self, methods: Mapping[str, Method]) -> None:
+        self._methods = methods
+
+    def __getattr__(self, name: str) -> Callable[[Any, Context], Any]:
+        method: Method = self._methods.get(name, _refuse)
+        return lambda request, _context: method(request)
+
+
+def _refuse(_: Any) -> None:
+    # A newer .proto than ours may have the method.
+    raise UnsupportedError("this server does not have the method")
 
 
 class _GuardedServer:
@@ -109,7 +132,7 @@ class _GuardedServer:
 
 
 def guarded_handler(handler: _Handler, calls: Calls | None) -> _Handler:
-    """Give a method whose errors become statuses; see `guarded`."""
+    """Give a method whose errors become statuses; see `add_service`."""
     read, write = handler.request_deserializer, handler.response_serializer
     if handler.response_streaming:
         return _with_responses(handler, calls)
@@ -121,7 +144,8 @@ def guarded_handler(handler: _Handler, calls: Calls | None) -> _Handler:
 def _one(method: Any, read: Any, calls: Calls | None) -> Any:
     async def answer(request: Any, context: Context) -> Any:
         async with _mapped(context, calls):
-            return await method(parsed(read, request) if read else request, context)
+            answer = method(parsed(read, request) if read else request, context)
+            return await answer if isawaitable(answer) else answer
 
     return answer
 

@@ -6,12 +6,12 @@ from typing import Final
 
 import grpc.aio
 from grpc_health.v1 import health_pb2 as pb
-from grpc_health.v1.health_pb2_grpc import HealthServicer, add_HealthServicer_to_server
+from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 
 from policybridge_core.errors import NotFoundError, PolicyBridgeError
 from policybridge_serdes import PolicyReference
 from policybridge_server.engine.opener import SessionOpener
-from policybridge_server.grpc.calls import Calls, Context, guarded
+from policybridge_server.grpc.calls import Calls, add_service
 from policybridge_server.grpc.reflection import service_names
 from policybridge_server.transports.contract import Host
 
@@ -22,19 +22,19 @@ _SERVING: Final[int] = pb.HealthCheckResponse.SERVING
 _NOT_SERVING: Final[int] = pb.HealthCheckResponse.NOT_SERVING
 
 
-class PolicyHealthServicer(HealthServicer):  # type: ignore[misc]
-    """Serves one port.
+def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:  # noqa: ARG001
+    """Serve grpc.health.v1.Health on ``server``; a drain does not wait for those who watch."""
+    health = _Health(host.opener)
+    methods = {"Check": health.check, "List": health.list, "Watch": health.watch}
+    add_service(add_HealthServicer_to_server, methods, server, None)
 
-    Args:
-        opener: whose health it is.
 
-    """
-
+class _Health:
     def __init__(self, opener: SessionOpener) -> None:
         self._opener = opener
         self._repository = opener.engine.repository
 
-    async def Check(self, request: pb.HealthCheckRequest, _context: Context) -> pb.HealthCheckResponse:  # noqa: N802
+    def check(self, request: pb.HealthCheckRequest) -> pb.HealthCheckResponse:
         """Give the status of a policy or a service; of the server for the empty name."""
         status = self._status(request.service)
         if status is None:
@@ -42,17 +42,12 @@ class PolicyHealthServicer(HealthServicer):  # type: ignore[misc]
             raise NotFoundError(f"no policy or service {request.service!r}; policies are {known}")
         return pb.HealthCheckResponse(status=status)
 
-    async def List(self, request: "pb.HealthListRequest", _context: Context) -> "pb.HealthListResponse":  # noqa: ARG002, N802
-        """Give all statuses."""
+    def list(self, _: "pb.HealthListRequest") -> "pb.HealthListResponse":
         names = ["", *service_names(), *self._repository.policies()]
         statuses = {name: pb.HealthCheckResponse(status=self._status(name)) for name in names}
         return pb.HealthListResponse(statuses=statuses)
 
-    async def Watch(  # noqa: N802
-        self,
-        request: pb.HealthCheckRequest,
-        _context: Context,
-    ) -> AsyncIterator[pb.HealthCheckResponse]:
+    async def watch(self, request: pb.HealthCheckRequest) -> AsyncIterator[pb.HealthCheckResponse]:
         """Give the status now and whenever it changes."""
         told = None
         while True:
@@ -73,8 +68,3 @@ class PolicyHealthServicer(HealthServicer):  # type: ignore[misc]
         except PolicyBridgeError:
             return _NOT_SERVING
         return _SERVING
-
-
-def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:  # noqa: ARG001
-    """Serve grpc.health.v1.Health on ``server``; a drain does not wait for those who watch."""
-    add_HealthServicer_to_server(PolicyHealthServicer(host.opener), guarded(server, None))

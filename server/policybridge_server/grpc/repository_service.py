@@ -8,15 +8,12 @@ import grpc.aio
 
 from policybridge.v1 import repository_service_pb2 as pb
 from policybridge.v1 import tensor_pb2
-from policybridge.v1.repository_service_pb2_grpc import (
-    RepositoryServiceServicer,
-    add_RepositoryServiceServicer_to_server,
-)
+from policybridge.v1.repository_service_pb2_grpc import add_RepositoryServiceServicer_to_server
 from policybridge_core.errors import InvalidError, PreconditionError, TooLargeError
 from policybridge_serdes import Layout
 from policybridge_serdes.messages import reference_from_pb, version_to_pb
 from policybridge_serdes.protobuf import spec_to_pb
-from policybridge_server.grpc.calls import Calls, Context, guarded
+from policybridge_server.grpc.calls import Calls, Method, add_service
 from policybridge_server.publishing.publisher import Publisher, VersionDescription
 from policybridge_server.repository import StoredPolicy
 from policybridge_server.transports.contract import Host
@@ -24,21 +21,25 @@ from policybridge_server.transports.contract import Host
 _Given = TypeVar("_Given")
 
 
-class RepositoryServicer(RepositoryServiceServicer):
-    """Serves one port.
+def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:
+    """Serve RepositoryService on ``server``."""
+    methods = _Methods(host.publisher)
+    by_name: dict[str, Method] = {
+        "Publish": methods.publish,
+        "PublishWeights": methods.publish_weights,
+        "SetAlias": methods.set_alias,
+        "Retire": methods.retire,
+        "ListPolicies": methods.list_policies,
+        "ShowPolicy": methods.show_policy,
+    }
+    add_service(add_RepositoryServiceServicer_to_server, by_name, server, calls)
 
-    Args:
-        publisher: does it.
 
-    """
-
+class _Methods:
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
 
-    async def Publish(  # noqa: N802
-        self, requests: AsyncIterator[pb.PublishRequest], _context: Context
-    ) -> pb.PublishResponse:
-        """Take a version's files."""
+    async def publish(self, requests: AsyncIterator[pb.PublishRequest]) -> pb.PublishResponse:
         first = await anext(requests, None)
         if first is None or first.WhichOneof("message") != "header":
             raise PreconditionError("the first message of a publication is `header`")
@@ -48,10 +49,7 @@ class RepositoryServicer(RepositoryServiceServicer):
         )
         return pb.PublishResponse(version=version_to_pb(version))
 
-    async def PublishWeights(  # noqa: N802
-        self, requests: AsyncIterator[pb.PublishWeightsRequest], _context: Context
-    ) -> pb.PublishResponse:
-        """Take tensors for the files of another version."""
+    async def publish_weights(self, requests: AsyncIterator[pb.PublishWeightsRequest]) -> pb.PublishResponse:
         first = await anext(requests, None)
         if first is None or not first.HasField("base"):
             raise PreconditionError("the first message of weights names their `base`")
@@ -64,33 +62,20 @@ class RepositoryServicer(RepositoryServiceServicer):
         version = await self._publisher.publish_weights(base, weights, list(first.aliases))
         return pb.PublishResponse(version=version_to_pb(version))
 
-    async def SetAlias(self, request: pb.SetAliasRequest, _context: Context) -> pb.SetAliasResponse:  # noqa: N802
-        """Promote a version, or roll back."""
+    async def set_alias(self, request: pb.SetAliasRequest) -> pb.SetAliasResponse:
         setting = self._publisher.set_alias(request.policy, request.alias, request.version)
         return pb.SetAliasResponse(previous=await _to_its_end(setting))
 
-    async def Retire(self, request: pb.RetireRequest, _context: Context) -> pb.RetireResponse:  # noqa: N802
-        """Let a version go."""
+    async def retire(self, request: pb.RetireRequest) -> pb.RetireResponse:
         await _to_its_end(self._publisher.retire(request.policy, request.version))
         return pb.RetireResponse()
 
-    async def ListPolicies(  # noqa: N802
-        self, _: pb.ListPoliciesRequest, _context: Context
-    ) -> pb.ListPoliciesResponse:
-        """Sum all policies up."""
+    def list_policies(self, _: pb.ListPoliciesRequest) -> pb.ListPoliciesResponse:
         return pb.ListPoliciesResponse(policies=map(_summary, self._publisher.policies()))
 
-    async def ShowPolicy(  # noqa: N802
-        self, request: pb.ShowPolicyRequest, _context: Context
-    ) -> pb.ShowPolicyResponse:
-        """Describe one policy and its versions."""
+    async def show_policy(self, request: pb.ShowPolicyRequest) -> pb.ShowPolicyResponse:
         policy, versions = await self._publisher.describe(request.policy)
         return pb.ShowPolicyResponse(summary=_summary(policy), aliases=policy.aliases, versions=map(_details, versions))
-
-
-def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:
-    """Serve RepositoryService on ``server``."""
-    add_RepositoryServiceServicer_to_server(RepositoryServicer(host.publisher), guarded(server, calls))
 
 
 async def _pieces(requests: AsyncIterator[pb.PublishRequest]) -> AsyncIterator[tuple[str, bytes]]:

@@ -1,5 +1,6 @@
 """Transport `grpc`: services over TCP or a Unix socket, inside the loop's turns."""
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, cast
 
 from policybridge_server.grpc.calls import Calls
@@ -26,12 +27,13 @@ class GrpcTransport:
 
     async def start(self, host: Host) -> None:
         """Listen; an address that somebody else has is an error."""
-        self._server = Http2Server(host.loop, host.config.message_limit)
+        server = Http2Server(host.loop, host.config.message_limit)
         # Http2Server takes servicers as a grpc.aio.Server does, which has no interface to implement.
-        add_services(cast("grpc.aio.Server", self._server), host, self._calls)
-        self._address = self._server.listen(self._asked)
+        add_services(cast("grpc.aio.Server", server), host, self._calls)
+        self._address = server.listen(self._asked)
+        self._end: Callable[[], Awaitable[None]] = server.stop
 
     async def stop(self, grace: float) -> None:
         """Let running calls end for ``grace`` seconds, then end them; the opener refuses new ones meanwhile."""
         await self._calls.drain(grace)
-        await self._server.stop()
+        await self._end()

@@ -131,7 +131,7 @@ class _Paths:
         return _reply(metadata_to_json(await self._metadata.model(*_model(request))))
 
     async def _model_ready(self, request: web.Request) -> web.Response:
-        ready = await self._metadata.is_model_ready(*_model(request))
+        ready = (await self._metadata.model_ready(*_model(request))).ready
         return _reply({"name": request.match_info["name"], "ready": ready}, 200 if ready else 503)
 
     async def _infer(self, request: web.Request) -> web.Response:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from importlib.metadata import version
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from policybridge.inference import inference_service_pb2 as pb
 from policybridge_core.errors import NotFoundError, PolicyBridgeError, PreconditionError, UnsupportedError
@@ -11,7 +11,7 @@ from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.opener import SessionOpener
 from policybridge_server.open_inference.batching import MOST
 from policybridge_server.open_inference.datatypes import config_type_of, datatype_of
-from policybridge_server.open_inference.inputs import ModelInput, model_inputs
+from policybridge_server.open_inference.inputs import model_inputs
 from policybridge_server.open_inference.request import reference_to
 from policybridge_server.open_inference.version_state import VersionStates
 from policybridge_server.repository import StoredPolicy
@@ -45,13 +45,13 @@ class Metadata:
             return False
         return True
 
-    async def is_model_ready(self, name: str, number: str) -> bool:
-        """Whether the version would answer; it is loaded for that."""
+    async def model_ready(self, name: str, number: str) -> pb.ModelReadyResponse:
+        """Say whether the version would answer; it is loaded for that."""
         try:
             await self._opener.version(reference_to(name, number))
         except PolicyBridgeError:
-            return False
-        return self.is_ready()
+            return pb.ModelReadyResponse(ready=False)
+        return pb.ModelReadyResponse(ready=self.is_ready())
 
     async def model(self, name: str, number: str) -> pb.ModelMetadataResponse:
         """Give a model's inputs and outputs.
@@ -61,18 +61,21 @@ class Metadata:
             PreconditionError: it cannot be loaded.
 
         """
-        loaded = await self._opener.version(reference_to(name, number))
-        stored, policy = loaded.stored, self._opener.engine.repository.policy(loaded.stored.policy.name)
+        loaded, policy = await self._found(name, number)
         inputs, advice = model_inputs(loaded) or {}, loaded.signature.advice
         return pb.ModelMetadataResponse(
             name=policy.name,
             versions=[str(each) for each in sorted(policy.versions)],
-            platform=stored.config.backend,
+            platform=loaded.stored.config.backend,
             inputs=[_tensor(each.spec) for each in inputs.values()],
             outputs=[_tensor(advice)] if advice else [],
         )
 
-    async def config(self, name: str, number: str) -> pb.ModelConfig:
+    async def _found(self, name: str, number: str) -> tuple[LoadedVersion, StoredPolicy]:
+        loaded = await self._opener.version(reference_to(name, number))
+        return loaded, self._opener.engine.repository.policy(loaded.stored.policy.name)
+
+    async def config(self, name: str, number: str) -> pb.ModelConfigResponse:
         """Give a model's configuration.
 
         Raises:
@@ -80,24 +83,25 @@ class Metadata:
             PreconditionError: it cannot be loaded.
 
         """
-        loaded = await self._opener.version(reference_to(name, number))
-        stored, policy = loaded.stored, self._opener.engine.repository.policy(loaded.stored.policy.name)
-        inputs = model_inputs(loaded)
+        loaded, policy = await self._found(name, number)
+        stored, inputs = loaded.stored, model_inputs(loaded)
+        advice = loaded.signature.advice
         specific = pb.ModelVersionPolicy.Specific(versions=sorted(policy.versions))
-        return pb.ModelConfig(
+        config = pb.ModelConfig(
             name=policy.name,
             platform=stored.config.backend,
             backend=stored.config.backend,
             version_policy=pb.ModelVersionPolicy(specific=specific),
             max_batch_size=0 if inputs is None else MOST,
-            input=[_input(each) for each in (inputs or {}).values()],
-            output=_outputs(loaded),
+            input=[pb.ModelInput(**_described(each.spec), optional=each.optional) for each in (inputs or {}).values()],
+            output=[pb.ModelOutput(**_described(advice))] if advice else [],
             dynamic_batching=pb.ModelDynamicBatching(),
             parameters={
                 "description": pb.ModelParameter(string_value=stored.config.description),
                 "digest": pb.ModelParameter(string_value=stored.policy.digest),
             },
         )
+        return pb.ModelConfigResponse(config=config)
 
     def statistics(self, name: str, number: str) -> pb.ModelStatisticsResponse:
         """Give the statistics of the versions that are loaded; no name is all.
@@ -146,7 +150,7 @@ class Metadata:
             else:
                 yield _unavailable(policy.name, str(number), reason)
 
-    async def load(self, request: pb.RepositoryModelLoadRequest) -> None:
+    async def load(self, request: pb.RepositoryModelLoadRequest) -> pb.RepositoryModelLoadResponse:
         """Make sure that the newest version is loaded.
 
         Raises:
@@ -162,6 +166,7 @@ class Metadata:
                 "publish them by `policybridge policies publish`"
             )
         await self._opener.version(PolicyReference(request.model_name))
+        return pb.RepositoryModelLoadResponse()
 
     def unload(self, request: pb.RepositoryModelUnloadRequest) -> NoReturn:
         """Refuse.
@@ -190,15 +195,5 @@ def _tensor(spec: TensorSpec) -> pb.ModelMetadataResponse.TensorMetadata:
     )
 
 
-def _input(model_input: ModelInput) -> pb.ModelInput:
-    spec = model_input.spec
-    return pb.ModelInput(
-        name=spec.name, data_type=config_type_of(spec.type), dims=spec.shape, optional=model_input.optional
-    )
-
-
-def _outputs(loaded: LoadedVersion) -> list[pb.ModelOutput]:
-    advice = loaded.signature.advice
-    if advice is None:
-        return []
-    return [pb.ModelOutput(name=advice.name, data_type=config_type_of(advice.type), dims=advice.shape)]
+def _described(spec: TensorSpec) -> dict[str, Any]:
+    return {"name": spec.name, "data_type": config_type_of(spec.type), "dims": spec.shape}
