@@ -13,7 +13,7 @@ from policybridge_serdes import Layout, PolicyVersion, Values
 from policybridge_server.backends.contract import Batch, Model, SessionView
 
 MAX_BATCH = 256
-_SIZES = (1, 2, 3, 4, 5, 7, 8, 12, 16, 31, 32, 64, 128, MAX_BATCH)
+_SIZES = (1, 2, 3, 4, 5, 7, 8, 12, 16, 31, 32, 64, 128)
 _REPEATS = 5
 _SAMPLE = 8
 """Batches of each size: a kernel is chosen by the size, so a few show whether it agrees."""
@@ -70,7 +70,7 @@ def confirm_probe(model: Model, expected: Probe) -> Probe:
 
 
 def _least(model: Model, observations: Values, layout: Layout) -> int | None:
-    """Give the smallest size from which on all sizes agree with the largest; ``None`` where none does."""
+    """Give the smallest size from which on all sizes agree with `MAX_BATCH`; ``None`` where none does."""
     if not model.batched:
         return None
     wanted = _evaluate(model, observations, layout).tobytes()
