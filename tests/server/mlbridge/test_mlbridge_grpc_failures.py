@@ -8,6 +8,8 @@ from pathlib import Path
 
 import grpc
 import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from tests.conftest import RunningServer, ServerFactory, running_server
 from tests.repositories import answering, write_python
@@ -168,6 +170,13 @@ def test_a_server_that_shuts_down_is_unavailable_and_not_a_fallback(
         assert running.result(20) == 10
 
 
+def wait_for_drain(connection: grpc.Channel) -> None:
+    """Wait until the server takes no new sessions; an attempt to open one would be an episode without an end."""
+    health = HealthStub(connection)
+    while health.Check(HealthCheckRequest()).status == HealthCheckResponse.SERVING:
+        continue
+
+
 def refused(server: RunningServer) -> grpc.RpcError:
     """Open connections until one is refused."""
     while True:
@@ -187,6 +196,7 @@ def test_a_server_that_shuts_down_waits_for_episodes_that_have_an_end(
     with channel(server) as connection:
         assert ask(connection, embedding(1)) == 1
         server.process.send_signal(signal.SIGTERM)
+        wait_for_drain(connection)
         assert refused(server).code() is grpc.StatusCode.UNAVAILABLE
         assert [ask(connection, embedding(1)) for _ in range(2)] == [2, 3]
     # Much sooner than its grace of a minute.

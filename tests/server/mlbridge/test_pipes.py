@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from policybridge_client.connection import connect
-from policybridge_core.errors import InvalidError, UnavailableError
+from policybridge_core.errors import PolicyBridgeError, UnavailableError
 from policybridge_server.ledger.reader import LedgerReader
 from policybridge_server.transports.contract import load_transport
 from tests.server.mlbridge.pipes_native import NATIVE, built
@@ -382,12 +382,12 @@ class TestFifos:
         ("BASE:json,policy=same,advice=int[-1],fallback=[]", "an empty list crashes the compiler's JSON reader"),
         ("BASE,policy=same,advice=int,count=0", "`int` >= 1"),
         ("BASE,policy=same,advice=int,colour=red", "unknown field `colour`"),
-        ("BASE:xml,policy=same,advice=int", "Invalid enum value 'xml'"),
+        ("BASE:xml,policy=same,advice=int", "unknown pipe format 'xml'; there are bytes, json"),
         ("BASE,policy=same,advice=int,features.x=quad", "unknown element type 'quad'"),
     ],
 )
 def test_a_pipe_that_cannot_be_served_is_refused_with_the_reason(pipe: str, message: str) -> None:
-    with pytest.raises(InvalidError, match=re.escape(message)):
+    with pytest.raises(PolicyBridgeError, match=re.escape(message)):
         load_transport("pipe", pipe)
 
 
