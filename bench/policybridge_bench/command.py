@@ -9,7 +9,7 @@ from typing import Final, cast
 from policybridge_bench.contenders.contract import CONTENDERS
 from policybridge_bench.payloads import PAYLOADS
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_core.plugins import Table
+from policybridge_core.plugins import Table, load_part
 
 _SUMMARIES: Final = {
     "load": "clients ask a server: latencies, decisions/s, CPU, memory (the default)",
@@ -30,7 +30,10 @@ _SUMMARIES: Final = {
 SCENARIOS: Final = Table(
     kind="scenario",
     group="policybridge.scenarios",
-    own={name: f"policybridge_bench.scenarios.{name}:run" for name in _SUMMARIES},
+    own={
+        **{name: f"policybridge_bench.scenarios.{name}:run [bench]" for name in _SUMMARIES},
+        **{name: f"policybridge_bench.scenarios.servers:{name} [bench]" for name in ("load", "peers", "unary")},
+    },
 )
 _EPILOG: Final = """\
 scenarios:
@@ -160,10 +163,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure; 0, 1 where --compare found B worse, 2 where it could not be measured."""
     try:
         if arguments.compare:
-            from policybridge_bench.compare import run as compare  # noqa: PLC0415 - it needs no server
-
-            return compare(arguments)
-        return cast("Callable[[argparse.Namespace], int]", SCENARIOS.load(arguments.scenario))(arguments)
+            chosen = load_part("policybridge_bench.compare:run [bench]", "--compare")
+        else:
+            chosen = SCENARIOS.load(arguments.scenario)
+        return cast("Callable[[argparse.Namespace], int]", chosen)(arguments)
     except PolicyBridgeError as error:
         sys.stderr.write(f"policybridge bench: {error}\n")
         return 2

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from rich.console import Console
+from rich.table import Table
 
-from policybridge_bench.extras import library
 from policybridge_bench.options import fill
 from policybridge_bench.results import Measured, Run, read_json
 from policybridge_core.errors import InvalidError
@@ -62,7 +63,7 @@ def print_comparison(before: Run, after: Run, limit: float, *, paired: bool = Fa
     """Compare, print, and give the exit status: 1 where ``after`` is worse by more than ``limit`` times."""
     compared = compare(before, after, paired=paired)
     worse = [each for each in compared if each.is_worse(limit)]
-    library("rich.console").Console(width=160).print(_table(compared, limit))
+    Console(width=160).print(_table(compared, limit))
     for each in worse:
         span = f"{each.low:.2f} to {each.high:.2f}"
         print(f"regression: {each.case}: {each.figure} is {each.ratio:.2f} times as bad ({span})")
@@ -113,8 +114,8 @@ def ratios(before: Sequence[float], after: Sequence[float], *, paired: bool) -> 
     return float(ratio), float(low), float(high)
 
 
-def _table(compared: Sequence[Compared], limit: float) -> object:
-    drawn = library("rich.table").Table(caption="intervals by bootstrap over the rounds")
+def _table(compared: Sequence[Compared], limit: float) -> Table:
+    drawn = Table(caption="intervals by bootstrap over the rounds")
     for column in ("case", "figure", "A", "B", "times as bad", "95 %", ""):
         drawn.add_column(column, justify="left" if column in ("case", "figure", "") else "right", no_wrap=True)
     for each in compared:

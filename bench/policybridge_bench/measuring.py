@@ -3,14 +3,16 @@
 import argparse
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import cast
 
 import msgspec
 
 from policybridge_bench import native
+from policybridge_bench.bounds import Bound, print_bounds
 from policybridge_bench.busy import regime
 from policybridge_bench.contenders.contract import Contender, Serving, Setting, load_contender
 from policybridge_bench.contenders.own import PolicyBridge, policybridge
@@ -22,6 +24,7 @@ from policybridge_bench.results import Case, Run, machine, write_csv, write_json
 from policybridge_bench.rounds import Candidate, run_rounds
 from policybridge_bench.table import live
 from policybridge_core.errors import InvalidError, PolicyFailedError, PreconditionError
+from policybridge_core.plugins import load_part
 from policybridge_serdes import SERDES, load_serdes
 
 _GENERATORS = ("native", "wire", "python")
@@ -78,9 +81,15 @@ def conduct(
     )
 
 
-def finish(run: Run, arguments: argparse.Namespace, figures: Mapping[str, float] | None = None) -> None:
-    """Print the scenario's own ``figures`` and write the files that were asked for."""
-    run = msgspec.structs.replace(run, figures=dict(figures or {}))
+def finish(
+    run: Run,
+    arguments: argparse.Namespace,
+    figures: Iterable[tuple[str, float]] = (),
+    bounds: Iterable[Bound] = (),
+) -> int:
+    """Print the scenario's own ``bounds`` and ``figures``, write the files that were asked for, and give the status."""
+    print_bounds(bounds)
+    run = msgspec.structs.replace(run, figures=dict(figures))
     for name, value in run.figures.items():
         print(f"{name:<64} {value:12,.2f}")
     if arguments.json:
@@ -88,9 +97,10 @@ def finish(run: Run, arguments: argparse.Namespace, figures: Mapping[str, float]
     if arguments.csv:
         write_csv(run, arguments.csv)
     if arguments.html:
-        from policybridge_bench.page import write_page  # noqa: PLC0415 - plotly takes a second to load
-
-        write_page(run, arguments.html)
+        # Loaded only here, because plotly takes a second to load.
+        write_page = load_part("policybridge_bench.page:write_page [bench]", "--html")
+        cast("Callable[[Run, Path], None]", write_page)(run, arguments.html)
+    return 0
 
 
 @dataclass

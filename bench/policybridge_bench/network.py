@@ -1,48 +1,60 @@
 """The network that every measurement uses: 38 int64 features → 38-64-64-20-2 → argmax, the size of MLGO's inliner."""
 
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
 
 from policybridge_bench.inliner import FEATURES, SIGNATURE, observations
+from policybridge_demo.export.policy import pack_toml
 
-__all__ = ["FEATURES", "SIGNATURE", "make_network", "observations", "write_network"]
+__all__ = ["FEATURES", "SIGNATURE", "make_model", "make_network", "observations", "write_network"]
 
-_SIZES = (38, 64, 64, 20, 2)
+_SIZES: Final = (38, 64, 64, 20, 2)
+_NETWORK: Final = """\
+network ({inputs}) => (int64[batch, 1] inlining_decision) {{
+  {joined}
+  g0 = Gemm(observation, w0, b0)
+  r0 = Relu(g0)
+  g1 = Gemm(r0, w1, b1)
+  r1 = Relu(g1)
+  g2 = Gemm(r1, w2, b2)
+  r2 = Relu(g2)
+  g3 = Gemm(r2, w3, b3)
+  inlining_decision = ArgMax<axis = 1, keepdims = 1>(g3)
+}}
+"""
+
+
+def make_model(graph: str, weights: Mapping[str, np.ndarray[Any, Any]]) -> onnx.ModelProto:
+    """Make a model of a ``graph`` in ONNX's text form and of its ``weights`` by their names there."""
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 17]> {graph}')
+    model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in weights.items())
+    onnx.checker.check_model(model)
+    return model
 
 
 def make_network(*, packed: bool) -> onnx.ModelProto:
     """Make it with fixed random weights, with one packed float input or with 38 named int64 inputs."""
-    nodes, weights, current = _layers()
-    named = [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", 1]) for name in FEATURES]
-    one = [helper.make_tensor_value_info("observation", TensorProto.FLOAT, ["batch", 38])]
-    if not packed:
-        together = helper.make_node("Concat", FEATURES, ["together"], axis=1)
-        nodes = [together, helper.make_node("Cast", ["together"], ["observation"], to=TensorProto.FLOAT), *nodes]
-    nodes.append(helper.make_node("ArgMax", [current], ["inlining_decision"], axis=1, keepdims=1))
-    advice = helper.make_tensor_value_info("inlining_decision", TensorProto.INT64, ["batch", 1])
-    graph = helper.make_graph(nodes, "network", one if packed else named, [advice], weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    if packed:
+        inputs, joined = "float[batch, 38] observation", ""
+    else:
+        inputs = ", ".join(f"int64[batch, 1] {name}" for name in FEATURES)
+        joined = f"together = Concat<axis = 1>({', '.join(FEATURES)}) observation = Cast<to = 1>(together)"
+    return make_model(_NETWORK.format(inputs=inputs, joined=joined), _weights())
 
 
-def _layers() -> tuple[list[onnx.NodeProto], list[onnx.TensorProto], str]:
+def _weights() -> dict[str, np.ndarray[Any, Any]]:
     generator = np.random.default_rng(0)
-    nodes: list[onnx.NodeProto] = []
-    weights: list[onnx.TensorProto] = []
-    current = "observation"
+    weights: dict[str, np.ndarray[Any, Any]] = {}
     for layer, (width, height) in enumerate(pairwise(_SIZES)):
-        weight = (generator.normal(size=(width, height)) / np.sqrt(width)).astype(np.float32)
-        weights.append(numpy_helper.from_array(weight, f"w{layer}"))
-        weights.append(numpy_helper.from_array(generator.normal(size=height).astype(np.float32), f"b{layer}"))
-        nodes.append(helper.make_node("Gemm", [current, f"w{layer}", f"b{layer}"], [f"g{layer}"]))
-        current = f"g{layer}"
-        if layer < len(_SIZES) - 2:
-            nodes.append(helper.make_node("Relu", [current], [f"r{layer}"]))
-            current = f"r{layer}"
-    return nodes, weights, current
+        weights[f"w{layer}"] = (generator.normal(size=(width, height)) / np.sqrt(width)).astype(np.float32)
+        weights[f"b{layer}"] = generator.normal(size=height).astype(np.float32)
+    return weights
 
 
 def write_network(repository: Path, name: str, *, packed: bool = True, version: int = 1) -> None:
@@ -50,5 +62,4 @@ def write_network(repository: Path, name: str, *, packed: bool = True, version: 
     folder = repository / name / str(version)
     folder.mkdir(parents=True)
     onnx.save(make_network(packed=packed), folder / "model.onnx")
-    pack = f"[settings.pack.observation]\nfeatures = {FEATURES}\n" if packed else ""
-    (repository / name / "policy.toml").write_text(f'backend = "onnx"\n{pack}')
+    (repository / name / "policy.toml").write_text('backend = "onnx"\n' + (pack_toml(FEATURES) if packed else ""))

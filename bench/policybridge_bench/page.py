@@ -1,33 +1,25 @@
 """A page with plots, in one file that needs no network."""
 
+import io
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-from policybridge_bench.extras import library
+import numpy as np
+import plotly.graph_objects as plots
+from rich.console import Console
+
 from policybridge_bench.results import SHARES, Measured, Run
-from policybridge_bench.table import by_generator
+from policybridge_bench.table import by_generator, table
 
 _HEAD: Final = """\
 <!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>policybridge bench</title>
-<style>body {{ font: 15px sans-serif; margin: 2em auto; max-width: 75em }}
-td, th {{ padding: .15em .8em; text-align: right }}
-td:first-child, th:first-child {{ text-align: left }}</style></head><body>
+<style>body {{ font: 15px sans-serif; margin: 2em auto; max-width: 75em }}</style></head><body>
 <h1>policybridge bench</h1>
 <p>{about}</p>
 """
-_COLUMNS: Final = {
-    "p50": "p50 µs",
-    "p90": "p90",
-    "p99": "p99",
-    "p999": "p99.9",
-    "throughput": "decisions/s",
-    "client_cpu": "client's CPU µs",
-    "server_cpu": "server's CPU µs",
-    "server_rss": "server's RSS",
-}
 
 
 def write_page(run: Run, file: Path) -> None:
@@ -38,16 +30,14 @@ def write_page(run: Run, file: Path) -> None:
     for number, (generator, cases) in enumerate(by_generator(run.cases).items()):
         parts.append(f"<h2>load generator: {escape(generator)}</h2>")
         # The library that draws is 4 MB, so it is in the page once.
-        parts += [_plot(figure, library=not number and not place) for place, figure in enumerate(_figures(cases))]
-        parts.append(_table(cases))
+        parts += [
+            figure.to_html(full_html=False, include_plotlyjs=not number and not place)
+            for place, figure in enumerate(_figures(cases))
+        ]
+        parts.append(_table(generator, cases))
     parts += [f"<p>{escape(name)}: {value:,.2f}</p>" for name, value in run.figures.items()]
     parts += ["</body></html>\n"]
     file.write_text("".join(parts), encoding="utf-8")
-
-
-def _plot(figure: Any, *, library: bool) -> str:
-    html: str = figure.to_html(full_html=False, include_plotlyjs=library)
-    return html
 
 
 def _figures(cases: Sequence[Measured]) -> Iterator[Any]:
@@ -59,7 +49,6 @@ def _figures(cases: Sequence[Measured]) -> Iterator[Any]:
 
 
 def _bars(cases: Sequence[Measured], figure: str, title: str) -> Any:
-    plots = library("plotly.graph_objects")
     middles = [each.median(figure) or 0.0 for each in cases]
     rounds = [[getattr(one, figure) for one in each.rounds] for each in cases]
     above = [max(values) - middle for values, middle in zip(rounds, middles, strict=True)]
@@ -73,15 +62,11 @@ def _bars(cases: Sequence[Measured], figure: str, title: str) -> Any:
 
 def _spectra(cases: Sequence[Measured]) -> Any:
     # On this axis the tail has as much room as the middle: the 90th, 99th and 99.9th percentiles are equally far apart.
-    plots = library("plotly.graph_objects")
     shares = [share for share in SHARES if share < 100]
     lines = [
         plots.Scatter(
             x=[1 / (1 - share / 100) for share in shares],
-            y=[
-                float(library("numpy").median(values))
-                for values in zip(*(one.spectrum for one in each.rounds), strict=True)
-            ],
+            y=np.median([one.spectrum for one in each.rounds], axis=0)[: len(shares)],
             name=each.case.name,
         )
         for each in cases
@@ -95,7 +80,6 @@ def _spectra(cases: Sequence[Measured]) -> Any:
 
 
 def _over_clients(cases: Sequence[Measured]) -> Any:
-    plots = library("plotly.graph_objects")
     lines: dict[str, list[tuple[int, float]]] = {}
     for each in cases:
         name = each.case.name.replace(f" ×{each.case.clients}", "")
@@ -108,12 +92,7 @@ def _over_clients(cases: Sequence[Measured]) -> Any:
     return drawn
 
 
-def _table(cases: Sequence[Measured]) -> str:
-    head = "".join(f"<th>{escape(title)}</th>" for title in ("case", *_COLUMNS.values()))
-    rows = [
-        f"<tr><td>{escape(each.case.name)}</td>"
-        + "".join(f"<td>{'' if (value := each.median(name)) is None else f'{value:,.1f}'}</td>" for name in _COLUMNS)
-        + "</tr>"
-        for each in cases
-    ]
-    return f"<h3>Medians over the rounds</h3><table><tr>{head}</tr>{''.join(rows)}</table>"
+def _table(generator: str, cases: Sequence[Measured]) -> str:
+    console = Console(record=True, file=io.StringIO(), width=220)
+    console.print(table(generator, cases, None))
+    return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
 
-from policybridge_bench.network import write_network
-from policybridge_bench.payloads import PAYLOADS, payload
+from policybridge_bench.network import make_model, write_network
+from policybridge_bench.payloads import payload
 from policybridge_demo.export.formats import FORMATS
 from policybridge_demo.export.network import Layer, Network
 from policybridge_demo.export.policy import declare_network, policy_folder, write_policy
@@ -62,9 +61,9 @@ def _write(repository: Path, payload_name: str, backend: str) -> None:
         folder = policy_folder(repository, name, "python", "inline = true\n")
         (folder / "policy.py").write_text(_PYTHON.format(name=signature.features.specs[0].name))
     elif payload_name == "eviction":
-        _write_onnx(repository, name, _eviction(signature))
+        _write_onnx(repository, name, _eviction(signature.features.specs))
     elif payload_name == "graph":
-        _write_onnx(repository, name, _graph(signature), "[settings]\nbatch = false\n")
+        _write_onnx(repository, name, _graph(), "[settings]\nbatch = false\n")
     elif payload_name == "inliner" and backend in ("onnx", NAMED):
         write_network(repository, name, packed=backend == "onnx")
     elif payload_name == "inliner":
@@ -93,54 +92,34 @@ def _write_onnx(repository: Path, name: str, model: onnx.ModelProto, toml: str =
     onnx.save(model, policy_folder(repository, name, "onnx", toml) / "model.onnx")
 
 
-def _eviction(signature: Signature) -> onnx.ModelProto:
-    specs = signature.features.specs
-    kinds = {spec.name: helper.np_dtype_to_tensor_dtype(spec.type.dtype) for spec in specs}
-    inputs = [helper.make_tensor_value_info(s.name, kinds[s.name], ["batch", *s.shape]) for s in specs]
-    casts = [helper.make_node("Cast", [s.name], [f"{s.name}_f"], to=TensorProto.FLOAT) for s in specs]
-    nodes = [
-        *casts,
-        helper.make_node("Concat", [f"{s.name}_f" for s in specs[:-1]], ["all"], axis=1),
-        helper.make_node("ReduceSum", ["all", "axis"], ["sums"], keepdims=0),
-        # `progress` is added, because an unused feature would not be an input of the model.
-        helper.make_node("Add", ["sums", f"{specs[-1].name}_f"], ["scores"]),
-        helper.make_node("ArgMax", ["scores"], [signature.advice.name], axis=1, keepdims=1),
-    ]
-    return _model(nodes, inputs, signature.advice, ["batch", 1], [numpy_helper.from_array(np.array([1]), "axis")])
+def _eviction(features: Sequence[TensorSpec]) -> onnx.ModelProto:
+    inputs = (f"{spec.type.name.lower()}[batch, {', '.join(map(str, spec.shape))}] {spec.name}" for spec in features)
+    casts = "\n".join(f"{spec.name}_f = Cast<to = 1>({spec.name})" for spec in features)
+    *rows, progress = (f"{spec.name}_f" for spec in features)
+    # `progress` is added, because an unused feature would not be an input of the model.
+    graph = f"""
+        policy ({", ".join(inputs)}) => (int64[batch, 1] inlining_decision) {{
+          {casts}
+          all = Concat<axis = 1>({", ".join(rows)})
+          sums = ReduceSum<keepdims = 0>(all, axis)
+          scores = Add(sums, {progress})
+          inlining_decision = ArgMax<axis = 1, keepdims = 1>(scores)
+        }}"""
+    return make_model(graph, {"axis": np.array([1])})
 
 
-def _graph(signature: Signature) -> onnx.ModelProto:
-    nodes_spec, edges_spec = signature.features.specs
-    inputs = [
-        helper.make_tensor_value_info(nodes_spec.name, TensorProto.FLOAT, ["nodes", nodes_spec.shape[1]]),
-        helper.make_tensor_value_info(edges_spec.name, TensorProto.INT64, ["edges", edges_spec.shape[1]]),
-    ]
-    weight = np.random.default_rng(0).normal(size=(nodes_spec.shape[1], 2)).astype(np.float32)
-    zero = numpy_helper.from_array(np.array(0), "zero")
-    nodes = [
-        helper.make_node("Gather", [edges_spec.name, "zero"], ["sources"], axis=1),
-        helper.make_node("Gather", [nodes_spec.name, "sources"], ["messages"], axis=0),
-        helper.make_node("ReduceMean", ["messages"], ["received"], axes=[0], keepdims=1),
-        helper.make_node("ReduceMean", [nodes_spec.name], ["own"], axes=[0], keepdims=1),
-        helper.make_node("Add", ["received", "own"], ["graph"]),
-        helper.make_node("MatMul", ["graph", "weight"], ["scores"]),
-        helper.make_node("ArgMax", ["scores"], [signature.advice.name], axis=1, keepdims=0),
-    ]
-    return _model(nodes, inputs, signature.advice, [1], [zero, numpy_helper.from_array(weight, "weight")])
+_GRAPH = """
+policy (float[nodes, 16] nodes, int64[edges, 2] edges) => (int64[1] inlining_decision) {
+  sources = Gather<axis = 1>(edges, zero)
+  messages = Gather<axis = 0>(nodes, sources)
+  received = ReduceMean<axes = [0], keepdims = 1>(messages)
+  own = ReduceMean<axes = [0], keepdims = 1>(nodes)
+  graph = Add(received, own)
+  scores = MatMul(graph, weight)
+  inlining_decision = ArgMax<axis = 1, keepdims = 0>(scores)
+}"""
 
 
-def _model(
-    nodes: list[onnx.NodeProto],
-    inputs: list[onnx.ValueInfoProto],
-    advice: TensorSpec,
-    shape: list[int | str],
-    weights: list[onnx.TensorProto],
-) -> onnx.ModelProto:
-    output = helper.make_tensor_value_info(advice.name, TensorProto.INT64, shape)
-    graph = helper.make_graph(nodes, "policy", inputs, [output], weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    onnx.checker.check_model(model)
-    return model
-
-
-__all__ = ["NAMED", "PAYLOADS", "backends", "backends_of", "policy_name", "write_policies"]
+def _graph() -> onnx.ModelProto:
+    weight = np.random.default_rng(0).normal(size=(16, 2)).astype(np.float32)
+    return make_model(_GRAPH, {"zero": np.array(0), "weight": weight})

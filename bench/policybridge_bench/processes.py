@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from policybridge_bench.extras import library
+import psutil
+
 from policybridge_core.errors import PolicyFailedError, PreconditionError
 
 _GRACE = 20.0
@@ -27,14 +27,13 @@ class Usages:
     """Measures the process ``pid`` with all its children."""
 
     def __init__(self, pid: int) -> None:
-        self._process: Any = library("psutil").Process(pid)
-        self._gone: type[Exception] = library("psutil").Error
+        self._process = psutil.Process(pid)
 
     def now(self) -> Usage:
         """Give the CPU used so far and the memory held now; the CPU of children that have ended is included."""
         cpu, rss = 0.0, 0
         for process in [self._process, *self._process.children(recursive=True)]:
-            with contextlib.suppress(self._gone):
+            with contextlib.suppress(psutil.Error):
                 times = process.cpu_times()
                 cpu += times.user + times.system + times.children_user + times.children_system
                 rss += process.memory_info().rss
@@ -105,17 +104,17 @@ def end(process: "subprocess.Popen[bytes]") -> None:
         process.kill()
         process.wait()
     for child in children:
-        with contextlib.suppress(library("psutil").Error):
+        with contextlib.suppress(psutil.Error):
             child.kill()
     for stream in (process.stdin, process.stdout, process.stderr):
         if stream is not None:
             stream.close()
 
 
-def _children(process: "subprocess.Popen[bytes]") -> list[Any]:
+def _children(process: "subprocess.Popen[bytes]") -> list[psutil.Process]:
     if process.poll() is None:
-        with contextlib.suppress(library("psutil").Error):
-            return list(library("psutil").Process(process.pid).children(recursive=True))
+        with contextlib.suppress(psutil.Error):
+            return list(psutil.Process(process.pid).children(recursive=True))
     return []
 
 

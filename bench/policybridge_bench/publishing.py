@@ -18,8 +18,7 @@ from policybridge_bench.reopening import POLICY, Version
 from policybridge_client.policies import RepositoryClient
 from policybridge_core.digest import digest
 from policybridge_core.errors import PolicyFailedError, PreconditionError
-
-TOML = f'backend = "onnx"\n[settings.pack.observation]\nfeatures = {FEATURES}\n'
+from policybridge_demo.export.policy import pack_toml, policy_folder
 
 
 def write_numbered(folder: Path, number: int) -> Path:
@@ -33,15 +32,14 @@ def write_numbered(folder: Path, number: int) -> Path:
     graph.initializer.append(numpy_helper.from_array(np.array([[number]], np.int64), "number"))
     del graph.output[:]
     graph.output.append(helper.make_tensor_value_info("numbered", TensorProto.INT64, ["batch", 1]))
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     onnx.save(model, folder / "model.onnx")
     return folder
 
 
 def write_first(repository: Path) -> None:
     """Make the policy with its version 1."""
-    write_numbered(repository / POLICY / "1", 1)
-    (repository / POLICY / "policy.toml").write_text(TOML)
+    write_numbered(policy_folder(repository, POLICY, "onnx", pack_toml(FEATURES)), 1)
 
 
 class Publisher:

@@ -2,9 +2,12 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
-from policybridge_bench.extras import library
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+
 from policybridge_bench.ratios import Baseline, find_baseline, ratio
 from policybridge_bench.results import Measured
 
@@ -16,12 +19,12 @@ _COLUMNS: Final = ("p50 µs", "p90", "p99", "p99.9", "decisions/s", "CPU µs: cl
 @contextlib.contextmanager
 def live(baseline: Baseline | None) -> Iterator[Show]:
     """Give what shows results on the terminal as they come; or once at the end, if the output is no terminal."""
-    console = library("rich.console").Console()
+    console = Console()
     if not console.is_terminal:
-        console = library("rich.console").Console(width=220)
+        console = Console(width=220)
         yield lambda measured, status: None if status else console.print(tables(measured, status, baseline))
         return
-    with library("rich.live").Live(console=console, vertical_overflow="visible") as display:
+    with Live(console=console, vertical_overflow="visible") as display:
         yield lambda measured, status: display.update(tables(measured, status, baseline))
 
 
@@ -37,14 +40,15 @@ def by_generator(measured: Sequence[Measured]) -> Mapping[str, list[Measured]]:
     return groups
 
 
-def tables(measured: Sequence[Measured], status: str, baseline: Baseline | None) -> Any:
+def tables(measured: Sequence[Measured], status: str, baseline: Baseline | None) -> Group:
     """Draw a table for each generator: medians over the rounds; with a ``baseline``, also the ratios to it."""
-    drawn = [_table(generator, group, baseline) for generator, group in by_generator(measured).items()]
-    return library("rich.console").Group(*drawn, *([status] if status else []))
+    drawn = [table(generator, group, baseline) for generator, group in by_generator(measured).items()]
+    return Group(*drawn, *([status] if status else []))
 
 
-def _table(generator: str, measured: Sequence[Measured], baseline: Baseline | None) -> Any:
-    drawn = library("rich.table").Table(title=f"load generator: {generator}")
+def table(generator: str, measured: Sequence[Measured], baseline: Baseline | None) -> Table:
+    """Draw the table of one generator."""
+    drawn = Table(title=f"load generator: {generator}")
     drawn.add_column("case", no_wrap=True)
     for column in _COLUMNS:
         drawn.add_column(column, justify="right")

@@ -1,14 +1,24 @@
 """A service as users define it for servers that take their own messages: a field per feature, and the decision."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-from policybridge_bench.contenders.contract import Route
-from policybridge_bench.contenders.peer import check, decisions, grpc_call, model_inputs
+from policybridge_bench.contenders.contract import Route, Setting
+from policybridge_bench.contenders.peer import (
+    SERVERS,
+    Peer,
+    Start,
+    check,
+    decisions,
+    free_port,
+    grpc_call,
+    model_inputs,
+)
 from policybridge_bench.load import Load
 from policybridge_bench.payloads import payload
 from policybridge_bench.processes import run_tool
@@ -17,6 +27,43 @@ from policybridge_serdes import ElementType
 
 _PACKAGE: Final = "policybridge_bench"
 METHOD: Final = f"/{_PACKAGE}.Advice/getAdvice"
+
+
+class AdvicePeer(Peer):
+    """Another server of the service; it serves the first payload's model, because the service has messages of one kind.
+
+    Attributes:
+        program: one of `SERVERS`; its arguments are MODEL FOLDER OTHER_PORT PORT…
+        ways: of asking it; each has a port.
+
+    """
+
+    program: ClassVar[str]
+    ways: ClassVar[Sequence[str]] = ("unary",)
+
+    def env(self, ports: Mapping[str, int]) -> Mapping[str, str]:  # noqa: ARG002
+        """Give more environment variables, with the port of each way."""
+        return {}
+
+    def start(self, setting: Setting, models: Mapping[str, Path]) -> Start:
+        """Serve it with stubs that the server's own environment makes."""
+        name, model = next(iter(models.items()))
+        python, stubs = self.environment(setting.cache) / "bin" / "python", setting.folder / "stubs"
+        _compile(python, stubs, name)
+        ports = {way: free_port() for way in self.ways}
+
+        def ready() -> None:
+            for port in ports.values():
+                self._check(port, name, model)
+
+        made = [route(setting.folder, f"grpc:127.0.0.1:{port}", name, way) for way, port in ports.items()]
+        command = [python, SERVERS / self.program, model, setting.folder, free_port(), *ports.values()]
+        return Start(command, ready, made, {**self.env(ports), "PYTHONPATH": f"{stubs}:{SERVERS}"})
+
+    def _check(self, port: int, name: str, model: Path) -> None:
+        call, inputs, (_, reply) = grpc_call(port, METHOD), model_inputs(name), _messages(name)
+        ask = lambda request: reply.FromString(call(request)).decision  # noqa: E731
+        check(ask, _requests(name), decisions(model, inputs), self.name)
 
 
 def _file(name: str) -> FileDescriptorProto:
@@ -48,7 +95,7 @@ def write_config(folder: Path, name: str, policy: str) -> Path:
     return file
 
 
-def compile_advice(python: Path, folder: Path, name: str) -> None:
+def _compile(python: Path, folder: Path, name: str) -> None:
     """Make the Python stubs for a payload in ``folder``, by an environment that has grpcio-tools."""
     folder.mkdir()
     outputs = [f"--python_out={folder}", f"--grpc_python_out={folder}"]
@@ -73,17 +120,6 @@ def _requests(name: str) -> list[bytes]:
         request(**{key: one.item() if scalar[key] else one.ravel() for key, one in tensors.items()}).SerializeToString()
         for tensors in model_inputs(name)
     ]
-
-
-def check_advice(who: str, port: int, name: str, model: Path) -> None:
-    """Compare the server's answers with those of the payload's model in this process.
-
-    Raises:
-        PolicyFailedError: an answer differs.
-
-    """
-    call, inputs, (_, reply) = grpc_call(port, METHOD), model_inputs(name), _messages(name)
-    check(lambda request: reply.FromString(call(request)).decision, _requests(name), decisions(model, inputs), who)
 
 
 def route(folder: Path, address: str, name: str, way: str = "unary") -> Route:

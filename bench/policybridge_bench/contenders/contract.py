@@ -86,11 +86,11 @@ CONTENDERS = Table(
         "python-grpc-echo": "policybridge_bench.contenders.echoes:PythonGrpcEcho",
         "triton": "policybridge_bench.contenders.triton:Triton",
         "triton-python": "policybridge_bench.contenders.triton:TritonPython",
-        "kserve": "policybridge_bench.contenders.kserve:KServe",
-        "mlserver": "policybridge_bench.contenders.mlserver:MLServer",
-        "rayserve": "policybridge_bench.contenders.rayserve:RayServe",
+        "kserve": "policybridge_bench.contenders.inference_servers:KServe",
+        "mlserver": "policybridge_bench.contenders.inference_servers:MLServer",
+        "rayserve": "policybridge_bench.contenders.advice_servers:RayServe",
         "mosec": "policybridge_bench.contenders.mosec:Mosec",
-        "compilerinterface": "policybridge_bench.contenders.compilerinterface:CompilerInterface",
+        "compilerinterface": "policybridge_bench.contenders.advice_servers:CompilerInterface",
     },
 )
 

@@ -1,15 +1,26 @@
 """The Open Inference Protocol over gRPC: routes, and requests and answers as bytes."""
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
+import msgspec
 import numpy as np
 
 from policybridge.inference import inference_service_pb2 as oip
-from policybridge_bench.contenders.contract import Route
-from policybridge_bench.contenders.peer import check, decisions, grpc_call, model_inputs
+from policybridge_bench.contenders.contract import Route, Setting
+from policybridge_bench.contenders.peer import (
+    SERVERS,
+    Peer,
+    Start,
+    check,
+    decisions,
+    grpc_call,
+    model_inputs,
+)
 from policybridge_bench.load import Load
 from policybridge_bench.requests import write_messages
 from policybridge_serdes import TensorSpec
@@ -20,33 +31,35 @@ STREAM: Final = "/inference.GRPCInferenceService/ModelStreamInfer"
 _DATATYPES: Final = {"<i8": "INT64", "<f4": "FP32"}
 
 
-def check_models(who: str, port: int, models: Mapping[str, Path]) -> None:
-    """Compare the server's answers with those of each payload's model in this process.
+class InferencePeer(Peer):
+    """Another server of the protocol; its models have the payloads' names."""
 
-    Raises:
-        PolicyFailedError: an answer differs.
+    streams: ClassVar[bool] = False
 
-    """
-    call = grpc_call(port, INFER)
-    for name, model in models.items():
-        inputs = model_inputs(name)
-        requests = [infer_request(name, tensors) for tensors in inputs]
-        check(lambda request: first_output(call(request)), requests, decisions(model, inputs), who)
+    def serving(self, setting: Setting, models: Mapping[str, Path], port: int, command: Sequence[object]) -> Start:
+        """Give the start by ``command`` of a server that serves ``models``, files by payload, on ``port``."""
+        env = {"PATH": f"{self.environment(setting.cache)}/bin:{os.environ['PATH']}", "PYTHONPATH": str(SERVERS)}
+        made = [route for name in models for route in self._routes(setting.folder, port, name)]
+        return Start(command, partial(self._check, port, models), made, env)
 
+    def _check(self, port: int, models: Mapping[str, Path]) -> None:
+        call = grpc_call(port, INFER)
+        for name, model in models.items():
+            inputs = model_inputs(name)
+            requests = [infer_request(name, tensors) for tensors in inputs]
+            check(lambda request: first_output(call(request)), requests, decisions(model, inputs), self.name)
 
-def routes(folder: Path, port: int, payloads: Sequence[str], *, streams: bool) -> Iterator[Route]:
-    """Give the ways to a server whose models have the payloads' names."""
-    for name in payloads:
-        file = write_requests(folder, name, name)
-        for way in ("unary", "stream") if streams else ("unary",):
-            load = Load(
-                kind=way,
-                address=f"grpc:127.0.0.1:{port}",
-                method=INFER if way == "unary" else STREAM,
-                payload=name,
-                file=file,
-            )
-            yield Route(way, load, ("native", "python") if way == "unary" else ("native",), "onnx")
+    def _routes(self, folder: Path, port: int, name: str) -> Iterator[Route]:
+        load = Load(
+            kind="unary",
+            address=f"grpc:127.0.0.1:{port}",
+            method=INFER,
+            payload=name,
+            file=write_requests(folder, name, name),
+        )
+        yield Route("unary", load, ("native", "python"), "onnx")
+        if self.streams:
+            yield Route("stream", msgspec.structs.replace(load, kind="stream", method=STREAM), ("native",), "onnx")
 
 
 def write_requests(folder: Path, name: str, model: str, advice: TensorSpec | None = None) -> str:

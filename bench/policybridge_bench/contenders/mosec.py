@@ -31,7 +31,7 @@ class Mosec(Peer):
         options = ["--port", str(port), "--address", "127.0.0.1", "--log-level", "warning"]
         options += ["--path", str(setting.folder / "mosec")]
         command = [python, SERVERS / "mosec_server.py", model, *options]
-        return Start(command, partial(_check, port, name, model), partial(_routes, setting.folder, port, name))
+        return Start(command, partial(_check, port, name, model), list(_routes(setting.folder, port, name)))
 
 
 def _bodies(way: str, name: str) -> list[bytes]:

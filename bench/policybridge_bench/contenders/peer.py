@@ -4,7 +4,7 @@ import contextlib
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -92,7 +92,7 @@ class Start:
 
     command: Sequence[object]
     ready: Callable[[], object]
-    routes: Callable[[], Iterable[Route]]
+    routes: Sequence[Route]
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -132,7 +132,7 @@ class Peer(Contender):
         start, log = self.start(setting, models), setting.folder / f"{self.name}.log"
         with running(start.command, log, None, start.env) as process:
             _wait(process, start.ready, log)
-            yield Serving(process.pid, list(start.routes()))
+            yield Serving(process.pid, start.routes)
 
 
 def _wait(process: "subprocess.Popen[bytes]", ready: Callable[[], object], log: Path) -> None:

@@ -1,17 +1,15 @@
 """Triton, the binary in NVIDIA's wheel: with the backend for ONNX Runtime, and with that for Python."""
 
-import os
 import shutil
 import sys
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Final
 
 from policybridge_bench.contenders.contract import Setting
 from policybridge_bench.contenders.environments import RUNTIME, site_packages
-from policybridge_bench.contenders.inference import check_models, routes
-from policybridge_bench.contenders.peer import SERVERS, Peer, Start, free_port
+from policybridge_bench.contenders.inference import InferencePeer
+from policybridge_bench.contenders.peer import SERVERS, Start, free_port
 from policybridge_bench.contenders.triton_backend import build_backend
 
 # One instance and no dynamic batching: what Triton's guide to optimisation begins with for latency.
@@ -24,11 +22,12 @@ parameters { key: "inter_op_thread_count" value: { string_value: "1" } }
 """
 
 
-class Triton(Peer):
+class Triton(InferencePeer):
     """With ONNX Runtime's backend, which the wheel lacks and which is built from its sources."""
 
     name = "triton"
     requirements = ("nvidia-pytriton==0.7.0", RUNTIME, "numpy")
+    streams = True
 
     def prepare(self, cache: Path) -> None:
         """Install the wheel, and build the backend."""
@@ -48,7 +47,6 @@ class Triton(Peer):
     def start(self, setting: Setting, models: Mapping[str, Path]) -> Start:
         """Serve every payload's model."""
         repository, port = setting.folder / "repository", free_port()
-        repository.mkdir()
         for name, model in models.items():
             self.write(repository, name, model)
         options = {
@@ -60,10 +58,7 @@ class Triton(Peer):
             "allow-metrics": "false",
         }
         program = self.server(setting.cache) / "bin" / "tritonserver"
-        command = [program, *(f"--{key}={value}" for key, value in options.items())]
-        env = {"PATH": f"{self.environment(setting.cache)}/bin:{os.environ['PATH']}"}
-        made = partial(routes, setting.folder, port, list(models), streams=True)
-        return Start(command, partial(check_models, "Triton", port, models), made, env)
+        return self.serving(setting, models, port, [program, *(f"--{key}={value}" for key, value in options.items())])
 
     def server(self, cache: Path) -> Path:
         """Give the folder of the wheel's server."""

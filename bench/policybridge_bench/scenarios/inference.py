@@ -2,7 +2,7 @@
 
 import argparse
 
-from policybridge_bench.bounds import print_bounds, within
+from policybridge_bench.bounds import within
 from policybridge_bench.measuring import finish, measure
 from policybridge_bench.options import fill
 from policybridge_bench.policies import NAMED
@@ -24,6 +24,5 @@ def run(arguments: argparse.Namespace) -> int:
         baseline="policybridge/grpc-tensors",
     )
     run = measure(arguments)
-    print_bounds(within(run.cases, Baseline("policybridge", "grpc-tensors"), _LIMIT, way="grpc-infer"))
-    finish(run, arguments)
-    return 0
+    bounds = within(run.cases, Baseline("policybridge", "grpc-tensors"), _LIMIT, way="grpc-infer")
+    return finish(run, arguments, bounds=bounds)

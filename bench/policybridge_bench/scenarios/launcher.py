@@ -50,8 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
             commands = _commands(arguments, started.addresses[-1])
             decisions = {way: _decisions(commands[_NATIVE, way], folder) for way in _OPTIONS}
             measured = conduct(arguments, list(_candidates(commands, folder)))
-    finish(measured, arguments, dict(_figures(measured.cases, decisions)))
-    return 0
+    return finish(measured, arguments, _figures(measured.cases, decisions))
 
 
 def write_modules(folder: Path) -> None:

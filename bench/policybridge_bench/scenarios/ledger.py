@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from policybridge_bench.bounds import print_bounds, within
+from policybridge_bench.bounds import within
 from policybridge_bench.contenders.own import policybridge
 from policybridge_bench.measuring import finish, measure
 from policybridge_bench.options import fill
@@ -27,9 +27,8 @@ def run(arguments: argparse.Namespace) -> int:
         contenders = {"policybridge": policybridge(arguments), _RECORDING: policybridge(arguments, options=options)}
         run = measure(arguments, contenders)
         figures = _figures(ledger)
-    print_bounds(within(run.cases, Baseline("policybridge"), _LIMIT, contender=_RECORDING, clients=1))
-    finish(run, arguments, figures)
-    return 0
+    bounds = within(run.cases, Baseline("policybridge"), _LIMIT, contender=_RECORDING, clients=1)
+    return finish(run, arguments, figures.items(), bounds)
 
 
 def _figures(ledger: Path) -> dict[str, float]:

@@ -1,12 +1,14 @@
 """A foreign client's getAdvice beside our own Evaluate: the same server, network and 38 features."""
 
 import argparse
+from collections.abc import Iterator, Sequence
 
-from policybridge_bench.bounds import Bound, print_bounds
+from policybridge_bench.bounds import Bound
 from policybridge_bench.contenders.own import policybridge
 from policybridge_bench.measuring import finish, measure
 from policybridge_bench.options import fill
 from policybridge_bench.ratios import find, ratio
+from policybridge_bench.results import Measured
 
 _ADVICE = "grpc-advice"
 _LIMIT = 1.3
@@ -23,9 +25,11 @@ def run(arguments: argparse.Namespace) -> int:
         baseline=f"policybridge/{_ADVICE}",
     )
     run = measure(arguments, {"policybridge": policybridge(arguments, advice=True)})
-    for evaluate in find(run.cases, way="grpc-unary"):
-        for advice in find(run.cases, way=_ADVICE, generator=evaluate.case.generator, clients=evaluate.case.clients):
+    return finish(run, arguments, bounds=_bounds(run.cases))
+
+
+def _bounds(cases: Sequence[Measured]) -> Iterator[Bound]:
+    for evaluate in find(cases, way="grpc-unary"):
+        for advice in find(cases, way=_ADVICE, generator=evaluate.case.generator, clients=evaluate.case.clients):
             text = f"getAdvice / Evaluate, {evaluate.case.serdes}, {evaluate.case.clients} clients, p50"
-            print_bounds([Bound(text, ratio(advice, evaluate, "p50"), _LIMIT, at_least=False)])
-    finish(run, arguments)
-    return 0
+            yield Bound(text, ratio(advice, evaluate, "p50"), _LIMIT, at_least=False)

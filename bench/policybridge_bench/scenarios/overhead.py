@@ -28,11 +28,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     run = measure(arguments, more=loop)
     *harness, bare = run.cases
-    figures = {
-        f"{each.case.generator}: p50 beyond the bare loop, µs": difference(each, bare, "p50") for each in harness
-    }
-    finish(run, arguments, figures)
-    return 0
+    return finish(
+        run,
+        arguments,
+        ((f"{each.case.generator}: p50 beyond the bare loop, µs", difference(each, bare, "p50")) for each in harness),
+    )
 
 
 def _loop(address: str, seconds: float) -> Round:

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from onnx import numpy_helper
 
-from policybridge_bench.bounds import Bound, print_bounds
+from policybridge_bench.bounds import Bound
 from policybridge_bench.contenders.contract import Serving
 from policybridge_bench.contenders.own import policybridge
 from policybridge_bench.drive import command, drive
@@ -63,9 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         run = measure(arguments, contenders, wanted=lambda _: False, more=candidates)
         loaded[0].check()
-    print_bounds(_bounds(run))
-    finish(run, arguments, loaded[0].figures())
-    return 0
+    return finish(run, arguments, loaded[0].figures().items(), _bounds(run))
 
 
 def _addresses(serving: Serving) -> dict[str, str]:

@@ -19,8 +19,7 @@ _BLOCK = 2e-3
 def run(arguments: argparse.Namespace) -> int:
     """Measure all SerDes in turn, in every round."""
     fill(arguments, serdes="all", seconds=0.05)
-    finish(conduct(arguments, list(_candidates(arguments))), arguments)
-    return 0
+    return finish(conduct(arguments, list(_candidates(arguments))), arguments)
 
 
 def _candidates(arguments: argparse.Namespace) -> Iterator[Candidate]:

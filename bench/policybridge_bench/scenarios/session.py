@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from policybridge_bench.bounds import Bound, print_bounds
+from policybridge_bench.bounds import Bound
 from policybridge_bench.measuring import finish, measure
 from policybridge_bench.options import fill
 from policybridge_bench.policies import NAMED
@@ -19,9 +19,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure all ways with 1 client; the socket, by bytes made beforehand, with 16 and with 38 named inputs too."""
     fill(arguments, contenders=_CONTENDERS, clients="1,16", generators="wire,python", backends=f"onnx,{NAMED}")
     run = measure(arguments, wanted=_wanted)
-    print_bounds(_bounds(run.cases))
-    finish(run, arguments)
-    return 0
+    return finish(run, arguments, bounds=_bounds(run.cases))
 
 
 def _wanted(case: Case) -> bool:

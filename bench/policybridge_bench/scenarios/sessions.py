@@ -36,8 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
         return [Candidate(each.case, each.measure) for each in measurements]
 
     run = measure(arguments, wanted=lambda _: False, more=candidates)
-    finish(run, arguments, {name: value for each in measurements for name, value in each.figures()})
-    return 0
+    return finish(run, arguments, (figure for each in measurements for figure in each.figures()))
 
 
 @dataclass(frozen=True)

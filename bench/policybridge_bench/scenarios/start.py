@@ -22,8 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Start a server for each backend in every round; a latency is the time until one server is ready."""
     fill(arguments, ways="")
     with TemporaryDirectory(prefix="pb-") as folder:
-        finish(conduct(arguments, list(_candidates(arguments, Path(folder)))), arguments)
-    return 0
+        return finish(conduct(arguments, list(_candidates(arguments, Path(folder)))), arguments)
 
 
 def _candidates(arguments: argparse.Namespace, folder: Path) -> Iterator[Candidate]:

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""ML-Compiler-Bridge's Python end over gRPC: python compilerinterface_server.py MODEL PORT."""
+"""ML-Compiler-Bridge's Python end over gRPC: python compilerinterface_server.py MODEL FOLDER OTHER_PORT PORT."""
 
 import sys
 
@@ -26,5 +26,5 @@ if __name__ == "__main__":
         "server",
         add_server_method=advice_pb2_grpc.add_AdviceServicer_to_server,
         grpc_service_obj=Service(sys.argv[1]),
-        hostport=int(sys.argv[2]),
+        hostport=int(sys.argv[4]),
     )

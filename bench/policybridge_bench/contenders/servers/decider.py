@@ -1,17 +1,22 @@
 # mypy: ignore-errors
-"""The model in ONNX Runtime, asked by a message with a field per input."""
+"""The model in ONNX Runtime, as every one of these servers runs it; and asked by a message with a field per input."""
 
 import numpy
 import onnxruntime
+
+
+def open_model(file):
+    """Load a model, to run with one thread."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(file, options)
 
 
 class Decider:
     """One model."""
 
     def __init__(self, file):
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        self.session = onnxruntime.InferenceSession(file, options)
+        self.session = open_model(file)
         kinds = {"tensor(int64)": numpy.int64, "tensor(float)": numpy.float32}
         self.inputs = [(one.name, kinds[one.type]) for one in self.session.get_inputs()]
 

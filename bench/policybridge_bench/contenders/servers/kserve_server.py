@@ -7,7 +7,7 @@ python kserve_server.py NAME=MODEL… --grpc_port=PORT --http_port=PORT
 import argparse
 import sys
 
-import onnxruntime
+from decider import open_model
 from kserve import InferOutput, InferResponse, Model, ModelServer, model_server
 
 
@@ -16,9 +16,7 @@ class OnnxModel(Model):
 
     def __init__(self, name, file):
         super().__init__(name)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        self.session = onnxruntime.InferenceSession(file, options)
+        self.session = open_model(file)
         self.output = self.session.get_outputs()[0].name
         self.ready = True
 

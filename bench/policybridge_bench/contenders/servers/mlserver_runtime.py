@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """MLServer's custom runtime: a model in ONNX Runtime; ``uri`` of its settings is the file."""
 
-import onnxruntime
+from decider import open_model
 from mlserver import MLModel
 from mlserver.codecs import NumpyCodec
 from mlserver.types import InferenceResponse
@@ -12,9 +12,7 @@ class OnnxModel(MLModel):
 
     async def load(self):
         """Load it."""
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        self.session = onnxruntime.InferenceSession(self.settings.parameters.uri, options)
+        self.session = open_model(self.settings.parameters.uri)
         self.output = self.session.get_outputs()[0].name
         return True
 

@@ -9,7 +9,7 @@ import sys
 
 import msgspec
 import numpy
-import onnxruntime
+from decider import open_model
 from mosec import Runtime, Server, Worker
 from mosec.errors import ValidationError
 
@@ -20,9 +20,7 @@ class Packed(Worker):
     """Takes the inputs' elements one after another."""
 
     def __init__(self):
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        self.session = onnxruntime.InferenceSession(os.environ["BENCH_MODEL"], options)
+        self.session = open_model(os.environ["BENCH_MODEL"])
         self.inputs = [(one.name, KINDS[one.type], int(one.shape[1])) for one in self.session.get_inputs()]
 
     def deserialize(self, data):

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Ray Serve over gRPC: python rayserve_server.py MODEL PORT HTTP_PORT FOLDER."""
+"""Ray Serve over gRPC: python rayserve_server.py MODEL FOLDER HTTP_PORT PORT DIRECT_PORT."""
 
 import os
 import signal
@@ -26,10 +26,14 @@ class Advice:
 
 
 if __name__ == "__main__":
-    model, port, http_port, folder = sys.argv[1:]
+    model, folder, http_port, port, _ = sys.argv[1:]
     path = {name: os.environ[name] for name in ("PYTHONPATH",)}
     ray.init(
-        include_dashboard=False, num_cpus=4, configure_logging=False, _temp_dir=folder, runtime_env={"env_vars": path}
+        include_dashboard=False,
+        num_cpus=4,
+        configure_logging=False,
+        _temp_dir=folder,
+        runtime_env={"env_vars": path},
     )
     functions = ["advice_pb2_grpc.add_AdviceServicer_to_server"]
     serve.start(

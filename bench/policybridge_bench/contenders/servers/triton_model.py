@@ -3,8 +3,8 @@
 
 from pathlib import Path
 
-import onnxruntime
 import triton_python_backend_utils as triton
+from decider import open_model
 
 # By another name, Triton would serve it itself.
 MODEL = str(Path(__file__).parent / "weights.onnx")
@@ -16,7 +16,7 @@ class TritonPythonModel:
     @staticmethod
     def auto_complete_config(config):
         """Declare inputs and outputs as the model does."""
-        session = onnxruntime.InferenceSession(MODEL)
+        session = open_model(MODEL)
         kinds = {"tensor(float)": "TYPE_FP32", "tensor(int64)": "TYPE_INT64"}
         for one in session.get_inputs():
             config.add_input({"name": one.name, "data_type": kinds[one.type], "dims": [-1, *one.shape[1:]]})
@@ -27,9 +27,7 @@ class TritonPythonModel:
 
     def initialize(self, args):  # noqa: ARG002
         """Load it."""
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        self.session = onnxruntime.InferenceSession(MODEL, options)
+        self.session = open_model(MODEL)
         self.inputs = [one.name for one in self.session.get_inputs()]
         self.output = self.session.get_outputs()[0].name
 
