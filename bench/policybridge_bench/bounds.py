@@ -69,8 +69,8 @@ PROMISES: Final = (
     Promise("grpc-infer", 1, "p50", 1.3, _ECHO),
     *(Promise(f"grpc-{call}", _FEW, "throughput", 1, _TRITON, form) for call in ("unary", "infer") for form in _FORMS),
     Promise("socket", _FEW, "throughput", 2.5, _ECHO),
-    *(Promise("socket", _FEW, "throughput", 5, PEERS, form) for form in _FORMS),
-    *(Promise("grpc-unix", _FEW, "throughput", 1, PEERS, form) for form in _FORMS),
+    *(Promise("socket", _FEW, "throughput", 5, tuple(PEERS), form) for form in _FORMS),
+    *(Promise("grpc-unix", _FEW, "throughput", 1, tuple(PEERS), form) for form in _FORMS),
 )
 
 

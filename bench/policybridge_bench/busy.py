@@ -5,11 +5,10 @@ An idle core takes some 40 µs to wake up, about as long as an answer takes. On 
 
 import contextlib
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 
-from policybridge_bench.processes import end
+from policybridge_bench.processes import server
 
 _SPIN = "import os\nos.nice(19)\nprint('ready', flush=True)\nwhile True: pass"
 
@@ -19,9 +18,6 @@ def regime(*, busy: bool) -> Iterator[None]:
     """If ``busy``, keep every core awake in the body, by a process of the lowest priority on each."""
     with contextlib.ExitStack() as stack:
         for core in sorted(os.sched_getaffinity(0)) if busy else ():
-            spinner = subprocess.Popen([sys.executable, "-c", _SPIN], stdout=subprocess.PIPE)
-            stack.callback(end, spinner)
+            spinner = stack.enter_context(server([sys.executable, "-c", _SPIN]))
             os.sched_setaffinity(spinner.pid, {core})
-            if spinner.stdout is not None:
-                spinner.stdout.readline()
         yield

@@ -33,6 +33,7 @@ SCENARIOS: Final = Table(
     own={
         **{name: f"policybridge_bench.scenarios.{name}:run [bench]" for name in _SUMMARIES},
         **{name: f"policybridge_bench.scenarios.servers:{name} [bench]" for name in ("load", "peers", "unary")},
+        **{name: f"policybridge_bench.scenarios.foreign:{name} [bench]" for name in ("inference", "mlbridge")},
     },
 )
 _EPILOG: Final = """\

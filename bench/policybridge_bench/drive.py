@@ -9,7 +9,7 @@ import msgspec
 
 from policybridge_bench.load import Latencies, Load, Report, read_report
 from policybridge_bench.native import client_command
-from policybridge_bench.processes import Usages, end, module
+from policybridge_bench.processes import module, running, usage, wait_ready
 from policybridge_bench.results import Round, summary
 from policybridge_core.errors import PolicyFailedError
 
@@ -44,17 +44,16 @@ def drive(
         PolicyFailedError: a client failed; its message is on standard error.
 
     """
-    usages = None if server is None else Usages(server)
     with contextlib.ExitStack() as stack:
-        running = [_start(command, stack) for _ in range(clients)]
-        for client in running:
-            _wait(client)
-        before = usages.now() if usages else None
-        for client in running:
+        started = [stack.enter_context(running(command, talk=True)) for _ in range(clients)]
+        for client in started:
+            wait_ready(client)
+        before = None if server is None else usage(server)
+        for client in started:
             _go(client)
         during()
-        seen = [_result(client) for client in running]
-        after = usages.now() if usages else None
+        seen = [_result(client) for client in started]
+        after = None if server is None else usage(server)
     for report, _ in seen:
         look(report)
     result = _round(seen)
@@ -62,17 +61,6 @@ def drive(
         return result
     cpu = (after.cpu - before.cpu) / result.count * 1e6
     return msgspec.structs.replace(result, server_cpu=cpu, server_rss=after.rss)
-
-
-def _start(command: Sequence[str], stack: contextlib.ExitStack) -> Client:
-    client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    stack.callback(end, client)
-    return client
-
-
-def _wait(client: Client) -> None:
-    if client.stdout is None or client.stdout.readline() != b"ready\n":
-        raise PolicyFailedError(f"a client ended with {client.wait()} before it was ready")
 
 
 def _go(client: Client) -> None:

@@ -5,7 +5,6 @@ one line of JSON, and after it all latencies in µs as float32.
 """
 
 import ctypes
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -59,7 +58,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         count: how many answers came.
         seconds: from the first request to the last answer.
         cpu: seconds of CPU that the client used for them.
-        rss: bytes of memory.
         seen: of the kind `publish` alone: version, digest and the numbers that it answered.
         sessions: of the kind `publish` alone: how many were opened.
 
@@ -68,7 +66,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     seconds: float
     cpu: float
-    rss: int
     seen: list[tuple[int, str, set[int]]] = []
     sessions: int = 0
 
@@ -82,8 +79,7 @@ def run_load(ask: Callable[[int], None], load: Load) -> tuple[Report, Latencies]
     before, started = time.process_time(), time.perf_counter()
     latencies = _closed(ask, load.seconds) if load.rate is None else _open(ask, load.seconds, load.rate)
     seconds, cpu = time.perf_counter() - started, time.process_time() - before
-    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return Report(count=len(latencies), seconds=seconds, cpu=cpu, rss=rss), np.array(latencies, np.float32)
+    return Report(count=len(latencies), seconds=seconds, cpu=cpu), np.array(latencies, np.float32)
 
 
 def _warm_up(ask: Callable[[int], None], seconds: float) -> None:

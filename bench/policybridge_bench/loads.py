@@ -1,7 +1,10 @@
-"""Which loads a route is measured with: the generators, the numbers of clients and the rates."""
+"""What is measured: each route with its loads, in rounds.
+
+Every round measures all cases once, one after the other, and each round begins with another case.
+"""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,8 +15,15 @@ from policybridge_bench.contenders.contract import Route, Serving
 from policybridge_bench.drive import command, drive
 from policybridge_bench.load import Load
 from policybridge_bench.requests import native
-from policybridge_bench.results import Case
-from policybridge_bench.rounds import Candidate
+from policybridge_bench.results import Case, Measured, Round
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A case, and the function that measures it once."""
+
+    case: Case
+    measure: Callable[[], Round]
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,7 @@ class Loads:
             for generator, clients, rate in itertools.product(taken, self.clients, self.rates):
                 program = self.program if generator == "native" else None
                 client = command(self._load(route, generator, clients, rate), program)
-                case = _case(contender, route, generator, clients, rate)
+                case = route_case(contender, route, generator, clients, rate)
                 yield Candidate(case, partial(drive, client, clients, serving.pid))
 
     def _load(self, route: Route, generator: str, clients: int, rate: float | None) -> Load:
@@ -60,7 +70,8 @@ class Loads:
         return msgspec.structs.replace(load, kind=kind, rate=own, seconds=self.seconds, warm_up=self.warm_up)
 
 
-def _case(contender: str, route: Route, generator: str, clients: int, rate: float | None) -> Case:
+def route_case(contender: str, route: Route, generator: str, clients: int, rate: float | None = None) -> Case:
+    """Give the case of a contender that is asked by a route."""
     return Case(
         contender=contender,
         way=route.way,
@@ -71,3 +82,20 @@ def _case(contender: str, route: Route, generator: str, clients: int, rate: floa
         backend=route.backend,
         rate=rate,
     )
+
+
+def run_rounds(
+    candidates: Sequence[Candidate], rounds: int, show: Callable[[list[Measured], str], None]
+) -> list[Measured]:
+    """Measure all candidates once in each round.
+
+    ``show`` is called before each measurement, with the results so far and a line that names the next case.
+    """
+    measured = [Measured(case=candidate.case, rounds=[]) for candidate in candidates]
+    for number in range(rounds):
+        first = number * len(candidates) // rounds
+        for index in [*range(first, len(candidates)), *range(first)]:
+            show(measured, f"round {number + 1} of {rounds}: {candidates[index].case.name}")
+            measured[index].rounds.append(candidates[index].measure())
+    show(measured, "")
+    return measured

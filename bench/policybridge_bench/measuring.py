@@ -16,16 +16,15 @@ from policybridge_bench.bounds import Bound, print_bounds
 from policybridge_bench.busy import regime
 from policybridge_bench.contenders.contract import Contender, Serving, Setting, load_contender
 from policybridge_bench.contenders.own import PolicyBridge, policybridge
-from policybridge_bench.loads import Loads
-from policybridge_bench.options import baseline, numbers, words
-from policybridge_bench.payloads import PAYLOADS, payload
+from policybridge_bench.loads import Candidate, Loads, run_rounds
+from policybridge_bench.options import baseline, names, numbers, words
+from policybridge_bench.payloads import PAYLOADS
 from policybridge_bench.policies import backends
 from policybridge_bench.results import Case, Run, machine, write_csv, write_json
-from policybridge_bench.rounds import Candidate, run_rounds
 from policybridge_bench.table import live
 from policybridge_core.errors import InvalidError, PolicyFailedError, PreconditionError
 from policybridge_core.plugins import load_part
-from policybridge_serdes import SERDES, load_serdes
+from policybridge_serdes import SERDES
 
 _GENERATORS = ("native", "wire", "python")
 
@@ -154,24 +153,17 @@ def _contenders(
 
 
 def _setting(arguments: argparse.Namespace, folder: Path) -> Setting:
-    payloads = words(arguments.payloads, list(PAYLOADS))
-    serdes = words(arguments.serdes, SERDES.names())
-    for name in payloads:
-        payload(name)
-    for name in serdes:
-        load_serdes(name)
-    wanted = words(arguments.backends, backends())
-    unknown = set(wanted) - set(backends())
-    if unknown:
-        raise InvalidError(f"no backend {', '.join(sorted(unknown))} is installed; there are {', '.join(backends())}")
-    return Setting(folder, arguments.cache, payloads, wanted, serdes)
+    return Setting(
+        folder,
+        arguments.cache,
+        names(arguments.payloads, "payload", PAYLOADS),
+        names(arguments.backends, "backend", backends()),
+        names(arguments.serdes, "SerDes", SERDES.names()),
+    )
 
 
 def _loads(arguments: argparse.Namespace, folder: Path, skip: Callable[[str, str], None]) -> Loads:
-    named = words(arguments.generators or ",".join(_GENERATORS), _GENERATORS)
-    unknown = set(named) - set(_GENERATORS)
-    if unknown:
-        raise InvalidError(f"no generator {', '.join(sorted(unknown))}; there are {', '.join(_GENERATORS)}")
+    named = names(arguments.generators or "all", "generator", _GENERATORS)
     program = None
     if "native" in named:
         try:

@@ -17,6 +17,7 @@ BUILD: Final = "POLICYBRIDGE_BENCH_BUILD"
 
 _PACKAGES: Final = "cmake ninja-build g++ libgrpc++-dev libprotobuf-dev protobuf-compiler-grpc"
 _TOOLS: Final = ("cmake", "ninja", "g++", "protoc", "grpc_cpp_plugin")
+_OPTIONS: Final = ("kind", "address", "method", "policy", "file", "seconds", "warm_up", "rate")
 
 
 @cache
@@ -44,14 +45,5 @@ def program(name: str, folder: Path) -> Path:
 
 def client_command(client: Path, load: Load) -> list[str]:
     """Give the command of a native client."""
-    options = {
-        "kind": load.kind,
-        "address": load.address,
-        "method": load.method,
-        "policy": load.policy,
-        "file": load.file,
-        "seconds": load.seconds,
-        "warm-up": load.warm_up,
-        "rate": load.rate,
-    }
-    return [str(client), *(f"--{name}={value}" for name, value in options.items() if value not in ("", None))]
+    options = ((name.replace("_", "-"), getattr(load, name)) for name in _OPTIONS)
+    return [str(client), *(f"--{name}={value}" for name, value in options if value not in ("", None))]

@@ -1,7 +1,7 @@
 """The command line: lists, the baseline, and the defaults of each scenario."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Any, Final
 
 from policybridge_bench.ratios import Baseline
@@ -27,10 +27,23 @@ def fill(arguments: argparse.Namespace, **defaults: Any) -> None:
             setattr(arguments, name, value)
 
 
-def words(text: str, all_of_them: Sequence[str] | None = None) -> list[str]:
-    """Read a list of words; ``all`` stands for ``all_of_them``."""
-    given = [word.strip() for word in text.split(",") if word.strip()]
-    return list(all_of_them) if "all" in given and all_of_them is not None else given
+def words(text: str) -> list[str]:
+    """Read a list of words."""
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def names(text: str, kind: str, known: Collection[str]) -> list[str]:
+    """Read a list of the ``known`` names of a ``kind``; ``all`` stands for all of them.
+
+    Raises:
+        InvalidError: a name is not known; the message lists those that are.
+
+    """
+    given = words(text)
+    for name in given:
+        if name not in known and name != "all":
+            raise InvalidError(f"unknown {kind} {name!r}; there are {', '.join(known)}")
+    return list(known) if "all" in given else given
 
 
 def numbers(text: str) -> list[float]:

@@ -23,21 +23,15 @@ class Usage:
     rss: int
 
 
-class Usages:
-    """Measures the process ``pid`` with all its children."""
-
-    def __init__(self, pid: int) -> None:
-        self._process = psutil.Process(pid)
-
-    def now(self) -> Usage:
-        """Give the CPU used so far and the memory held now; the CPU of children that have ended is included."""
-        cpu, rss = 0.0, 0
-        for process in [self._process, *self._process.children(recursive=True)]:
-            with contextlib.suppress(psutil.Error):
-                times = process.cpu_times()
-                cpu += times.user + times.system + times.children_user + times.children_system
-                rss += process.memory_info().rss
-        return Usage(cpu, rss)
+def usage(pid: int) -> Usage:
+    """Measure the process ``pid`` with all its children; the CPU of children that have ended is included."""
+    cpu, rss, first = 0.0, 0, psutil.Process(pid)
+    for process in [first, *first.children(recursive=True)]:
+        with contextlib.suppress(psutil.Error):
+            times = process.cpu_times()
+            cpu += times.user + times.system + times.children_user + times.children_system
+            rss += process.memory_info().rss
+    return Usage(cpu, rss)
 
 
 @dataclass(frozen=True)
@@ -64,19 +58,24 @@ def server(
         PolicyFailedError: it ended before it was ready; the message has the end of its ``log``.
 
     """
-    with running(command, log, subprocess.PIPE, env) as process:
-        yield Started(process.pid, _addresses(process, log))
+    with running(command, log, env=env, talk=True) as process:
+        yield Started(process.pid, wait_ready(process, log))
 
 
 @contextlib.contextmanager
 def running(
-    command: Sequence[object], log: Path | None, output: int | None, env: Mapping[str, str] | None
+    command: Sequence[object], log: Path | None = None, *, env: Mapping[str, str] | None = None, talk: bool = False
 ) -> "Iterator[subprocess.Popen[bytes]]":
-    """Run a process until the body ends; its errors, and its output if that is ``None``, go to the ``log``."""
+    """Run a process until the body ends; its errors go to the ``log``.
+
+    If it is to ``talk``, its input and output are pipes; otherwise its output goes to the log too.
+    """
     with contextlib.ExitStack() as stack:
         errors = stack.enter_context(log.open("wb")) if log else None
-        words = [str(word) for word in command]
-        process = subprocess.Popen(words, stdout=output or errors, stderr=errors, env={**os.environ, **(env or {})})
+        pipe, words = subprocess.PIPE if talk else None, [str(word) for word in command]
+        process = subprocess.Popen(
+            words, stdin=pipe, stdout=pipe or errors, stderr=errors, env={**os.environ, **(env or {})}
+        )
         stack.callback(end, process)
         yield process
 
@@ -86,7 +85,13 @@ def tail(log: Path | None) -> str:
     return log.read_text(errors="replace")[-2000:] if log else ""
 
 
-def _addresses(process: "subprocess.Popen[bytes]", log: Path | None) -> list[str]:
+def wait_ready(process: "subprocess.Popen[bytes]", log: Path | None = None) -> list[str]:
+    """Wait for the line ``ready ADDRESS…``, and give its addresses.
+
+    Raises:
+        PolicyFailedError: the process ended before it was ready; the message has the end of its ``log``.
+
+    """
     for line in process.stdout or ():
         if line.startswith(b"ready"):
             return line.decode().split()[1:]

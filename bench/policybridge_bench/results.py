@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 import numpy as np
+from msgspec.structs import asdict
 
 from policybridge_bench.load import Latencies
 from policybridge_core.errors import InvalidError
@@ -125,7 +126,6 @@ def summary(latencies: Sequence[Latencies], rate: float, client_cpu: float) -> R
     if not together.size:
         raise InvalidError("no client was answered even once; measure for longer, or at a higher rate")
     p50, p90, p99, p999 = np.percentile(together, (50, 90, 99, 99.9)).tolist()
-    spectrum = np.percentile(together, SHARES).round(2).tolist()
     return Round(
         p50=p50,
         p90=p90,
@@ -133,7 +133,7 @@ def summary(latencies: Sequence[Latencies], rate: float, client_cpu: float) -> R
         p999=p999,
         throughput=rate,
         count=len(together),
-        spectrum=spectrum,
+        spectrum=np.percentile(together, SHARES).round(2).tolist(),
         client_cpu=client_cpu,
     )
 
@@ -199,10 +199,10 @@ def read_json(file: Path) -> Run:
 def write_csv(run: Run, file: Path) -> None:
     """Write a line per case and round."""
     figures = [name for name in Round.__struct_fields__ if name != "spectrum"]
+    columns = ["regime", *Case.__struct_fields__, "round", *figures]
     with file.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(["regime", *Case.__struct_fields__, "round", *figures])
+        writer = csv.DictWriter(stream, columns, extrasaction="ignore")
+        writer.writeheader()
         for measured in run.cases:
-            case = [getattr(measured.case, name) for name in Case.__struct_fields__]
-            for number, each in enumerate(measured.rounds):
-                writer.writerow([run.regime, *case, number, *(getattr(each, name) for name in figures)])
+            case = {"regime": run.regime, **asdict(measured.case)}
+            writer.writerows({**case, "round": number, **asdict(each)} for number, each in enumerate(measured.rounds))

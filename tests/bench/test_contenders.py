@@ -15,7 +15,7 @@ from policybridge_bench.contenders.contract import CONTENDERS, FLOORS, PEERS, Se
 from policybridge_bench.inliner import SIGNATURE
 from policybridge_bench.loads import Loads
 from policybridge_bench.native import program
-from policybridge_bench.processes import Usages
+from policybridge_bench.processes import usage
 from policybridge_bench.requests import write_messages
 from policybridge_core.errors import PreconditionError
 from tests.bench.running import CACHE, bench
@@ -89,7 +89,7 @@ def test_the_native_client_says_what_is_wrong_and_gives_no_figures(
 
 
 ADDED = """
-from policybridge_bench.contenders.echoes import PythonSocketEcho
+from policybridge_bench.contenders.floors import PythonSocketEcho
 
 
 class Added(PythonSocketEcho):
@@ -161,9 +161,8 @@ def test_peers_holds_what_is_promised_against_the_run(client: Path | None) -> No
 def test_no_core_sleeps_in_the_busy_regime_and_nobody_spins_after_it() -> None:
     with ExitStack() as stack:
         stack.enter_context(regime(busy=True))
-        spinning = Usages(os.getpid())
-        before = spinning.now().cpu
-        while spinning.now().cpu - before < 0.05:
+        before = usage(os.getpid()).cpu
+        while usage(os.getpid()).cpu - before < 0.05:
             pass
         children = set(_children())
         assert len(children) == len(os.sched_getaffinity(0))

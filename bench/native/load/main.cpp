@@ -1,6 +1,6 @@
 /// A client that asks as a compiler does, one observation after another; see policybridge_bench/load.py.
 
-#include "clients.h"
+#include "load.h"
 
 #include <cstdio>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "measure.h"
+#include "load.h"
 
 #include <chrono>
 #include <cstdio>
@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <sys/prctl.h>
-#include <sys/resource.h>
 
 namespace bench {
 
@@ -70,10 +69,7 @@ Status ask_open(Client &client, double seconds, double rate, std::vector<float> 
 }
 
 void tell(const std::vector<float> &latencies, double seconds, double cpu) {
-  rusage used{};
-  getrusage(RUSAGE_SELF, &used);
-  std::printf("{\"count\":%zu,\"seconds\":%.9f,\"cpu\":%.9f,\"rss\":%ld}\n", latencies.size(), seconds, cpu,
-              used.ru_maxrss * 1024);
+  std::printf("{\"count\":%zu,\"seconds\":%.9f,\"cpu\":%.9f}\n", latencies.size(), seconds, cpu);
   std::fwrite(latencies.data(), sizeof(float), latencies.size(), stdout);
   std::fflush(stdout);
 }

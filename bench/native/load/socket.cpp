@@ -1,4 +1,4 @@
-#include "clients.h"
+#include "load.h"
 
 #include <array>
 #include <cerrno>

@@ -6,19 +6,10 @@ from typing import Any, ClassVar, Final
 
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message_factory import GetMessageClass
+from google.protobuf.message_factory import GetMessages
 
 from policybridge_bench.contenders.contract import Route, Setting
-from policybridge_bench.contenders.peer import (
-    SERVERS,
-    Peer,
-    Start,
-    check,
-    decisions,
-    free_port,
-    grpc_call,
-    model_inputs,
-)
+from policybridge_bench.contenders.peer import SERVERS, Peer, Start, free_port, grpc_call, model_inputs
 from policybridge_bench.load import Load
 from policybridge_bench.payloads import payload
 from policybridge_bench.processes import run_tool
@@ -50,20 +41,17 @@ class AdvicePeer(Peer):
         name, model = next(iter(models.items()))
         python, stubs = self.environment(setting.cache) / "bin" / "python", setting.folder / "stubs"
         _compile(python, stubs, name)
-        ports = {way: free_port() for way in self.ways}
+        ports, (_, reply) = {way: free_port() for way in self.ways}, _messages(name)
 
         def ready() -> None:
             for port in ports.values():
-                self._check(port, name, model)
+                call = grpc_call(port, METHOD)
+                ask = lambda request, call=call: reply.FromString(call(request)).decision  # noqa: E731
+                self.check(ask, _requests(name), name, model)
 
         made = [route(setting.folder, f"grpc:127.0.0.1:{port}", name, way) for way, port in ports.items()]
         command = [python, SERVERS / self.program, model, setting.folder, free_port(), *ports.values()]
         return Start(command, ready, made, {**self.env(ports), "PYTHONPATH": f"{stubs}:{SERVERS}"})
-
-    def _check(self, port: int, name: str, model: Path) -> None:
-        call, inputs, (_, reply) = grpc_call(port, METHOD), model_inputs(name), _messages(name)
-        ask = lambda request: reply.FromString(call(request)).decision  # noqa: E731
-        check(ask, _requests(name), decisions(model, inputs), self.name)
 
 
 def _file(name: str) -> FileDescriptorProto:
@@ -105,12 +93,8 @@ def _compile(python: Path, folder: Path, name: str) -> None:
 
 def _messages(name: str) -> tuple[type[Any], type[Any]]:
     """Give the classes of the request and of the reply."""
-    pool = DescriptorPool()
-    pool.Add(_file(name))
-    request, reply = (
-        GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{kind}")) for kind in ("Request", "Reply")
-    )
-    return request, reply
+    made = GetMessages([_file(name)], DescriptorPool())
+    return made[f"{_PACKAGE}.Request"], made[f"{_PACKAGE}.Reply"]
 
 
 def _requests(name: str) -> list[bytes]:

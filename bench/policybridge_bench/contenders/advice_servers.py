@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from policybridge_bench.contenders.advice import AdvicePeer
-from policybridge_bench.contenders.environments import RUNTIME
-from policybridge_bench.contenders.peer import free_port
+from policybridge_bench.contenders.peer import RUNTIME, free_port
 
 _TUNED: Final = {"RAY_SERVE_THROUGHPUT_OPTIMIZED": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 

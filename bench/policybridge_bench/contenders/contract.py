@@ -59,45 +59,46 @@ class Setting:
 class Contender(Protocol):
     """Something that serves."""
 
-    def prepare(self, cache: Path) -> None:
-        """Install or build what is missing.
+    def prepare(self, cache: Path) -> None:  # noqa: ARG002
+        """Install or build what is missing; most contenders need nothing.
 
         Raises:
             PreconditionError: that is not possible here; the message has the reason and the remedy.
 
         """
-        ...
+        return
 
     def serve(self, setting: Setting) -> AbstractContextManager[Serving]:
         """Serve, in a process of its own, until the context ends."""
         ...
 
 
+_CONTENDERS = "policybridge_bench.contenders"
+FLOORS = {
+    "model": f"{_CONTENDERS}.floors:ModelAlone",
+    "socket-echo": f"{_CONTENDERS}.floors:SocketEcho",
+    "python-socket-echo": f"{_CONTENDERS}.floors:PythonSocketEcho",
+    "grpc-echo": f"{_CONTENDERS}.floors:GrpcEcho",
+    "python-grpc-echo": f"{_CONTENDERS}.floors:PythonGrpcEcho",
+}
+PEERS = {
+    "triton": f"{_CONTENDERS}.triton:Triton",
+    "triton-python": f"{_CONTENDERS}.triton:TritonPython",
+    "kserve": f"{_CONTENDERS}.inference_servers:KServe",
+    "mlserver": f"{_CONTENDERS}.inference_servers:MLServer",
+    "rayserve": f"{_CONTENDERS}.advice_servers:RayServe",
+    "mosec": f"{_CONTENDERS}.mosec:Mosec",
+    "compilerinterface": f"{_CONTENDERS}.advice_servers:CompilerInterface",
+}
+# A Ray keeps a core busy even while it is idle.
+RESTLESS = ("rayserve",)
+
 CONTENDERS = Table(
     # What an import string names is called without arguments and gives the contender.
     kind="contender",
     group="policybridge.contenders",
-    own={
-        "policybridge": "policybridge_bench.contenders.own:PolicyBridge",
-        "model": "policybridge_bench.contenders.alone:ModelAlone",
-        "socket-echo": "policybridge_bench.contenders.echoes:SocketEcho",
-        "python-socket-echo": "policybridge_bench.contenders.echoes:PythonSocketEcho",
-        "grpc-echo": "policybridge_bench.contenders.echoes:GrpcEcho",
-        "python-grpc-echo": "policybridge_bench.contenders.echoes:PythonGrpcEcho",
-        "triton": "policybridge_bench.contenders.triton:Triton",
-        "triton-python": "policybridge_bench.contenders.triton:TritonPython",
-        "kserve": "policybridge_bench.contenders.inference_servers:KServe",
-        "mlserver": "policybridge_bench.contenders.inference_servers:MLServer",
-        "rayserve": "policybridge_bench.contenders.advice_servers:RayServe",
-        "mosec": "policybridge_bench.contenders.mosec:Mosec",
-        "compilerinterface": "policybridge_bench.contenders.advice_servers:CompilerInterface",
-    },
+    own={"policybridge": f"{_CONTENDERS}.own:PolicyBridge", **FLOORS, **PEERS},
 )
-
-FLOORS = ("model", "socket-echo", "python-socket-echo", "grpc-echo", "python-grpc-echo")
-# A Ray keeps a core busy even while it is idle.
-RESTLESS = ("rayserve",)
-PEERS = ("triton", "triton-python", "kserve", "mlserver", "rayserve", "mosec", "compilerinterface")
 
 
 def load_contender(name: str) -> Contender:

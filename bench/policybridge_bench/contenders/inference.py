@@ -12,15 +12,7 @@ import numpy as np
 
 from policybridge.inference import inference_service_pb2 as oip
 from policybridge_bench.contenders.contract import Route, Setting
-from policybridge_bench.contenders.peer import (
-    SERVERS,
-    Peer,
-    Start,
-    check,
-    decisions,
-    grpc_call,
-    model_inputs,
-)
+from policybridge_bench.contenders.peer import SERVERS, Peer, Start, grpc_call, model_inputs
 from policybridge_bench.load import Load
 from policybridge_bench.requests import write_messages
 from policybridge_serdes import TensorSpec
@@ -40,14 +32,13 @@ class InferencePeer(Peer):
         """Give the start by ``command`` of a server that serves ``models``, files by payload, on ``port``."""
         env = {"PATH": f"{self.environment(setting.cache)}/bin:{os.environ['PATH']}", "PYTHONPATH": str(SERVERS)}
         made = [route for name in models for route in self._routes(setting.folder, port, name)]
-        return Start(command, partial(self._check, port, models), made, env)
+        return Start(command, partial(self._check_all, port, models), made, env)
 
-    def _check(self, port: int, models: Mapping[str, Path]) -> None:
+    def _check_all(self, port: int, models: Mapping[str, Path]) -> None:
         call = grpc_call(port, INFER)
         for name, model in models.items():
-            inputs = model_inputs(name)
-            requests = [infer_request(name, tensors) for tensors in inputs]
-            check(lambda request: first_output(call(request)), requests, decisions(model, inputs), self.name)
+            requests = [infer_request(name, tensors) for tensors in model_inputs(name)]
+            self.check(lambda request: first_output(call(request)), requests, name, model)
 
     def _routes(self, folder: Path, port: int, name: str) -> Iterator[Route]:
         load = Load(

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from policybridge_bench.contenders.contract import Setting
-from policybridge_bench.contenders.environments import RUNTIME
 from policybridge_bench.contenders.inference import InferencePeer
-from policybridge_bench.contenders.peer import SERVERS, Start, free_port
+from policybridge_bench.contenders.peer import RUNTIME, SERVERS, Start, free_port
 
 
 class KServe(InferencePeer):

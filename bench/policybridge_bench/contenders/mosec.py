@@ -9,8 +9,7 @@ from typing import Final
 import msgspec
 
 from policybridge_bench.contenders.contract import Route, Setting
-from policybridge_bench.contenders.environments import RUNTIME
-from policybridge_bench.contenders.peer import SERVERS, Peer, Start, check, decisions, free_port, model_inputs
+from policybridge_bench.contenders.peer import RUNTIME, SERVERS, Peer, Start, free_port, model_inputs
 from policybridge_bench.load import Load
 from policybridge_bench.payloads import payload
 from policybridge_bench.requests import write_messages
@@ -31,7 +30,7 @@ class Mosec(Peer):
         options = ["--port", str(port), "--address", "127.0.0.1", "--log-level", "warning"]
         options += ["--path", str(setting.folder / "mosec")]
         command = [python, SERVERS / "mosec_server.py", model, *options]
-        return Start(command, partial(_check, port, name, model), list(_routes(setting.folder, port, name)))
+        return Start(command, partial(_check, self, port, name, model), list(_routes(setting.folder, port, name)))
 
 
 def _bodies(way: str, name: str) -> list[bytes]:
@@ -41,7 +40,7 @@ def _bodies(way: str, name: str) -> list[bytes]:
     return [msgspec.json.encode({key: tensor.ravel().tolist() for key, tensor in one.items()}) for one in inputs]
 
 
-def _check(port: int, name: str, model: Path) -> None:
+def _check(peer: Peer, port: int, name: str, model: Path) -> None:
     def ask(way: str, body: bytes) -> int:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
         connection.request("POST", f"/{way}", body)
@@ -49,9 +48,8 @@ def _check(port: int, name: str, model: Path) -> None:
         connection.close()
         return int.from_bytes(answer, "little") if way == "raw" else int(msgspec.json.decode(answer)["decision"])
 
-    wanted = decisions(model, model_inputs(name))
     for way in _WAYS:
-        check(lambda body, way=way: ask(way, body), _bodies(way, name), wanted, f"mosec {way}")  # type: ignore[misc]
+        peer.check(partial(ask, way), _bodies(way, name), name, model)
 
 
 def _routes(folder: Path, port: int, name: str) -> Iterator[Route]:

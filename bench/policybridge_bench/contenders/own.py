@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from policybridge_bench.contenders import advice, inference
-from policybridge_bench.contenders.contract import Route, Serving, Setting
+from policybridge_bench.contenders.contract import Contender, Route, Serving, Setting
 from policybridge_bench.contenders.peer import FIXED
 from policybridge_bench.load import Load
 from policybridge_bench.payloads import payload
@@ -24,7 +24,7 @@ _ROOTS: Final = ("proto", "core", "serdes", "server", "clients/python")
 
 
 @dataclass(frozen=True)
-class PolicyBridge:
+class PolicyBridge(Contender):
     """Our server, with the policies of `write_policies`, or with those of the folder ``repository``.
 
     Attributes:
@@ -45,9 +45,6 @@ class PolicyBridge:
     pid: int | None = None
     options: Sequence[str] = ()
     advice: bool = False
-
-    def prepare(self, cache: Path) -> None:
-        """Do nothing: all is there."""
 
     @contextlib.contextmanager
     def serve(self, setting: Setting) -> Iterator[Serving]:

@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +14,13 @@ import grpc
 import numpy as np
 
 from policybridge_bench.contenders.contract import Contender, Route, Serving, Setting
-from policybridge_bench.contenders.environments import environment
 from policybridge_bench.payloads import payload
 from policybridge_bench.policies import NAMED, policy_name, write_policies
-from policybridge_bench.processes import running, tail
+from policybridge_bench.processes import run_tool, running, tail
 from policybridge_core.errors import PolicyFailedError
-from policybridge_serdes import Values
+
+RUNTIME: Final = "onnxruntime==1.31.1"
+"""The same ONNX Runtime for all servers, so that servers are compared and not runtimes."""
 
 SERVERS: Final = Path(__file__).parent / "servers"
 """Programs that run in the other servers' environments."""
@@ -28,6 +30,28 @@ FIXED: Final = ("inliner", "vector", "64KiB", "1MiB")
 
 _TIMEOUT: Final = 120.0
 _PAUSE: Final = 0.2
+
+
+def environment(cache: Path, name: str, requirements: Sequence[str], *options: str) -> Path:
+    """Give the folder of the environment ``name``, where pip has installed the ``requirements``.
+
+    Raises:
+        PreconditionError: they cannot be installed; the message has the end of pip's output.
+
+    """
+    folder = (cache / "envs" / name).absolute()
+    stamp, wanted = folder / "installed.txt", "\n".join([*requirements, *options])
+    if not stamp.exists() or stamp.read_text() != wanted:
+        run_tool([sys.executable, "-m", "venv", "--clear", folder])
+        run_tool([folder / "bin" / "pip", "install", "--quiet", *options, *requirements])
+        stamp.write_text(wanted)
+    return folder
+
+
+def site_packages(folder: Path) -> Path:
+    """Give the folder of an environment's packages."""
+    (found,) = (folder / "lib").glob("python3*/site-packages")
+    return found
 
 
 def free_port() -> int:
@@ -49,41 +73,15 @@ def model_inputs(name: str) -> list[dict[str, np.ndarray[Any, Any]]]:
     """Give a payload's observations as a model server takes them: tensors by name, each of shape [1, n]."""
     asking = payload(name)
     return [
-        {spec.name: _batch(values, spec.name) for spec in asking.signature.features.specs}
+        {spec.name: values[spec.name].reshape(1, -1) for spec in asking.signature.features.specs}
         for values in asking.observations()
     ]
-
-
-def _batch(values: Values, name: str) -> np.ndarray[Any, Any]:
-    column: np.ndarray[Any, Any] = values[name]
-    return column.reshape(1, -1)
-
-
-def decisions(model: Path, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> list[int]:
-    """Give the model's decisions, evaluated in this process."""
-    import onnxruntime  # noqa: PLC0415 - only where another server is measured
-
-    session = onnxruntime.InferenceSession(str(model))
-    return [int(session.run(None, dict(one))[0].item()) for one in inputs]
 
 
 def grpc_call(port: int, method: str) -> Callable[[bytes], bytes]:
     """Give a unary call of raw bytes."""
     call = grpc.insecure_channel(f"127.0.0.1:{port}").unary_unary(method, None, None)
     return lambda request: bytes(call(request, timeout=10, wait_for_ready=True))
-
-
-def check(ask: Callable[[bytes], int], requests: Sequence[bytes], wanted: Sequence[int], who: str) -> None:
-    """Compare the answers of the server ``who`` to 16 requests with the model's decisions.
-
-    Raises:
-        PolicyFailedError: an answer differs.
-
-    """
-    for number, request in enumerate(requests[:16]):
-        got = ask(request)
-        if got != wanted[number]:
-            raise PolicyFailedError(f"{who} answers {got} to observation {number}; the model decides {wanted[number]}")
 
 
 @dataclass(frozen=True)
@@ -120,6 +118,23 @@ class Peer(Contender):
         """Give how it is started to serve ``models``, files by payload."""
         raise NotImplementedError
 
+    def check(self, ask: Callable[[bytes], int], requests: Sequence[bytes], name: str, model: Path) -> None:
+        """Compare its answers to 16 requests of the payload ``name`` with the decisions of the model in this process.
+
+        Raises:
+            PolicyFailedError: an answer differs.
+
+        """
+        import onnxruntime  # noqa: PLC0415 - only where another server is measured
+
+        session = onnxruntime.InferenceSession(str(model))
+        for number, (request, inputs) in enumerate(zip(requests[:16], model_inputs(name), strict=False)):
+            got, wanted = ask(request), session.run(None, inputs)[0].item()
+            if got != wanted:
+                raise PolicyFailedError(
+                    f"{self.name} answers {got} to observation {number}; the model decides {wanted}"
+                )
+
     @contextlib.contextmanager
     def serve(self, setting: Setting) -> Iterator[Serving]:
         """Serve the payloads that every server can take.
@@ -130,7 +145,7 @@ class Peer(Contender):
         """
         models = {name: write_model(setting.folder / "policies", name) for name in setting.payloads if name in FIXED}
         start, log = self.start(setting, models), setting.folder / f"{self.name}.log"
-        with running(start.command, log, None, start.env) as process:
+        with running(start.command, log, env=start.env) as process:
             _wait(process, start.ready, log)
             yield Serving(process.pid, start.routes)
 

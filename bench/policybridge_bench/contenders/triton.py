@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from policybridge_bench.contenders.contract import Setting
-from policybridge_bench.contenders.environments import RUNTIME, site_packages
 from policybridge_bench.contenders.inference import InferencePeer
-from policybridge_bench.contenders.peer import SERVERS, Start, free_port
+from policybridge_bench.contenders.peer import RUNTIME, SERVERS, Start, free_port, site_packages
 from policybridge_bench.contenders.triton_backend import build_backend
 
 # One instance and no dynamic batching: what Triton's guide to optimisation begins with for latency.

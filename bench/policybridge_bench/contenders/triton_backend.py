@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from policybridge_bench.contenders.environments import RUNTIME, environment, site_packages
+from policybridge_bench.contenders.peer import RUNTIME, environment, site_packages
 from policybridge_bench.processes import run_tool
 
 GIT: Final = "POLICYBRIDGE_BENCH_GIT"

@@ -13,12 +13,12 @@ from typing import Final
 import msgspec
 
 from policybridge_bench.contenders.own import serve_command
+from policybridge_bench.loads import Candidate
 from policybridge_bench.measuring import conduct, finish
 from policybridge_bench.options import fill
 from policybridge_bench.processes import run_tool, server
 from policybridge_bench.ratios import difference, find
 from policybridge_bench.results import Case, Measured, Round, timed
-from policybridge_bench.rounds import Candidate
 from policybridge_core.errors import InvalidError
 
 _BARE: Final = "compiler"

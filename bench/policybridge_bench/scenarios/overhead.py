@@ -5,12 +5,12 @@ import socket
 from collections.abc import Mapping, Sequence
 
 from policybridge_bench.contenders.contract import Serving
+from policybridge_bench.loads import Candidate
 from policybridge_bench.measuring import finish, measure
 from policybridge_bench.options import fill
 from policybridge_bench.payloads import payload
 from policybridge_bench.ratios import difference
 from policybridge_bench.results import Case, Round, timed
-from policybridge_bench.rounds import Candidate
 
 _ECHO = "python-socket-echo"
 _LOOP = "bare-loop"

@@ -19,6 +19,7 @@ from policybridge_bench.contenders.contract import Serving
 from policybridge_bench.contenders.own import policybridge
 from policybridge_bench.drive import command, drive
 from policybridge_bench.load import Load, Report
+from policybridge_bench.loads import Candidate
 from policybridge_bench.measuring import finish, measure
 from policybridge_bench.network import SIGNATURE, make_network, write_network
 from policybridge_bench.options import fill, numbers
@@ -26,7 +27,6 @@ from policybridge_bench.publishing import Publisher, check_answers, write_first,
 from policybridge_bench.ratios import find, ratio
 from policybridge_bench.reopening import POLICY, Version
 from policybridge_bench.results import Case, Round, Run, timed
-from policybridge_bench.rounds import Candidate
 from policybridge_client.connection import connect
 from policybridge_client.policies import RepositoryClient
 from policybridge_core.errors import PolicyFailedError

@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from policybridge_bench.loads import Candidate
 from policybridge_bench.measuring import conduct, finish
-from policybridge_bench.options import fill, words
+from policybridge_bench.options import fill, names
 from policybridge_bench.payloads import PAYLOADS, payload
 from policybridge_bench.results import Case, timed
-from policybridge_bench.rounds import Candidate
 from policybridge_serdes import SERDES, load_serdes
 
 _BLOCK = 2e-3
@@ -23,8 +23,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _candidates(arguments: argparse.Namespace) -> Iterator[Candidate]:
-    for name in words(arguments.payloads, list(PAYLOADS)):
-        for serdes in words(arguments.serdes, SERDES.names()):
+    for name in names(arguments.payloads, "payload", PAYLOADS):
+        for serdes in names(arguments.serdes, "SerDes", SERDES.names()):
             codec, observation = (
                 load_serdes(serdes).codec(payload(name).signature.features),
                 payload(name).observations()[0],

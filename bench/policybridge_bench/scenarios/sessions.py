@@ -9,12 +9,12 @@ from statistics import median
 import msgspec
 
 from policybridge_bench.contenders.contract import Route, Serving
+from policybridge_bench.loads import Candidate, route_case
 from policybridge_bench.measuring import finish, measure
 from policybridge_bench.options import fill
 from policybridge_bench.payloads import payload
-from policybridge_bench.processes import Usages
+from policybridge_bench.processes import usage
 from policybridge_bench.results import Case, Round, timed
-from policybridge_bench.rounds import Candidate
 from policybridge_client.connection import ClientSession, connect
 from policybridge_core.errors import PreconditionError
 from policybridge_serdes import PolicyReference, SessionOptions
@@ -45,23 +45,23 @@ class _Sessions:
 
     case: Case
     route: Route
-    server: Usages
+    pid: int
     grown: dict[str, list[float]] = field(default_factory=dict)
 
     def measure(self) -> Round:
         # The first sessions allocate what all later ones share.
         with contextlib.ExitStack() as stack:
             self._open(stack).evaluate(payload(self.case.payload).observations()[0])
-        before = self.server.now().rss
+        before = usage(self.pid).rss
         with contextlib.ExitStack() as stack:
             sessions: list[ClientSession] = []
             seen = timed(lambda: sessions.append(self._open(stack)), calls=self.case.clients)
-            opened = self.server.now().rss
+            opened = usage(self.pid).rss
             for session in sessions:
                 for _ in range(_REQUESTS):
                     session.evaluate(payload(self.case.payload).observations()[0])
-            asked = self.server.now().rss
-        for name, rss in (("opened", opened), ("asked", asked), ("closed", self.server.now().rss)):
+            asked = usage(self.pid).rss
+        for name, rss in (("opened", opened), ("asked", asked), ("closed", usage(self.pid).rss)):
             self.grown.setdefault(name, []).append(rss - before)
         return msgspec.structs.replace(seen, server_rss=asked)
 
@@ -89,14 +89,5 @@ def _all(serving: Mapping[str, Serving], count: int) -> Iterator[_Sessions]:
                 raise PreconditionError(
                     f"no server process holds sessions by {route.way}; --ways takes {', '.join(_WAYS)}"
                 )
-            load = route.load
-            case = Case(
-                contender=name,
-                way=route.way,
-                generator="python",
-                clients=count,
-                payload=load.payload,
-                serdes=load.serdes,
-                backend=route.backend,
-            )
-            yield _Sessions(case, route, Usages(each.pid))
+            case = route_case(name, route, "python", count)
+            yield _Sessions(case, route, each.pid)

@@ -10,12 +10,12 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from policybridge_bench.contenders.own import serve_command
+from policybridge_bench.loads import Candidate
 from policybridge_bench.measuring import conduct, finish
-from policybridge_bench.options import fill, words
+from policybridge_bench.options import fill, names
 from policybridge_bench.policies import backends, write_policies
-from policybridge_bench.processes import Started, Usages, server
+from policybridge_bench.processes import Started, server, usage
 from policybridge_bench.results import Case, Round, timed
-from policybridge_bench.rounds import Candidate
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _candidates(arguments: argparse.Namespace, folder: Path) -> Iterator[Candidate]:
-    for backend in words(arguments.backends, backends()):
+    for backend in names(arguments.backends, "backend", backends()):
         repository = arguments.repository or folder / backend
         if arguments.repository is None:
             write_policies(repository, ["inliner"], [backend])
@@ -41,5 +41,5 @@ def _start(arguments: argparse.Namespace, repository: Path, folder: Path) -> Rou
     command += ["--repository", str(repository), "--allow-python", *listen, *arguments.serve_option]
     with contextlib.ExitStack() as stack:
         seen = timed(lambda: started.append(stack.enter_context(server(command, env=env))))
-        usage = Usages(started[0].pid).now()
-    return msgspec.structs.replace(seen, server_cpu=usage.cpu * 1e6, server_rss=usage.rss)
+        used = usage(started[0].pid)
+    return msgspec.structs.replace(seen, server_cpu=used.cpu * 1e6, server_rss=used.rss)

@@ -13,14 +13,14 @@ def open_model(file):
 
 
 class Decider:
-    """One model."""
+    """One model, with name, type and width of each input."""
 
     def __init__(self, file):
         self.session = open_model(file)
-        kinds = {"tensor(int64)": numpy.int64, "tensor(float)": numpy.float32}
-        self.inputs = [(one.name, kinds[one.type]) for one in self.session.get_inputs()]
+        kinds = {"tensor(int64)": numpy.dtype("<i8"), "tensor(float)": numpy.dtype("<f4")}
+        self.inputs = [(one.name, kinds[one.type], one.shape[1]) for one in self.session.get_inputs()]
 
     def decide(self, request):
         """Give the decision."""
-        tensors = {name: numpy.array(getattr(request, name), kind).reshape(1, -1) for name, kind in self.inputs}
+        tensors = {name: numpy.array(getattr(request, name), kind).reshape(1, -1) for name, kind, _ in self.inputs}
         return int(self.session.run(None, tensors)[0].item())

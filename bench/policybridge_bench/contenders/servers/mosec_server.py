@@ -9,19 +9,16 @@ import sys
 
 import msgspec
 import numpy
-from decider import open_model
+from decider import Decider
 from mosec import Runtime, Server, Worker
 from mosec.errors import ValidationError
 
-KINDS = {"tensor(float)": numpy.dtype("<f4"), "tensor(int64)": numpy.dtype("<i8")}
 
-
-class Packed(Worker):
+class Packed(Worker, Decider):
     """Takes the inputs' elements one after another."""
 
     def __init__(self):
-        self.session = open_model(os.environ["BENCH_MODEL"])
-        self.inputs = [(one.name, KINDS[one.type], int(one.shape[1])) for one in self.session.get_inputs()]
+        Decider.__init__(self, os.environ["BENCH_MODEL"])
 
     def deserialize(self, data):
         """Cut the bytes into tensors."""

@@ -1,6 +1,6 @@
 """A contender for the benchmark: PolicyBridge's own echo under another name."""
 
-from policybridge_bench.contenders.echoes import PythonSocketEcho
+from policybridge_bench.contenders.floors import PythonSocketEcho
 
 
 class ExampleEcho(PythonSocketEcho):

@@ -1,5 +1,9 @@
-#include "clients.h"
+#include "load.h"
 
+#include "policybridge/connection.h"
+#include "policybridge/grpc.h"
+
+#include <chrono>
 #include <utility>
 
 #include <grpcpp/grpcpp.h>
@@ -9,12 +13,13 @@
 namespace bench {
 
 using grpc::ByteBuffer;
+using policybridge::Result;
 using policybridge::Status;
 
 namespace {
 
-// These are the calls that a generated stub makes, on the bytes that its messages would be encoded to, so that this side
-// costs the same for every server.
+// The unary and the streaming client make the calls of a generated stub, on the bytes that its messages would be encoded
+// to, so that this side costs the same for every server.
 
 std::shared_ptr<grpc::Channel> connect(const Options &options) {
   const std::string scheme = "grpc:";
@@ -89,7 +94,40 @@ private:
   std::unique_ptr<grpc::ClientReaderWriter<ByteBuffer, ByteBuffer>> stream_;
 };
 
+class SessionClient final : public Client {
+public:
+  SessionClient(std::shared_ptr<policybridge::Connection> connection, std::unique_ptr<policybridge::Session> session,
+               Messages messages)
+      : connection_(std::move(connection)), session_(std::move(session)), messages_(std::move(messages)) {}
+
+  Status ask(std::size_t number) override {
+    return session_->evaluate(++step_, messages_.messages[number % messages_.messages.size()], advice_);
+  }
+
+private:
+  std::shared_ptr<policybridge::Connection> connection_;
+  std::unique_ptr<policybridge::Session> session_;
+  Messages messages_;
+  policybridge::AdviceBuffer advice_;
+  std::uint64_t step_ = 0;
+};
+
 } // namespace
+
+Made make_session(const Options &options, Messages messages) {
+  policybridge::ConnectOptions how;
+  how.timeout = std::chrono::seconds(30);
+  how.schemes.push_back(policybridge::grpc_scheme);
+  Result<std::shared_ptr<policybridge::Connection>> connection = policybridge::connect(options.address, how);
+  if (!connection)
+    return connection.status();
+  policybridge::OpenOptions opening;
+  opening.policy.name = options.policy;
+  Result<std::unique_ptr<policybridge::Session>> session = connection.value()->open(opening, messages.signature);
+  if (!session)
+    return session.status();
+  return Made(std::make_unique<SessionClient>(*std::move(connection), *std::move(session), std::move(messages)));
+}
 
 Made make_unary(const Options &options, Messages messages) {
   return Made(std::make_unique<UnaryClient>(options, messages));

@@ -1,18 +1,36 @@
-"""Floors: echoes without a model, native and in Python."""
+"""Floors, which do less than a policy server: the model without a server, and echoes without a model."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from policybridge_bench.contenders.contract import Route, Serving, Setting
+from policybridge_bench.contenders.contract import Contender, Route, Serving, Setting
 from policybridge_bench.load import Load
 from policybridge_bench.native import program
 from policybridge_bench.payloads import payload
+from policybridge_bench.policies import backends_of, policy_name, write_policies
 from policybridge_bench.processes import module, server
 
 _PYTHON = "policybridge_bench.echoes"
 _SOCKET_WAYS = {"socket": "unix", "tcp": "tcp"}
+
+
+class ModelAlone(Contender):
+    """No server: a request is one evaluation."""
+
+    @contextlib.contextmanager
+    def serve(self, setting: Setting) -> Iterator[Serving]:
+        """Write the policies."""
+        write_policies(setting.folder, setting.payloads, setting.backends)
+        routes = []
+        for name in setting.payloads:
+            for backend in setting.backends:
+                if backend in backends_of(name):
+                    policy = policy_name(name, backend)
+                    load = Load(kind="model", address=str(setting.folder), policy=policy, payload=name)
+                    routes.append(Route("alone", load, ("python",), backend))
+        yield Serving(None, routes)
 
 
 @dataclass(frozen=True)
