@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from policybridge_bench.inliner import FEATURES, SIGNATURE, observations
+from policybridge_bench.payloads import FEATURES, SIGNATURE, observations
 from policybridge_demo.export.policy import pack_toml
 
 __all__ = ["FEATURES", "SIGNATURE", "make_model", "make_network", "observations", "write_network"]

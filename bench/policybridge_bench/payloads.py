@@ -1,15 +1,21 @@
-"""Payloads: observations of the sizes that compilers have."""
+"""Payloads: observations of the sizes that compilers have.
+
+Clients import this module, so it must not import ONNX, which takes a second.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from policybridge_bench.inliner import SIGNATURE
-from policybridge_bench.inliner import observations as inliner_rows
 from policybridge_core.errors import NotFoundError
 from policybridge_serdes import VARIES, ElementType, Layout, Signature, TensorSpec, Values, pack
 
+FEATURES = [f"f{index}" for index in range(38)]
+SIGNATURE = Signature.of(
+    [TensorSpec(name, ElementType.INT64) for name in FEATURES], TensorSpec("inlining_decision", ElementType.INT64)
+)
 _CANDIDATES = 33
 _NODE, _EDGE = 16, 2
 
@@ -34,8 +40,13 @@ class Payload:
         return self.make(self.signature.features, self.count)
 
 
+def observations(count: int, seed: int = 1) -> npt.NDArray[np.int64]:
+    """Give random observations, shape [count, 38], on which both advices occur."""
+    return np.random.default_rng(seed).integers(-50, 50, (count, 38))
+
+
 def _inliner(layout: Layout, count: int) -> list[Values]:
-    return [np.ndarray(1, layout.dtype, row.tobytes()) for row in inliner_rows(count)]
+    return [np.ndarray(1, layout.dtype, row.tobytes()) for row in observations(count)]
 
 
 def _numbers(layout: Layout, count: int) -> list[Values]:

@@ -73,10 +73,10 @@ def running(
     with contextlib.ExitStack() as stack:
         errors = stack.enter_context(log.open("wb")) if log else None
         pipe, words = subprocess.PIPE if talk else None, [str(word) for word in command]
-        process = subprocess.Popen(
-            words, stdin=pipe, stdout=pipe or errors, stderr=errors, env={**os.environ, **(env or {})}
+        process = stack.enter_context(
+            subprocess.Popen(words, stdin=pipe, stdout=pipe or errors, stderr=errors, env={**os.environ, **(env or {})})
         )
-        stack.callback(end, process)
+        stack.callback(_end, process)
         yield process
 
 
@@ -98,29 +98,20 @@ def wait_ready(process: "subprocess.Popen[bytes]", log: Path | None = None) -> l
     raise PolicyFailedError(f"{process.args!r} ended with {process.wait()} before it was ready\n{tail(log)}")
 
 
-def end(process: "subprocess.Popen[bytes]") -> None:
+def _end(process: "subprocess.Popen[bytes]") -> None:
     """End a process: by SIGTERM, after the grace period by SIGKILL; and all children that it leaves behind."""
-    children = _children(process)
+    children: list[psutil.Process] = []
     if process.poll() is None:
+        with contextlib.suppress(psutil.Error):
+            children = psutil.Process(process.pid).children(recursive=True)
         process.terminate()
     try:
         process.wait(_GRACE)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait()
     for child in children:
         with contextlib.suppress(psutil.Error):
             child.kill()
-    for stream in (process.stdin, process.stdout, process.stderr):
-        if stream is not None:
-            stream.close()
-
-
-def _children(process: "subprocess.Popen[bytes]") -> list[psutil.Process]:
-    if process.poll() is None:
-        with contextlib.suppress(psutil.Error):
-            return list(psutil.Process(process.pid).children(recursive=True))
-    return []
 
 
 def run_tool(command: Sequence[str | Path], folder: Path | None = None) -> None:

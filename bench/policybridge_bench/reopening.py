@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from policybridge_bench.inliner import SIGNATURE, observations
+from policybridge_bench.payloads import SIGNATURE, observations
 from policybridge_client.connection import ClientSession, Connection
 from policybridge_serdes import PolicyReference, SessionOptions
 

@@ -21,14 +21,17 @@ namespace {
 
 constexpr int backlog = 256;
 
+/// Gives −1 on an error.
+int listen_at(const sockaddr *where, socklen_t size) {
+  const int listener = ::socket(where->sa_family, SOCK_STREAM, 0);
+  return ::bind(listener, where, size) == 0 && ::listen(listener, backlog) == 0 ? listener : -1;
+}
+
 int listen_unix(const char *path) {
   sockaddr_un where{};
   where.sun_family = AF_UNIX;
   std::strncpy(where.sun_path, path, sizeof where.sun_path - 1);
-  const int listener = ::socket(AF_UNIX, SOCK_STREAM, 0);
-  if (::bind(listener, reinterpret_cast<const sockaddr *>(&where), sizeof where) != 0 || ::listen(listener, backlog) != 0)
-    return -1;
-  return listener;
+  return listen_at(reinterpret_cast<const sockaddr *>(&where), sizeof where);
 }
 
 int listen_tcp(unsigned &port) {
@@ -36,9 +39,8 @@ int listen_tcp(unsigned &port) {
   where.sin_family = AF_INET;
   where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof where;
-  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
-  if (::bind(listener, reinterpret_cast<const sockaddr *>(&where), size) != 0 || ::listen(listener, backlog) != 0 ||
-      ::getsockname(listener, reinterpret_cast<sockaddr *>(&where), &size) != 0)
+  const int listener = listen_at(reinterpret_cast<const sockaddr *>(&where), size);
+  if (::getsockname(listener, reinterpret_cast<sockaddr *>(&where), &size) != 0)
     return -1;
   port = ntohs(where.sin_port);
   return listener;

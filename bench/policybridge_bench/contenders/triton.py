@@ -84,3 +84,4 @@ class TritonPython(Triton):
         (folder / payload / "config.pbtxt").write_text('backend: "python"\n')
         shutil.copy(model, folder / payload / "1" / "weights.onnx")
         shutil.copy(SERVERS / "triton_model.py", folder / payload / "1" / "model.py")
+        shutil.copy(SERVERS / "decider.py", folder / payload / "1")

@@ -25,10 +25,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _candidates(arguments: argparse.Namespace) -> Iterator[Candidate]:
     for name in names(arguments.payloads, "payload", PAYLOADS):
         for serdes in names(arguments.serdes, "SerDes", SERDES.names()):
-            codec, observation = (
-                load_serdes(serdes).codec(payload(name).signature.features),
-                payload(name).observations()[0],
-            )
+            observation = payload(name).observations()[0]
+            codec = load_serdes(serdes).codec(payload(name).signature.features)
             data = codec.encode(observation)
             calls: dict[str, Callable[[], object]] = {
                 "encode": partial(codec.encode, observation),

@@ -67,10 +67,8 @@ class _Sessions:
 
     def figures(self) -> Iterator[tuple[str, float]]:
         for name, values in self.grown.items():
-            yield (
-                f"{self.case.way}: once {name}, KB of the server for each session",
-                median(values) / self.case.clients / 1e3,
-            )
+            each = median(values) / self.case.clients / 1e3
+            yield f"{self.case.way}: once {name}, KB of the server for each session", each
 
     def _open(self, stack: contextlib.ExitStack) -> ClientSession:
         """Open one, on a connection of its own, as a compiler's is."""
