@@ -4,23 +4,24 @@ import contextlib
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from policybridge_bench.load import Latencies, Load, Report, read_report
-from policybridge_bench.native import client_command
 from policybridge_bench.processes import module, running, usage, wait_ready
 from policybridge_bench.results import Round, summary
 from policybridge_core.errors import PolicyFailedError
 
-Client = subprocess.Popen[bytes]
+_NATIVE_OPTIONS: Final = ("kind", "address", "method", "policy", "file", "seconds", "warm_up", "rate")
 
 
 def command(load: Load, client: Path | None = None) -> list[str]:
     """Give the command of a client that does ``load``: of the native program ``client``, or else in Python."""
-    if client is not None:
-        return client_command(client, load)
-    return module("policybridge_bench.clients", msgspec.json.encode(load).decode())
+    if client is None:
+        return module("policybridge_bench.clients", msgspec.json.encode(load).decode())
+    options = ((name.replace("_", "-"), getattr(load, name)) for name in _NATIVE_OPTIONS)
+    return [str(client), *(f"--{name}={value}" for name, value in options if value not in ("", None))]
 
 
 def drive(
@@ -63,13 +64,13 @@ def drive(
     return msgspec.structs.replace(result, server_cpu=cpu, server_rss=after.rss)
 
 
-def _go(client: Client) -> None:
+def _go(client: "subprocess.Popen[bytes]") -> None:
     if client.stdin is not None:
         client.stdin.write(b"\n")
         client.stdin.flush()
 
 
-def _result(client: Client) -> tuple[Report, Latencies]:
+def _result(client: "subprocess.Popen[bytes]") -> tuple[Report, Latencies]:
     output, _ = client.communicate()
     if client.returncode:
         raise PolicyFailedError(f"a client ended with {client.returncode}")

@@ -1,7 +1,7 @@
 """Bare echoes: the cost of a transport alone, in a process of its own.
 
     python -m policybridge_bench.echoes socket PATH SIZE
-    python -m policybridge_bench.echoes grpc
+    python -m policybridge_bench.echoes grpc …     further arguments are for the C++ echo, and ignored here
 
 Both answer with as many bytes as an advice has, without reading the request, and print one line, ``ready ADDRESS``. The
 socket's messages have SIZE bytes each.

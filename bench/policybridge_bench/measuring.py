@@ -13,13 +13,13 @@ import msgspec
 
 from policybridge_bench import native
 from policybridge_bench.bounds import Bound, print_bounds
-from policybridge_bench.busy import regime
 from policybridge_bench.contenders.contract import Contender, Serving, Setting, load_contender
 from policybridge_bench.contenders.own import PolicyBridge, policybridge
 from policybridge_bench.loads import Candidate, Loads, run_rounds
 from policybridge_bench.options import baseline, names, numbers, words
 from policybridge_bench.payloads import PAYLOADS
 from policybridge_bench.policies import backends
+from policybridge_bench.processes import regime
 from policybridge_bench.results import Case, Run, machine, write_csv, write_json
 from policybridge_bench.table import live
 from policybridge_core.errors import InvalidError, PolicyFailedError, PreconditionError
@@ -61,7 +61,8 @@ def measure(
             candidates.sort(key=lambda one: msgspec.structs.replace(one.case, contender="").name)
         candidates += more(started.serving)
         if not candidates:
-            raise InvalidError(f"nothing is left to measure. {started.reasons()}")
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in started.skipped.items())
+            raise InvalidError(f"nothing is left to measure. {reasons}")
         return conduct(arguments, candidates, started.skipped)
 
 
@@ -131,10 +132,6 @@ class Started:
         """Note that something cannot run here."""
         self.skipped[name] = reason
         sys.stderr.write(f"policybridge bench: without {name}: {reason}\n")
-
-    def reasons(self) -> str:
-        """Give all reasons."""
-        return "; ".join(f"{name}: {reason}" for name, reason in self.skipped.items())
 
 
 def _contenders(

@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from policybridge_bench.load import Load
 from policybridge_bench.processes import run_tool
 from policybridge_core.errors import PreconditionError
 
@@ -17,7 +16,6 @@ BUILD: Final = "POLICYBRIDGE_BENCH_BUILD"
 
 _PACKAGES: Final = "cmake ninja-build g++ libgrpc++-dev libprotobuf-dev protobuf-compiler-grpc"
 _TOOLS: Final = ("cmake", "ninja", "g++", "protoc", "grpc_cpp_plugin")
-_OPTIONS: Final = ("kind", "address", "method", "policy", "file", "seconds", "warm_up", "rate")
 
 
 @cache
@@ -41,9 +39,3 @@ def program(name: str, folder: Path) -> Path:
         run_tool(["cmake", "-S", SOURCES, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"])
         run_tool(["cmake", "--build", build, "--target", name])
     return build / "bin" / name
-
-
-def client_command(client: Path, load: Load) -> list[str]:
-    """Give the command of a native client."""
-    options = ((name.replace("_", "-"), getattr(load, name)) for name in _OPTIONS)
-    return [str(client), *(f"--{name}={value}" for name, value in options if value not in ("", None))]

@@ -10,12 +10,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from policybridge_bench.busy import regime
 from policybridge_bench.contenders.contract import CONTENDERS, FLOORS, PEERS, Setting, load_contender
 from policybridge_bench.loads import Loads
 from policybridge_bench.native import program
 from policybridge_bench.payloads import SIGNATURE
-from policybridge_bench.processes import usage
+from policybridge_bench.processes import regime, usage
 from policybridge_bench.requests import write_messages
 from policybridge_core.errors import PreconditionError
 from tests.bench.running import CACHE, bench

@@ -2,8 +2,8 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from policybridge_bench.contenders.contract import Contender, Route, Serving, Setting
 from policybridge_bench.load import Load
@@ -12,7 +12,6 @@ from policybridge_bench.payloads import payload
 from policybridge_bench.policies import backends_of, policy_name, write_policies
 from policybridge_bench.processes import module, server
 
-_PYTHON = "policybridge_bench.echoes"
 _SOCKET_WAYS = {"socket": "unix", "tcp": "tcp"}
 
 
@@ -33,18 +32,24 @@ class ModelAlone(Contender):
         yield Serving(None, routes)
 
 
-@dataclass(frozen=True)
-class SocketEcho:
-    """A bare socket with one thread and epoll: in C++, by TCP and Unix; or in Python, by Unix."""
-
-    python: bool = False
+class _Echo(Contender):
+    kind: ClassVar[str]
+    python: ClassVar[bool] = False
 
     def prepare(self, cache: Path) -> None:
         """Build it."""
         self._command(cache)
 
-    def _command(self, cache: Path) -> list[str]:
-        return module(_PYTHON, "socket") if self.python else [str(program("policybridge-socket-echo", cache))]
+    def _command(self, cache: Path, *arguments: object) -> list[str]:
+        if self.python:
+            return module("policybridge_bench.echoes", self.kind, *arguments)
+        return [str(program(f"policybridge-{self.kind}-echo", cache)), *map(str, arguments)]
+
+
+class SocketEcho(_Echo):
+    """A bare socket with one thread and epoll: in C++, by TCP and Unix; or in Python, by Unix."""
+
+    kind = "socket"
 
     @contextlib.contextmanager
     def serve(self, setting: Setting) -> Iterator[Serving]:
@@ -54,7 +59,7 @@ class SocketEcho:
             for name in setting.payloads:
                 layout = payload(name).signature.features
                 if layout.fixed:
-                    command = [*self._command(setting.cache), str(setting.folder / name), str(layout.size)]
+                    command = self._command(setting.cache, setting.folder / name, layout.size)
                     started = stack.enter_context(server(command))
                     pid = started.pid
                     for address in started.addresses:
@@ -63,18 +68,10 @@ class SocketEcho:
             yield Serving(pid if len(setting.payloads) == 1 else None, routes)
 
 
-@dataclass(frozen=True)
-class GrpcEcho:
+class GrpcEcho(_Echo):
     """gRPC, unary and streaming: in C++, a synchronous service by TCP and Unix; or grpcio's asyncio server, by TCP."""
 
-    python: bool = False
-
-    def prepare(self, cache: Path) -> None:
-        """Build it."""
-        self._command(cache)
-
-    def _command(self, cache: Path, *listen: str) -> list[str]:
-        return module(_PYTHON, "grpc") if self.python else [str(program("policybridge-grpc-echo", cache)), *listen]
+    kind = "grpc"
 
     @contextlib.contextmanager
     def serve(self, setting: Setting) -> Iterator[Serving]:
@@ -83,18 +80,16 @@ class GrpcEcho:
             yield Serving(started.pid, list(_calls(started.addresses, setting.payloads)))
 
 
-@dataclass(frozen=True)
 class PythonSocketEcho(SocketEcho):
     """The same in Python."""
 
-    python: bool = True
+    python = True
 
 
-@dataclass(frozen=True)
 class PythonGrpcEcho(GrpcEcho):
     """The same in Python."""
 
-    python: bool = True
+    python = True
 
 
 def _calls(addresses: Sequence[str], payloads: Sequence[str]) -> Iterator[Route]:

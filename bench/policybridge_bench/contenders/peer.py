@@ -155,11 +155,10 @@ def _wait(process: "subprocess.Popen[bytes]", ready: Callable[[], object], log: 
     while True:
         try:
             ready()
+            return
         except PolicyFailedError:
             raise
         except Exception as error:
             if process.poll() is not None or time.monotonic() > until:
                 raise PolicyFailedError(f"{process.args!r} is not ready: {error}\n{tail(log)}") from error
             time.sleep(_PAUSE)
-        else:
-            return
