@@ -107,14 +107,18 @@ class _GuardedServer:
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, _Handler]) -> None:
         """Add a service's methods."""
-        made = {name: guarded_handler(handler, self._calls) for name, handler in handlers.items()}
-        # Older versions of grpcio look at the generic handlers alone, newer ones at the registered ones first.
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, made),))
-        self._server.add_registered_method_handlers(service, made)  # type: ignore[attr-defined]
+        add_handlers(self._server, self._calls, service, handlers)
 
 
-def guarded_handler(handler: _Handler, calls: Calls | None) -> _Handler:
-    """Give a method whose errors become statuses; see `add_service`."""
+def add_handlers(server: grpc.aio.Server, calls: Calls | None, service: str, handlers: Mapping[str, _Handler]) -> None:
+    """Add a service by the handlers of its methods, whose errors become statuses; see `add_service`."""
+    made = {name: _guarded(handler, calls) for name, handler in handlers.items()}
+    # Older versions of grpcio look at the generic handlers alone, newer ones at the registered ones first.
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, made),))
+    server.add_registered_method_handlers(service, made)  # type: ignore[attr-defined]
+
+
+def _guarded(handler: _Handler, calls: Calls | None) -> _Handler:
     read, write = handler.request_deserializer, handler.response_serializer
     if handler.response_streaming:
         return _with_responses(handler, calls)
