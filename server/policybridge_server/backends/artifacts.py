@@ -1,6 +1,7 @@
 """The files of a version's folder: finding the model, and reading ml-compiler-opt's ``output_spec.json`` beside it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,6 +50,23 @@ def artifact_file(folder: Path, *names: str) -> Path:
         if file.is_file():
             return file
     raise PreconditionError(f"there is no model {folder / ' or '.join(names)}")
+
+
+@contextmanager
+def loading(file: Path) -> Iterator[None]:
+    """Raise whatever a framework raises while it loads ``file``.
+
+    Raises:
+        PreconditionError: it cannot be loaded; the message names it.
+
+    """
+    try:
+        yield
+    except PolicyBridgeError as error:
+        raise PreconditionError(f"{file}: {error}") from error
+    except Exception as error:
+        # The frameworks' errors have no common base.
+        raise PreconditionError(f"{file} cannot be loaded: {error}") from error
 
 
 def read_output_spec(folder: Path) -> LoggedOutput | None:

@@ -11,17 +11,25 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
-from policybridge_core.errors import PolicyBridgeError, PolicyFailedError, PreconditionError
+from policybridge_core.errors import PolicyFailedError, PreconditionError
 from policybridge_serdes import Values
 from policybridge_server.backends.artifacts import (
     TRAINING_ONLY,
     LoggedOutput,
     artifact_file,
     feature_names,
+    loading,
     read_output_spec,
 )
 from policybridge_server.backends.contract import Batch, convert_settings
-from policybridge_server.backends.tensors import Interface, Port, TensorSettings, choose_output, element_type
+from policybridge_server.backends.tensors import (
+    Interface,
+    Port,
+    TensorModel,
+    TensorSettings,
+    choose_output,
+    element_type,
+)
 from policybridge_server.repository import PolicyConfig
 
 Details = Mapping[str, Any]
@@ -42,13 +50,9 @@ class LitertBackend:
         """Load the model and find out its signature."""
         settings: LitertSettings = convert_settings(config, LitertSettings)
         file = artifact_file(artifact, settings.file)
-        try:
+        with loading(file):
             interpreter = Interpreter(model_content=file.read_bytes(), num_threads=settings.threads)
             return LitertModel(interpreter, settings, read_output_spec(artifact))
-        except PolicyBridgeError as error:
-            raise PreconditionError(f"{file}: {error}") from error
-        except (ValueError, RuntimeError) as error:
-            raise PreconditionError(f"{file} cannot be loaded: {error}") from error
 
 
 class _Names(NamedTuple):
@@ -68,10 +72,8 @@ class _Names(NamedTuple):
         return names
 
 
-class LitertModel:
+class LitertModel(TensorModel):
     """An interpreter behind the model contract."""
-
-    inline: bool | None = None
 
     def __init__(self, interpreter: Interpreter, settings: LitertSettings, logged: LoggedOutput | None) -> None:
         self._interpreter = interpreter
@@ -81,12 +83,10 @@ class LitertModel:
         plain = feature_names([each["name"] for each in inputs], ["action", "serving_default"])
         ports = [_port(named.inputs.get(each["name"], name), each) for name, each in zip(plain, inputs, strict=True)]
         unused = TRAINING_ONLY if logged is not None else frozenset[str]()
-        self._interface = Interface(ports, _port(name, output), settings, unused)
+        super().__init__(Interface(ports, _port(name, output), settings, unused))
         self._inputs: list[int] = [each["index"] for each in inputs]
         self._output: int = output["index"]
         self._shapes: list[tuple[int, ...]] = []
-        self.batched = self._interface.batched
-        self.signature = self._interface.signature
 
     def evaluate(self, batch: Batch) -> Values:
         """Run the model once for all observations. A batch of another size than the one before takes 5–50 µs more."""

@@ -129,6 +129,17 @@ class Interface:
         return advice
 
 
+class TensorModel:
+    """A model behind an interface; a subclass evaluates and closes."""
+
+    inline: bool | None = None
+
+    def __init__(self, interface: Interface) -> None:
+        self._interface = interface
+        self.batched = interface.batched
+        self.signature = interface.signature
+
+
 def choose_output(names: Sequence[str], settings: TensorSettings) -> str:
     """Give the name of the output that is the advice.
 

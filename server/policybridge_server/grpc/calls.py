@@ -15,9 +15,6 @@ from policybridge_server.grpc.error_details import message_of, metadata_of
 from policybridge_server.transports.failures import as_error
 from policybridge_server.transports.running import Running
 
-_LAST_WORDS: Final = 5.0
-"""Seconds for calls that are ended to tell their clients."""
-
 _STATUS: Final = {status.value[0]: status for status in grpc.StatusCode}
 
 _Message = TypeVar("_Message")
@@ -35,23 +32,8 @@ class RunningCall(Protocol):
         ...
 
 
-class Calls:
-    """The calls that run on one transport."""
-
-    def __init__(self) -> None:
-        self._running: Running[RunningCall] = Running()
-
-    def began(self, call: RunningCall) -> None:
-        """Wait for ``call`` when the server drains."""
-        self._running.add(call)
-
-    def ended(self, call: RunningCall) -> None:
-        """Wait for it no longer; twice is once."""
-        self._running.discard(call)
-
-    async def drain(self, grace: float) -> None:
-        """Wait ``grace`` seconds for all calls to end, then end them with UNAVAILABLE."""
-        await self._running.drain(grace, lambda call: call.shut(), _LAST_WORDS)
+Calls = Running[RunningCall]
+"""The calls that run on one transport."""
 
 
 def parsed(parse: Callable[[bytes], _Message], data: bytes) -> _Message:
@@ -125,14 +107,18 @@ class _GuardedServer:
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, _Handler]) -> None:
         """Add a service's methods."""
-        made = {name: guarded_handler(handler, self._calls) for name, handler in handlers.items()}
-        # Older versions of grpcio look at the generic handlers alone, newer ones at the registered ones first.
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, made),))
-        self._server.add_registered_method_handlers(service, made)  # type: ignore[attr-defined]
+        add_handlers(self._server, self._calls, service, handlers)
 
 
-def guarded_handler(handler: _Handler, calls: Calls | None) -> _Handler:
-    """Give a method whose errors become statuses; see `add_service`."""
+def add_handlers(server: grpc.aio.Server, calls: Calls | None, service: str, handlers: Mapping[str, _Handler]) -> None:
+    """Add a service by the handlers of its methods, whose errors become statuses; see `add_service`."""
+    made = {name: _guarded(handler, calls) for name, handler in handlers.items()}
+    # Older versions of grpcio look at the generic handlers alone, newer ones at the registered ones first.
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, made),))
+    server.add_registered_method_handlers(service, made)  # type: ignore[attr-defined]
+
+
+def _guarded(handler: _Handler, calls: Calls | None) -> _Handler:
     read, write = handler.request_deserializer, handler.response_serializer
     if handler.response_streaming:
         return _with_responses(handler, calls)
@@ -167,7 +153,7 @@ async def _mapped(context: Context, calls: Calls | None) -> AsyncIterator[None]:
     """Abort the call with the status of the error that its body raises."""
     task = _Task()
     if calls is not None:
-        calls.began(task)
+        calls.add(task)
     try:
         yield
     except grpc.aio.AbortError:
@@ -180,7 +166,7 @@ async def _mapped(context: Context, calls: Calls | None) -> AsyncIterator[None]:
         await _abort(context, as_error(error, "a call"))
     finally:
         if calls is not None:
-            calls.ended(task)
+            calls.discard(task)
 
 
 async def _abort(context: Context, error: PolicyBridgeError) -> None:

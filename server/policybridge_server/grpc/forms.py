@@ -58,28 +58,36 @@ def spans(data: bytes, path: Sequence[int], start: int = 0, end: int | None = No
 def _fields(data: bytes, start: int, end: int) -> Iterator[_Field]:
     """Give the fields until the end, or until a group, which none of our messages has."""
     while start < end:
-        tag, start = _varint(data, start)
+        tag, start = varint(data, start)
         number, kind = tag >> 3, tag & 7
         if kind == _BYTES:
-            size, start = _varint(data, start)
+            size, start = varint(data, start)
             yield _Field(number, True, start, start + size)
             start += size
         elif kind == _VARINT:
-            _, start = _varint(data, start)
+            _, start = varint(data, start)
         elif kind in _SIZES:
             start += _SIZES[kind]
         else:
             return
 
 
-def _varint(data: bytes, start: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[start]
+def varint(data: bytes, place: int) -> tuple[int, int]:
+    """Read the number at ``place``, of at most 11 bytes; give it and the place behind it.
+
+    Raises:
+        IndexError: the data end before the number does.
+
+    """
+    byte = data[place]
+    place += 1
+    value, shift = byte & 127, 7
+    while byte >= 128 and shift < 70:
+        byte = data[place]
         value |= (byte & 127) << shift
-        start, shift = start + 1, shift + 7
-        if byte < 128:
-            return value, start
+        shift += 7
+        place += 1
+    return value, place
 
 
 class _Form(Generic[_Known]):

@@ -30,7 +30,7 @@ class SessionCall(Conversation[bytes | None]):
         self._calls = calls
         self._open_message = pb.Open()
         self._messages: SessionMessages | None = None
-        calls.began(self)
+        calls.add(self)
 
     def message(self, data: bytes) -> None:
         """Take a message."""
@@ -111,4 +111,4 @@ class SessionCall(Conversation[bytes | None]):
 
     def _end(self) -> None:
         super()._end()
-        self._calls.ended(self)
+        self._calls.discard(self)

@@ -1,15 +1,19 @@
 """Transport `grpc`: services over TCP or a Unix socket, inside the loop's turns."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from policybridge_server.grpc.calls import Calls
 from policybridge_server.grpc.http2.server import Http2Server
 from policybridge_server.grpc.services import add_services
 from policybridge_server.transports.contract import Host
+from policybridge_server.transports.running import Running
 
 if TYPE_CHECKING:
     import grpc.aio
+
+_LAST_WORDS: Final = 5.0
+"""Seconds for calls that are ended to tell their clients."""
 
 
 class GrpcTransport:
@@ -18,7 +22,7 @@ class GrpcTransport:
     def __init__(self, address: str) -> None:
         self._asked = address
         self._address = address
-        self._calls = Calls()
+        self._calls: Calls = Running()
 
     @property
     def address(self) -> str:
@@ -35,5 +39,5 @@ class GrpcTransport:
 
     async def stop(self, grace: float) -> None:
         """Let running calls end for ``grace`` seconds, then end them; the opener refuses new ones meanwhile."""
-        await self._calls.drain(grace)
+        await self._calls.drain(grace, lambda call: call.shut(), _LAST_WORDS)
         await self._end()

@@ -50,7 +50,7 @@ class UnaryCall:
         if self._begun:
             return
         self._begun = True
-        self._calls.began(self)
+        self._calls.add(self)
         try:
             self._method.start(data, self)
         except Exception as error:
@@ -68,7 +68,7 @@ class UnaryCall:
 
     def cancelled(self) -> None:
         """Take the news that nobody waits for the reply any more."""
-        self._calls.ended(self)
+        self._calls.discard(self)
         if self._task is not None:
             self._task.cancel()
 
@@ -79,7 +79,7 @@ class UnaryCall:
     def reply(self, response: bytes) -> None:
         """Send the response, which ends the call."""
         self._stream.reply(response)
-        self._calls.ended(self)
+        self._calls.discard(self)
 
     def settle(self, result: bytes | PolicyBridgeError) -> None:
         """Send the response or the error."""

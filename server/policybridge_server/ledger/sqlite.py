@@ -42,18 +42,6 @@ _DROP: Final = (
 )
 
 
-class SqliteLedger:
-    """The kind `sqlite`; see `Ledger`."""
-
-    def open_store(self, path: Path, bounds: Bounds) -> "SqliteStore":
-        """Open the file for writing, or make a new one."""
-        return SqliteStore(path, bounds)
-
-    def open_reader(self, path: Path) -> SqliteReader:
-        """Open the file for reading."""
-        return SqliteReader(path)
-
-
 class SqliteStore:
     """Writes the file; implements `Store`.
 
@@ -68,6 +56,7 @@ class SqliteStore:
         self._bounds = bounds
         self._signatures: dict[Signature, int] = {}
         self._database = Database(path)
+        self._run = self._database.run
         with mapped(path):
             # These are sessions of a server that was killed; their end will not come.
             self._run("UPDATE sessions SET closed = ?, interrupted = 1 WHERE closed IS NULL", time())
@@ -195,12 +184,16 @@ class SqliteStore:
                 self._database.run_for_each(statement, found)
         return bool(found)
 
-    def _run(self, statement: str, *values: Any) -> sqlite3.Cursor:
-        return self._database.run(statement, *values)
-
     def close(self) -> None:
         """Close the file."""
         self._database.close()
+
+
+class SqliteLedger:
+    """The kind `sqlite`; see `Ledger`."""
+
+    open_store = SqliteStore
+    open_reader = SqliteReader
 
 
 def _json(value: Any) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
@@ -15,6 +15,7 @@ from policybridge_server.open_inference.json import metadata_to_json, request_fr
 from policybridge_server.open_inference.metadata import Metadata
 from policybridge_server.open_inference.request import read_request
 from policybridge_server.transports.contract import Host
+from policybridge_server.transports.running import Running
 
 _LOG = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class HttpTransport:
     def __init__(self, address: str) -> None:
         self._asked = address
         self._address = address
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running: Running[asyncio.Task[None]] = Running()
 
     @property
     def address(self) -> str:
@@ -66,14 +67,13 @@ class HttpTransport:
 
     async def stop(self, grace: float) -> None:
         """Let running requests end for ``grace`` seconds, then end them; the opener refuses new ones meanwhile."""
-        if self._running:
-            await asyncio.wait(self._running, timeout=grace)
+        # The runner itself ends the requests that are left.
+        await self._running.drain(grace, lambda _: None)
         await self._runner.cleanup()
 
     @web.middleware
     async def _mapped(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        task = asyncio.current_task()
-        self._running.update({task} if task else ())
+        self._running.add(request.task)
         try:
             return await handler(request)
         except PolicyBridgeError as error:
@@ -84,7 +84,7 @@ class HttpTransport:
             _LOG.exception("a request failed")
             return _failure(500, f"the server failed: {error!r}")
         finally:
-            self._running.difference_update({task} if task else ())
+            self._running.discard(request.task)
 
 
 def _failure(status: int, message: str) -> web.Response:

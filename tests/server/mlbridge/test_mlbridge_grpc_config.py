@@ -13,12 +13,12 @@ from policybridge_core.errors import PolicyBridgeError
 from policybridge_server.config import ServerConfig, make_config
 from policybridge_server.engine.engine import Engine
 from policybridge_server.engine.opener import SessionOpener
-from policybridge_server.grpc.calls import Calls
 from policybridge_server.loop import Loop
 from policybridge_server.mlbridge.grpc.service import add_to_server
 from policybridge_server.publishing.publisher import Publisher
 from policybridge_server.repository import Repository
 from policybridge_server.transports.contract import Host
+from policybridge_server.transports.running import Running
 from tests.conftest import ServerFactory, command
 from tests.repositories import answering, write_python
 from tests.server.mlbridge.mlbridge_clients import OTHERS, PROTOS, ask, channel, compiled, embedding, serving
@@ -43,7 +43,7 @@ async def _added(config: ServerConfig) -> None:
     opener = SessionOpener(engine)
     publisher = Publisher(opener, allowed=False, keep_versions=1)
     with closing(publisher), closing(Loop(engine.flush)) as turns:
-        add_to_server(grpc.aio.server(), Host(opener, publisher, turns, config), Calls())
+        add_to_server(grpc.aio.server(), Host(opener, publisher, turns, config), Running())
 
 
 def test_a_server_whose_services_cannot_be_served_does_not_start(tmp_path: Path) -> None:

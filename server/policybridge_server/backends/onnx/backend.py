@@ -8,10 +8,10 @@ import onnxruntime as ort
 
 from policybridge_core.errors import PolicyFailedError, PreconditionError
 from policybridge_serdes import ElementType, Values
-from policybridge_server.backends.artifacts import artifact_file
+from policybridge_server.backends.artifacts import artifact_file, loading
 from policybridge_server.backends.contract import Batch, convert_settings
 from policybridge_server.backends.onnx.bound import BoundBatch
-from policybridge_server.backends.tensors import Interface, Port, TensorSettings, choose_output
+from policybridge_server.backends.tensors import Interface, Port, TensorModel, TensorSettings, choose_output
 from policybridge_server.repository import PolicyConfig
 
 _ONNX_TYPES = {
@@ -48,11 +48,8 @@ class OnnxBackend:
         settings: OnnxSettings = convert_settings(config, OnnxSettings)
         providers = _providers(settings)
         file = artifact_file(artifact, settings.file)
-        try:
+        with loading(file):
             session = ort.InferenceSession(str(file), _options(settings), providers=providers)
-        except Exception as error:
-            # The only common base of ONNX Runtime's exceptions is Exception.
-            raise PreconditionError(f"{file} cannot be loaded: {error}") from error
         _check_providers(session, settings)
         return OnnxModel(session, settings)
 
@@ -106,21 +103,17 @@ def _check_providers(session: ort.InferenceSession, settings: OnnxSettings) -> N
         raise PreconditionError(f"ONNX Runtime could not start {', '.join(lost)}; its log on stderr says why")
 
 
-class OnnxModel:
+class OnnxModel(TensorModel):
     """A session of ONNX Runtime as a model."""
-
-    inline: bool | None = None
 
     def __init__(self, session: ort.InferenceSession, settings: OnnxSettings) -> None:
         self._session = session
         outputs = {node.name: node for node in session.get_outputs()}
         output = outputs[choose_output(list(outputs), settings)]
         inputs = [_port(node) for node in session.get_inputs()]
-        self._interface = Interface(inputs, _port(output), settings)
+        super().__init__(Interface(inputs, _port(output), settings))
         self._names = [port.name for port in inputs]
         self._outputs = [output.name]
-        self.batched = self._interface.batched
-        self.signature = self._interface.signature
         self._bindable = _bindable(self._interface)
         self._bound: dict[int, BoundBatch] = {}
 

@@ -15,18 +15,26 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.saved_model.loader_impl import SavedModelLoader
 
-from policybridge_core.errors import PolicyBridgeError, PolicyFailedError, PreconditionError
+from policybridge_core.errors import PolicyFailedError, PreconditionError
 from policybridge_serdes import Values
 from policybridge_server.backends.artifacts import (
     TRAINING_ONLY,
     LoggedOutput,
     artifact_file,
     feature_names,
+    loading,
     read_output_spec,
 )
 from policybridge_server.backends.contract import Batch, convert_settings
 from policybridge_server.backends.tensorflow.graph import refuse_side_effects
-from policybridge_server.backends.tensors import Interface, Port, TensorSettings, choose_output, element_type
+from policybridge_server.backends.tensors import (
+    Interface,
+    Port,
+    TensorModel,
+    TensorSettings,
+    choose_output,
+    element_type,
+)
 from policybridge_server.repository import PolicyConfig
 
 
@@ -53,17 +61,12 @@ class TensorflowBackend:
         settings: TensorflowSettings = convert_settings(config, TensorflowSettings)
         file = artifact_file(artifact, "saved_model.pb")
         logged = read_output_spec(artifact)
-        try:
+        with loading(file):
             loader = SavedModelLoader(str(artifact))
             meta = loader.get_meta_graph_def_from_tags([settings.tag])
             signature = _signature(meta.signature_def, settings, logged)
             refuse_side_effects(meta, [tensor.name for tensor in signature.outputs.values()])
             return TensorflowModel(_open(loader, settings), signature, settings, logged)
-        except PolicyBridgeError as error:
-            raise PreconditionError(f"{file}: {error}") from error
-        except Exception as error:
-            # TensorFlow raises errors of its own, OSError, RuntimeError and protobuf's errors.
-            raise PreconditionError(f"{file} cannot be loaded: {error}") from error
 
 
 def _signature(signatures: Mapping[str, Any], settings: TensorflowSettings, logged: LoggedOutput | None) -> Any:
@@ -91,10 +94,8 @@ def _open(loader: SavedModelLoader, settings: TensorflowSettings) -> Any:
     return session
 
 
-class TensorflowModel:
+class TensorflowModel(TensorModel):
     """A session with one signature as a model."""
-
-    inline: bool | None = None
 
     def __init__(self, session: Any, signature: Any, settings: TensorflowSettings, logged: LoggedOutput | None) -> None:
         self._session = session
@@ -103,11 +104,9 @@ class TensorflowModel:
         inputs = [_port(name, tensor) for name, tensor in zip(names, tensors.values(), strict=True)]
         output = _output(signature.outputs, settings, logged)
         unused = TRAINING_ONLY if logged is not None else frozenset[str]()
-        self._interface = Interface(inputs, _port(output, signature.outputs[output]), settings, unused)
+        super().__init__(Interface(inputs, _port(output, signature.outputs[output]), settings, unused))
         feeds = [tensor.name for tensor in tensors.values()]
         self._run: Callable[..., Any] = session.make_callable(signature.outputs[output].name, feeds)
-        self.batched = self._interface.batched
-        self.signature = self._interface.signature
 
     def evaluate(self, batch: Batch) -> Values:
         """Run the graph once for all observations of the batch."""

@@ -23,11 +23,11 @@ import msgspec
 import safetensors.torch
 import torch
 
-from policybridge_core.errors import PolicyBridgeError, PolicyFailedError, PreconditionError
+from policybridge_core.errors import PolicyFailedError, PreconditionError
 from policybridge_serdes import TensorSpec, Values
-from policybridge_server.backends.artifacts import artifact_file
+from policybridge_server.backends.artifacts import artifact_file, loading
 from policybridge_server.backends.contract import Batch, convert_settings, declared_signature
-from policybridge_server.backends.tensors import Interface, Port, TensorSettings
+from policybridge_server.backends.tensors import Interface, Port, TensorModel, TensorSettings
 from policybridge_server.backends.torch.archive import check_script
 from policybridge_server.backends.torch.program import load_program
 from policybridge_server.backends.weights import replace_state
@@ -65,13 +65,8 @@ class TorchBackend:
         settings: TorchSettings = convert_settings(config, TorchSettings)
         file = artifact_file(artifact, *(_FILES if settings.file is None else [settings.file]))
         torch.set_num_threads(settings.threads)
-        try:
+        with loading(file):
             return _load(file, config, settings)
-        except PolicyBridgeError as error:
-            raise PreconditionError(f"{file}: {error}") from error
-        except Exception as error:
-            # PyTorch raises whatever its parts raise: RuntimeError, AssertionError, KeyError, …
-            raise PreconditionError(f"{file} cannot be loaded: {error}") from error
 
     def replace_weights(self, artifact: Path, config: PolicyConfig, weights: bytes) -> None:
         """Replace the state dict of a module; an exported program cannot take other weights."""
@@ -159,16 +154,12 @@ def _picking(module: Call, output: str | None) -> Call:
     return call
 
 
-class TorchModel:
+class TorchModel(TensorModel):
     """A callable of tensors as a model."""
 
-    inline: bool | None = None
-
     def __init__(self, call: Call, interface: Interface) -> None:
+        super().__init__(interface)
         self._call = call
-        self._interface = interface
-        self.batched = interface.batched
-        self.signature = interface.signature
 
     def evaluate(self, batch: Batch) -> Values:
         """Run the model once for all observations of the batch."""

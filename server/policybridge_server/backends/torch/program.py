@@ -64,15 +64,11 @@ def _program(program: torch.export.ExportedProgram, settings: TensorSettings) ->
     outputs = [spec.arg.name for spec in program.graph_signature.output_specs]
     output = choose_output(outputs, settings)
     held = {**program.state_dict, **program.constants}
-    state = [_plain(held[str(spec.target)]) for spec in specs if spec.kind in _STATE]
+    state = [held[str(spec.target)].detach() for spec in specs if spec.kind in _STATE]
     if [spec.kind is InputKind.USER_INPUT for spec in specs] != [False] * len(state) + [True] * len(names):
         raise PreconditionError("its inputs are not all behind its weights")
     call = _checked(program.graph_module.forward, state, outputs.index(output), _ranges(program, names, nodes))
     return Program([_port(name, nodes[name]) for name in names], _port(output, nodes[output]), call)
-
-
-def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach()
 
 
 def _port(name: str, tensor: Any) -> Port:

@@ -182,8 +182,7 @@ class StreamContext:
     def peer_identities(self) -> None:
         """Clients are not authenticated."""
 
-    def peer_identity_key(self) -> None:
-        """Clients are not authenticated."""
+    peer_identity_key = peer_identities
 
     def auth_context(self) -> dict[str, Any]:
         """Clients are not authenticated."""
@@ -193,11 +192,10 @@ class StreamContext:
         """Give the seconds until the client's deadline."""
         return self._stream.time_remaining
 
-    def set_compression(self, compression: object) -> None:
+    def set_compression(self, compression: object = None) -> None:
         """Answers are small: they are sent as they are."""
 
-    def disable_next_message_compression(self) -> None:
-        """Answers are sent as they are."""
+    disable_next_message_compression = set_compression
 
     def cancelled(self) -> bool:
         """Whether the client has given up."""

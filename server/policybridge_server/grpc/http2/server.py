@@ -1,10 +1,8 @@
 """A gRPC server on one address, whose connections are served inside the loop's turns."""
 
-import asyncio
 import itertools
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,6 +14,7 @@ from policybridge_server.grpc.http2.connection import Http2Connection
 from policybridge_server.grpc.http2.stream import Call, Stream
 from policybridge_server.loop import Loop
 from policybridge_server.transports.listener import Listener, remove_stale
+from policybridge_server.transports.running import Running
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
@@ -37,8 +36,7 @@ class Http2Server:
         self._generic: list[grpc.GenericRpcHandler[Any, Any]] = []
         self._listeners: list[Listener] = []
         self._paths: list[Path] = []
-        self._connections: set[Http2Connection] = set()
-        self._gone = asyncio.Event()
+        self._connections: Running[Http2Connection] = Running()
         self._numbers = itertools.count(1)
 
     def add_call(self, path: str, serve: Callable[[Stream], Call]) -> None:
@@ -83,7 +81,6 @@ class Http2Server:
     def gone(self, connection: Http2Connection) -> None:
         """Forget a connection that is closed."""
         self._connections.discard(connection)
-        self._gone.set()
 
     def begin(self, stream: Stream) -> Call:
         """Begin the call of a new stream.
@@ -114,16 +111,10 @@ class Http2Server:
             listener.close()
         for path in self._paths:
             path.unlink(missing_ok=True)
-        for connection in list(self._connections):
+        for connection in self._connections:
             connection.shut(UnavailableError("the server shut down before the call ended"))
             connection.leave()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(1.0):
-                while self._connections:
-                    self._gone.clear()
-                    await self._gone.wait()
-        for connection in list(self._connections):
-            connection.close()
+        await self._connections.drain(1.0, Http2Connection.close)
 
 
 class _Details(grpc.HandlerCallDetails):

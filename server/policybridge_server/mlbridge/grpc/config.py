@@ -7,6 +7,9 @@ import msgspec
 
 Number = bool | int | float
 
+_NumberType = Literal[
+    "float", "double", "int8_t", "uint8_t", "int16_t", "uint16_t", "int32_t", "uint32_t", "int64_t", "uint64_t", "bool"
+]
 _Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
@@ -23,22 +26,7 @@ class FeatureConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     field: str
-    type: (
-        Literal[
-            "float",
-            "double",
-            "int8_t",
-            "uint8_t",
-            "int16_t",
-            "uint16_t",
-            "int32_t",
-            "uint32_t",
-            "int64_t",
-            "uint64_t",
-            "bool",
-        ]
-        | None
-    ) = None
+    type: _NumberType | None = None
     shape: list[Annotated[int, msgspec.Meta(ge=-1)]] | None = None
     pad: bool = False
     truncate: bool = False

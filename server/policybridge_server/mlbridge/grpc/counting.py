@@ -9,6 +9,7 @@ from typing import Final
 from google.protobuf.descriptor import Descriptor
 
 from policybridge_core.errors import TooLargeError
+from policybridge_server.grpc.forms import varint
 
 MAX_ROWS: Final = 1 << 20
 """Messages and strings in one request."""
@@ -51,18 +52,18 @@ def _count(data: bytes, fields: Fields) -> None:
     while waiting:
         place, end, fields = waiting.pop()
         while place < end:
-            tag, place = _varint(data, place)
+            tag, place = varint(data, place)
             total += 1
             wire = tag & 7
             if wire == 2:
-                size, place = _varint(data, place)
+                size, place = varint(data, place)
                 rows += 1
                 inner = fields.get(tag >> 3)
                 if inner is not None and size:
                     waiting.append((place, min(place + size, end), inner))
                 place += size
             elif wire == 0:
-                _, place = _varint(data, place)
+                _, place = varint(data, place)
             elif wire in (3, 4):
                 rows += 1
             else:
@@ -72,17 +73,3 @@ def _count(data: bytes, fields: Fields) -> None:
                     f"a request of more than {MAX_ROWS} messages and strings, or {MAX_FIELDS} fields; "
                     "send numbers as packed repeated fields"
                 )
-
-
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    byte = data[place]
-    place += 1
-    if byte < 128:
-        return byte, place
-    value, shift = byte & 127, 7
-    while byte >= 128 and shift < 70:
-        byte = data[place]
-        value |= (byte & 127) << shift
-        shift += 7
-        place += 1
-    return value, place

@@ -127,7 +127,7 @@ class MethodHandler:
         return None
 
     async def _open(self, key: Hashable) -> ForeignSession:
-        foreign = ForeignSession(self._end_advice, self._calls.ended)
+        foreign = ForeignSession(self._end_advice, self._calls.discard)
         options = SessionOptions(labels={**self._labels, "peer": str(key)})
         session = await self._opener.open(self._reference, options, foreign)
         try:
@@ -140,7 +140,7 @@ class MethodHandler:
         foreign.begin(session, write)
         if self._ends or self._end_advice:
             # A server that shuts down waits for sessions that have an end. Others may never send another request.
-            self._calls.began(foreign)
+            self._calls.add(foreign)
         return foreign
 
     def _ask(self, session: ForeignSession, data: bytes, message: Message, row: Row) -> PendingRequest:

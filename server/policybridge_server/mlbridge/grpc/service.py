@@ -8,7 +8,7 @@ import grpc.aio
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_server.config import convert_fields
-from policybridge_server.grpc.calls import Calls, guarded_handler
+from policybridge_server.grpc.calls import Calls, add_handlers
 from policybridge_server.mlbridge.grpc.config import MethodConfig, MlBridgeConfig
 from policybridge_server.mlbridge.grpc.descriptors import ForeignMethod, load_methods
 from policybridge_server.mlbridge.grpc.handler import MethodHandler
@@ -30,12 +30,9 @@ def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:
         method = _made(foreign, how, host, calls, config.max_sessions)
         method.check()
         # Bytes in and out: a request that is sent again is known by them.
-        handler = grpc.unary_unary_rpc_method_handler(method.call)
-        handlers[foreign.service][foreign.name] = guarded_handler(handler, calls)
+        handlers[foreign.service][foreign.name] = grpc.unary_unary_rpc_method_handler(method.call)
     for service, methods in handlers.items():
-        # As protoc's own code does: which of the two a server heeds is its affair.
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
-        server.add_registered_method_handlers(service, methods)  # type: ignore[attr-defined]
+        add_handlers(server, calls, service, methods)
 
 
 def _served(config: MlBridgeConfig, found: Sequence[ForeignMethod]) -> list[tuple[ForeignMethod, MethodConfig]]:

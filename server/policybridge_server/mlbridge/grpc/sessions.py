@@ -27,8 +27,7 @@ class PendingRequest:
     def __init__(self, data: bytes, ends: bool) -> None:
         self.data = data
         self.ends = ends
-        self.result: bytes | PolicyBridgeError | None = None
-        self._calls: list[asyncio.Future[None]] = []
+        self.result: asyncio.Future[bytes | PolicyBridgeError] = asyncio.get_running_loop().create_future()
 
     async def reply(self) -> bytes:
         """Wait for the reply; several calls may wait for the same one.
@@ -37,20 +36,11 @@ class PendingRequest:
             PolicyBridgeError: there is no advice.
 
         """
-        if self.result is None:
-            answered = asyncio.get_running_loop().create_future()
-            self._calls.append(answered)
-            await answered
-        if isinstance(self.result, bytes):
-            return self.result
-        raise self.result or PolicyFailedError("the session ended before it answered")
-
-    def settle(self, result: bytes | PolicyBridgeError) -> None:
-        """Give ``result`` to all calls that wait."""
-        self.result = result
-        for answered in self._calls:
-            if not answered.done():
-                answered.set_result(None)
+        # A call that is cancelled must not cancel the result, for which others may wait.
+        result = await asyncio.shield(self.result)
+        if isinstance(result, bytes):
+            return result
+        raise result
 
 
 class ForeignSession:
@@ -99,7 +89,7 @@ class ForeignSession:
         if context is not None:
             self._session.context(context)
         request = PendingRequest(data, ends)
-        self._undelivered = [each for each in self._undelivered if each.result is None]
+        self._undelivered = [each for each in self._undelivered if not each.result.done()]
         self._undelivered.append(request)
         self._unanswered.append(request)
         self._session.submit(row)
@@ -120,7 +110,7 @@ class ForeignSession:
         except Exception as error:
             self._fail(request, as_error(error, "writing a reply for ML-Compiler-Bridge"))
             return
-        request.settle(reply)
+        request.result.set_result(reply)
         if request.ends or (self._end_advice is not None and numbers == self._end_advice):
             self.end()
 
@@ -129,7 +119,7 @@ class ForeignSession:
         self._fail(self._unanswered.popleft(), error)
 
     def _fail(self, request: PendingRequest, error: PolicyBridgeError) -> None:
-        request.settle(error)
+        request.result.set_result(error)
         self.end()
 
     def end(self) -> None:
@@ -140,9 +130,7 @@ class ForeignSession:
             session.close()
             self._ended(self)
 
-    def shut(self) -> None:
-        """End the session because the server shuts down."""
-        self.end()
+    shut = end
 
 
 class ForeignSessions:

@@ -2,14 +2,13 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from policybridge_core.errors import PolicyBridgeError, UnavailableError
 from policybridge_serdes import Outcome, PolicyReference, SessionOptions, Signature, Values
 from policybridge_server.engine.engine import Session
 from policybridge_server.mlbridge.pipes.config import PipeConfig
 from policybridge_server.mlbridge.pipes.fifos import Fifos
-from policybridge_server.mlbridge.pipes.formats import load_format
+from policybridge_server.mlbridge.pipes.formats import Format, load_format
 from policybridge_server.mlbridge.pipes.frames import FrameReader
 from policybridge_server.mlbridge.pipes.observations import ObservationReader
 from policybridge_server.mlbridge.pipes.replies import ReplyWriter, encode_reply, reply_writer
@@ -20,30 +19,14 @@ from policybridge_server.transports.conversation import ChannelConversation
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class PipeSettings:
-    """What all sessions of one ``[[pipe]]`` share.
+def fallback_reply(config: PipeConfig, form: Format) -> bytes | None:
+    """Give the framed reply where there is no advice; ``None`` where the compiler is made to end.
 
-    Attributes:
-        config: the operator's.
-        fallback: the framed reply where there is no advice; ``None`` where the compiler is made to end.
+    Raises:
+        InvalidError: the fallback is not what the compiler reads.
 
     """
-
-    config: PipeConfig
-    fallback: bytes | None
-
-    @classmethod
-    def of(cls, config: PipeConfig) -> "PipeSettings":
-        """Encode the fallback.
-
-        Raises:
-            InvalidError: the fallback is not what the compiler reads.
-            NotFoundError: there is no such format.
-
-        """
-        form = load_format(config.format)
-        return cls(config, None if config.fallback is None else encode_reply(config.advice_spec, config.fallback, form))
+    return None if config.fallback is None else encode_reply(config.advice_spec, config.fallback, form)
 
 
 class PipeSession(ChannelConversation[bytes | PolicyBridgeError]):
@@ -55,7 +38,7 @@ class PipeSession(ChannelConversation[bytes | PolicyBridgeError]):
 
     Args:
         fifos: made for this session, which closes them.
-        settings: of its ``[[pipe]]``.
+        config: its ``[[pipe]]``.
         host: opens the session.
         started: called once, before the first bytes of a compiler are read.
         closed: called once, when the FIFOs are closed.
@@ -68,7 +51,7 @@ class PipeSession(ChannelConversation[bytes | PolicyBridgeError]):
     def __init__(
         self,
         fifos: Fifos,
-        settings: PipeSettings,
+        config: PipeConfig,
         host: Host,
         started: Callable[["PipeSession"], None],
         closed: Callable[["PipeSession"], None],
@@ -76,9 +59,9 @@ class PipeSession(ChannelConversation[bytes | PolicyBridgeError]):
         super().__init__(host, f"pipe {fifos.base}: a session")
         self._base = fifos.base
         self._fifos = fifos
-        self._config = settings.config
-        self._fallback = settings.fallback
-        self._format = load_format(self._config.format)
+        self._config = config
+        self._format = load_format(config.format)
+        self._fallback = fallback_reply(config, self._format)
         self._on_start = started
         self._on_close = closed
         self._frames = FrameReader(host.config.max_observation_bytes)

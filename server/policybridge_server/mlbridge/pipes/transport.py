@@ -8,7 +8,8 @@ from policybridge_core.errors import UnavailableError
 from policybridge_server.config import convert_fields
 from policybridge_server.mlbridge.pipes.config import PipeConfig
 from policybridge_server.mlbridge.pipes.fifos import Fifos, claim
-from policybridge_server.mlbridge.pipes.session import PipeSession, PipeSettings
+from policybridge_server.mlbridge.pipes.formats import load_format
+from policybridge_server.mlbridge.pipes.session import PipeSession, fallback_reply
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.running import Running
 
@@ -32,25 +33,26 @@ class PipeTransport:
 
     def __init__(self, address: dict[str, Any] | str) -> None:
         if isinstance(address, str):
-            config = PipeConfig.parse(address)
+            self._config = PipeConfig.parse(address)
         else:
-            config = convert_fields(address, PipeConfig, "[[pipe]] ")
-        self._settings = PipeSettings.of(config)
+            self._config = convert_fields(address, PipeConfig, "[[pipe]] ")
+        # Made only to be checked: each session makes its own.
+        fallback_reply(self._config, load_format(self._config.format))
         self._bases: list[_Base] = []
 
     @property
     def address(self) -> str:
         """``pipe:BASE``, or ``pipe:BASE-{0..N}`` for a pool."""
-        config = self._settings.config
+        config = self._config
         return f"pipe:{config.base}" + ("" if config.count is None else f"-{{0..{config.count - 1}}}")
 
     async def start(self, host: Host) -> None:
         """Make the FIFOs; those that a dead server left there are replaced."""
-        for base in self._settings.config.bases:
+        for base in self._config.bases:
             claim(base)
         try:
-            for base in self._settings.config.bases:
-                self._bases.append(_Base(base, self._settings, host))
+            for base in self._config.bases:
+                self._bases.append(_Base(base, self._config, host))
         except OSError as error:
             await self.stop(0)
             raise UnavailableError(f"cannot make the FIFOs of {base}: {error.strerror or error}") from error
@@ -68,9 +70,9 @@ class _Base:
 
     """
 
-    def __init__(self, base: str, settings: PipeSettings, host: Host) -> None:
+    def __init__(self, base: str, config: PipeConfig, host: Host) -> None:
         self._base = base
-        self._settings = settings
+        self._config = config
         self._host = host
         self._running: Running[PipeSession] = Running()
         self._stopped = False
@@ -79,7 +81,7 @@ class _Base:
     def _wait(self) -> None:
         self._fifos = fifos = Fifos(self._base)
         self._waiting: PipeSession | None = PipeSession(
-            fifos, self._settings, self._host, self._started, self._running.discard
+            fifos, self._config, self._host, self._started, self._running.discard
         )
 
     def _started(self, session: PipeSession) -> None:
