@@ -140,7 +140,7 @@ def test_a_changed_object_digest_is_reported(ledger: Path, session: str) -> None
         database.execute("UPDATE outcomes SET value = value + 1 WHERE name = 'object_digest'")
     database.close()
     status, result = replayed(ledger, session)
-    assert (status, result["difference"]) == (1, "all decisions are the same, and the object is another one")
+    assert (status, result["difference"]) == (1, "all decisions are the same, but the object differs")
 
 
 def test_a_record_that_lacks_decisions_ends_a_compiler_that_asks_on(ledger: Path, session: str) -> None:
@@ -159,7 +159,7 @@ def test_another_source_is_reported_as_different(ledger: Path, session: str) -> 
     write_source(ledger.parent, "other.c")
     status, result = replayed(ledger, session, "--", *ZIG, "-Oz", "-c", "other.c", "-o", "other.o")
     assert result["decisions"] == len(load_recorded(ledger, session).decisions)
-    assert result["difference"] == "all decisions are the same, and the object is another one"
+    assert result["difference"] == "all decisions are the same, but the object differs"
 
 
 def test_the_host_tells_how_the_compiler_was_started_and_what_came_of_it(server: RunningServer, ledger: Path) -> None:
