@@ -5,7 +5,8 @@ from pathlib import Path
 
 from policybridge_core.errors import PolicyBridgeError, PreconditionError, UnsupportedError
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
-from policybridge_server.engine.engine import Engine, Session
+from policybridge_server.engine.engine import Engine
+from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.repository import Repository
 
 
@@ -34,15 +35,8 @@ class EmbeddedConnection:
             PolicyBridgeError: the policy is unknown, its artifact cannot be loaded, or the signature does not fit.
 
         """
-        answer = _Answer()
         with self._lock:
-            session = self._engine.open(self._engine.load(policy), options, answer)
-            try:
-                session.bind(signature)
-            except PolicyBridgeError:
-                session.close()
-                raise
-        return EmbeddedSession(self._engine, session, answer, self._lock)
+            return EmbeddedSession(self._engine, self._engine.load(policy), signature, options, self._lock)
 
     def check(self) -> None:
         """Do nothing: an engine in this process can always be reached."""
@@ -57,35 +51,33 @@ class EmbeddedConnection:
             self._engine.close()
 
 
-class _Answer:
-    """A sink that keeps the latest answer."""
-
-    def __init__(self) -> None:
-        self._result: Values | PolicyBridgeError = PreconditionError("no observation was submitted")
-        self.log_probability: float | None = None
-
-    def answer(self, advice: Values, log_probability: float | None) -> None:
-        self._result = advice
-        self.log_probability = log_probability
-
-    def fail(self, error: PolicyBridgeError) -> None:
-        self._result = error
-
-    def fetch(self) -> Values:
-        if isinstance(self._result, PolicyBridgeError):
-            raise self._result
-        return self._result
-
-
 class EmbeddedSession:
-    """A session on an engine in this process, made by ``EmbeddedConnection.open``."""
+    """A session on an engine in this process, made by ``EmbeddedConnection.open``; also the sink of its advice.
 
-    def __init__(self, engine: Engine, session: Session, answer: _Answer, lock: threading.Lock) -> None:
+    Attributes:
+        log_probability: that with which the last advice was chosen; ``None`` in a session that does not explore.
+
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        loaded: LoadedVersion,
+        signature: Signature,
+        options: SessionOptions,
+        lock: threading.Lock,
+    ) -> None:
+        self.log_probability: float | None = None
         self._engine = engine
-        self._session = session
-        self._answer = answer
+        self._result: Values | PolicyBridgeError = PreconditionError("no observation was submitted")
         self._lock = lock
         self._open = True
+        self._session = engine.open(loaded, options, self)
+        try:
+            self._session.bind(signature)
+        except PolicyBridgeError:
+            self._session.close()
+            raise
 
     @property
     def id(self) -> str:
@@ -96,11 +88,6 @@ class EmbeddedSession:
     def policy(self) -> PolicyVersion:
         """The version that answers."""
         return self._session.policy
-
-    @property
-    def log_probability(self) -> float | None:
-        """The log-probability with which the last advice was chosen; ``None`` in a session that does not explore."""
-        return self._answer.log_probability
 
     def evaluate(self, observation: Values) -> Values:
         """Ask for one decision.
@@ -115,11 +102,18 @@ class EmbeddedSession:
         with self._lock:
             self._session.submit(observation)
             self._engine.flush()
-        try:
-            return self._answer.fetch()
-        except PolicyBridgeError:
+        if isinstance(self._result, PolicyBridgeError):
             self.close()
-            raise
+            raise self._result
+        return self._result
+
+    def answer(self, advice: Values, log_probability: float | None) -> None:
+        """Keep the advice for `evaluate`."""
+        self._result, self.log_probability = advice, log_probability
+
+    def fail(self, error: PolicyBridgeError) -> None:
+        """Keep the error for `evaluate`."""
+        self._result = error
 
     def context(self, name: str) -> None:
         """Name the function or module that the following observations belong to."""

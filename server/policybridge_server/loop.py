@@ -22,7 +22,6 @@ class Handler(Protocol):
 
     def ready(self, events: int) -> None:
         """Take epoll's ``events``; must neither block nor raise."""
-        ...
 
 
 class Loop(asyncio.SelectorEventLoop):

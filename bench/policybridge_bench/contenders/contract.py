@@ -70,7 +70,6 @@ class Contender(Protocol):
 
     def serve(self, setting: Setting) -> AbstractContextManager[Serving]:
         """Serve, in a process of its own, until the context ends."""
-        ...
 
 
 _CONTENDERS = "policybridge_bench.contenders"

@@ -86,11 +86,9 @@ class Model(Protocol):
             Exception: there is no advice. Any error but a PolicyBridgeError is reported as the policy's failure.
 
         """
-        ...
 
     def close(self) -> None:
         """Free what the model holds."""
-        ...
 
 
 @runtime_checkable
@@ -99,7 +97,6 @@ class StatefulModel(Protocol):
 
     def end(self, session: SessionView) -> None:
         """Forget ``session``. Called once for each session with a decision, in the thread that calls ``evaluate``."""
-        ...
 
 
 class Backend(Protocol):
@@ -119,7 +116,6 @@ class Backend(Protocol):
             PreconditionError: it cannot be loaded; the message names the file and says what is wrong.
 
         """
-        ...
 
 
 @runtime_checkable
@@ -137,7 +133,6 @@ class WeightsBackend(Protocol):
             PreconditionError: the artifact has no tensor of that name, type and shape.
 
         """
-        ...
 
 
 BACKENDS = Table(

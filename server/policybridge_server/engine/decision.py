@@ -16,11 +16,9 @@ class Sink(Protocol):
 
     def answer(self, advice: Values, log_probability: float | None) -> None:
         """Take one record of the client's advice spec; ``log_probability`` is ``None`` without exploration."""
-        ...
 
     def fail(self, error: PolicyBridgeError) -> None:
         """Take the error that stands in place of the advice; the session is over."""
-        ...
 
 
 class Decision(NamedTuple):

@@ -21,15 +21,12 @@ class Recording(Protocol):
 
     def bound(self, signature: Signature) -> None:
         """Take the signature of the following observations."""
-        ...
 
     def decided(self, row: Row, advice: Values, log_probability: float | None, nanoseconds: int) -> None:
         """Take a decision, before the advice is sent; ``nanoseconds`` passed from its submission to its advice."""
-        ...
 
     def closed(self) -> None:
         """Take the end of the session."""
-        ...
 
 
 class Recorder(Protocol):
@@ -37,7 +34,6 @@ class Recorder(Protocol):
 
     def opened(self, session: SessionView) -> Recording:
         """Make the record of a session. A session that ends before its signature is bound leaves no record."""
-        ...
 
     def report(self, session_id: str, outcome: Outcome | None, acknowledge: Acknowledge) -> None:
         """Record an outcome, and acknowledge when it and all decisions of the session so far are durable.
@@ -45,7 +41,6 @@ class Recorder(Protocol):
         Without an ``outcome`` the decisions alone are acknowledged. ``acknowledge`` gets a `NotFoundError` where no
         session of that id is recorded.
         """
-        ...
 
 
 class RecordingSink:

@@ -29,7 +29,6 @@ class RunningCall(Protocol):
 
     def shut(self) -> None:
         """End the call because the server ends."""
-        ...
 
 
 Calls = Running[RunningCall]

@@ -21,7 +21,6 @@ class UnaryMethod(Protocol):
             PolicyBridgeError: the call fails with it.
 
         """
-        ...
 
 
 class UnaryCall:

@@ -40,7 +40,6 @@ class Store(Protocol):
             UnavailableError: nothing could be written.
 
         """
-        ...
 
     def prune(self) -> None:
         """Drop what exceeds the bounds.
@@ -49,11 +48,9 @@ class Store(Protocol):
             UnavailableError: nothing could be written.
 
         """
-        ...
 
     def close(self) -> None:
         """Close the files."""
-        ...
 
 
 class Reader(Protocol):
@@ -67,15 +64,12 @@ class Reader(Protocol):
 
     def sessions(self, query: Query) -> Iterator[SessionRecord]:
         """Give the sessions that ``query`` describes, the oldest first."""
-        ...
 
     def segments(self, session: SessionRecord) -> Iterator[DecisionBatch]:
         """Give a session's decisions in their order, in batches of any size, each with one signature and context."""
-        ...
 
     def close(self) -> None:
         """Close the files."""
-        ...
 
 
 class Ledger(Protocol):
@@ -88,7 +82,6 @@ class Ledger(Protocol):
             UnavailableError: it cannot be written, or another server writes it.
 
         """
-        ...
 
     def open_reader(self, path: Path) -> Reader:
         """Open the ledger at ``path`` for reading.
@@ -97,7 +90,6 @@ class Ledger(Protocol):
             UnavailableError: there is none, or it cannot be read.
 
         """
-        ...
 
 
 LEDGERS = Table(

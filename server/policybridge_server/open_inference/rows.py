@@ -25,7 +25,6 @@ class Rows(Protocol):
             InvalidError: a payload is not that of its input.
 
         """
-        ...
 
 
 class PackedRow:

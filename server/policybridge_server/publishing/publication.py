@@ -30,11 +30,9 @@ class VersionFiles(Protocol):
 
     def place(self, target: Path) -> None:
         """Move them to ``target``, all at once and durably."""
-        ...
 
     def remove(self) -> None:
         """Remove them, wherever they are."""
-        ...
 
 
 class Publication(AbstractAsyncContextManager["Publication"]):

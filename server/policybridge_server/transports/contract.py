@@ -44,7 +44,6 @@ class Transport(Protocol):
     @property
     def address(self) -> str:
         """The real address, such as ``grpc:HOST:PORT``, ``grpc:unix:PATH``, ``socket:PATH`` or ``pipe:BASE``."""
-        ...
 
     async def start(self, host: Host) -> None:
         """Listen.
@@ -53,11 +52,9 @@ class Transport(Protocol):
             UnavailableError: the address cannot be used; the message names it and says why.
 
         """
-        ...
 
     async def stop(self, grace: float) -> None:
         """Accept no new client, give running sessions ``grace`` seconds to end, then end them."""
-        ...
 
 
 TRANSPORTS = Table(

@@ -73,11 +73,9 @@ class ConnectionOwner(Protocol):
             PolicyBridgeError: the server has no such method.
 
         """
-        ...
 
     def gone(self, connection: "Http2Connection") -> None:
         """Forget a connection that is closed."""
-        ...
 
 
 class Http2Connection:

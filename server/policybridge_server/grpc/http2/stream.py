@@ -49,15 +49,12 @@ class Call(Protocol):
 
     def message(self, data: bytes) -> None:
         """Take one request message."""
-        ...
 
     def half_closed(self) -> None:
         """Take the end of the requests."""
-        ...
 
     def cancelled(self) -> None:
         """End the call without an answer: the client has given up, or the stream has failed."""
-        ...
 
 
 class StreamConnection(Protocol):
@@ -69,15 +66,12 @@ class StreamConnection(Protocol):
 
     def write(self, data: bytes) -> None:
         """Send frames."""
-        ...
 
     def consumed(self, stream: "Stream", size: int) -> None:
         """Let the peer send ``size`` more bytes on ``stream``."""
-        ...
 
     def forget(self, stream: "Stream") -> None:
         """Forget a stream that has ended."""
-        ...
 
 
 class Stream:

@@ -42,7 +42,6 @@ class Format(Protocol):
             TooLargeError: its description of the features is too long.
 
         """
-        ...
 
     def reply(self, spec: TensorSpec, advice: npt.NDArray[np.generic]) -> bytes:
         """Write an advice, flat, of the type in ``spec``.
@@ -51,7 +50,6 @@ class Format(Protocol):
             InvalidError: the format cannot carry it.
 
         """
-        ...
 
 
 FORMATS = Table(
