@@ -10,23 +10,33 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import grpc
 import msgspec
+import numpy as np
 
 from policybridge_bench.load import Load, run_load, tell
-from policybridge_bench.payloads import payload
-from policybridge_bench.reopening import ReopeningClient
+from policybridge_bench.payloads import SIGNATURE, observations, payload
 from policybridge_bench.requests import EVALUATE, messages, read_messages
-from policybridge_client.connection import Connection, connect
+from policybridge_client.connection import ClientSession, Connection, connect
 from policybridge_client.grpc import GrpcConnection
 from policybridge_serdes import PolicyReference, SessionOptions
 from policybridge_serdes.interactive import header_line
 
 _TIMEOUT: Final = 30.0
 _REPLY: Final = 9
+
+POLICY: Final = "numbered"
+"""Each version of this policy answers a number of its own."""
+
+Version = tuple[int, str]
+"""Number and digest of a version."""
+
+_LENGTHS: Final = (*[8] * 50, 400)
+"""Decisions of a client's sessions, in turn: many short ones, and one that outlives several versions."""
 
 Ask = Callable[[int], None]
 
@@ -66,6 +76,57 @@ def model(load: Load) -> Ask:
 def publish(load: Load) -> Ask:
     """Ask in one session after another, while versions are published."""
     return ReopeningClient(connect(load.address, timeout=_TIMEOUT), os.getpid())
+
+
+@dataclass
+class ReopeningClient:
+    """Opens a session, asks in it, closes it and opens the next.
+
+    Attributes:
+        connection: on which the sessions are opened.
+        seed: of the observations.
+        seen: the numbers that a version answered; more than one would be a mix-up.
+        sessions: how many were opened.
+
+    """
+
+    connection: Connection
+    seed: int = 1
+    seen: dict[Version, set[int]] = field(default_factory=dict)
+    sessions: int = 0
+    _session: ClientSession | None = None
+    _left: int = 0
+
+    def __post_init__(self) -> None:
+        rows = observations(64, self.seed)
+        self._values = [np.ndarray(1, SIGNATURE.features.dtype, row.tobytes()) for row in rows]
+
+    def __call__(self, number: int) -> None:
+        """Ask for one decision, with the observation of this number.
+
+        Raises:
+            PolicyBridgeError: the session could not be opened, or there is no answer.
+
+        """
+        session = self._session or self._open()
+        advice = session.evaluate(self._values[number % len(self._values)])
+        answered = int(advice[SIGNATURE.advice.name].item())
+        self.seen.setdefault((session.policy.version, session.policy.digest), set()).add(answered)
+        self._left -= 1
+        if not self._left:
+            self.close()
+
+    def close(self) -> None:
+        """Close the open session."""
+        if self._session is not None:
+            self._session.close()
+        self._session = None
+
+    def _open(self) -> ClientSession:
+        self._session = self.connection.open(PolicyReference(POLICY), SIGNATURE, SessionOptions())
+        self._left = _LENGTHS[self.sessions % len(_LENGTHS)]
+        self.sessions += 1
+        return self._session
 
 
 def wire(load: Load) -> Ask:

@@ -27,12 +27,13 @@ _SUMMARIES: Final = {
     "start": "how soon a server is ready, and its memory with one policy",
     "sessions": "memory for each open session",
 }
+_SERVERS: Final = ("load", "peers", "unary", "trees", "ledger")
 SCENARIOS: Final = Table(
     kind="scenario",
     group="policybridge.scenarios",
     own={
         **{name: f"policybridge_bench.scenarios.{name}:run [bench]" for name in _SUMMARIES},
-        **{name: f"policybridge_bench.scenarios.servers:{name} [bench]" for name in ("load", "peers", "unary")},
+        **{name: f"policybridge_bench.scenarios.servers:{name} [bench]" for name in _SERVERS},
         **{name: f"policybridge_bench.scenarios.foreign:{name} [bench]" for name in ("inference", "mlbridge")},
     },
 )

@@ -13,8 +13,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from policybridge_bench.clients import POLICY, Version
 from policybridge_bench.network import FEATURES, make_network
-from policybridge_bench.reopening import POLICY, Version
 from policybridge_client.policies import RepositoryClient
 from policybridge_core.digest import digest
 from policybridge_core.errors import PolicyFailedError, PreconditionError

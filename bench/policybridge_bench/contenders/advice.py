@@ -1,4 +1,7 @@
-"""A service as users define it for servers that take their own messages: a field per feature, and the decision."""
+"""A service as users define it: a field per feature, and the decision.
+
+Servers that take their own messages serve it: ML-Compiler-Bridge's Python end, ``compilerinterface``, and Ray Serve.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +12,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessages
 
 from policybridge_bench.contenders.contract import Route, Setting
-from policybridge_bench.contenders.peer import SERVERS, Peer, Start, free_port, grpc_call, model_inputs
+from policybridge_bench.contenders.peer import RUNTIME, SERVERS, Peer, Start, free_port, grpc_call, model_inputs
 from policybridge_bench.load import Load
 from policybridge_bench.payloads import payload
 from policybridge_bench.processes import run_tool
@@ -18,6 +21,8 @@ from policybridge_serdes import ElementType
 
 _PACKAGE: Final = "policybridge_bench"
 METHOD: Final = f"/{_PACKAGE}.Advice/getAdvice"
+
+_TUNED: Final = {"RAY_SERVE_THROUGHPUT_OPTIMIZED": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 class AdvicePeer(Peer):
@@ -52,6 +57,29 @@ class AdvicePeer(Peer):
         made = [route(setting.folder, f"grpc:127.0.0.1:{port}", name, way) for way, port in ports.items()]
         command = [python, SERVERS / self.program, model, setting.folder, free_port(), *ports.values()]
         return Start(command, ready, made, {**self.env(ports), "PYTHONPATH": f"{stubs}:{SERVERS}"})
+
+
+class CompilerInterface(AdvicePeer):
+    """Its own server, with the service as its users write one."""
+
+    name = "compilerinterface"
+    requirements = ("compilerinterface==0.0.2", "grpcio", "grpcio-tools", "numpy", "setuptools<81", RUNTIME)
+    program = "compilerinterface_server.py"
+
+
+class RayServe(AdvicePeer):
+    """One replica, with the switch that Ray's guide to performance recommends; by its proxy, and without."""
+
+    name = "rayserve"
+    requirements = ("ray[serve]==2.60.0", "grpcio", "grpcio-tools", RUNTIME)
+    program = "rayserve_server.py"
+    ways = ("proxy", "direct")
+
+    def env(self, ports: Mapping[str, int]) -> Mapping[str, str]:
+        """Let the replica listen on its port itself: the first of a range of one."""
+        port, other = ports["direct"], free_port()
+        limits = {"MIN_GRPC_PORT": port, "MAX_GRPC_PORT": port + 1, "MIN_HTTP_PORT": other, "MAX_HTTP_PORT": other + 1}
+        return {**_TUNED, **{f"RAY_SERVE_DIRECT_INGRESS_{name}": str(value) for name, value in limits.items()}}
 
 
 def _file(name: str) -> FileDescriptorProto:

@@ -83,11 +83,11 @@ FLOORS = {
 PEERS = {
     "triton": f"{_CONTENDERS}.triton:Triton",
     "triton-python": f"{_CONTENDERS}.triton:TritonPython",
-    "kserve": f"{_CONTENDERS}.inference_servers:KServe",
-    "mlserver": f"{_CONTENDERS}.inference_servers:MLServer",
-    "rayserve": f"{_CONTENDERS}.advice_servers:RayServe",
+    "kserve": f"{_CONTENDERS}.inference:KServe",
+    "mlserver": f"{_CONTENDERS}.inference:MLServer",
+    "rayserve": f"{_CONTENDERS}.advice:RayServe",
     "mosec": f"{_CONTENDERS}.mosec:Mosec",
-    "compilerinterface": f"{_CONTENDERS}.advice_servers:CompilerInterface",
+    "compilerinterface": f"{_CONTENDERS}.advice:CompilerInterface",
 }
 # A Ray keeps a core busy even while it is idle.
 RESTLESS = ("rayserve",)

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol over gRPC: routes, and requests and answers as bytes."""
+"""The Open Inference Protocol over gRPC: its servers in Python, routes, and requests and answers as bytes."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import numpy as np
 
 from policybridge.inference import inference_service_pb2 as oip
 from policybridge_bench.contenders.contract import Route, Setting
-from policybridge_bench.contenders.peer import SERVERS, Peer, Start, grpc_call, model_inputs
+from policybridge_bench.contenders.peer import RUNTIME, SERVERS, Peer, Start, free_port, grpc_call, model_inputs
 from policybridge_bench.load import Load
 from policybridge_bench.requests import write_messages
 from policybridge_serdes import TensorSpec
@@ -51,6 +51,40 @@ class InferencePeer(Peer):
         yield Route("unary", load, ("native", "python"), "onnx")
         if self.streams:
             yield Route("stream", msgspec.structs.replace(load, kind="stream", method=STREAM), ("native",), "onnx")
+
+
+class KServe(InferencePeer):
+    """KServe's server: one process, without a proxy and without a queue."""
+
+    name = "kserve"
+    requirements = ("kserve==0.21.0", RUNTIME)
+
+    def start(self, setting: Setting, models: Mapping[str, Path]) -> Start:
+        """Serve every payload's model."""
+        port, named = free_port(), [f"{name}={model}" for name, model in models.items()]
+        python = self.environment(setting.cache) / "bin" / "python"
+        ports = [f"--grpc_port={port}", f"--http_port={free_port()}"]
+        return self.serving(setting, models, port, [python, SERVERS / "kserve_server.py", *named, *ports])
+
+
+class MLServer(InferencePeer):
+    """MLServer without its pool of worker processes, which would add a hop between processes."""
+
+    name = "mlserver"
+    requirements = ("mlserver==1.7.1", RUNTIME)
+
+    def start(self, setting: Setting, models: Mapping[str, Path]) -> Start:
+        """Serve every payload's model."""
+        port, folder = free_port(), setting.folder / "models"
+        for name, model in models.items():
+            own = {"name": name, "implementation": "mlserver_runtime.OnnxModel", "parameters": {"uri": str(model)}}
+            (folder / name).mkdir(parents=True)
+            (folder / name / "model-settings.json").write_text(json.dumps(own))
+        ports = {"grpc_port": port, "http_port": free_port(), "metrics_port": free_port()}
+        settings = {**ports, "host": "127.0.0.1", "parallel_workers": 0, "metrics_endpoint": None}
+        (folder / "settings.json").write_text(json.dumps({**settings, "use_structured_logging": False, "debug": False}))
+        program = self.environment(setting.cache) / "bin" / "mlserver"
+        return self.serving(setting, models, port, [program, "start", folder])
 
 
 def write_requests(folder: Path, name: str, model: str, advice: TensorSpec | None = None) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from onnx import numpy_helper
 
 from policybridge_bench.bounds import Bound
+from policybridge_bench.clients import POLICY, Version
 from policybridge_bench.contenders.contract import Serving
 from policybridge_bench.contenders.own import policybridge
 from policybridge_bench.drive import command, drive
@@ -25,7 +26,6 @@ from policybridge_bench.network import SIGNATURE, make_network, write_network
 from policybridge_bench.options import fill, numbers
 from policybridge_bench.publishing import Publisher, check_answers, write_first, write_numbered
 from policybridge_bench.ratios import find, ratio
-from policybridge_bench.reopening import POLICY, Version
 from policybridge_bench.results import Case, Round, Run, timed
 from policybridge_client.connection import connect
 from policybridge_client.policies import RepositoryClient

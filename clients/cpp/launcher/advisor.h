@@ -4,7 +4,7 @@
 #include "channel.h"
 #include "defaults.h"
 #include "interactive_reader.h"
-#include "interrupts.h"
+#include "signals.h"
 #include "socket.h"
 #include "statistics.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "policybridge/status.h"
-#include "strings.h"
+#include "process.h"
 
 #include <string_view>
 

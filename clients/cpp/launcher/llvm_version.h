@@ -1,8 +1,8 @@
 #pragma once
 
 #include "policybridge/status.h"
+#include "process.h"
 #include "signals.h"
-#include "strings.h"
 
 namespace policybridge {
 

@@ -1,7 +1,6 @@
 #include "outcome.h"
 
 #include "files.h"
-#include "interrupts.h"
 #include "json_writer.h"
 #include "sha256.h"
 #include "socket.h"

@@ -3,7 +3,6 @@
 #include "descriptor.h"
 #include "policybridge/status.h"
 #include "signals.h"
-#include "strings.h"
 
 #include <string>
 #include <sys/types.h>
@@ -11,6 +10,9 @@
 #include <vector>
 
 namespace policybridge {
+
+/// The words of a command line, or a part of them.
+using Strings = std::vector<std::string>;
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 

@@ -3,8 +3,10 @@
 #include "descriptor.h"
 #include "policybridge/status.h"
 
+#include <array>
 #include <csignal>
 #include <optional>
+#include <poll.h>
 
 namespace policybridge {
 
@@ -33,5 +35,27 @@ private:
 
 /// The status of what a signal to the launcher has ended; `Signals::received` says which signal.
 inline Status interrupted() { return {StatusCode::Cancelled, "the launcher was told to stop"}; }
+
+/// What makes waiting for the server pointless: a signal to the launcher, or the end of the compiler, which then no
+/// longer needs the advice.
+class Interrupts {
+public:
+  /// `compiler` becomes readable when the compiler has exited; −1 where there is none.
+  explicit Interrupts(Signals &signals, int compiler = -1) : signals_(signals), compiler_(compiler) {}
+
+  /// For `WaitOptions::interrupts`.
+  std::array<int, 2> descriptors() const { return {signals_.descriptor(), compiler_}; }
+
+  bool compiler_ended() const {
+    pollfd compiler = {compiler_, POLLIN, 0};
+    return poll(&compiler, 1, 0) > 0;
+  }
+
+  bool raised() { return signals_.received() || compiler_ended(); }
+
+private:
+  Signals &signals_;
+  int compiler_;
+};
 
 } // namespace policybridge

@@ -20,23 +20,16 @@ class VersionState:
 
     def __init__(self) -> None:
         self.statistics = Statistics()
-        self._plans: BoundedCache[bytes, InferPlan] = BoundedCache(_MOST_PLANS)
+        self.plans: BoundedCache[bytes, InferPlan] = BoundedCache(_MOST_PLANS)
 
     def plan(self, request_format: bytes, loaded: LoadedVersion, schedule: Callable[[Batcher], None]) -> InferPlan:
         """Give the plan for requests of this format; see ``make_plan``."""
-        plan = self._plans.get(request_format)
+        plan = self.plans.get(request_format)
         if plan is None:
             plan = make_plan(request_format, loaded, schedule)
             if len(request_format) <= _LARGEST_FORMAT:
-                self._plans.put(request_format, plan)
+                self.plans.put(request_format, plan)
         return plan
-
-    def drop_unused(self) -> bool:
-        """Drop the plans that nobody used since the last time; say whether any are left.
-
-        Clients of a version whose plans are kept count as bound to it, and a new version must suit them.
-        """
-        return self._plans.drop_unused()
 
 
 class VersionStates:
@@ -53,6 +46,9 @@ class VersionStates:
         return state
 
     def drop_unused(self) -> bool:
-        """Drop the plans that nobody used since the last time; say whether any are left."""
-        left = [state.drop_unused() for state in self._states.values()]
+        """Drop the plans that nobody used since the last time; say whether any are left.
+
+        Clients of a version whose plans are kept count as bound to it, and a new version must suit them.
+        """
+        left = [state.plans.drop_unused() for state in self._states.values()]
         return any(left)

@@ -4,8 +4,8 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from policybridge_bench.clients import POLICY, ReopeningClient
 from policybridge_bench.publishing import Publisher, check_answers, write_first
-from policybridge_bench.reopening import POLICY, ReopeningClient
 from policybridge_client.connection import connect
 from policybridge_core.errors import PolicyBridgeError
 from tests.conftest import ServerFactory

@@ -9,13 +9,7 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 from urllib.parse import quote
 
-from policybridge_core.errors import (
-    DeadlineError,
-    InvalidError,
-    PolicyBridgeError,
-    TooLargeError,
-    UnsupportedError,
-)
+from policybridge_core.errors import DeadlineError, InvalidError, PolicyBridgeError, TooLargeError, UnsupportedError
 from policybridge_server.grpc.error_details import message_of, metadata_of
 from policybridge_server.grpc.http2.frames import HEAD, Code, Flag, Kind, frame, reset_frame
 from policybridge_server.grpc.http2.headers import RequestHeaders, write_headers

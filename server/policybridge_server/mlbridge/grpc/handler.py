@@ -8,12 +8,7 @@ from typing import Final, cast
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
-from policybridge_core.errors import (
-    InvalidError,
-    PolicyBridgeError,
-    PreconditionError,
-    UnavailableError,
-)
+from policybridge_core.errors import InvalidError, PolicyBridgeError, PreconditionError, UnavailableError
 from policybridge_serdes import PolicyReference, SessionOptions, Signature
 from policybridge_serdes.values import Row
 from policybridge_server.engine.binding import bind

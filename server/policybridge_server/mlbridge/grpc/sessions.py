@@ -64,7 +64,7 @@ class ForeignSession:
         self._session: Session | None = None
         self._write: Write | None = None
         self._unanswered: deque[PendingRequest] = deque()
-        self._undelivered: list[PendingRequest] = []
+        self._undelivered: dict[bytes, PendingRequest] = {}
 
     def begin(self, session: Session, write: Write) -> None:
         """Take the engine's session, which is bound, and what writes its replies."""
@@ -77,10 +77,7 @@ class ForeignSession:
 
     def find(self, data: bytes) -> PendingRequest | None:
         """Give the pending request with these bytes: its client stopped waiting and sends it again."""
-        for request in self._undelivered:
-            if request.data == data:
-                return request
-        return None
+        return self._undelivered.get(data)
 
     def ask(self, data: bytes, row: Row, context: str | None, ends: bool) -> PendingRequest:
         """Submit an observation. Earlier replies that no call has fetched are dropped."""
@@ -89,16 +86,16 @@ class ForeignSession:
         if context is not None:
             self._session.context(context)
         request = PendingRequest(data, ends)
-        self._undelivered = [each for each in self._undelivered if not each.result.done()]
-        self._undelivered.append(request)
+        self._undelivered = {key: each for key, each in self._undelivered.items() if not each.result.done()}
+        self._undelivered[data] = request
         self._unanswered.append(request)
         self._session.submit(row)
         return request
 
     def delivered(self, request: PendingRequest) -> None:
         """Forget a request whose call has its reply."""
-        if request in self._undelivered:
-            self._undelivered.remove(request)
+        if self._undelivered.get(request.data) is request:
+            del self._undelivered[request.data]
 
     def answer(self, advice: Values, log_probability: float | None) -> None:  # noqa: ARG002
         """Write the reply; the session ends where the request or the advice says so."""
