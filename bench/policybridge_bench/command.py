@@ -27,7 +27,7 @@ _SUMMARIES: Final = {
     "start": "how soon a server is ready, and its memory with one policy",
     "sessions": "memory for each open session",
 }
-_SERVERS: Final = ("load", "peers", "unary", "trees", "ledger")
+_SERVERS: Final = ("load", "peers", "unary", "trees", "session", "ledger")
 SCENARIOS: Final = Table(
     kind="scenario",
     group="policybridge.scenarios",

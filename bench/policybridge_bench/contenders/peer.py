@@ -58,8 +58,7 @@ def free_port() -> int:
     """Give a free TCP port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        return int(probe.getsockname()[1])
 
 
 def write_model(folder: Path, name: str) -> Path:

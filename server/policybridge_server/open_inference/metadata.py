@@ -9,9 +9,8 @@ from policybridge_core.errors import NotFoundError, PolicyBridgeError, Precondit
 from policybridge_serdes import PolicyReference, TensorSpec
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.opener import SessionOpener
-from policybridge_server.open_inference.batching import MOST
 from policybridge_server.open_inference.datatypes import config_type_of, datatype_of
-from policybridge_server.open_inference.inputs import model_inputs
+from policybridge_server.open_inference.inputs import MOST, model_inputs
 from policybridge_server.open_inference.request import reference_to
 from policybridge_server.open_inference.version_state import VersionStates
 from policybridge_server.repository import StoredPolicy

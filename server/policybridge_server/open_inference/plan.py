@@ -13,9 +13,8 @@ from policybridge_serdes.values import tensor
 from policybridge_server.engine.batcher import Batcher
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.grpc.error_details import FieldError
-from policybridge_server.open_inference.batching import Shape, batch_size, full_shape
 from policybridge_server.open_inference.datatypes import advice_from_json, datatype_of, kind_of, raw_elements
-from policybridge_server.open_inference.inputs import ModelInput, model_inputs
+from policybridge_server.open_inference.inputs import ModelInput, Shape, batch_size, full_shape, model_inputs
 from policybridge_server.open_inference.rows import PackedRow, PackedRows, Rows, VaryingRows
 
 _LARGEST_ELEMENTS: Final = 2**40

@@ -11,8 +11,8 @@ from policybridge_serdes.bitstream import PackedCodec
 from policybridge_serdes.checks import check_bool
 from policybridge_serdes.values import Row
 from policybridge_server.grpc.error_details import FieldError
-from policybridge_server.open_inference.batching import Shape
 from policybridge_server.open_inference.datatypes import elements_of
+from policybridge_server.open_inference.inputs import Shape
 
 
 class Rows(Protocol):
