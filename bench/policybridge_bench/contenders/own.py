@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from policybridge_bench.contenders import advice, inference
+from policybridge_bench.contenders import advice
 from policybridge_bench.contenders.contract import Contender, Route, Serving, Setting
 from policybridge_bench.contenders.peer import FIXED
 from policybridge_bench.load import Load
@@ -145,6 +145,9 @@ def _routes(address: str, policy: str, name: str, backend: str, setting: Setting
     if "protobuf" in setting.serdes:
         yield route(f"{way}-tensors", "evaluate-tensors", "protobuf", ("native", "python"))
     if name in FIXED:
+        # Late: a process that has imported Triton's client, whose messages have the same names, cannot import these.
+        from policybridge_bench.contenders import inference  # noqa: PLC0415
+
         # A Python policy does not declare its output; of a user's policy it is not known.
         declared = backend != "python" and policy == policy_name(name, backend)
         described = None if declared else payload(name).signature.advice

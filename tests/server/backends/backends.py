@@ -25,7 +25,8 @@ from policybridge_server.repository import Repository
 from tests.frameworks import ADVICE as DECISION
 from tests.frameworks import LOGITS, expected_decisions, feature_names, llvm_observations
 
-_TABLE = 6 * 2**20
+# Its 48 MB are above malloc's largest threshold for mmap (32 MiB), so that they go back to the system when freed.
+_TABLE = 12 * 2**20
 ADVICE = TensorSpec("advice", ElementType.INT64)
 SESSION = SessionView("a", PolicyVersion("p", 1, ""))
 SAMPLES: dict[ElementType, list[Any]] = {
