@@ -78,7 +78,7 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             "MICROSECONDS",
             "stay awake for so long after an answer; 0 saves power, and each decision then waits for a core to wake up",
         ),
-    ] = 50.0
+    ] = 250.0
     grace: Annotated[
         Annotated[float, msgspec.Meta(ge=0)], _option("SECONDS", "let running sessions go on for so long after SIGTERM")
     ] = 60.0

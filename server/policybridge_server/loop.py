@@ -12,9 +12,12 @@ import selectors
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context
-from typing import Any, Protocol, TypeVarTuple, Unpack
+from typing import Any, Final, Protocol, TypeVarTuple, Unpack
 
 _Args = TypeVarTuple("_Args")
+
+_MOST_IN_VAIN: Final = 6
+"""After so many waits in a row in which nothing arrived, one in 64 lone decisions is followed by another."""
 
 
 class Handler(Protocol):
@@ -96,6 +99,7 @@ class _TurnSelector(selectors.BaseSelector):
         # Do not spin on a single core: it would keep the compiler from running.
         self._spin = spin if len(os.sched_getaffinity(0)) > 1 else 0.0
         self._lone = False
+        self._in_vain = self._skipping = 0
         self._inner = selectors.EpollSelector()
         self.epoll = select.epoll()
         self.epoll.register(self._inner.fileno(), select.EPOLLIN)
@@ -141,15 +145,30 @@ class _TurnSelector(selectors.BaseSelector):
         return count > 0
 
     def _awake(self, timeout: float | None) -> list[tuple[int, int]]:
-        """Wait for events, at first without going to sleep."""
+        """Wait for events, at first without going to sleep; less often after waits in which nothing arrived."""
         events = self.epoll.poll(0)
         if events or timeout == 0.0:
             return events
-        end = time.perf_counter() + self._spin
-        while not events and time.perf_counter() < end:
-            events = self.epoll.poll(0)
+        if not self._skip():
+            events = self._spun()
+            self._in_vain = 0 if events else min(self._in_vain + 1, _MOST_IN_VAIN)
+            self._skipping = 2**self._in_vain - 1
         self._lone = bool(events)
         return events or self.epoll.poll(timeout)
+
+    def _spun(self) -> list[tuple[int, int]]:
+        events: list[tuple[int, int]] = []
+        end = time.perf_counter() + self._spin
+        while not events and time.perf_counter() < end:
+            # A compiler that wants this core may have it.
+            os.sched_yield()
+            events = self.epoll.poll(0)
+        return events
+
+    def _skip(self) -> bool:
+        """Whether not to stay awake this time, because nothing arrived in the waits before."""
+        self._skipping -= 1
+        return self._skipping >= 0
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         """Wait for one of asyncio's own descriptors."""
