@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from policybridge_bench.payloads import PAYLOADS
-from policybridge_client.cli import main
 from tests.bench.running import bench, measured
 from tests.conftest import ServerFactory
 from tests.repositories import answering, write_python
@@ -127,8 +126,7 @@ def test_a_failing_policy_fails_the_run_and_is_no_figure(tmp_path: Path) -> None
         (["--compare", "a.json", "b.json"], "a.json is no result of policybridge bench"),
     ],
 )
-def test_a_wrong_word_is_named_with_those_that_would_be_right(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["bench", "--generators", "python", *words]) == 2
-    assert message in capsys.readouterr().err
+def test_a_wrong_word_is_named_with_those_that_would_be_right(words: list[str], message: str) -> None:
+    ended = bench("--generators", "python", *words)
+    assert ended.status == 2
+    assert message in ended.errors
