@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -122,12 +123,17 @@ def decode_tensor(spec: TensorSpec, text: str) -> npt.NDArray[Any]:
     return decode_elements(spec, words).reshape(sizes)
 
 
+_MOST_RUNNERS = 64
+"""As many as the program has places for."""
+
+
 class NativeConnection:
     """A `Connection` in a program of its own; ``timeout`` as `connect` takes it."""
 
     def __init__(self, program: Path, address: str, timeout: float = 10.0) -> None:
         self.program = Program(program)
-        self._numbers = itertools.count()
+        self._numbers = itertools.cycle(range(_MOST_RUNNERS))
+        self._sessions: WeakValueDictionary[int, NativeSession] = WeakValueDictionary()
         self._lock = threading.RLock()
         try:
             self.program.ask("connect", address, repr(float(timeout)))
@@ -156,14 +162,16 @@ class NativeConnection:
     ) -> "NativeSession":
         """Open a session; ``settings`` are further commands, such as ``reopen``."""
         with self._lock:
-            number = next(self._numbers) % 64
+            # A number whose session nobody holds any more: the program replaces its runner.
+            number = next(number for number in self._numbers if number not in self._sessions)
             self.program.ask("use", number)
             self.program.ask("release")
             self.prepare(policy, signature, options)
             for setting in settings:
                 self.program.ask(setting)
             self.program.ask("open")
-        return NativeSession(self, number, signature)
+            session = self._sessions[number] = NativeSession(self, number, signature)
+        return session
 
     def ask(self, number: int, *commands: tuple[object, ...]) -> str:
         """Send commands for one runner, and give the answer to the last."""
