@@ -61,8 +61,7 @@ def test_debians_objects_under_the_echo_of_the_default_are_those_of_plain_oz(
 
 
 def check_identical(address: str, plain: Callable[[str], Digests], compiler: str, jobs: int) -> None:
-    # One compiler at a time takes every third module, because all of them are compiled eight at a time.
-    modules = demo_modules() if jobs > 1 else demo_modules()[::3]
+    modules = demo_modules()
     config = HostConfig(PolicyReference("inlining-default"), address)
     asking = [result for _, result in for_each(partial(compile_asking, compiler, config), modules, jobs)]
     assert sum(tally.decisions for _, tally in asking) > (5000 if jobs > 1 else 1000)
