@@ -4,9 +4,11 @@ BIN := $(VENV)/bin
 # One worker a core; many tests wait for another process.
 WORKERS ?= $(shell nproc)
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
+# Tests start thousands of processes; without bytecode each would compile our sources again.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test quick lint check proto bench bench-ledger bench-publish bench-inference bench-mlbridge bench-launcher bench-echo bench-peers bench-unary bench-trees replays clean
+.PHONY: demo demo-autotune docs test quick lint check fuzz proto bench bench-ledger bench-workers bench-publish bench-inference bench-mlbridge bench-launcher bench-echo bench-peers bench-unary bench-trees bench-attacks h2spec soak soak-kills corpus gcc-echo tuned-packages replays clean soak-postgres
 
 EXTRAS_torch := ,torch
 EXTRAS_torchscript := ,torch
@@ -14,10 +16,44 @@ EXTRAS_tensorflow := ,tensorflow
 # TensorFlow converts to .tflite.
 EXTRAS_litert := ,litert,tensorflow
 
-# Compile real C and C++ with a real compiler that asks a policy; about a minute.
+# Compile real C and C++ with a real compiler that asks a policy, then tune the same code for a minute (DEMO='--tune 0': not).
 # BACKEND=onnx|torch|torchscript|tensorflow|litert serves the same network from another framework.
 demo: $(VENV)/demo$(BACKEND:%=-%).stamp
 	$(BIN)/python -m policybridge_demo $(BACKEND:%=--backend %) $(DEMO)
+
+# SQLite's amalgamation, from Debian's source package (needs dpkg-dev, gcc, make and tcl), tuned for MINUTES; another call
+# goes on where the last one ended.
+# With Debian's clang-22, llvm-22-dev, cmake and ninja by the plugin, which is built first; else with zig's clang.
+MINUTES ?= 10
+SQLITE := .cache/sqlite
+PLUGIN := $(and $(wildcard /usr/lib/llvm-22/include/llvm/IR),$(shell command -v clang-22),$(shell command -v cmake),$(shell command -v ninja),yes)
+TUNED_BY := $(if $(PLUGIN),clang-22,zig)
+demo-autotune: $(VENV)/demo.stamp $(if $(PLUGIN),plugin) $(SQLITE)/$(TUNED_BY)/sqlite3/sqlite3.o.bc
+	$(BIN)/policybridge autotune --store $(SQLITE)/$(TUNED_BY).db --corpus $(SQLITE)/$(TUNED_BY) --only sqlite3/sqlite3.o \
+	  --compiler $(TUNED_BY) $(if $(PLUGIN),--plugins .cache/native/lib) --budget 1000000 --minutes $(MINUTES) $(AUTOTUNE)
+
+.PHONY: plugin
+plugin:
+	cmake -S clients -B .cache/native -G Ninja -DPOLICYBRIDGE_LLVM=22 && cmake --build .cache/native --target policybridge-inliner-22
+
+$(SQLITE)/%/sqlite3/sqlite3.o.bc: | $(VENV)/demo.stamp
+	$(BIN)/policybridge corpus debian --compiler $* --output $(SQLITE)/$* sqlite3
+	@test -f $@ || { echo "SQLite was not built; it needs make, gcc and tclsh (Debian: tcl); see $(SQLITE)/$*/logs" >&2; false; }
+
+# The bundled policy inliner, from Debian's sources alone: an hour for the corpus, and less for the training. A run that
+# was ended goes on.
+.PHONY: inliner
+inliner: $(VENV)/demo.stamp plugin corpus
+	$(BIN)/policybridge train inline --algo credit --corpus .cache/corpus --output .cache/inliner --promote best \
+	  --option compiler=clang-22 --option plugins=.cache/native/lib --export server/policybridge_server/bundled/inliner/1 $(TRAIN)
+
+# A policy of tiles for mlir-opt-22, and what it is worth on held-out shapes: half an hour of two cores. A run that was
+# ended goes on.
+.PHONY: tiles
+tiles: $(VENV)/demo.stamp
+	cmake -S clients -B .cache/native -G Ninja -DPOLICYBRIDGE_MLIR=22 && cmake --build .cache/native --target policybridge-mlir-22
+	$(BIN)/policybridge train tile --algo choices --output .cache/tiles --option plugins=.cache/native/lib --set iterations=3 $(TRAIN)
+	$(BIN)/python -m policybridge_bench.tiles .cache/tiles --plugins .cache/native/lib
 
 # Everything: style, types, fresh stubs, behaviour.
 test: lint check
@@ -30,9 +66,25 @@ lint: $(VENV)/test.stamp
 check: $(VENV)/test.stamp
 	$(PYTEST) $(TESTS)
 
+# The site, into .cache/site: a page outside of the navigation, a broken link or a public name without a docstring ends it.
+# `make docs DOCS=serve` shows it while it is written.
+DOCS ?= build
+docs: $(VENV)/test.stamp $(if $(GALLERY),gallery)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs $(DOCS) --strict
+
+# The pictures of docs/gallery.md, from real runs of its commands: an hour, with clang-22, the plugin, Chromium and the corpus
+# of `make corpus`. `make docs GALLERY=1` takes them before it builds the site. GALLERY_ARGS='--corpus DIR' takes another corpus.
+.PHONY: gallery
+gallery: $(VENV)/test.stamp plugin
+	PYTHONPATH=docs POLICYBRIDGE_PLUGINS=$(CURDIR)/.cache/native/lib $(BIN)/python -m policybridge_docs.gallery $(GALLERY_ARGS)
+
 # Style, types, and the tests that need neither a compiler nor a framework: two minutes, for every change.
 quick: lint
 	$(PYTEST) --quick $(TESTS)
+
+# A minute of each fuzzer, one a core: python -m tests.fuzzing says how to choose.
+fuzz: $(VENV)/test.stamp
+	$(BIN)/python -m tests.fuzzing $(FUZZ)
 
 # Decisions per second and latency beside bare echoes; not part of the tests.
 bench: $(VENV)/test.stamp
@@ -41,6 +93,10 @@ bench: $(VENV)/test.stamp
 # Decision latency with the ledger and without, and publishing under load; minutes each.
 bench-ledger: $(VENV)/test.stamp
 	$(BIN)/policybridge bench ledger $(BENCH)
+
+# Servers of one worker and of two beside each other, by the number of clients: a curve for docs/operating.md.
+bench-workers: $(VENV)/test.stamp
+	$(BIN)/policybridge bench workers --clients 1,2,4,8 $(BENCH)
 
 bench-publish: $(VENV)/test.stamp
 	$(BIN)/policybridge bench publish $(BENCH)
@@ -75,9 +131,58 @@ bench-unary: $(VENV)/test.stamp
 bench-trees: $(VENV)/test.stamp
 	$(BIN)/policybridge bench trees --python $(OTHER) $(BENCH)
 
+# Eleven attacks on our gRPC port and on one of gRPC's own library: a client beside, and the server's memory; ten minutes.
+bench-attacks: $(VENV)/test.stamp
+	$(BIN)/python -m policybridge_bench.attacks $(BENCH)
+
+# The cases of h2spec (RFC 9113) against our gRPC port; needs Debian's Go packages, see bench/h2spec.sh.
+h2spec: $(VENV)/test.stamp
+	bench/h2spec.sh $(H2SPEC)
+
+# Random faults for half an hour, then what was acknowledged is looked for.
+soak: $(VENV)/test.stamp
+	$(BIN)/python -m policybridge_bench.soak $(SOAK)
+
+# Kill servers with a ledger and publishers by kill -9; what was acknowledged must be there. KILLS=500 takes half an hour.
+soak-kills: $(VENV)/test.stamp
+	$(BIN)/policybridge bench kills --kills $(or $(KILLS),100) $(BENCH)
+
+# PostgreSQL under two servers, stopped for half a minute and killed by kill -9 ten times; what was acknowledged must be there.
+soak-postgres: $(VENV)/test.stamp
+	$(BIN)/python -m policybridge_bench.postgres $(SOAK)
+
+# 500 modules and more from Debian's source packages, into .cache/corpus; an hour on two cores. CORPUS=package… takes others.
+corpus: $(VENV)/test.stamp
+	$(BIN)/policybridge corpus debian --output .cache/corpus $(CORPUS)
+
+# Compare the objects of Debian's packages with and without an echoing policy in GCC; see bench/gcc_echo.py.
+gcc-echo: $(VENV)/test.stamp
+	$(VENV)/bin/python bench/gcc_echo.py
+
+# Tune three of Debian's packages, build them with their stores, and run their own tests; see bench/tuned-packages.sh.
+tuned-packages: $(VENV)/test.stamp
+	bench/tuned-packages.sh
+
+# Build three of Debian's packages with the bundled policy inside clang, and run their own tests; see bench/policy-packages.sh.
+.PHONY: policy-packages
+policy-packages: $(VENV)/test.stamp
+	bench/policy-packages.sh
+
 # Record 50 compilations, end the server, and compile them again from the ledger alone.
 replays: $(VENV)/test.stamp
 	$(BIN)/python -m policybridge_demo.replays
+
+# Each tutorial in an environment of its own, with what its first command installs: minutes.
+.PHONY: tutorials
+tutorials: $(VENV)/test.stamp
+	$(BIN)/python -m pytest --fresh tests/docs/test_fresh.py
+
+# The stack of docker/compose.yaml in real containers, by podman as root: ten minutes, and four when the images are there, in
+# .cache/containers. It needs Debian's podman runc containernetworking-plugins dnsmasq-base iptables debootstrap
+# golang-github-containernetworking-plugin-dnsname.
+.PHONY: compose
+compose: $(VENV)/test.stamp
+	$(BIN)/python -m pytest --containers $(COMPOSE) tests/docker/test_stack.py
 
 proto:
 	$(PYTHON) proto/generate.py
@@ -95,7 +200,7 @@ $(VENV)/demo-%.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 $(VENV)/test.stamp: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) --editable '.[bench,demo,http,jax,litert,parquet,tensorflow,torch]' --group test --group lint
+	$(PIP) --editable '.[bench,demo,docs,http,jax,litert,minari,otel,parquet,postgres,ray,remote,tensorboard,tensorflow,tfrecord,torch]' --group test --group lint
 	touch $@
 
 clean:

@@ -17,12 +17,24 @@ from tests.needs import needs_more
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="leave out the files that need a compiler or a framework")
+    parser.addoption("--containers", action="store_true", help="run the compose stack, too: minutes, as root")
+    parser.addoption(
+        "--fresh", action="store_true", help="run each tutorial in an environment of its own, too: minutes"
+    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out by ``--quick`` what would compile, or load a framework; such a file is not even imported."""
     is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    if collection_path == _FRESH and not config.getoption("fresh"):
+        return True
+    if collection_path == _STACK and not config.getoption("containers"):
+        return True
     return True if config.getoption("quick") and is_test and needs_more(collection_path) else None
+
+
+_STACK = Path(__file__).parent / "docker" / "test_stack.py"
+_FRESH = Path(__file__).parent / "docs" / "test_fresh.py"
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,7 +8,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
 
-FRAMEWORKS: Final = ("ai_edge_litert", "jax", "onnx", "onnxruntime", "tensorflow", "torch")
+FRAMEWORKS: Final = ("ai_edge_litert", "jax", "numba", "onnx", "onnxruntime", "tensorflow", "torch")
 COMPILERS: Final = (
     "policybridge_bench",
     "policybridge_demo",
@@ -16,6 +16,7 @@ COMPILERS: Final = (
     "tests.client.compilers",
     "tests.demo",
     "tests.native",
+    "tests.training",
     "ziglang",
 )
 INSTALLS: Final = ("venv",)

@@ -3,19 +3,28 @@
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
 
 from tests.conftest import command
 
 
 @contextmanager
-def serving(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run ``policybridge serve``; give the process, and the one address of its ready line."""
-    process = subprocess.Popen(command("serve", *arguments), stdout=subprocess.PIPE, text=True)
+def started(*arguments: object, log: Path | None = None) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """Run ``policybridge serve``; give the process, and the addresses of its ready line.
+
+    Args:
+        arguments: of the command.
+        log: a file for its standard error; by default it goes where the test's goes.
+
+    """
+    with _opened(log) as errors:
+        process = subprocess.Popen(command("serve", *arguments), stdout=subprocess.PIPE, stderr=errors, text=True)
     assert process.stdout is not None
     try:
-        word, _, address = process.stdout.readline().strip().partition(" ")
-        assert word == "ready", f"the server ended with {process.wait()}"
-        yield process, address
+        word, *addresses = process.stdout.readline().split() or [""]
+        assert word == "ready", f"the server ended with {process.wait(20)}{log.read_text() if log else ''}"
+        yield process, addresses
     finally:
         process.terminate()
         try:
@@ -23,3 +32,19 @@ def serving(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
         finally:
             process.kill()
             process.stdout.close()
+
+
+@contextmanager
+def _opened(log: Path | None) -> Iterator[TextIO | None]:
+    if log is None:
+        yield None
+    else:
+        with log.open("w") as file:
+            yield file
+
+
+@contextmanager
+def serving(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run ``policybridge serve``; give the process, and what its ready line names."""
+    with started(*arguments) as (process, addresses):
+        yield process, " ".join(addresses)

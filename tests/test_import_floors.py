@@ -11,29 +11,40 @@ from typing import Final, NamedTuple
 import pytest
 
 REPOSITORY: Final = Path(__file__).parents[1]
-ROOTS: Final = ("proto", "core", "serdes", "server", "clients/python", "demo", "bench")
+ROOTS: Final = ("proto", "core", "serdes", "server", "clients/python", "training", "demo", "bench")
 
 # From the ground up. What stands on one floor does not import its neighbour.
 FLOORS: Final = (
     ("policybridge",),
     ("policybridge_core",),
     ("policybridge_serdes",),
+    ("policybridge_server.telemetry.counters",),
     (
         "policybridge_server.bounded",
         "policybridge_server.bundled",
         "policybridge_server.config",
+        "policybridge_server.ending",
         "policybridge_server.loop",
+        "policybridge_server.systemd",
     ),
-    ("policybridge_server.repository",),
+    ("policybridge_server.log",),
+    ("policybridge_server.output",),
+    ("policybridge_server.access", "policybridge_server.repository"),
     ("policybridge_server.backends",),
     ("policybridge_server.engine",),
     ("policybridge_server.ledger", "policybridge_server.publishing"),
+    ("policybridge_server.following", "policybridge_server.rollouts"),
     ("policybridge_server.transports",),
-    ("policybridge_server.grpc",),
+    ("policybridge_server.telemetry",),
+    ("policybridge_server.grpc", "policybridge_server.page"),
     ("policybridge_server.open_inference", "policybridge_server.mlbridge"),
-    ("policybridge_server.daemon", "policybridge_server.embedded"),
+    ("policybridge_server.reloading",),
+    ("policybridge_server.serving", "policybridge_server.embedded"),
+    ("policybridge_server.daemon",),
+    ("policybridge_server.workers",),
     ("policybridge_server.cli",),
     ("policybridge_client",),
+    ("policybridge_train",),
     ("policybridge_demo",),
     ("policybridge_bench",),
 )

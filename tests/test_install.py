@@ -71,7 +71,8 @@ except PolicyBridgeError as error:
     print(error)
 """
     said = run(installed / "python", script)
-    assert said == "the backend 'onnx' needs the Python package 'onnxruntime': pip install 'policybridge[onnx]'\n"
+    reason = "the backend 'onnx' needs the Python package 'onnxruntime': pip install 'policybridge[onnx]'\n"
+    assert said == f"net@1 cannot be loaded: {reason}"
 
 
 def test_the_command_line_is_there(installed: Path) -> None:

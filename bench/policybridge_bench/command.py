@@ -18,16 +18,21 @@ _SUMMARIES: Final = {
     "trees": "another build of the server (--python) beside this one, in one interleaved run",
     "session": "sessions beside bare echoes and the model alone, and the promised ratios",
     "ledger": "a server that records beside one that does not",
+    "telemetry": "what counting, scraping and tracing cost a server",
+    "workers": "servers of one worker and of more beside each other (--workers)",
     "publish": "publishing alone, and decisions while versions are published",
     "inference": "ModelInfer of the Open Inference Protocol beside Evaluate",
     "mlbridge": "ML-Compiler-Bridge's getAdvice beside Evaluate",
     "launcher": "what policybridge-run and policybridge run add to a compilation",
+    "store": "what a store of tuned decisions adds to a compilation",
+    "embedded": "what a policy in a plugin adds to a compilation, and whether its objects are those of the server",
     "overhead": "what the harness itself adds to a bare socket loop",
     "serdes": "encoding and decoding alone",
     "start": "how soon a server is ready, and its memory with one policy",
     "sessions": "memory for each open session",
+    "kills": "kill -9 of servers and publishers; what was acknowledged must be there",
 }
-_SERVERS: Final = ("load", "peers", "unary", "trees", "session", "ledger")
+_SERVERS: Final = ("load", "peers", "unary", "trees", "session", "ledger", "workers")
 SCENARIOS: Final = Table(
     kind="scenario",
     group="policybridge.scenarios",
@@ -143,6 +148,9 @@ def _add_server(parser: argparse.ArgumentParser) -> None:
 
 def _add_single(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("of one scenario")
+    group.add_argument(
+        "--workers", default="1,2", metavar="LIST", help="workers: of so many each server has (default: 1,2)"
+    )
     group.add_argument("--count", type=int, default=1000, help="sessions: how many are opened (default: 1000)")
     group.add_argument(
         "--versions",
@@ -150,8 +158,15 @@ def _add_single(parser: argparse.ArgumentParser) -> None:
         default=200,
         help="publish: the most that are published while clients ask (default: 200)",
     )
+    group.add_argument("--kills", type=int, default=20, help="kills: how many processes are killed (default: 20)")
     group.add_argument("--launcher", type=Path, metavar="FILE", help="launcher: the program policybridge-run")
-    group.add_argument("--compiler", default="clang-22", help="launcher: the compiler (default: clang-22)")
+    group.add_argument("--compiler", default="clang-22", help="launcher, store, embedded: the compiler (clang-22)")
+    group.add_argument("--corpus", type=Path, metavar="DIR", help="store, embedded: of its modules, 100 are compiled")
+    group.add_argument("--store", type=Path, metavar="FILE", help="store: the decisions")
+    group.add_argument(
+        "--plugins", type=Path, metavar="DIR", help="store, embedded: where policybridge-inliner-MAJOR.so is"
+    )
+    group.add_argument("--embedded", type=Path, metavar="FILE", help="embedded: the plugin with the policy inside")
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:

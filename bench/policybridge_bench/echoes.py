@@ -66,7 +66,8 @@ class _Echo(PolicyServiceServicer):
     ) -> AsyncIterator[pb.SessionResponse]:
         async for request in requests:
             if request.HasField("open"):
-                yield pb.SessionResponse(opened=pb.Opened())
+                echo = pb.PolicyVersion(name="echo", version=1)
+                yield pb.SessionResponse(opened=pb.Opened(session_id="echo", policy=echo))
             else:
                 decision = pb.Decision(step=request.observation.step, advice=ADVICE)
                 yield pb.SessionResponse(decision=decision)

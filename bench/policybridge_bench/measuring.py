@@ -3,7 +3,7 @@
 import argparse
 import contextlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +14,7 @@ import msgspec
 from policybridge_bench import native
 from policybridge_bench.bounds import Bound, print_bounds
 from policybridge_bench.contenders.contract import Contender, Serving, Setting, load_contender
-from policybridge_bench.contenders.own import PolicyBridge, policybridge
+from policybridge_bench.contenders.own import WAYS, PolicyBridge, policybridge
 from policybridge_bench.loads import Candidate, Loads, run_rounds
 from policybridge_bench.options import baseline, names, numbers, words
 from policybridge_bench.payloads import PAYLOADS
@@ -24,6 +24,7 @@ from policybridge_bench.results import Case, Run, machine, write_csv, write_json
 from policybridge_bench.table import live
 from policybridge_core.errors import InvalidError, PolicyFailedError, PreconditionError
 from policybridge_core.plugins import load_part
+from policybridge_core.text import meant
 from policybridge_serdes import SERDES
 
 _GENERATORS = ("native", "wire", "python")
@@ -125,6 +126,7 @@ class Started:
                 raise
             self.skip(name, str(error))
         else:
+            _check_ways(name, ways, {route.way for route in serving.routes}, contender)
             routes = [route for route in serving.routes if "all" in ways or route.way in ways]
             self.serving[name] = Serving(serving.pid, routes)
 
@@ -132,6 +134,14 @@ class Started:
         """Note that something cannot run here."""
         self.skipped[name] = reason
         sys.stderr.write(f"policybridge bench: without {name}: {reason}\n")
+
+
+def _check_ways(name: str, ways: Sequence[str], offered: Collection[str], contender: Contender) -> None:
+    # Ours may not offer all its ways here: --server names the addresses, and --serdes leaves some out.
+    known = sorted({*offered, *(WAYS if isinstance(contender, PolicyBridge) else ()), "all"})
+    for way in ways:
+        if way not in known:
+            raise InvalidError(f"{name} has no way {way!r}; {meant(way, known)}there are {', '.join(known)}")
 
 
 def _contenders(

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -144,3 +145,10 @@ def run_tool(command: Sequence[str | Path], folder: Path | None = None) -> None:
 def module(name: str, *arguments: object) -> list[str]:
     """Give the command that runs a Python module with this interpreter."""
     return [sys.executable, "-m", name, *map(str, arguments)]
+
+
+def free_port() -> int:
+    """Give a free TCP port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

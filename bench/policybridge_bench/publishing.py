@@ -16,7 +16,6 @@ from onnx import TensorProto, helper, numpy_helper
 from policybridge_bench.clients import POLICY, Version
 from policybridge_bench.network import FEATURES, make_network
 from policybridge_client.policies import RepositoryClient
-from policybridge_core.digest import digest
 from policybridge_core.errors import PolicyFailedError, PreconditionError
 from policybridge_demo.export.policy import pack_toml, policy_folder
 
@@ -52,10 +51,11 @@ class Publisher:
 
     """
 
-    def __init__(self, address: str, repository: Path, scratch: Path) -> None:
+    def __init__(self, address: str, scratch: Path) -> None:
         self._client = RepositoryClient(address)
         self._scratch = scratch
-        self.made = {(1, digest(repository / POLICY / "1")): 1}
+        (first,) = self._client.show(POLICY).versions
+        self.made = {(first.version, first.digest): 1}
         self.refused = 0
         self.seconds: list[float] = []
 

@@ -1,4 +1,7 @@
-"""The digest of a version's files: a client that publishes computes it, the server checks it, the ledger records it."""
+"""The digest of a version's files: a client that publishes computes it, and the server checks it.
+
+The digest of a version, which sessions and the ledger show, is made of this and of the ``policy.toml``.
+"""
 
 import hashlib
 from pathlib import Path

@@ -15,69 +15,118 @@ class Status(IntEnum):
     INVALID_ARGUMENT = 3
     DEADLINE_EXCEEDED = 4
     NOT_FOUND = 5
+    PERMISSION_DENIED = 7
     RESOURCE_EXHAUSTED = 8
     FAILED_PRECONDITION = 9
     UNIMPLEMENTED = 12
     INTERNAL = 13
     UNAVAILABLE = 14
+    UNAUTHENTICATED = 16
 
 
 class PolicyBridgeError(Exception):
     """Base of all errors that cross the protocol; its text is the message that the peer reads."""
 
     status: ClassVar[Status] = Status.UNKNOWN
+    """The gRPC status that the class is told as, over every transport."""
 
 
 class InvalidError(PolicyBridgeError):
-    """The input cannot be understood, or does not fit what the session's opening declared."""
+    """The input cannot be understood, or does not fit what the session's opening declared.
+
+    Cure: compare what was sent with what the message names; for a signature it has both specs.
+    """
 
     status = Status.INVALID_ARGUMENT
 
 
 class DeadlineError(PolicyBridgeError):
-    """No answer came within the time that the caller allows."""
+    """No answer came within the time that the caller allows.
+
+    Cure: look at the server's load and the model's time (``policybridge top``), or allow more with ``timeout``.
+    """
 
     status = Status.DEADLINE_EXCEEDED
 
 
 class NotFoundError(PolicyBridgeError):
-    """There is no policy, version, alias or part of that name."""
+    """There is no policy, version, alias or part of that name.
+
+    Cure: choose one of the names that the message lists; ``policybridge policies list`` tells those of a server.
+    """
 
     status = Status.NOT_FOUND
 
 
 class TooLargeError(PolicyBridgeError):
-    """The input has more bytes than the receiver's configuration allows."""
+    """The input has more bytes than the receiver's configuration allows.
+
+    Cure: send less, or raise the limit that the message names in the receiver's configuration.
+    """
 
     status = Status.RESOURCE_EXHAUSTED
 
 
 class PreconditionError(PolicyBridgeError):
-    """The request is valid but not possible now: a step is out of order, or a package is not installed."""
+    """The request is valid but not possible now: a step is out of order, or a package is not installed.
+
+    Cure: do first what the message asks for: install the extra, mend the artifact, begin a new session.
+    """
 
     status = Status.FAILED_PRECONDITION
 
 
 class UnsupportedError(PolicyBridgeError):
-    """A part of the protocol that is not supported here."""
+    """A part of the protocol that is not supported here.
+
+    Cure: use what the message offers in its place: another transport or address, or a server that keeps a ledger.
+    """
 
     status = Status.UNIMPLEMENTED
 
 
 class PolicyFailedError(PolicyBridgeError):
-    """The policy raised an error, or gave a value that is no advice: wrong shape or type, or NaN."""
+    """The policy raised an error, or gave a value that is no advice: wrong shape or type, or NaN.
+
+    Cure: read the traceback in the server's log, and mend the policy; until then let an alias name an older
+    version.
+    """
 
     status = Status.INTERNAL
 
 
 class UnavailableError(PolicyBridgeError):
-    """The server cannot be reached, has gone away, or is shutting down."""
+    """The server cannot be reached, has gone away, or is shutting down.
+
+    Cure: see that the server runs and listens at that address. Compilers with a fallback go on meanwhile.
+    """
 
     status = Status.UNAVAILABLE
 
 
+class UnauthenticatedError(PolicyBridgeError):
+    """The server wants a token, and the caller sent none, or one that the server does not know.
+
+    Cure: give a token with ``--token-file`` or POLICYBRIDGE_TOKEN_FILE, and see that the server has it.
+    """
+
+    status = Status.UNAUTHENTICATED
+
+
+class PermissionDeniedError(PolicyBridgeError):
+    """The caller's token lacks the scope that the call needs.
+
+    Cure: ask the operator for a token with the scope that the message names.
+    """
+
+    status = Status.PERMISSION_DENIED
+
+
 class UnknownError(PolicyBridgeError):
-    """A status without a class of its own."""
+    """A status without a class of its own.
+
+    Cure: the message is the peer's own: look it up in its documentation or its log.
+    """
 
 
 _CLASSES: dict[int, type[PolicyBridgeError]] = {
@@ -91,6 +140,8 @@ _CLASSES: dict[int, type[PolicyBridgeError]] = {
         UnsupportedError,
         PolicyFailedError,
         UnavailableError,
+        UnauthenticatedError,
+        PermissionDeniedError,
     )
 }
 

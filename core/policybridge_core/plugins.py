@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from policybridge_core.errors import NotFoundError, PreconditionError
+from policybridge_core.text import meant
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -60,7 +61,21 @@ class Table:
         for entry in _entry_points(self.group):
             if entry.name == name:
                 return entry.value
-        raise NotFoundError(f"unknown {self.kind} {name!r}; there are {', '.join(self.names())}")
+        raise self._unknown(name)
+
+    def check(self, name: str) -> None:
+        """Check that there is a part called ``name``, without importing it.
+
+        Raises:
+            NotFoundError: there is none; the message gives the name that is closest, and all names.
+
+        """
+        if name not in self:
+            raise self._unknown(name)
+
+    def _unknown(self, name: str) -> NotFoundError:
+        names = self.names()
+        return NotFoundError(f"unknown {self.kind} {name!r}; {meant(name, names)}there are {', '.join(names)}")
 
 
 def load_part(target: str, what: str, own: bool = True) -> object:
@@ -73,7 +88,7 @@ def load_part(target: str, what: str, own: bool = True) -> object:
 
     Raises:
         NotFoundError: ``target`` is no import string.
-        PreconditionError: a package is not installed.
+        PreconditionError: a package is not installed, or is older than generated code needs it.
 
     """
     match = _TARGET.fullmatch(target)
@@ -85,6 +100,14 @@ def load_part(target: str, what: str, own: bool = True) -> object:
     except ModuleNotFoundError as error:
         command = f": pip install 'policybridge[{extra or 'all'}]'" if own else ""
         raise PreconditionError(f"{what} needs the Python package {error.name!r}{command}") from error
+    except Exception as error:
+        # Imported late: only a broken installation needs it.
+        from policybridge_core.stubs import stub_mismatch  # noqa: PLC0415
+
+        reason = stub_mismatch(error)
+        if reason is None:
+            raise
+        raise PreconditionError(f"{what} cannot be loaded: {reason}") from error
     return getattr(loaded, attribute) if attribute else loaded
 
 

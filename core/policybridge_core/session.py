@@ -1,16 +1,31 @@
 """The values that describe a session, the same in every transport and on both sides."""
 
+import hashlib
+import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
+from typing import Final
 
 from policybridge_core.errors import InvalidError
 from policybridge_core.text import is_unicode
+
+_NUMBER: Final = re.compile(r"-?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|-?(inf|nan)", re.ASCII)
+_SPELLING: Final = "temperature=T,epsilon=E,seed=S"
 
 
 @dataclass(frozen=True)
 class PolicyReference:
     """The policy that a client asks for, by version or by alias; without either, by the alias ``latest``.
+
+    A version's digest, ``sha256:`` and at least 12 hexadecimal digits, may stand for an alias: only the version with
+    that digest answers, whatever its number.
+
+    Attributes:
+        name: the policy's.
+        version: its number; ``None`` where it is not asked for by its number.
+        alias: its alias or digest; ``None`` where it is not asked for by one.
 
     Raises:
         InvalidError: both a version and an alias are given.
@@ -30,7 +45,7 @@ class PolicyReference:
 
     @classmethod
     def parse(cls, text: str) -> "PolicyReference":
-        """Read ``NAME``, ``NAME@VERSION`` or ``NAME@ALIAS``."""
+        """Read ``NAME``, ``NAME@VERSION``, ``NAME@ALIAS`` or ``NAME@sha256:DIGEST``."""
         name, _, which = text.partition("@")
         if which.isdecimal():
             return cls(name, version=int(which))
@@ -39,7 +54,14 @@ class PolicyReference:
 
 @dataclass(frozen=True)
 class PolicyVersion:
-    """The exact version that answers; ``digest`` is ``sha256:`` and hexadecimal digits."""
+    """The exact version that answers.
+
+    Attributes:
+        name: of the policy.
+        version: its number.
+        digest: ``sha256:`` and hexadecimal digits, of its files and of what ``policy.toml`` says of its advice.
+
+    """
 
     name: str
     version: int
@@ -72,6 +94,55 @@ class Exploration:
         if not 0 <= self.epsilon <= 1:
             raise InvalidError(f"epsilon is a probability, not {self.epsilon}")
 
+    @classmethod
+    def parse(cls, text: str) -> "Exploration":
+        """Read ``temperature=T,epsilon=E,seed=S``, as ``--explore`` of every compiler client takes it.
+
+        The parts come in any order, each at most once; a temperature or an epsilon is among them. Without a seed it
+        is 0.
+
+        Raises:
+            InvalidError: the text is not of this form, or a value is out of its range.
+
+        """
+        given: dict[str, str] = {}
+        for part in text.split(","):
+            name, equals, value = part.partition("=")
+            if not equals or name not in ("temperature", "epsilon", "seed") or name in given:
+                twice = " twice" if name in given else ""
+                raise InvalidError(f"an exploration is {_SPELLING}, each at most once, not {part!r}{twice}")
+            given[name] = value
+        if given.keys() <= {"seed"}:
+            raise InvalidError(f"an exploration needs a temperature or an epsilon ({_SPELLING}): {text!r} has neither")
+        return cls(_seed(given), _number(given, "temperature"), _number(given, "epsilon"))
+
+    def of_module(self, module: str) -> "Exploration":
+        """Give the exploration of one module of a build: the same values, and a seed of its own.
+
+        That seed is the first 8 bytes, as a big-endian number, of the SHA-256 of the seed in decimal digits, a line
+        feed and the name. So the modules of a build explore differently, and each the same in every build.
+
+        Args:
+            module: its source file, as the compiler's command names it.
+
+        """
+        mixed = hashlib.sha256(f"{self.seed}\n".encode() + os.fsencode(module)).digest()
+        return replace(self, seed=int.from_bytes(mixed[:8], "big"))
+
+
+def _number(given: Mapping[str, str], name: str) -> float:
+    text = given.get(name, "0")
+    if not _NUMBER.fullmatch(text):
+        raise InvalidError(f"{name} of an exploration is a number, not {text!r}")
+    return float(text)
+
+
+def _seed(given: Mapping[str, str]) -> int:
+    text = given.get("seed", "0")
+    if not (text.isascii() and text.isdecimal() and len(text) <= 20 and int(text) < 2**64):
+        raise InvalidError(f"a seed is 0 to 2⁶⁴ − 1, not {text!r}")
+    return int(text)
+
 
 @dataclass(frozen=True)
 class SessionOptions:
@@ -90,6 +161,11 @@ class SessionOptions:
     labels: Mapping[str, str] = field(default_factory=dict)
     exploration: Exploration | None = None
 
+    @property
+    def file(self) -> str:
+        """What is compiled: the label ``file``, or else the context. In a roll-out a file stays with one version."""
+        return self.labels.get("file") or self.context
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -98,6 +174,7 @@ class Outcome:
     Attributes:
         values: numbers by name: ``text`` (bytes), ``cycles``, ``seconds``, …
         status: one word: ``ok``, ``crash``, ``timeout``, …; empty if unknown.
+        contexts: numbers by name of parts of what was compiled, by the part's context: a function's ``text``.
 
     Raises:
         InvalidError: a name is empty or no Unicode text, or a number is not finite.
@@ -106,12 +183,21 @@ class Outcome:
 
     values: Mapping[str, float] = field(default_factory=dict)
     status: str = ""
+    contexts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, value in self.values.items():
-            if not (name and is_unicode(name)):
-                raise InvalidError(f"an outcome's name is Unicode text and not empty; it was {name!a}")
-            if not isfinite(value):
-                raise InvalidError(f"the outcome {name!r} is a finite number, not {value}")
+        _check_numbers(self.values)
+        for context, values in self.contexts.items():
+            if not is_unicode(context):
+                raise InvalidError(f"an outcome's context is Unicode text, not {context!a}")
+            _check_numbers(values)
         if not is_unicode(self.status):
             raise InvalidError(f"an outcome's status is Unicode text, not {self.status!a}")
+
+
+def _check_numbers(values: Mapping[str, float]) -> None:
+    for name, value in values.items():
+        if not (name and is_unicode(name)):
+            raise InvalidError(f"an outcome's name is Unicode text and not empty; it was {name!a}")
+        if not isfinite(value):
+            raise InvalidError(f"the outcome {name!r} is a finite number, not {value}")

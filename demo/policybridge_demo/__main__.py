@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import os
 import signal
 import sys
@@ -21,12 +22,14 @@ from policybridge_demo.compilation import CompileError, compile_asking, compile_
 from policybridge_demo.compilers import COMPILERS
 from policybridge_demo.corpus import CorpusError, Module, check_sources, demo_modules
 from policybridge_demo.export.formats import FORMATS, ExportError
-from policybridge_demo.inliner import INLINER, exported_server
+from policybridge_demo.inliner import IMITATION, INLINER, exported_server
 from policybridge_demo.report import print_result, progress
 from policybridge_demo.result import DemoResult, Pair
 from policybridge_demo.server import ServerError, demo_server
+from policybridge_demo.tuning import is_tuned, tune
 from policybridge_demo.workers import for_each
 from policybridge_serdes import PolicyReference
+from policybridge_train.command_line import count
 
 _T = TypeVar("_T")
 
@@ -48,33 +51,50 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.json.write_text(json.dumps(result.to_json(), indent=2) + "\n", encoding="utf-8")
     if result.fallbacks:
         return _fail(f"the policy did not decide everything: {result.fallbacks[0]}")
+    return _tuned(options, console)
+
+
+def _tuned(options: argparse.Namespace, console: Console) -> int:
+    """Tune, if that is wanted; the demo has succeeded, so what goes wrong here is told and fails nothing."""
+    modules = [module for module in demo_modules() if options.only in module.path and is_tuned(module)]
+    if not options.tune or not modules:
+        return 0
+    try:
+        tune(modules, options.compiler, options.tune, options.jobs, console)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except (CompileError, PolicyBridgeError, OSError) as error:
+        sys.stderr.write(f"policybridge_demo: it could not be tuned: {error}\n")
     return 0
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = _parser()
     options = parser.parse_args(arguments)
-    if options.backend and (options.server or options.policy != INLINER):
-        parser.error(f"--backend is for the policy {INLINER} in the demo's own server")
+    if options.policy is None:
+        options.policy = IMITATION if options.backend else INLINER
+    if options.backend and (options.server or options.policy != IMITATION):
+        parser.error(f"--backend is for the policy {IMITATION} in the demo's own server")
     return options
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m policybridge_demo", description=__doc__)
     parser.add_argument("--server", metavar="ADDR", help="a running server; by default the demo starts one")
-    parser.add_argument("--policy", default=INLINER, metavar="NAME[@VERSION]", help="the policy (default: inliner)")
-    parser.add_argument("--backend", choices=list(FORMATS), help="export the policy to that framework first")
+    parser.add_argument("--policy", metavar="NAME[@VERSION]", help="the policy (default: inliner)")
+    parser.add_argument("--backend", choices=list(FORMATS), help="export inliner-imitation to it first")
     parser.add_argument("--compiler", choices=list(COMPILERS), default="zig", help="default: zig, clang 22 from PyPI")
     parser.add_argument("--only", default="", metavar="TEXT", help="only modules with TEXT in their paths")
-    parser.add_argument("--jobs", type=_positive, default=os.cpu_count() or 1, metavar="N", help="compilers at a time")
+    parser.add_argument("--jobs", type=count, default=os.cpu_count() or 1, metavar="N", help="compilers at a time")
+    parser.add_argument("--tune", type=_seconds, default=60, metavar="S", help="seconds of tuning at the end; 0: none")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
     return parser
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError("must be 0 or more")
     return number
 
 

@@ -88,11 +88,9 @@ def compile_plain(compiler: str, module: Module) -> Built:
     """
     with _scratch() as (folder, said):
         command = COMPILERS[compiler](module, folder / "module.o")
-        # Use an empty cache: with a warm one zig would not run the compiler.
-        environment = {**os.environ, "ZIG_LOCAL_CACHE_DIR": str(folder / "zig")}
         begun = perf_counter()
         try:
-            done = subprocess.run(command, cwd=library_root(), env=environment, stderr=said, check=False)
+            done = subprocess.run(command, cwd=library_root(), env=clean_environment(folder), stderr=said, check=False)
         except FileNotFoundError as error:
             raise CompileError(f"{command[0]} is not installed") from error
         seconds = perf_counter() - begun
@@ -125,6 +123,11 @@ def compile_listening(compiler: str, config: HostConfig, listener: Listener, mod
             report = run(connection=connection, interrupts=interrupts)
         _check(module, compiler, report.status, said, str(report.error or ""))
         return _built(module, folder, report.seconds), report
+
+
+def clean_environment(folder: Path) -> dict[str, str]:
+    """Give an environment in which zig's cache is empty: with a warm one it would not run the compiler."""
+    return {**os.environ, "ZIG_LOCAL_CACHE_DIR": str(folder / "zig")}
 
 
 @contextmanager

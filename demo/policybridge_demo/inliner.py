@@ -1,4 +1,4 @@
-"""Exporting the bundled policy ``inliner`` to other frameworks."""
+"""Exporting the bundled policy ``inliner-imitation``, which is a network, to other frameworks."""
 
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -14,12 +14,17 @@ from policybridge_demo.server import policy_server
 from policybridge_server.repository import BUNDLED
 
 INLINER: Final = "inliner"
-MODEL: Final = BUNDLED / INLINER / "1" / "model.onnx"
+"""The trained policy."""
+
+IMITATION: Final = "inliner-imitation"
+"""The network that decides as LLVM does."""
+
+MODEL: Final = BUNDLED / IMITATION / "1" / "model.onnx"
 
 
 @contextmanager
 def exported_server(backend: str) -> Iterator[str]:
-    """Serve only the inliner, stored as ``FORMATS[backend]``; otherwise like `policy_server`.
+    """Serve only the imitation, stored as ``FORMATS[backend]``; otherwise like `policy_server`.
 
     Raises:
         ExportError: a required package is not installed.
@@ -27,13 +32,13 @@ def exported_server(backend: str) -> Iterator[str]:
 
     """
     with TemporaryDirectory(prefix="policybridge-demo-") as repository:
-        export_inliner(backend, Path(repository))
+        export_imitation(backend, Path(repository))
         with policy_server("--repository", repository) as address:
             yield address
 
 
-def export_inliner(backend: str, repository: Path) -> None:
-    """Add the inliner to ``repository``, stored as ``FORMATS[backend]``.
+def export_imitation(backend: str, repository: Path) -> None:
+    """Add the imitation to ``repository``, stored as ``FORMATS[backend]``.
 
     Raises:
         ExportError: a required package is not installed.
@@ -41,10 +46,10 @@ def export_inliner(backend: str, repository: Path) -> None:
     """
     stored = FORMATS[backend]
     stored.load()
-    write_policy(repository, INLINER, read_inliner(), inliner_features(), stored)
+    write_policy(repository, IMITATION, read_imitation(), imitation_features(), stored)
 
 
-def read_inliner() -> Network:
+def read_imitation() -> Network:
     """Read the bundled model's weights."""
     # Imported here: only exporting needs the package onnx.
     from policybridge_demo.export.onnx import read_network  # noqa: PLC0415
@@ -52,8 +57,8 @@ def read_inliner() -> Network:
     return read_network(MODEL)
 
 
-def inliner_features() -> Sequence[str]:
+def imitation_features() -> Sequence[str]:
     """Return the features that the bundled ``policy.toml`` packs, in order."""
-    policy = tomllib.loads((BUNDLED / INLINER / "policy.toml").read_text(encoding="utf-8"))
+    policy = tomllib.loads((BUNDLED / IMITATION / "policy.toml").read_text(encoding="utf-8"))
     features: list[str] = policy["settings"]["pack"]["observation"]["features"]
     return features

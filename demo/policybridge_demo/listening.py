@@ -3,13 +3,14 @@
 from collections.abc import Callable
 
 from policybridge_client.connection import ClientSession, Connection
+from policybridge_core.closing import Closing
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
 
 Listener = Callable[[Values, Values], None]
 """Called with an observation and its advice, one record each; they are overwritten after the call."""
 
 
-class ListeningConnection:
+class ListeningConnection(Closing):
     """Forwards all calls to ``connection``, and each decision to ``listener``; see `Connection`."""
 
     def __init__(self, connection: Connection, listener: Listener) -> None:
@@ -33,7 +34,7 @@ class ListeningConnection:
         self._connection.close()
 
 
-class ListeningSession:
+class ListeningSession(Closing):
     """A session of a `ListeningConnection`; see `ClientSession`."""
 
     def __init__(self, session: ClientSession, listener: Listener) -> None:

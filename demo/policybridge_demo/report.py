@@ -22,14 +22,16 @@ def progress(items: Iterable[_T], what: str, total: int, console: Console) -> It
 
 def print_result(result: DemoResult, console: Console) -> None:
     """Print a row for each library, then the figures of the whole run."""
+    title = f"{result.compiler} -Oz, inlining decided by the policy {result.policy}"
+    title += f", exported to {result.backend}" if result.backend else ""
+    # Above the table, and not its title, which would be broken at the table's width.
+    console.print(title, style="italic", highlight=False, soft_wrap=True)
     console.print(_libraries(result))
     console.print(_whole(result))
 
 
 def _libraries(result: DemoResult) -> Table:
-    title = f"{result.compiler} -Oz, inlining decided by the policy {result.policy}"
-    title += f", exported to {result.backend}" if result.backend else ""
-    table = Table(title=title, title_justify="left", box=SIMPLE, padding=(0, 0, 0, 1))
+    table = Table(box=SIMPLE, padding=(0, 0, 0, 1))
     table.add_column("library", no_wrap=True)
     for heading in ("modules", "decisions", "inlined", "agreed", "-Oz text", "text", "change"):
         table.add_column(heading, justify="right", no_wrap=True)

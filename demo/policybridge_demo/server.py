@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Final, cast
 
-_READY_WITHIN: Final = 60.0
+_READY_WITHIN: Final = 180.0
 _DRAINED_WITHIN: Final = 30.0
 
 

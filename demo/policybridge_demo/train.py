@@ -1,8 +1,9 @@
-"""Trains the bundled policy ``inliner``: behaviour cloning of LLVM's inlining decisions on real observations.
+"""Trains the bundled policy ``inliner-imitation``: behaviour cloning of LLVM's inlining decisions on real observations.
 
     python -m policybridge_demo.train --observations DIR --output model.onnx
 
-Needs pip install 'policybridge[train]'. The same observations and seed give the same file, on one kind of machine.
+Needs pip install 'policybridge[demo,torch]' onnx. The same observations and seed give the same file, on one kind of
+machine.
 
 The policy gets all features of LLVM, as a policy that will be improved needs them. The rule to learn is simple: at -Oz
 LLVM inlines calls that cost less than 5. This holds for all but 2 of the training modules' 34,220 decisions and for all

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from policybridge_core.errors import InvalidError
 from policybridge_serdes.checks import Prepared, check_bool, decode_json, fill_shape, remember, texts_to_array
-from policybridge_serdes.contract import Codec
+from policybridge_serdes.contract import Codec, LimitedSerDes
+from policybridge_serdes.limits import UNLIMITED, MessageLimits
 from policybridge_serdes.specs import VARIES, ElementType, Layout, SpecFields, TensorSpec, Values
 from policybridge_serdes.values import tensor
 
@@ -29,15 +30,16 @@ class _Tensors(msgspec.Struct):
 _TENSORS: Final = msgspec.json.Decoder(_Tensors)
 
 
-class BitstreamSerDes:
+class BitstreamSerDes(LimitedSerDes):
     """LLVM's bytes; the module's docstring describes the format."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: MessageLimits = UNLIMITED) -> None:
+        super().__init__(limits)
         self._prepare = remember(self._prepare_header)
 
     def codec(self, layout: Layout) -> Codec:
         """Make the codec for ``layout``."""
-        return PackedCodec(layout) if layout.fixed else VaryingCodec(layout)
+        return PackedCodec(layout) if layout.fixed else VaryingCodec(layout, self._limits)
 
     def encode(self, values: Values, layout: Layout) -> bytes:
         """Encode the layout, then the record."""
@@ -53,18 +55,20 @@ class BitstreamSerDes:
         return layout, codec.decode(payload)
 
     def _prepare_header(self, header: bytes) -> Prepared:
-        layout = parse_layout(header)
+        layout = parse_layout(header, self._limits)
         return layout, self.codec(layout)
 
 
-def parse_layout(line: bytes) -> Layout:
+def parse_layout(line: bytes, limits: MessageLimits) -> Layout:
     """Read the line ``{"tensors":[spec, …]}``.
 
     Raises:
         InvalidError: the line is malformed.
+        TooLargeError: it names more features than the limits allow.
 
     """
     fields = decode_json(_TENSORS, line, "a line of tensor specs")
+    limits.check_features(len(fields.tensors))
     return Layout.of(TensorSpec.from_json(spec) for spec in fields.tensors)
 
 
@@ -93,8 +97,9 @@ class PackedCodec:
 class VaryingCodec:
     """Any layout: tensor after tensor, each one after the sizes of its varying dimensions."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, limits: MessageLimits) -> None:
         self._layout = layout
+        self._limits = limits
 
     def encode(self, values: Values) -> bytes:
         """Encode one record."""
@@ -105,7 +110,7 @@ class VaryingCodec:
         values: Values = np.zeros(1, self._layout.dtype)
         offset = 0
         for spec in self._layout.specs:
-            array, offset = _decode_tensor(spec, data, offset)
+            array, offset = _decode_tensor(spec, data, offset, self._limits)
             values[spec.name][0] = array
         if offset != len(data):
             raise InvalidError(f"{len(data) - offset} bytes follow the last tensor, {self._layout.specs[-1]}")
@@ -124,11 +129,12 @@ def _encode_elements(spec: TensorSpec, array: npt.NDArray[Any]) -> bytes:
     return np.array([len(text) for text in texts], _LENGTH).tobytes() + b"".join(texts)
 
 
-def _decode_tensor(spec: TensorSpec, data: bytes, offset: int) -> tuple[npt.NDArray[Any], int]:
+def _decode_tensor(spec: TensorSpec, data: bytes, offset: int, limits: MessageLimits) -> tuple[npt.NDArray[Any], int]:
     sizes = _view(spec, data, _SIZE, spec.shape.count(VARIES), offset)
     offset += sizes.nbytes
     shape = fill_shape(spec, sizes.tolist())
     if spec.type.is_text:
+        limits.check_values(math.prod(shape))
         return _decode_texts(spec, data, shape, offset)
     array = _view(spec, data, spec.type.dtype, math.prod(shape), offset)
     if spec.type is ElementType.BOOL:

@@ -13,7 +13,7 @@ from policybridge_core.errors import InvalidError
 from policybridge_serdes.contract import Codec
 from policybridge_serdes.specs import VARIES, ElementType, Layout, TensorSpec
 
-_LARGEST_HEADER = 1 << 16
+_LARGEST_HEADER = 1 << 14
 _LARGEST_SHAPE = 2**40
 
 _T = TypeVar("_T")

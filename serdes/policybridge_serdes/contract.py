@@ -1,8 +1,9 @@
 """The SerDes contract, and the table that names every SerDes."""
 
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from policybridge_core.plugins import Table
+from policybridge_serdes.limits import UNLIMITED, MessageLimits
 from policybridge_serdes.specs import Layout, Values
 
 
@@ -56,13 +57,23 @@ SERDES = Table(
         "protobuf": "policybridge_serdes.protobuf:ProtobufSerDes",
     },
 )
+"""The SerDes by the names that clients call them."""
 
 
-def load_serdes(name: str) -> SerDes:
-    """Make the SerDes called ``name``.
+class LimitedSerDes:
+    """Base of a SerDes that is made with limits; any other is made without arguments."""
+
+    def __init__(self, limits: MessageLimits = UNLIMITED) -> None:
+        self._limits = limits
+
+
+def load_serdes(name: str, limits: MessageLimits = UNLIMITED) -> SerDes:
+    """Make the SerDes called ``name``; what it decodes is within ``limits`` if it is a `LimitedSerDes`.
 
     Raises:
         NotFoundError: no SerDes has this name; the message lists the known names.
 
     """
-    return cast("type[SerDes]", SERDES.load(name))()
+    kind: Any = SERDES.load(name)
+    made = kind(limits) if isinstance(kind, type) and issubclass(kind, LimitedSerDes) else kind()
+    return cast("SerDes", made)

@@ -6,7 +6,7 @@ r"""LLVM's interactive stream, as a compiler writes it (llvm/lib/Analysis/Intera
 
 PolicyBridge's own clients add two lines that LLVM never writes. Where tensors vary in size, an observation starts with
 ``{"observation":N,"bytes":B}\n``, B being the payload's size in bytes. The outcome of the compilation is the line
-``{"outcome":{"values":{name:number},"status":"…"}}\n``.
+``{"outcome":{"values":{name:number},"status":"…","contexts":{context:{name:number}}}}\n``.
 """
 
 from collections.abc import Iterator
@@ -19,13 +19,11 @@ from policybridge_core.errors import InvalidError, TooLargeError
 from policybridge_core.session import Outcome
 from policybridge_core.text import is_unicode
 from policybridge_serdes.checks import decode_json
+from policybridge_serdes.limits import DEFAULT_LIMITS, MessageLimits
 from policybridge_serdes.specs import Signature, SpecFields, TensorSpec
 
 MAX_LINE: Final = 1 << 20
 """Longest accepted line in bytes, newline included. LLVM's longest known line, the eviction header, has 2 KB."""
-
-DEFAULT_LIMIT: Final = 64 << 20
-"""Default for the largest accepted observation, in bytes."""
 
 _OBSERVATION: Final = b'{"observation":'
 
@@ -62,6 +60,16 @@ class OutcomeFields(msgspec.Struct):
 
     values: dict[str, float] = {}
     status: str = ""
+    contexts: dict[str, dict[str, float]] = {}
+
+    def check(self, limits: MessageLimits) -> None:
+        """Check that it is not too large.
+
+        Raises:
+            TooLargeError: it is.
+
+        """
+        limits.check_outcome(len(self.values), sum(len(each) or 1 for each in self.contexts.values()))
 
     @property
     def outcome(self) -> Outcome:
@@ -71,7 +79,7 @@ class OutcomeFields(msgspec.Struct):
             InvalidError: a name or the status is not valid Unicode text.
 
         """
-        return Outcome(self.values, self.status)
+        return Outcome(self.values, self.status, self.contexts)
 
 
 class _OutcomeJson(msgspec.Struct):
@@ -95,17 +103,23 @@ class InteractiveReader:
     """Splits a byte stream, received in pieces of any size, into events. Incomplete events wait for the next piece.
 
     Args:
-        limit: largest accepted observation, in bytes. A header that promises more is refused before any allocation.
+        limits: what is accepted. A header that promises more is refused before any allocation.
 
     """
 
-    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
-        self._limit = limit
+    def __init__(self, limits: MessageLimits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
+        self._limit = limits.observation_bytes
         self._pieces: list[bytes] = []
         self._held = 0
         self._needed = 0
         self._size: int | None = None
         self._fixed = True
+
+    @property
+    def begun(self) -> bool:
+        """Whether an event has come in part."""
+        return bool(self._pieces)
 
     def feed(self, data: bytes) -> list[Event]:
         """Add one piece; return the events that it completes, in order.
@@ -169,12 +183,15 @@ class InteractiveReader:
         if line.startswith(b'{"features":'):
             return self._header(line)
         if line.startswith(b'{"outcome":'):
-            return decode_json(_OUTCOME_LINE, line, "an outcome line").outcome.outcome
+            outcome = decode_json(_OUTCOME_LINE, line, "an outcome line").outcome
+            outcome.check(self._limits)
+            return outcome.outcome
         shown = line[:60].decode("utf-8", "backslashreplace").rstrip()
         raise InvalidError(f'not a line of LLVM\'s stream ("features", "context" or "observation"): {shown!r}')
 
     def _header(self, line: bytes) -> Header:
         header = decode_json(_HEADER, line, "a header line of LLVM's stream")
+        self._limits.check_features(len(header.features))
         features = [TensorSpec.from_json(spec) for spec in header.features]
         signature = Signature.of(features, TensorSpec.from_json(header.advice))
         for size in (signature.features.size, signature.advice_layout.size):
@@ -258,4 +275,12 @@ def observation_lines(number: int, payload: bytes, *, fixed: bool) -> bytes:
 
 def outcome_line(outcome: Outcome) -> bytes:
     """Make the line that reports the outcome of the compilation."""
-    return msgspec.json.encode({"outcome": {"values": dict(outcome.values), "status": outcome.status}}) + b"\n"
+    return msgspec.json.encode({"outcome": outcome_fields(outcome)}) + b"\n"
+
+
+def outcome_fields(outcome: Outcome) -> dict[str, object]:
+    """Give an outcome as it stands in JSON."""
+    fields: dict[str, object] = {"values": dict(outcome.values), "status": outcome.status}
+    if outcome.contexts:
+        fields["contexts"] = {name: dict(values) for name, values in outcome.contexts.items()}
+    return fields

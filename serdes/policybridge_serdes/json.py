@@ -17,7 +17,8 @@ import numpy.typing as npt
 from policybridge_core.errors import InvalidError
 from policybridge_serdes.bitstream import parse_layout
 from policybridge_serdes.checks import Prepared, decode_json, fill_shape, remember, reshape
-from policybridge_serdes.contract import Codec
+from policybridge_serdes.contract import Codec, LimitedSerDes
+from policybridge_serdes.limits import UNLIMITED, MessageLimits
 from policybridge_serdes.specs import VARIES, ElementType, Layout, TensorSpec, Values
 from policybridge_serdes.values import shape_fits, tensor
 
@@ -41,16 +42,17 @@ class _Open(msgspec.Struct, Generic[_T], forbid_unknown_fields=True):
 _DESCRIBED: Final = msgspec.json.Decoder(_Described)
 
 
-class JsonSerDes:
+class JsonSerDes(LimitedSerDes):
     """JSON text; see the module's text for the format."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: MessageLimits = UNLIMITED) -> None:
+        super().__init__(limits)
         self._prepare = remember(self._prepare_tensors)
 
     def codec(self, layout: Layout) -> Codec:
         """Make the codec for ``layout``. Layouts of integers of one type and fixed size have a faster one."""
         plain = layout.uniform is not None and layout.uniform.kind in "iu"
-        return UniformCodec(layout) if plain else MixedCodec(layout)
+        return UniformCodec(layout, self._limits) if plain else MixedCodec(layout, self._limits)
 
     def encode(self, values: Values, layout: Layout) -> bytes:
         """Encode the layout, then the record."""
@@ -64,15 +66,16 @@ class JsonSerDes:
         return layout, codec.decode(bytes(described.values))
 
     def _prepare_tensors(self, specs: bytes) -> Prepared:
-        layout = parse_layout(b'{"tensors":%b}' % specs)
+        layout = parse_layout(b'{"tensors":%b}' % specs, self._limits)
         return layout, self.codec(layout)
 
 
 class UniformCodec:
     """Integers of one type in fixed tensors: one conversion for the whole record."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, limits: MessageLimits) -> None:
         self._layout = layout
+        self._limits = limits
         self._dtype = layout.specs[0].type.dtype
         self._counts = [spec.count for spec in layout.specs]
         ends = np.cumsum(self._counts).tolist()
@@ -86,6 +89,7 @@ class UniformCodec:
 
     def decode(self, data: bytes) -> Values:
         """Decode one record."""
+        self._limits.check_json(data)
         rows = decode_json(self._decoder, data, "an array with a flat array of integers per tensor")
         if [len(row) for row in rows] != self._counts:
             raise InvalidError(_count_message(self._layout, rows))
@@ -119,8 +123,9 @@ def _count_message(layout: Layout, rows: list[list[int]]) -> str:
 class MixedCodec:
     """Any layout, one tensor at a time. The parser is given the type of each tensor's entry."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, limits: MessageLimits) -> None:
         self._layout = layout
+        self._limits = limits
         entries: Any = tuple(_entry_type(spec) for spec in layout.specs)
         self._decoder: msgspec.json.Decoder[tuple[Any, ...]] = msgspec.json.Decoder(tuple[entries])
 
@@ -130,6 +135,7 @@ class MixedCodec:
 
     def decode(self, data: bytes) -> Values:
         """Decode one record."""
+        self._limits.check_json(data)
         entries = decode_json(self._decoder, data, "an array with an entry per tensor")
         values: Values = np.zeros(1, self._layout.dtype)
         for spec, entry in zip(self._layout.specs, entries, strict=True):

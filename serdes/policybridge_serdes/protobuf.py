@@ -1,5 +1,6 @@
 """SerDes `protobuf`: the messages Tensors (session form) and DescribedTensors of policybridge/v1/tensor.proto."""
 
+import math
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -11,7 +12,9 @@ from policybridge.v1 import tensor_pb2 as pb
 from policybridge_core.errors import InvalidError
 from policybridge_serdes.bitstream import PackedCodec
 from policybridge_serdes.checks import Prepared, check_bool, fill_shape, remember, reshape, texts_to_array
-from policybridge_serdes.contract import Codec
+from policybridge_serdes.contract import Codec, LimitedSerDes
+from policybridge_serdes.limits import UNLIMITED, MessageLimits
+from policybridge_serdes.protobuf_fields import check_message
 from policybridge_serdes.specs import VARIES, ElementType, Layout, Signature, TensorSpec, Values
 from policybridge_serdes.values import tensor
 
@@ -21,15 +24,16 @@ _TO_PB: Final[dict[ElementType, pb.ElementType.ValueType]] = {
 _FROM_PB: Final = {number: kind for kind, number in _TO_PB.items()}
 
 
-class ProtobufSerDes:
+class ProtobufSerDes(LimitedSerDes):
     """Protobuf messages; policybridge/v1/tensor.proto describes them."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: MessageLimits = UNLIMITED) -> None:
+        super().__init__(limits)
         self._prepare = remember(self._prepare_layout)
 
     def codec(self, layout: Layout) -> Codec:
         """Make the codec for ``layout``."""
-        return PackedTensorsCodec(layout) if layout.fixed else TensorsCodec(layout)
+        return PackedTensorsCodec(layout) if layout.fixed else TensorsCodec(layout, self._limits)
 
     def encode(self, values: Values, layout: Layout) -> bytes:
         """Encode the layout and the record."""
@@ -45,7 +49,9 @@ class ProtobufSerDes:
         return layout, codec.decode(described.values.SerializeToString())
 
     def _prepare_layout(self, data: bytes) -> Prepared:
-        layout = Layout.of(spec_from_pb(spec) for spec in pb.Layout.FromString(data).tensors)
+        tensors = pb.Layout.FromString(data).tensors
+        self._limits.check_features(len(tensors))
+        layout = Layout.of(spec_from_pb(spec) for spec in tensors)
         return layout, self.codec(layout)
 
 
@@ -57,8 +63,10 @@ def parse(kind: type[_M], data: bytes) -> _M:
 
     Raises:
         InvalidError: the bytes are not a message of this kind.
+        TooLargeError: they are made of too many parts.
 
     """
+    check_message(kind.DESCRIPTOR, data)
     try:
         return kind.FromString(data)
     except DecodeError as error:
@@ -140,8 +148,9 @@ def _size_message(layout: Layout, parts: list[bytes]) -> str:
 class TensorsCodec:
     """Any layout, one tensor at a time."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, limits: MessageLimits) -> None:
         self._layout = layout
+        self._limits = limits
         self._open_dims = sum(spec.shape.count(VARIES) for spec in layout.specs)
 
     def encode(self, values: Values) -> bytes:
@@ -165,7 +174,10 @@ class TensorsCodec:
         following = iter(sizes)
         for spec, part in zip(self._layout.specs, parts, strict=True):
             own = list(islice(following, spec.shape.count(VARIES)))
-            values[spec.name][0] = _elements_from_pb(spec, part, fill_shape(spec, own))
+            shape = fill_shape(spec, own)
+            if spec.type.is_text:
+                self._limits.check_values(math.prod(shape))
+            values[spec.name][0] = _elements_from_pb(spec, part, shape)
         return values
 
 

@@ -76,8 +76,14 @@ class SpecFields(TypedDict):
 class TensorSpec:
     """A tensor's name, element type and shape; a dimension of −1 varies per observation, ``()`` is a scalar.
 
+    Attributes:
+        name: the tensor's, by which features are bound to a policy's inputs.
+        type: of its elements.
+        shape: the size of each dimension; −1 for one that varies.
+
     Raises:
-        InvalidError: the name is empty or not valid Unicode, a dimension is below −1, or there are too many dimensions.
+        InvalidError: the name is empty or not valid Unicode, the type is no `ElementType`, a dimension is below −1, or
+            there are too many dimensions.
         TooLargeError: the fixed part exceeds ``MAX_LAYOUT_BYTES``.
 
     """
@@ -91,6 +97,9 @@ class TensorSpec:
             raise InvalidError("a tensor has an empty name; every tensor needs one")
         if not is_unicode(self.name):
             raise InvalidError(f"a tensor's name is no Unicode text: {self.name!a}")
+        if not isinstance(self.type, ElementType):
+            known = ", ".join(f"{kind.name} ({kind.value})" for kind in ElementType)
+            raise InvalidError(f"{self.name} has the type {self.type!r}, which is no ElementType; there are {known}")
         if len(self.shape) > MAX_DIMENSIONS:
             raise InvalidError(f"{self.name} has {len(self.shape)} dimensions; at most {MAX_DIMENSIONS} are possible")
         if any(dim < VARIES for dim in self.shape):
@@ -152,6 +161,10 @@ class Layout:
 
     If every tensor is fixed, the record is packed: tensor after tensor without padding, which are the bytes of LLVM's
     interactive protocol. For a tensor that varies or holds strings, the record holds a reference to an array.
+
+    Attributes:
+        specs: of the tensors, in their order. No two have the same name.
+
     """
 
     specs: tuple[TensorSpec, ...]
@@ -209,14 +222,30 @@ class Layout:
 
 @dataclass(frozen=True)
 class Signature:
-    """The layout of the features and the spec of the advice."""
+    """The layout of the features and the spec of the advice.
+
+    Attributes:
+        features: what a compiler observes.
+        advice: what a policy answers.
+
+    """
 
     features: Layout
     advice: TensorSpec
 
     @classmethod
     def of(cls, features: Sequence[TensorSpec], advice: TensorSpec) -> "Signature":
-        """Make a signature from the features in their order and the advice."""
+        """Make a signature from the features in their order and the advice.
+
+        Raises:
+            InvalidError: one of them is no `TensorSpec`.
+
+        """
+        for spec in [*features, advice]:
+            if not isinstance(spec, TensorSpec):
+                raise InvalidError(
+                    f"features and advice are TensorSpecs, such as TensorSpec('x', ElementType.INT64), not {spec!r}"
+                )
         return cls(Layout.of(features), advice)
 
     @cached_property

@@ -7,13 +7,16 @@ r"""LLVM's training log (llvm/lib/Analysis/TrainingLogger.cpp): the observations
 
 LLVM logs its decision as an additional last feature. The bytes that it writes to an interactive channel are a training
 log without score.
+
+LLVM's reader (log_reader.py) knows no ``bool``. A bool is written as an ``int8_t`` of 0 and 1 whose spec has one more
+key, ``"bool":true``: LLVM's reader passes over that key, and ours gives a bool back.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NotRequired
 
 import msgspec
 import numpy.typing as npt
@@ -22,21 +25,25 @@ from policybridge_core.errors import InvalidError, PolicyBridgeError, Preconditi
 from policybridge_serdes.bitstream import PackedCodec
 from policybridge_serdes.checks import decode_json
 from policybridge_serdes.interactive import (
-    DEFAULT_LIMIT,
     MAX_LINE,
     context_line,
     observation_lines,
     read_context,
     read_observation,
 )
-from policybridge_serdes.specs import Layout, SpecFields, TensorSpec, Values
+from policybridge_serdes.limits import DEFAULT_LIMIT
+from policybridge_serdes.specs import ElementType, Layout, SpecFields, TensorSpec, Values
 from policybridge_serdes.values import Row, pack, tensor, unpack
 
 
+class _LoggedSpec(SpecFields):
+    bool: NotRequired[bool]
+
+
 class _HeaderJson(msgspec.Struct, omit_defaults=True):
-    features: list[SpecFields]
-    score: SpecFields | None = None
-    advice: SpecFields | None = None
+    features: list[_LoggedSpec]
+    score: _LoggedSpec | None = None
+    advice: _LoggedSpec | None = None
 
 
 class _OutcomeJson(msgspec.Struct):
@@ -74,15 +81,28 @@ class LogHeader:
 
         """
         fields = decode_json(_HEADER, line, "the header line of a training log")
-        features = Layout.of(TensorSpec.from_json(spec) for spec in fields.features)
-        score, advice = (None if spec is None else TensorSpec.from_json(spec) for spec in (fields.score, fields.advice))
+        features = Layout.of(map(_from_logged, fields.features))
+        score, advice = (None if spec is None else _from_logged(spec) for spec in (fields.score, fields.advice))
         return cls(features, score, advice)
 
     def to_line(self) -> bytes:
         """Write the log's first line."""
-        score, advice = (None if spec is None else spec.to_json() for spec in (self.score, self.advice))
-        features = [spec.to_json() for spec in self.features.specs]
+        score, advice = (None if spec is None else _to_logged(spec) for spec in (self.score, self.advice))
+        features = [_to_logged(spec) for spec in self.features.specs]
         return msgspec.json.encode(_HeaderJson(features, score, advice)) + b"\n"
+
+
+def _to_logged(spec: TensorSpec) -> _LoggedSpec:
+    fields = _LoggedSpec(name=spec.name, type=spec.type.value, port=0, shape=list(spec.shape))
+    if spec.type is ElementType.BOOL:
+        fields["type"], fields["bool"] = ElementType.INT8.value, True
+    return fields
+
+
+def _from_logged(fields: _LoggedSpec) -> TensorSpec:
+    spec = TensorSpec.from_json(fields)
+    is_bool = fields.get("bool", False) and spec.type is ElementType.INT8
+    return TensorSpec(spec.name, ElementType.BOOL, spec.shape) if is_bool else spec
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,9 +13,13 @@ from policybridge_core.errors import PolicyBridgeError
 from policybridge_core.plugins import Table
 from policybridge_server.config import LISTENING, ServerConfig, make_config
 from policybridge_server.daemon import serve
+from policybridge_server.ending import end_in_time
 from policybridge_server.grpc.services import SERVICES
 from policybridge_server.ledger.contract import LEDGERS
+from policybridge_server.ledger.place import check_shown
+from policybridge_server.log import start_log
 from policybridge_server.repository import BUNDLED
+from policybridge_server.workers.parent import serve_with_workers
 
 _PARTS: Final[dict[str, Table]] = {"grpc_service": SERVICES, "ledger_store": LEDGERS}
 """The options whose values are names of parts."""
@@ -32,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{field.name.replace('_', '-')}", default=None, **_settings(field, described))
     parser.add_argument("--config", type=Path, metavar="FILE.toml", help="the same, by the options' names with _ for -")
     parser.add_argument("--demo", action="store_true", help="serve the bundled policies, also without other options")
-    parser.add_argument("--verbose", action="store_true", help="log what happens, to standard error")
+    parser.add_argument("--verbose", action="store_true", help="log what happens: --log-level info")
 
 
 def _options() -> Iterator[tuple[inspect.Field, inspect.Metadata]]:
@@ -48,6 +52,9 @@ def _settings(field: inspect.Field, described: inspect.Metadata) -> dict[str, An
     if isinstance(kind, inspect.BoolType):
         return {"action": "store_true", "help": text}
     settings = {"metavar": (described.extra or {})["metavar"], "type": _type(kind)}
+    if isinstance(kind, inspect.LiteralType):
+        settings["choices"] = kind.values
+        text += ": %(choices)s"
     if field.name in _PARTS:
         settings["choices"] = _PARTS[field.name]
         text += ": %(choices)s"
@@ -68,11 +75,25 @@ def _type(kind: inspect.Type) -> type:
 def run(arguments: argparse.Namespace) -> int:
     """Serve; the exit status is 0 after a drain, 2 where the configuration cannot be used."""
     given = {name: value for name, value in vars(arguments).items() if value is not None}
-    config, demo, verbose = given.pop("config", None), given.pop("demo"), given.pop("verbose")
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(message)s")
+    file, demo, verbose = given.pop("config", None), given.pop("demo"), given.pop("verbose")
+    given = _with_demo(given) if demo else given
+
+    def read() -> ServerConfig:
+        made = make_config(file, given)
+        start_log(made, verbose=verbose)
+        return made
+
     try:
-        serve(make_config(config, _with_demo(given) if demo else given))
+        check_shown(given.get("ledger", ""))
+        config = read()
+        (serve if config.workers == 1 else serve_with_workers)(config, reread=read)
+        end_in_time()
     except PolicyBridgeError as error:
+        sys.stderr.write(f"policybridge serve: {error}\n")
+        return 2
+    except OSError as error:
+        # A disk that is full or cannot be read; it is nobody's mistake in the code.
+        logging.debug("the server ended", exc_info=error)
         sys.stderr.write(f"policybridge serve: {error}\n")
         return 2
     return 0
@@ -80,5 +101,4 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _with_demo(given: dict[str, Any]) -> dict[str, Any]:
     listen = {} if given.keys() & {*LISTENING, "transport"} else _LISTEN_DEMO
-    bundled = {"allow_python": True, "repository": [str(BUNDLED), *given.get("repository", [])]}
-    return {**listen, **given, **bundled}
+    return {**listen, **given, "repository": [str(BUNDLED), *given.get("repository", [])]}

@@ -6,12 +6,12 @@ Every option is described here alone: its name, type, default and help text. The
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 
 from policybridge_core.errors import InvalidError
-from policybridge_serdes.interactive import DEFAULT_LIMIT
+from policybridge_serdes.limits import DEFAULT_LIMIT, DEFAULT_LIMITS, MessageLimits
 
 _ENVELOPE: Final = 1 << 20
 """Bytes that a message may have beside its observation: names, shapes, labels."""
@@ -20,6 +20,7 @@ LISTENING: Final = ("grpc", "grpcio", "socket", "http", "pipe")
 """The fields that hold addresses of the transport of the same name."""
 
 _Count = Annotated[int, msgspec.Meta(ge=1)]
+_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 _Seconds = Annotated[float, msgspec.Meta(gt=0)]
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
@@ -39,7 +40,31 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     """
 
-    repository: Annotated[list[Path], _option("DIR", "folder of policies")] = []
+    workers: Annotated[
+        Annotated[int, msgspec.Meta(ge=1, le=256)],
+        _option("N", "serve --grpc and --socket by so many processes, so that decisions use more than one core"),
+    ] = 1
+    repository: Annotated[
+        list[str], _option("DIR", "folder of policies, or an address of one, such as s3://BUCKET/FOLDER")
+    ] = []
+    follow: Annotated[
+        str | None, _option("ADDR", "be a replica of the server grpc[s]:HOST:PORT: serve what is published there")
+    ] = None
+    follow_ca: Annotated[
+        Path | None, _option("FILE", "PEM certificates of who signs the leader's (default: POLICYBRIDGE_TLS_CA)")
+    ] = None
+    follow_certificate: Annotated[
+        Path | None, _option("FILE", "what to show the leader, in PEM (default: POLICYBRIDGE_TLS_CERTIFICATE)")
+    ] = None
+    follow_key: Annotated[Path | None, _option("FILE", "its private key (default: POLICYBRIDGE_TLS_KEY)")] = None
+    follow_token_file: Annotated[
+        Path | None, _option("FILE", "holds the token for the leader (default: POLICYBRIDGE_TOKEN_FILE)")
+    ] = None
+    cache: Annotated[
+        Path | None,
+        _option("DIR", "folder of the copies of policies from elsewhere (default: policybridge in XDG_CACHE_HOME)"),
+    ] = None
+    poll: Annotated[_Seconds, _option("SECONDS", "look so often for new versions at addresses of --repository")] = 5.0
     grpc: Annotated[list[str], _option("ADDR", "HOST:PORT or unix:PATH; port 0: a free one")] = []
     grpcio: Annotated[list[str], _option("ADDR", "as --grpc, by gRPC's own library: slower, and with channelz")] = []
     socket: Annotated[list[str], _option("PATH", "path of a Unix socket")] = []
@@ -55,11 +80,38 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         list[str], _option("NAME=ADDRESS", "an address of any transport, also of another distribution's")
     ] = []
     grpc_service: Annotated[list[str], _option("NAME", "serve this service over gRPC, by default all")] = []
-    allow_python: Annotated[bool, _option(None, "run policies that are Python code")] = False
+    socket_mode: Annotated[
+        Annotated[str, msgspec.Meta(pattern=r"^0?[0-7]{3}$")],
+        _option("OCTAL", "permissions of Unix sockets and pipes; a client needs to write"),
+    ] = "0600"
+    socket_owner: Annotated[
+        str | None, _option("USER", "owner of Unix sockets and pipes (default: the server's user)")
+    ] = None
+    socket_group: Annotated[
+        str | None, _option("GROUP", "group of Unix sockets and pipes (default: the server's group)")
+    ] = None
+    tls_certificate: Annotated[Path | None, _option("FILE", "all TCP ports speak TLS with this PEM certificate")] = None
+    tls_key: Annotated[Path | None, _option("FILE", "its private key, in PEM without a password")] = None
+    tls_client_ca: Annotated[
+        Path | None, _option("FILE", "clients on TCP need a certificate of these PEM authorities")
+    ] = None
+    tokens: Annotated[Path | None, _option("FILE", "clients on TCP need a token of this TOML file")] = None
+    insecure: Annotated[
+        bool, _option(None, "listen beyond this machine also without TLS and tokens: everybody is served")
+    ] = False
+    http_host: Annotated[
+        list[str], _option("NAME", "a name in the URLs of HTTP clients, beside localhost and the address; * for any")
+    ] = []
+    allow_python: Annotated[
+        bool, _option(None, "run policies that are Python code; those of the package itself always run")
+    ] = False
     allow_publish: Annotated[bool, _option(None, "let clients publish versions, set aliases and retire")] = False
     keep_versions: Annotated[
-        _Count, _option("N", "versions of a policy that stay when one is published, beside those with an alias")
-    ] = 10
+        _Count | None,
+        _option(
+            "N", "when a version is published, delete older ones but N and those with an alias (default: keep all)"
+        ),
+    ] = None
     max_artifact_bytes: Annotated[
         _Count, _option("N", "refuse larger versions, and those whose archives are larger when unpacked")
     ] = 1 << 30
@@ -69,9 +121,51 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         _Count | None,
         _option("N", "refuse larger gRPC and HTTP messages (default: 1 MiB more than an observation may have)"),
     ] = None
+    max_sessions: Annotated[_Count, _option("N", "refuse more sessions at a time")] = 20_000
+    max_client_sessions: Annotated[
+        _Count, _option("N", "refuse more sessions of one host at a time; the Unix sockets count as one")
+    ] = 10_000
+    max_client_opens: Annotated[
+        _Count | None, _option("N", "refuse more sessions of one host in one second (default: no limit)")
+    ] = None
+    max_features: Annotated[_Count, _option("N", "refuse observations of more features")] = DEFAULT_LIMITS.features
+    max_values: Annotated[
+        _Count, _option("N", "refuse observations of more values that are text: numbers in JSON, and strings")
+    ] = DEFAULT_LIMITS.values
+    max_outcome_values: Annotated[_Count, _option("N", "refuse outcomes of more values")] = (
+        DEFAULT_LIMITS.outcome_values
+    )
+    max_context_values: Annotated[
+        _Count, _option("N", "refuse outcomes of more values by context (function), all contexts together")
+    ] = DEFAULT_LIMITS.context_values
+    hello_timeout: Annotated[
+        _Seconds,
+        _option("SECONDS", "end a connection or a session whose client does not say for so long what it wants"),
+    ] = 20.0
+    message_timeout: Annotated[
+        _Seconds,
+        _option("SECONDS", "end a session whose client has begun a message and has not finished it so long after"),
+    ] = 60.0
+    idle_timeout: Annotated[
+        _Seconds, _option("SECONDS", "close a connection that has carried neither a session nor a call for so long")
+    ] = 3600.0
+    reserve_descriptors: Annotated[
+        Annotated[int, msgspec.Meta(ge=0)],
+        _option("N", "file descriptors that no client gets, at most a quarter of all (ulimit -n)"),
+    ] = 64
+    max_buffered_bytes: Annotated[
+        _Count,
+        _option("N", "refuse gRPC calls while clients make the server hold more in requests and unread answers"),
+    ] = 1 << 29
     sequence_idle: Annotated[
         _Seconds, _option("SECONDS", "end a sequence of the Open Inference Protocol after so long without a request")
     ] = 600.0
+    decision_timeout: Annotated[
+        _Seconds, _option("SECONDS", "a policy that gives no advice within this time is given up and loaded again")
+    ] = 60.0
+    load_timeout: Annotated[_Seconds, _option("SECONDS", "refuse versions that are not loaded within this time")] = (
+        300.0
+    )
     spin: Annotated[
         Annotated[float, msgspec.Meta(ge=0, le=10_000)],
         _option(
@@ -82,22 +176,58 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     grace: Annotated[
         Annotated[float, msgspec.Meta(ge=0)], _option("SECONDS", "let running sessions go on for so long after SIGTERM")
     ] = 60.0
-    ledger: Annotated[
-        Path | None, _option("FILE", "record sessions, decisions and outcomes there (default: record nothing)")
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], _option("LEVEL", "log this and what is worse, to standard error")
+    ] = "warning"
+    log_format: Annotated[Literal["text", "json"], _option("FORMAT", "lines for people, or one JSON object a line")] = (
+        "text"
+    )
+    traces: Annotated[
+        str | None, _option("URL", "send OpenTelemetry's traces there by OTLP over HTTP, as to http://127.0.0.1:4318")
     ] = None
-    ledger_store: Annotated[str, _option("NAME", "the kind of ledger")] = "sqlite"
+    trace_sessions: Annotated[
+        _Share, _option("SHARE", "of the sessions without a trace context, trace this share; a context says it itself")
+    ] = 1.0
+    trace_decisions: Annotated[_Share, _option("SHARE", "of the decisions of a traced session, trace this share")] = (
+        0.01
+    )
+    ledger: Annotated[
+        str | None,
+        _option(
+            "FILE|URL", "record sessions there: a file, or postgresql://USER@HOST/DATABASE (default: record nothing)"
+        ),
+    ] = None
+    ledger_store: Annotated[
+        str | None, _option("NAME", "the kind of ledger (default: sqlite for a file, postgresql for its URL)")
+    ] = None
+    ledger_spool: Annotated[
+        Path | None,
+        _option(
+            "DIR",
+            "what the database cannot take now waits there (default: spool in $STATE_DIRECTORY or "
+            "~/.local/state/policybridge)",
+        ),
+    ] = None
     ledger_max_bytes: Annotated[
         _Count | None, _option("N", "drop the oldest sessions of a larger ledger (default: keep all)")
     ] = None
     ledger_max_age: Annotated[
         _Seconds | None, _option("SECONDS", "drop sessions that began so long ago (default: keep all)")
     ] = None
+    runs: Annotated[
+        list[Path],
+        _option("DIR", "show training runs on the page: an --output of policybridge train, or a folder of several"),
+    ] = []
     mlbridge: dict[str, Any] | None = None
     """Services of users' own .proto files; see docs/ml-compiler-bridge.md. A table of the file, and no option."""
 
     def __post_init__(self) -> None:
-        if not self.repository:
-            raise ValueError("no policies: give --repository DIR, or --demo for the bundled ones")
+        if not (self.repository or self.follow):
+            raise ValueError("no policies: give --repository DIR, --follow ADDR, or --demo for the bundled ones")
+        if self.follow and self.allow_publish:
+            raise ValueError(
+                "publish at the leader: a server with --follow takes no changes, so leave out --allow-publish"
+            )
         if not list(self.addresses()):
             raise ValueError(
                 "nowhere to listen: give --grpc ADDR, --socket PATH, --http ADDR, --pipe BASE or "
@@ -113,6 +243,17 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             if not (name and equals):
                 raise ValueError(f"the transport {text!r} is not NAME=ADDRESS")
             yield name, address
+
+    @property
+    def limits(self) -> MessageLimits:
+        """What a client's message may hold."""
+        return MessageLimits(
+            self.max_observation_bytes,
+            self.max_features,
+            self.max_values,
+            self.max_outcome_values,
+            self.max_context_values,
+        )
 
     @property
     def message_limit(self) -> int:

@@ -4,122 +4,185 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from typing import Final, cast
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Final, TextIO, cast
 
-from policybridge_core.errors import PolicyBridgeError
+from policybridge_core.errors import InvalidError, UnavailableError
+from policybridge_core.plugins import load_part
 from policybridge_server.config import ServerConfig
 from policybridge_server.engine.engine import Engine
-from policybridge_server.engine.opener import SessionOpener
-from policybridge_server.ledger.contract import Bounds, load_ledger
+from policybridge_server.engine.tracing import Tracer
+from policybridge_server.following.places import copies, hold_copies, own_folders
+from policybridge_server.ledger.clock import Clock, SystemClock
+from policybridge_server.ledger.contract import Bounds, SharedLedger, load_ledger
+from policybridge_server.ledger.place import parse_place
 from policybridge_server.ledger.recorder import LedgerRecorder
+from policybridge_server.ledger.spool import spool_of
 from policybridge_server.loop import Loop
-from policybridge_server.publishing.publisher import Publisher
-from policybridge_server.publishing.watcher import FolderWatcher
-from policybridge_server.repository import Limits, Repository, writable
+from policybridge_server.output import own_output
+from policybridge_server.reloading import Configuration, has_terminal, terminal_gone
+from policybridge_server.repository import writable
 from policybridge_server.repository.lock import lock_for_changes
-from policybridge_server.transports.contract import Host, Transport, load_transport
+from policybridge_server.serving import Daemon, make_engine
+from policybridge_server.systemd import given_addresses, notify, notify_reloading
 
 _LOG = logging.getLogger(__name__)
 
-_SWITCH_SECONDS: Final = 5e-4
+SWITCH_SECONDS: Final = 5e-4
 """For how long a thread keeps the interpreter lock: Python's own 5 ms would delay every decision while a version is
 loaded in another thread."""
 
 
-def serve(config: ServerConfig) -> None:
-    """Serve until SIGTERM or SIGINT; a second signal ends running sessions at once.
+def serve(
+    config: ServerConfig, clock: Clock | None = None, *, reread: Callable[[], ServerConfig] | None = None
+) -> None:
+    """Serve until SIGTERM or SIGINT; a second signal ends running sessions at once. SIGHUP reloads: `Configuration`.
+
+    Args:
+        config: what to serve, and where.
+        reread: reads the configuration again; ``None``: it stays.
+        clock: of the ledger; ``None``: that of the machine.
 
     Raises:
         PolicyBridgeError: a repository, an address or the ledger cannot be used.
 
     """
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    with lock_for_changes(writable(config.repository) if config.allow_publish else []), _ledger(config) as recorder:
-        repository = Repository(config.repository, Limits(config.max_artifact_bytes, config.max_artifact_files))
-        engine = Engine(repository, allow_python=config.allow_python, recorder=recorder)
-        with asyncio.Runner(loop_factory=lambda: Loop(engine.flush, config.spin / 1e6)) as runner:
+    sys.setswitchinterval(SWITCH_SECONDS)
+    with (
+        own_output() as output,
+        lock_for_changes(changed(config)),
+        hold_copies(config),
+        make_recorder(config, clock) as recorder,
+        make_tracer(config) as tracer,
+    ):
+        engine = make_engine(config, recorder, tracer)
+        with asyncio.Runner(loop_factory=lambda: Loop(engine.flush, config.spin / 1e6, engine.counters)) as runner:
             loop = cast("Loop", runner.get_loop())
-            runner.run(_Daemon(config, engine, loop, recorder).run())
+            runner.run(_Alone(config, engine, loop, recorder, reread or (lambda: config)).run(output))
         engine.close()
 
 
+def changed(config: ServerConfig) -> list[Path]:
+    """Give the repositories that clients may publish into."""
+    if not config.allow_publish:
+        return []
+    folders = writable(own_folders(config))
+    if not folders and not copies(config):
+        raise InvalidError("--allow-publish: the policies of --demo are not published into; give --repository DIR too")
+    return folders
+
+
 @contextmanager
-def _ledger(config: ServerConfig) -> Iterator[LedgerRecorder | None]:
+def make_recorder(
+    config: ServerConfig, clock: Clock | None = None, *, shared: bool = False, drops: bool = True
+) -> Iterator[LedgerRecorder | None]:
+    """Make what records into the ledger of the configuration, and close it in the end; ``None`` without a ledger.
+
+    Args:
+        config: of the server.
+        clock: of the ledger; ``None``: that of the machine.
+        shared: several processes write the ledger.
+        drops: this process drops what is too much.
+
+    """
     if config.ledger is None:
         yield None
         return
-    bounds = Bounds(config.ledger_max_bytes, config.ledger_max_age)
-    store = load_ledger(config.ledger_store).open_store(config.ledger, bounds)
-    with closing(LedgerRecorder(store)) as recorder:
+    clock = clock or SystemClock()
+    place = parse_place(config.ledger)
+    limits = (config.ledger_max_bytes, config.ledger_max_age) if drops else (None, None)
+    bounds = Bounds(*limits, clock, spool_of(place, config.ledger_spool))
+    ledger = load_ledger(place, config.ledger_store)
+    store = cast("SharedLedger", ledger).join_store(place, bounds) if shared else ledger.open_store(place, bounds)
+    with closing(LedgerRecorder(store, clock)) as recorder:
         yield recorder
 
 
-class _Daemon:
-    """One run of the server: `_start_up`, wait for a signal, `_shut_down`."""
+@contextmanager
+def make_tracer(config: ServerConfig) -> Iterator[Tracer | None]:
+    """Make the tracer that the configuration asks for, and close it in the end."""
+    if config.traces is None:
+        yield None
+        return
+    part = load_part("policybridge_server.telemetry.tracing:OtlpTracer [otel]", "--traces")
+    tracer = cast("Callable[[ServerConfig], Tracer]", part)(config)
+    with closing(tracer):
+        yield tracer
 
-    def __init__(self, config: ServerConfig, engine: Engine, loop: Loop, recorder: LedgerRecorder | None) -> None:
-        self._config = config
-        self._engine = engine
-        self._loop = loop
-        self._recorder = recorder
-        self._opener = SessionOpener(engine)
-        self._publisher = Publisher(self._opener, allowed=config.allow_publish, keep_versions=config.keep_versions)
-        self._transports = [load_transport(name, address) for name, address in config.addresses()]
-        self._started: list[Transport] = []
 
-    async def run(self) -> None:
-        self._signals = self._watch_signals()
-        await self._start_up()
+class _Alone(Daemon):
+    """A server of one process: it heeds the signals itself."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        engine: Engine,
+        loop: Loop,
+        recorder: LedgerRecorder | None,
+        reread: Callable[[], ServerConfig],
+    ) -> None:
+        super().__init__(config, engine, loop, recorder)
+        self._configuration = Configuration(config, reread)
+
+    async def run(self, output: TextIO) -> None:
+        watch_signals(self._loop, self.signals, self._reload)
+        tell_unclaimed(self._config)
+        await self.start_up()
         try:
-            sys.stdout.write(f"ready {' '.join(transport.address for transport in self._started)}\n")
-            sys.stdout.flush()
-            await self._signals.get()
+            say(f"ready {' '.join(self.addresses)}", output)
+            notify("READY=1", f"STATUS=serves {len(self._engine.repository.policies())} policies")
+            await self.signals.get()
         finally:
-            await self._shut_down()
+            notify("STOPPING=1")
+            await self.shut_down()
 
-    async def _start_up(self) -> None:
-        post = self._loop.call_soon_threadsafe
-        self._engine.attach(post)
-        if self._recorder is not None:
-            self._recorder.start(post)
-        self._engine.versions.preload()
-        await self._listen()
-        watcher = FolderWatcher(self._engine.repository, self._publisher)
-        self._watching = self._loop.create_task(watcher.watch())
+    def _reload(self) -> None:
+        notify_reloading()
+        self.reloading.take(self._configuration.reread())
+        notify("READY=1")
 
-    async def _shut_down(self) -> None:
-        self._opener.drain()
-        self._watching.cancel()
-        await self._drain()
-        self._publisher.close()
 
-    def _watch_signals(self) -> "asyncio.Queue[signal.Signals]":
-        signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, signals.put_nowait, number)
-        return signals
+def watch_signals(
+    loop: asyncio.AbstractEventLoop, signals: "asyncio.Queue[signal.Signals]", reload: Callable[[], object]
+) -> None:
+    """Put SIGTERM and SIGINT into ``signals``, and call ``reload`` at SIGHUP, unless a terminal has hung up."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signals.put_nowait, number)
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    had_terminal = not ignored and has_terminal()
 
-    async def _listen(self) -> None:
-        host = Host(self._opener, self._publisher, self._loop, self._config)
-        try:
-            for transport in self._transports:
-                await transport.start(host)
-                self._started.append(transport)
-        except PolicyBridgeError:
-            await self._stop(0)
-            raise
+    def hang_up() -> None:
+        if terminal_gone(had_terminal):
+            signals.put_nowait(signal.SIGHUP)
+        else:
+            reload()
 
-    async def _drain(self) -> None:
-        _LOG.info("draining: %d sessions", self._engine.sessions)
-        stopping = asyncio.create_task(self._stop(self._config.grace))
-        again = asyncio.create_task(self._signals.get())
-        await asyncio.wait({stopping, again}, return_when=asyncio.FIRST_COMPLETED)
-        if not stopping.done():
-            await self._stop(0)
-        again.cancel()
-        await stopping
+    loop.add_signal_handler(signal.SIGHUP, hang_up)
 
-    async def _stop(self, grace: float) -> None:
-        await asyncio.gather(*(transport.stop(grace) for transport in self._started))
+
+def tell_unclaimed(config: ServerConfig) -> None:
+    """Warn of sockets that systemd listens on and that nothing is served on."""
+    # The address of a pipe may be a table of the configuration.
+    known = [address for _, address in config.addresses() if isinstance(address, str)]
+    unclaimed = set(given_addresses()) - {address.removeprefix("unix:") for address in known}
+    if unclaimed:
+        _LOG.warning("systemd listens on %s, and no option names that", ", ".join(sorted(unclaimed)))
+
+
+def say(line: str, output: TextIO) -> None:
+    """Write a line to the standard output.
+
+    Raises:
+        UnavailableError: it cannot be written.
+
+    """
+    try:
+        output.write(f"{line}\n")
+        output.flush()
+    except OSError as error:
+        # Python would try once more at its end, and change the exit status.
+        with suppress(OSError):
+            output.close()
+        raise UnavailableError(f"standard output cannot be written: {error.strerror}") from error

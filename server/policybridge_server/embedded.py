@@ -3,14 +3,16 @@
 import threading
 from pathlib import Path
 
-from policybridge_core.errors import PolicyBridgeError, PreconditionError, UnsupportedError
+from policybridge_core.closing import Closing
+from policybridge_core.errors import NotFoundError, PolicyBridgeError, PreconditionError, UnsupportedError
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
 from policybridge_server.engine.engine import Engine
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.repository import Repository
+from policybridge_server.repository.empty import say_empty
 
 
-class EmbeddedConnection:
+class EmbeddedConnection(Closing):
     """A `Connection` of the client to an engine in this process; usable from several threads.
 
     Python policies are allowed, because the caller's own process runs them.
@@ -36,7 +38,16 @@ class EmbeddedConnection:
 
         """
         with self._lock:
-            return EmbeddedSession(self._engine, self._engine.load(policy), signature, options, self._lock)
+            return EmbeddedSession(self._engine, self._load(policy), signature, options, self._lock)
+
+    def _load(self, policy: PolicyReference) -> LoadedVersion:
+        try:
+            return self._engine.load(policy)
+        except NotFoundError as error:
+            empty = say_empty(self._engine.repository.folders[0])
+            if empty is None:
+                raise
+            raise NotFoundError(f"{error}; {empty}") from error
 
     def check(self) -> None:
         """Do nothing: an engine in this process can always be reached."""
@@ -51,7 +62,7 @@ class EmbeddedConnection:
             self._engine.close()
 
 
-class EmbeddedSession:
+class EmbeddedSession(Closing):
     """A session on an engine in this process, made by ``EmbeddedConnection.open``; also the sink of its advice.
 
     Attributes:

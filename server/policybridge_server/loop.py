@@ -12,7 +12,10 @@ import selectors
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context
+from time import perf_counter_ns
 from typing import Any, Final, Protocol, TypeVarTuple, Unpack
+
+from policybridge_server.telemetry.counters import Counters
 
 _Args = TypeVarTuple("_Args")
 
@@ -27,6 +30,13 @@ class Handler(Protocol):
         """Take epoll's ``events``; must neither block nor raise."""
 
 
+class Worker(Protocol):
+    """Has more to do than fits into one turn."""
+
+    def resume(self) -> None:
+        """Do some of it; must neither block nor raise."""
+
+
 class Loop(asyncio.SelectorEventLoop):
     """An asyncio loop that also serves watched descriptors and ends each turn with ``flush``.
 
@@ -35,11 +45,16 @@ class Loop(asyncio.SelectorEventLoop):
         spin: seconds for which the thread stays awake after a lone decision, because the next observation of a
             compiler mostly comes sooner than a sleeping thread wakes up. Where several compilers ask, waiting makes a
             larger batch.
+        counters: learn how long the turns take.
+
+    Attributes:
+        counters: of the server, for what is served on this loop.
 
     """
 
-    def __init__(self, flush: Callable[[], int], spin: float = 0.0) -> None:
-        self._turns = _TurnSelector(flush, spin)
+    def __init__(self, flush: Callable[[], int], spin: float = 0.0, counters: Counters | None = None) -> None:
+        self.counters = counters or Counters()
+        self._turns = _TurnSelector(flush, spin, self.counters)
         self._spawned: set[asyncio.Task[Any]] = set()
         super().__init__(self._turns)
 
@@ -54,6 +69,10 @@ class Loop(asyncio.SelectorEventLoop):
     def unwatch(self, fd: int) -> None:
         """Stop serving ``fd``; call this before it is closed."""
         self._turns.unwatch(fd)
+
+    def again(self, worker: Worker) -> None:
+        """Call ``worker`` once in the next turn, after the events that have arrived by then."""
+        self._turns.again.append(worker)
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         """Run ``work`` as a task, and hold the task until it ends: asyncio itself keeps only a weak reference."""
@@ -90,12 +109,14 @@ class _TurnSelector(selectors.BaseSelector):
 
     Attributes:
         epoll: of the watched descriptors.
+        again: who goes on in the next turn.
         leaving: whether a handler has scheduled something in asyncio, which must run before the next wait.
 
     """
 
-    def __init__(self, flush: Callable[[], int], spin: float) -> None:
+    def __init__(self, flush: Callable[[], int], spin: float, counters: Counters) -> None:
         self._flush = flush
+        self._counters = counters
         # Do not spin on a single core: it would keep the compiler from running.
         self._spin = spin if len(os.sched_getaffinity(0)) > 1 else 0.0
         self._lone = False
@@ -104,6 +125,7 @@ class _TurnSelector(selectors.BaseSelector):
         self.epoll = select.epoll()
         self.epoll.register(self._inner.fileno(), select.EPOLLIN)
         self._handlers: dict[int, Handler] = {}
+        self.again: list[Worker] = []
         self.leaving = False
 
     def watch(self, fd: int, handler: Handler, events: int) -> None:
@@ -123,18 +145,28 @@ class _TurnSelector(selectors.BaseSelector):
         if self._answered():
             deadline = 0.0
         while True:
-            asyncio_ready = self._turn(0.0 if self.leaving else _left(deadline))
+            asyncio_ready = self._turn(0.0 if self.leaving or self.again else _left(deadline))
             if asyncio_ready or self.leaving or (deadline is not None and time.monotonic() >= deadline):
                 return self._inner.select(0) if asyncio_ready else []
 
     def _turn(self, timeout: float | None) -> bool:
         asyncio_ready = False
-        for fd, events in self._awake(timeout) if self._lone else self.epoll.poll(timeout):
+        counters, turns = self._counters, self._counters.turns
+        busy = perf_counter_ns() - counters.woke
+        turns.buckets[busy.bit_length()] += 1
+        turns.total += busy
+        found = self._awake(timeout) if self._lone else self.epoll.poll(timeout)
+        counters.woke = perf_counter_ns()
+        for fd, events in found:
             handler = self._handlers.get(fd)
             if handler is not None:
                 handler.ready(events)
             elif fd == self._inner.fileno():
                 asyncio_ready = True
+        if self.again:
+            again, self.again = self.again, []
+            for worker in again:
+                worker.resume()
         self._answered()
         return asyncio_ready
 

@@ -113,7 +113,7 @@ def test_a_failing_policy_fails_the_run_and_is_no_figure(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nonsense"], "unknown scenario 'nonsense'; there are inference"),
+        (["nonsense"], "unknown scenario 'nonsense'; there are embedded, inference"),
         (["--contenders", "nobody"], "unknown contender 'nobody'; there are compilerinterface"),
         (["--payloads", "huge"], "unknown payload 'huge'; there are inliner"),
         (["--serdes", "xml"], "unknown SerDes 'xml'; there are bitstream"),
@@ -122,7 +122,11 @@ def test_a_failing_policy_fails_the_run_and_is_no_figure(tmp_path: Path) -> None
         (["--clients", "0"], "numbers above 0 are wanted"),
         (["--baseline", "/unary"], "a baseline is CONTENDER or CONTENDER/WAY"),
         (["--server", "socket:x"], "go with --policy"),
-        (["--ways", "pigeon"], "nothing is left to measure"),
+        (
+            ["--ways", "sockets"],
+            "policybridge has no way 'sockets'; did you mean 'socket'? there are all, grpc, grpc-inf",
+        ),
+        (["--contenders", "policybridge/pigeon"], "policybridge has no way 'pigeon'; there are all, grpc, grpc-infer"),
         (["--compare", "a.json", "b.json"], "a.json is no result of policybridge bench"),
     ],
 )

@@ -105,6 +105,17 @@ def test_ledger_measures_a_server_that_records_and_says_how_much_it_recorded(tmp
     assert run.figures["bytes for each decision"] > 0
 
 
+def test_telemetry_measures_a_server_beside_one_that_counts_nothing_and_one_that_traces(tmp_path: Path) -> None:
+    run = measured(tmp_path, "telemetry", "--ways", "socket", "--generators", "wire")
+    assert {each.case.name.split()[0] for each in run.cases if each.case.way == "socket"} == {
+        "uncounted",
+        "policybridge",
+        "traced",
+    }
+    (scrape,) = (each for each in run.cases if each.case.way == "scrape")
+    assert scrape.rounds[0].count > 0
+
+
 def test_inference_measures_model_infer_beside_evaluate(tmp_path: Path) -> None:
     run = measured(tmp_path, "inference")
     assert {each.case.way for each in run.cases} == {"grpc-tensors", "grpc-infer"}
@@ -134,6 +145,12 @@ def test_publish_measures_publishing_alone_and_under_clients_that_check_every_an
     }
     assert 1 <= run.figures["versions published under clients"] <= 4
     assert run.figures["sessions"] > 0
+
+
+def test_kills_finds_all_that_was_acknowledged() -> None:
+    ended = bench("kills", "--kills", "4")
+    assert ended.status == 0, ended.output + ended.errors
+    assert "lost or damaged: 0" in ended.output
 
 
 def test_launcher_runs_the_same_compilation_with_each_host_and_without_one(tmp_path: Path) -> None:

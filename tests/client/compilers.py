@@ -61,12 +61,23 @@ def write_pressure(folder: Path) -> Path:
     return path
 
 
+def write_growing(folder: Path, levels: int = 6) -> Path:
+    """Write C that grows by a factor of three for each level where all calls are inlined."""
+    lines = ["int sink(int);", "int f0(int x) { return sink(x) ^ sink(x + 1); }"]
+    lines += [
+        f"int f{n}(int x) {{ return f{n - 1}(x) + f{n - 1}(x + 1) + f{n - 1}(x + 2); }}" for n in range(1, levels)
+    ]
+    path = folder / "growing.c"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
 def left_behind(marker: object) -> Sequence[str]:
     """Give the commands of all running processes that have ``marker`` in them."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
         if str(marker) in command:

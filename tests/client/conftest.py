@@ -32,6 +32,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     channels = tmp_path / "channels"
     channels.mkdir()
     monkeypatch.setenv("TMPDIR", str(channels))
+    runtime = tmp_path / "runtime"
+    runtime.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
     yield tmp_path
     assert left_behind(channels) == []
     assert list(channels.iterdir()) == []

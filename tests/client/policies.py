@@ -18,6 +18,12 @@ _ANSWERS = {
     "weight": 'observation["weight"]',
 }
 
+DRAWN = """
+advice = {name = "scores", type = "float", shape = [2]}
+[head]
+"""
+"""What policy.toml says of a policy that gives two scores, and so can explore."""
+
 _SOURCE = """
 import time
 from pathlib import Path
@@ -57,3 +63,4 @@ def write_policies(repository: Path) -> None:
     for name, answer in _ANSWERS.items():
         write_python(repository, name, _SOURCE.format(answer=answer))
     write_python(repository, "never", _SOURCE.format(answer="0"), version=2)
+    write_python(repository, "drawn", _SOURCE.format(answer='np.zeros(2, "float32")'), DRAWN)

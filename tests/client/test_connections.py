@@ -61,6 +61,13 @@ class ConnectionContract:
             assert advice["longest"][()] == max(names, key=len)
         session.close()
 
+    def test_a_with_block_closes_a_session_and_a_connection(self, connection: Connection) -> None:
+        with connection as entered, open_session(entered) as session:
+            assert entered is connection
+            assert add(session, 1, 2) == 3
+        with pytest.raises(PolicyBridgeError):
+            add(session, 1, 2)
+
     def test_a_session_says_who_answers(self, connection: Connection) -> None:
         session = open_session(connection, "never@2")
         assert (session.policy.name, session.policy.version) == ("never", 2)

@@ -1,7 +1,9 @@
 """The reverse mode, with a C++ compiler that serves gRPC while it compiles."""
 
 import gc
+import pickle
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +16,7 @@ import pytest
 from google.protobuf.message import Message
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AsyncVectorEnv
 
 from policybridge_client.environment import Compiler, CompilerEnvironment, Method, Transition, load_method
 from policybridge_core.errors import (
@@ -233,6 +236,34 @@ class TestNothingIsLeft:
         wait_until(lambda: not is_running(compiler) and not is_running(child))
         assert not folder.exists()
 
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+    def test_where_a_signal_ends_the_trainer(self, program: Path, tmp_path: Path, number: signal.Signals) -> None:
+        trainer = f"""
+import sys, time
+from pathlib import Path
+from gymnasium.spaces import Discrete
+from policybridge_client.environment import Compiler, CompilerEnvironment, load_method
+words = [{str(program)!r}, "127.0.0.1:{{port}}", "{{folder}}/out", "child"]
+method = load_method([{str(PROTOS)!r}], {NAME!r})
+environment = CompilerEnvironment(
+    Compiler(command=words), method, action_space=Discrete(4), reward=lambda _: 0, terminated=lambda _: False
+)
+environment.reset()
+running = environment._running
+child = running.folder / "out.child"
+while not (child.exists() and child.read_text().endswith("\\n")):
+    time.sleep(0.01)
+print(running._process.pid, int(child.read_text()), running.folder, flush=True)
+time.sleep(600)
+"""
+        with subprocess.Popen([sys.executable, "-c", trainer], stdout=subprocess.PIPE, text=True) as started:
+            assert started.stdout is not None
+            compiler, child, folder = started.stdout.readline().split()
+            started.send_signal(number)
+        assert started.returncode == -number
+        wait_until(lambda: not is_running(int(compiler)) and not is_running(int(child)))
+        wait_until(lambda: not Path(folder).exists())
+
     def test_descriptors_included(self, make: Make) -> None:
         environment = make(terminated=lambda t: t.step == 1)
 
@@ -245,6 +276,42 @@ class TestNothingIsLeft:
         before = max(episode() for _ in range(2))
         # gRPC closes in threads of its own, a little later.
         wait_until(lambda: episode() <= before)
+
+
+def test_environments_in_processes_of_their_own_are_stepped_together(program: Path) -> None:
+    def environment() -> CompilerEnvironment:
+        words = [str(program), "127.0.0.1:{port}", "{folder}/out"]
+        return CompilerEnvironment(
+            Compiler(command=words),
+            load_method([PROTOS], NAME),
+            action_space=Discrete(4),
+            sizes={"embedding": 3, "choices": 0},
+            reward=reward,
+            terminated=lambda transition: transition.step == 2,
+            observe=lambda reply: np.array([reply.detail.remaining], np.float32),  # type: ignore[attr-defined]
+            observation_space=Box(-100, 100, (1,), np.float32),
+        )
+
+    environments = AsyncVectorEnv([environment, environment], context="spawn", shared_memory=False)
+    try:
+        observations, infos = environments.reset()
+        assert observations.tolist() == [[10], [10]]
+        assert [reply.name for reply in infos["reply"]] == ["main", "main"]
+        environments.step(np.array([1, 1]))
+        observations, _, terminated, _, infos = environments.step(np.array([1, 2]))
+        assert (observations.tolist(), terminated.tolist()) == ([[8], [7]], [True, True])
+        assert infos["status"].tolist() == [0, 0]
+    finally:
+        environments.close()
+
+
+def test_an_info_and_a_method_can_be_pickled(make: Make, method: Method) -> None:
+    environment = make()
+    _, info = environment.reset()
+    copied = pickle.loads(pickle.dumps(info))["reply"]
+    assert (copied.name, copied.message) == ("main", pickle.loads(pickle.dumps(info["reply"])).message)
+    assert copied.message.SerializeToString() == info["reply"].message.SerializeToString()
+    assert pickle.loads(pickle.dumps(method)).path == method.path
 
 
 class TestMethods:

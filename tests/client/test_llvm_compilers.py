@@ -24,6 +24,9 @@ from policybridge_core.errors import InvalidError
         ("python-zig cc -c x.c", Kind.ZIG, 2),
         ("python3.11 -m ziglang c++ -c x.c", Kind.ZIG, 4),
         ("ccache python3 -m ziglang cc -c x.c", Kind.ZIG, 5),
+        ("clang-22 -cc1 -emit-obj x.bc", Kind.CC1, 1),
+        ("python3 -m ziglang clang -cc1 -emit-obj x.bc", Kind.CC1, 4),
+        ("zig clang -c x.c", Kind.CLANG, 2),
     ],
 )
 def test_a_compiler_is_known_by_its_name(command: str, kind: Kind, starts: int) -> None:
@@ -51,6 +54,9 @@ def test_flags_stand_before_the_arguments_as_the_compiler_takes_them() -> None:
         "-mllvm",
         "-y",
         "a.c",
+    ]
+    assert CompilerCommand.of(["clang", "-cc1", "a.bc"]).with_flags(flags, ["-z"]) == [
+        *["clang", "-cc1", "-mllvm", "-x=1", "-mllvm", "-y", "-z", "a.bc"]
     ]
     quiet = "--start-no-unused-arguments -mllvm -x=1 -mllvm -y --end-no-unused-arguments"
     assert (
@@ -90,6 +96,8 @@ def test_what_uses_stdin_or_stdout_cannot_be_run_once_more(command: str, repeata
         ("clang -Oz -O2 -c x.c", False),
         ("clang -c x.c", False),
         ("zig cc -Oz -c x.c", False),
+        ("python -m ziglang c++ -Oz -c x.c -Xclang -Oz", True),
+        ("zig cc -Xclang -Oz -c x.c -Xclang -O2", False),
         ("opt -passes=default<Oz> x.ll", True),
         ("opt -Oz x.ll", True),
         ("opt -passes=default<O2> x.ll", False),

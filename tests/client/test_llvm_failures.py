@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.client.compilers import DRIVERS, left_behind, parameters, start, write_pressure, write_source
+from tests.client.compilers import DRIVERS, left_behind, parameters, start, write_growing, write_pressure, write_source
+from tests.client.peers import OPENED, PAUSE, Peer
 from tests.conftest import RunningServer, ServerFactory, command
 
 KNOWN = ["ziglang", *parameters("clang-19", "clang-22")]
@@ -275,6 +276,128 @@ class TestHostEnds:
         assert status != 0
         assert stats()["status"] == status
         assert host(server.socket, "echo", words_for(folder, compiler)) == (0, "")
+
+
+@pytest.fixture
+def peers() -> Iterator[list[Peer]]:
+    """Collect the peers of the test, which serve ``s`` in its folder."""
+    peers: list[Peer] = []
+    yield peers
+    for peer in peers:
+        peer.close()
+
+
+@pytest.mark.parametrize("compiler", parameters("clang-22"))
+class TestSlowServer:
+    """The server is reached, and does not answer as it should."""
+
+    def test_an_answer_that_trickles_is_given_up_after_the_timeout(
+        self, folder: Path, peers: list[Peer], compiler: str
+    ) -> None:
+        peers.append(Peer(folder / "s", tuple([b"{", PAUSE] * 20), (), 0))
+        words = words_for(folder, compiler)
+        expected = plain(words)
+        status, said = host(f"socket:{folder}/s", "echo", words, "--timeout", "0.5")
+        assert (status, Path("made.o").read_bytes()) == (0, expected)
+        assert "within 0.5 s" in said
+
+    def test_an_error_line_is_told_without_waiting_for_the_end(
+        self, folder: Path, peers: list[Peer], compiler: str
+    ) -> None:
+        line = b'\1{"error":{"status":13,"message":"boom"}}\n'
+        peers.append(Peer(folder / "s", (OPENED,), (line, *[PAUSE] * 1000), 1))
+        status, said = host(f"socket:{folder}/s", "echo", words_for(folder, compiler), "--timeout", "600")
+        assert status == 0
+        assert "boom" in said
+
+    def test_answers_just_within_the_timeout_are_given_up_together(
+        self, folder: Path, peers: list[Peer], compiler: str
+    ) -> None:
+        peers.append(Peer(folder / "s", (OPENED,), (PAUSE, b"\0" + bytes(8)), 100))
+        status, said = host(f"socket:{folder}/s", "echo", words_for(folder, compiler), "--timeout", "0.45")
+        assert status == 0
+        assert "for so many" in said
+        assert stats()["decisions"] < 16
+
+    def test_a_server_that_hangs_is_waited_for_once_in_a_build(
+        self, folder: Path, peers: list[Peer], compiler: str
+    ) -> None:
+        peers.append(Peer(folder / "s", tuple([PAUSE] * 1000), (), 0))
+        words, address = words_for(folder, compiler), f"socket:{folder}/s"
+        expected = plain(words)
+        assert "within 0.3 s" in host(address, "echo", words, "--timeout", "0.3")[1]
+        for server in (address, "socket:s"):
+            status, said = host(server, "echo", words, "--timeout", "600")
+            assert (status, Path("made.o").read_bytes()) == (0, expected)
+            assert "it is asked again in" in said
+        assert stats()["fallback"]["status"] == 4
+        # Another policy, a build that does not want it, and a memory that is too old.
+        assert "within 0.3 s" in host(address, "never", words, "--timeout", "0.3")[1]
+        assert "within 0.3 s" in host(address, "echo", words, "--timeout", "0.3", "--retry-after", "0")[1]
+        for memory in (folder / "runtime" / "policybridge").iterdir():
+            os.utime(memory, (1, 1))
+        assert "within 0.3 s" in host(address, "echo", words, "--timeout", "0.3")[1]
+
+    def test_a_memory_that_others_can_write_is_not_used(self, folder: Path, peers: list[Peer], compiler: str) -> None:
+        peers.append(Peer(folder / "s", tuple([PAUSE] * 1000), (), 0))
+        (folder / "runtime" / "policybridge").mkdir()
+        (folder / "runtime" / "policybridge").chmod(0o777)
+        words = words_for(folder, compiler)
+        for _ in range(2):
+            assert "within 0.3 s" in host(f"socket:{folder}/s", "echo", words, "--timeout", "0.3")[1]
+
+
+class TestAnyCommand:
+    """A build that passes without the host passes with it."""
+
+    @pytest.mark.parametrize("compiler", parameters("clang-19", "clang-22"))
+    @pytest.mark.parametrize("file", [False, True], ids=["option", "file"])
+    def test_bitcode_can_be_embedded(self, server: RunningServer, folder: Path, compiler: str, file: bool) -> None:
+        (folder / "options").write_text("-fembed-bitcode")
+        words = [*words_for(folder, compiler), "@options" if file else "-fembed-bitcode"]
+        expected = plain(words)
+        assert host(server.socket, "echo", words) == (0, "")
+        assert Path("made.o").read_bytes() == expected
+        assert stats()["decisions"] >= 16
+
+    @pytest.mark.parametrize("compiler", parameters("clang-22"))
+    def test_a_folder_for_temporary_files_in_which_none_can_be_made_is_passed_over(
+        self, server: RunningServer, folder: Path, compiler: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        words = words_for(folder, compiler)
+        expected = plain(words)
+        monkeypatch.setenv("TMPDIR", "/proc")
+        assert host(server.socket, "echo", words) == (0, "")
+        assert Path("made.o").read_bytes() == expected
+
+
+@pytest.mark.parametrize("compiler", parameters("clang-22"))
+class TestGrowth:
+    """A policy that always inlines."""
+
+    def words(self, folder: Path, compiler: str) -> list[str]:
+        return [compiler, "-Oz", "-c", write_growing(folder).name, "-o", "made.o"]
+
+    def test_beyond_the_limit_the_compiler_decides_and_it_is_counted_and_told(
+        self, server: RunningServer, folder: Path, compiler: str
+    ) -> None:
+        status, said = host(server.socket, "always", self.words(folder, compiler))
+        assert status == 0
+        counted = stats()
+        assert counted["limited"] > 0
+        assert said.count(f"{counted['limited']} decisions are the compiler's own: ") == 1
+        assert "--growth-limit" in said
+        assert counted["fallback"] is None
+        assert host(server.socket, "always", self.words(folder, compiler), "--growth-limit", "inf") == (0, "")
+        assert (stats()["decisions"], stats()["limited"]) == (counted["decisions"] + counted["limited"], 0)
+
+    def test_a_policy_that_follows_the_compiler_is_never_limited(
+        self, server: RunningServer, folder: Path, compiler: str
+    ) -> None:
+        words = self.words(folder, compiler)
+        expected = plain(words)
+        assert host(server.socket, "echo", words, "--growth-limit", "0.001") == (0, "")
+        assert (stats()["limited"], Path("made.o").read_bytes()) == (0, expected)
 
 
 def _command(process: Path) -> bytes:

@@ -18,7 +18,8 @@ from policybridge_client.llvm.statistics import Report
 from policybridge_core.errors import InvalidError, NotFoundError
 from policybridge_serdes import PolicyReference
 from tests.client.compilers import DRIVERS, ZIG, parameters, start, write_pressure, write_source
-from tests.conftest import RunningServer, command
+from tests.conftest import RunningServer, command, running_server
+from tests.repositories import write_python
 
 
 @pytest.fixture(autouse=True)
@@ -255,3 +256,30 @@ def test_surroundings_are_the_callers_to_choose(server: RunningServer, folder: P
         assert run_compiler(words, echo_config(server), surroundings).status == 0
     assert (folder / "inner" / "made.o").exists()
     assert sys.executable in words
+
+
+@pytest.mark.parametrize("policy", ["never@1", PolicyReference("never", version=1)])
+def test_a_policy_is_given_as_a_reference_or_as_text(policy: PolicyReference | str) -> None:
+    assert HostConfig(policy, "socket:s").reference == PolicyReference("never", version=1)
+
+
+@pytest.mark.parametrize("policy", [None, 7, "", b"never"])
+def test_what_is_no_policy_is_refused_when_the_config_is_made(policy: object) -> None:
+    with pytest.raises(InvalidError, match="a policy is NAME, NAME@VERSION, NAME@ALIAS or a PolicyReference, not "):
+        HostConfig(policy, "socket:s")  # type: ignore[arg-type]
+
+
+def test_a_policy_reads_the_source_that_asks_about_inlining(folder: Path) -> None:
+    write_python(folder / "policies", "told", "class Policy:\n" + _NOTES_CONTEXT.format(file=str(folder / "told")))
+    words = words_for("ziglang", "-Oz", write_source(folder, "named.c").name)
+    with running_server(folder / "policies", folder) as server:
+        compile_with(server, "told", words)
+    assert set((folder / "told").read_text().split()) == {"named.c"}
+
+
+_NOTES_CONTEXT = """
+    def evaluate(self, observation, session):
+        with open({file!r}, "a") as file:
+            file.write(session.context + "\\n")
+        return observation["inlining_default"]
+"""

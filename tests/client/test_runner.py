@@ -1,6 +1,7 @@
 """The model runner, over every connection there is."""
 
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -128,3 +129,21 @@ def test_an_error_of_the_policy_is_raised_and_never_an_advice(address: str) -> N
 def test_an_unknown_policy_is_not_found(address: str) -> None:
     with pytest.raises(NotFoundError, match="nobody"):
         open_runner(address, policy="nobody", features=FEATURES, advice=SUM)
+
+
+def test_a_runner_says_who_answers_and_what_is_asked(address: str) -> None:
+    with open_runner(address, policy="sum", features=[FEATURES[0], FEATURES[2]], advice=SUM) as runner:
+        shown = f"sum@1, session {runner.session_id}"
+        assert repr(runner) == f"<ModelRunner of {shown}: a: int64_t[1], b: int64_t[1] -> sum: int64_t[1]>"
+    assert repr(runner).startswith(f"<ModelRunner of {shown}, closed: ")
+    with open_runner(address, policy="sum", features=FEATURES, advice=SUM) as runner:
+        assert "b: int64_t[1], … -> sum: int64_t[1]>" in repr(runner)
+
+
+def test_what_the_examples_use_is_where_they_look() -> None:
+    for package, names in (
+        ("policybridge_client", ["Outcome", "PolicyReference", "SessionOptions", "Signature", "TensorSpec", "connect"]),
+        ("policybridge_client.llvm", ["HostConfig", "run_compiler"]),
+        ("policybridge_server.ledger", ["LedgerReader", "Query"]),
+    ):
+        assert set(names) <= set(import_module(package).__all__)

@@ -14,7 +14,7 @@ from policybridge_demo.corpus import Module
 from policybridge_demo.export import formats
 from policybridge_demo.export.formats import FORMATS, ExportError
 from policybridge_demo.export.onnx import save_network
-from policybridge_demo.inliner import INLINER, MODEL, export_inliner, exported_server, read_inliner
+from policybridge_demo.inliner import IMITATION, MODEL, export_imitation, exported_server, read_imitation
 from policybridge_demo.server import demo_server
 from policybridge_serdes import PolicyReference
 from tests.demo.test_demo import ONLY, run
@@ -33,7 +33,7 @@ class Compiled(NamedTuple):
 
 
 def compile_modules(server: str) -> list[Compiled]:
-    return [compile_module(HostConfig(PolicyReference(INLINER), server, fallback="error"), each) for each in MODULES]
+    return [compile_module(HostConfig(PolicyReference(IMITATION), server, fallback="error"), each) for each in MODULES]
 
 
 def compile_module(config: HostConfig, module: Module) -> Compiled:
@@ -68,13 +68,13 @@ def test_the_table_and_the_figures_name_the_backend(backend: str, tmp_path: Path
     require_format(backend)
     done = run(*ONLY, "--backend", backend, "--json", tmp_path / "figures.json")
     assert done.returncode == 0, done.stderr
-    assert f"the policy inliner, exported to {backend}" in done.stdout
+    assert f"the policy inliner-imitation, exported to {backend}" in done.stdout
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert (figures["backend"], figures["fallbacks"]) == (backend, [])
 
 
 def test_the_bundled_model_is_written_anew_as_it_is(tmp_path: Path) -> None:
-    save_network(read_inliner(), tmp_path / "model.onnx")
+    save_network(read_imitation(), tmp_path / "model.onnx")
     assert (tmp_path / "model.onnx").read_bytes() == MODEL.read_bytes()
 
 
@@ -94,12 +94,12 @@ def test_a_missing_framework_is_named_with_the_command_that_installs_it(
 ) -> None:
     monkeypatch.setattr(formats, "find_spec", lambda name: None if name == package else formats)
     with pytest.raises(ExportError, match=re.escape(f"{package!r}: pip install 'policybridge[{extras}]' onnx")):
-        export_inliner(backend, tmp_path)
+        export_imitation(backend, tmp_path)
     assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("other", [["--server", "socket:s"], ["--policy", "inlining-default"]])
-def test_only_the_inliner_is_exported_and_only_to_the_demos_own_server(other: list[str]) -> None:
+def test_only_the_imitation_is_exported_and_only_to_the_demos_own_server(other: list[str]) -> None:
     done = run("--backend", "onnx", *other)
     assert done.returncode == 2
-    assert "--backend is for the policy inliner in the demo's own server" in done.stderr
+    assert "--backend is for the policy inliner-imitation in the demo's own server" in done.stderr

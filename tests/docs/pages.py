@@ -20,6 +20,9 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 
+GIVEN: Final = Path(__file__).parent / "given"
+"""What the reader of a page has already."""
+
 PAGES: Final = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Final
 
 _MARK: Final = "--- the command ended with"
-_SECONDS: Final = 60.0
+_SECONDS: Final = 600.0
 
 
 @dataclass

@@ -3,6 +3,7 @@
 import argparse
 import ast
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,8 @@ from policybridge_server.config import ServerConfig
 from policybridge_server.mlbridge.grpc.config import ConditionConfig, FeatureConfig, MethodConfig, MlBridgeConfig
 from policybridge_server.mlbridge.pipes.config import PipeConfig
 from policybridge_server.repository.config import HeadConfig, PolicyConfig
+from policybridge_train.tuning import command as autotune
+from policybridge_train.tuning import export
 from tests.docs.pages import ROOT
 
 _CONFIGURATION = ROOT / "docs" / "configuration.md"
@@ -44,7 +47,14 @@ def fields(struct: type[msgspec.Struct]) -> set[str]:
 
 
 def test_every_key_of_the_server_is_in_the_configuration() -> None:
-    headings = ("What is served", "Where it listens", "How it runs", "The ledger")
+    headings = (
+        "What is served",
+        "Where it listens",
+        "Who may do what",
+        "What a client may take",
+        "How it runs",
+        "The ledger",
+    )
     named = set().union(*(names for heading in headings for names in tables(_CONFIGURATION, heading)))
     assert named == fields(ServerConfig)
 
@@ -60,8 +70,24 @@ def test_every_option_of_the_launcher_is_described() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     add_launcher_arguments(parser)
     options = {option for action in parser._actions for option in action.option_strings}
-    rows = re.findall(r"^\| `(--[a-z-]+)", (ROOT / "docs" / "llvm.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert set(rows) == options
+    rows = re.findall(r"^\|.*", (ROOT / "docs" / "llvm.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert {option for row in rows for option in re.findall(r"`(--[a-z-]+)", row.split(" | ")[0])} == options
+
+
+@pytest.mark.parametrize(
+    ("heading", "add"),
+    [("Autotuning", autotune.add_arguments), ("Other compilers: `autotune export`", export.add_arguments)],
+)
+def test_every_option_of_autotune_is_described(heading: str, add: Callable[[argparse.ArgumentParser], None]) -> None:
+    parser = argparse.ArgumentParser(add_help=False)
+    add(parser)
+    options = {option for action in parser._actions for option in action.option_strings}
+    page = "\n" + (ROOT / "docs" / "autotune.md").read_text(encoding="utf-8").replace(
+        "# Autotuning", "## Autotuning", 1
+    )
+    section = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\|.*", section, re.MULTILINE)
+    assert {option for row in rows for option in re.findall(r"`(--?[a-z]+)", row.split(" | ")[0])} == options
 
 
 @pytest.mark.parametrize(

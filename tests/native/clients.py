@@ -14,7 +14,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
-from policybridge_core.errors import Status, error_from_status
+from policybridge_core.closing import Closing
+from policybridge_core.errors import PreconditionError, Status, error_from_status
 from policybridge_serdes import (
     ElementType,
     Outcome,
@@ -53,6 +54,8 @@ class Program:
         line = " ".join([command, *map(str, words)])
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        if self._process.stdin.closed:
+            raise PreconditionError("the connection is closed")
         with self._lock:
             with suppress(BrokenPipeError):
                 self._process.stdin.write(line.encode() + b"\n")
@@ -127,7 +130,7 @@ _MOST_RUNNERS = 64
 """As many as the program has places for."""
 
 
-class NativeConnection:
+class NativeConnection(Closing):
     """A `Connection` in a program of its own; ``timeout`` as `connect` takes it."""
 
     def __init__(self, program: Path, address: str, timeout: float = 10.0) -> None:
@@ -191,7 +194,7 @@ class NativeConnection:
         self.program.end()
 
 
-class NativeSession:
+class NativeSession(Closing):
     """A `ClientSession`, which is a runner of the program."""
 
     def __init__(self, connection: NativeConnection, number: int, signature: Signature) -> None:
@@ -262,7 +265,10 @@ def _spec_words(spec: TensorSpec) -> tuple[str, str, str]:
 
 
 def _outcome_words(outcome: Outcome) -> list[str]:
-    values: Mapping[str, float] = outcome.values
+    values: Mapping[str, float] = {
+        **outcome.values,
+        **{f"{context}@{name}": value for context, each in outcome.contexts.items() for name, value in each.items()},
+    }
     pairs = [word for name, value in values.items() for word in (encode_text(name), repr(float(value)))]
     return [encode_text(outcome.status), *pairs]
 

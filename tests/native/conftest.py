@@ -4,16 +4,22 @@ import functools
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.conftest import RunningServer, running_server
 from tests.locks import one_at_a_time
 
 ROOT = Path(__file__).parents[2]
 BUILD = Path(os.environ.get("POLICYBRIDGE_NATIVE_BUILD", ROOT / ".cache" / "native"))
 MAJORS = ("19", "22")
+GCC = "12"
+"""The major of GCC that plugins are built for."""
+MLIR_MAJOR = "22"
+"""The major of MLIR that a plugin is built for."""
 
 REQUIRED = "POLICYBRIDGE_REQUIRE_NATIVE"
 """Environment variable: where it is set, a missing tool fails a test instead of skipping it."""
@@ -38,7 +44,9 @@ def configured(build: Path = BUILD, *options: str) -> Path:
 def _configure(build: Path, *options: str) -> Path:
     majors = ";".join(major for major in MAJORS if Path(f"/usr/lib/llvm-{major}/cmake").is_dir())
     command: list[str | Path] = ["cmake", "-S", ROOT / "clients", "-B", build, "-G", "Ninja", "-DPOLICYBRIDGE_TESTS=ON"]
-    _run([*command, f"-DPOLICYBRIDGE_LLVM={majors}", *options])
+    gcc = [f"-DPOLICYBRIDGE_GCC={GCC}"] if shutil.which(f"gcc-{GCC}") else []
+    mlir = [f"-DPOLICYBRIDGE_MLIR={MLIR_MAJOR}"] if Path(f"/usr/lib/llvm-{MLIR_MAJOR}/include/mlir").is_dir() else []
+    _run([*command, f"-DPOLICYBRIDGE_LLVM={majors}", *gcc, *mlir, *options])
     return build
 
 
@@ -66,6 +74,33 @@ def _run(command: list[str | Path]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise AssertionError(f"{' '.join(map(str, command))} failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+
+
+def build_grpc(native: Target, *build: Path | str) -> Path:
+    """Build what plugins and the launcher load to reach a server by gRPC; give its path."""
+    packages = ("pkg-config", "--exists", "grpc++", "protobuf")
+    if shutil.which("grpc_cpp_plugin") is None or subprocess.run(packages, check=False).returncode:
+        missing("libgrpc++-dev, libprotobuf-dev or protobuf-compiler-grpc")
+    return native("policybridge-grpc", *build) / "lib" / "policybridge-grpc.so"
+
+
+@pytest.fixture
+def own_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep to the test what its compilers learn about their servers."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def ledger() -> Iterator[Path]:
+    with TemporaryDirectory(prefix="pb-") as folder:
+        yield Path(folder) / "ledger.db"
+
+
+@pytest.fixture(scope="module")
+def server(repository: Path, ledger: Path) -> Iterator[RunningServer]:
+    """Serve the module's repository with a ledger."""
+    with running_server(repository, ledger.parent, "--ledger", ledger) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

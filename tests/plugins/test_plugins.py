@@ -211,7 +211,7 @@ def test_a_command_of_another_distribution_is_listed_and_runs(tmp_path: Path) ->
         (["--transport", "gone=1"], "unknown transport 'gone'; there are grpc, grpcio, http, line, pipe, socket"),
         (["--transport", "gone"], "the transport 'gone' is not NAME=ADDRESS"),
         (["--pipe", "base:gone,policy=p,advice=int"], "unknown pipe format 'gone'; there are bytes, json, words"),
-        (["--config", "ledger_store = 'gone'"], "unknown ledger store 'gone'; there are lines, sqlite"),
+        (["--config", "ledger_store = 'gone'"], "unknown ledger store 'gone'; there are lines, postgresql, sqlite"),
         (["--config", "grpc_service = ['gone']"], "unknown gRPC service 'gone'; there are channelz, greeter, health"),
         (["--ledger-store", "gone"], "'gone' (choose from"),
         (["--grpc-service", "gone"], "'gone' (choose from"),

@@ -21,6 +21,7 @@ from policybridge_serdes.interactive import (
     observation_lines,
     outcome_line,
 )
+from policybridge_serdes.limits import MessageLimits
 
 from .strategies import layouts
 
@@ -173,7 +174,7 @@ def test_an_observation_that_promises_gigabytes_is_refused() -> None:
 def test_the_limit_holds_for_the_advice_too() -> None:
     signature = Signature.of([TensorSpec("x", ElementType.INT8)], TensorSpec("a", ElementType.INT8, (100,)))
     with pytest.raises(TooLargeError, match="100 bytes; at most 99"):
-        InteractiveReader(limit=99).feed(header_line(signature))
+        InteractiveReader(MessageLimits(99)).feed(header_line(signature))
 
 
 @pytest.mark.parametrize("size", [1 << 10, 1 << 16, 1 << 22])

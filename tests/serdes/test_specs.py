@@ -98,3 +98,12 @@ def test_the_type_of_all_tensors_is_known_where_they_share_one() -> None:
 def test_an_answers_layout_is_the_advice_alone() -> None:
     advice = TensorSpec("decision", ElementType.INT64)
     assert Signature.of([TensorSpec("x", ElementType.FLOAT)], advice).advice_layout == Layout.of([advice])
+
+
+def test_text_in_the_place_of_a_type_or_of_a_spec_is_refused_with_what_would_be_right() -> None:
+    with pytest.raises(
+        InvalidError, match=r"x has the type 'int64_t', which is no ElementType; there are FLOAT \(float"
+    ):
+        TensorSpec("x", "int64_t")  # type: ignore[arg-type]
+    with pytest.raises(InvalidError, match=r"such as TensorSpec\('x', ElementType.INT64\), not 'x'"):
+        Signature.of(["x"], TensorSpec("y", ElementType.INT64))  # type: ignore[list-item]

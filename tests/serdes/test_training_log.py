@@ -1,6 +1,7 @@
 """LLVM's training log: read as LLVM writes it, written as LLVM's own reader takes it."""
 
 import io
+import json
 import re
 import tracemalloc
 from collections.abc import Sequence
@@ -106,6 +107,28 @@ def test_a_log_without_a_score_is_written_byte_for_byte_as_llvm_does() -> None:
         log.context("")
         log.observation(FIRST)
     assert file.getvalue() == PLAIN_LOG
+
+
+# What llvm/lib/Analysis/models/log_reader.py takes.
+READ_BY_LLVM = {"float", "double", *(f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64))}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ElementType if not kind.is_text])
+def test_each_type_is_written_as_one_that_llvms_reader_knows_and_comes_back_as_it_was(kind: ElementType) -> None:
+    header = LogHeader(Layout.of([TensorSpec("x", kind, (2,))]), TensorSpec("reward", kind), TensorSpec("advice", kind))
+    data = written(header, [])
+    line = json.loads(data)
+    assert {spec["type"] for spec in (*line["features"], line["score"], line["advice"])} <= READ_BY_LLVM
+    assert reader(data).header == header
+
+
+def test_a_bool_is_a_byte_of_0_or_1_for_llvms_reader() -> None:
+    features = Layout.of([TensorSpec("flag", ElementType.BOOL, (2,))])
+    data = written(LogHeader(features), [("f", pack(features, {"flag": [True, False]}), None)])
+    assert data.startswith(b'{"features":[{"name":"flag","type":"int8_t","port":0,"shape":[2],"bool":true}]}\n')
+    assert data.endswith(b"\x01\x00\n")
+    (seen,) = reader(data)
+    assert seen.features["flag"].dtype == np.bool_
 
 
 def test_the_file_stays_the_callers() -> None:

@@ -3,13 +3,15 @@
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
 from policybridge_client.connection import connect
-from policybridge_core.errors import PreconditionError
+from policybridge_core.errors import PreconditionError, UnavailableError
 from policybridge_serdes import ElementType, PolicyReference, SessionOptions, Signature, TensorSpec, pack
 from policybridge_server.config import ServerConfig
+from policybridge_server.transports.listener import check_port
 from tests.conftest import ServerFactory, command, running_server
 from tests.repositories import answering, write_python
 
@@ -117,6 +119,41 @@ def test_a_server_without_policies_or_without_an_address_is_refused(repository: 
     assert "is not a folder" in refusal("--repository", tmp_path / "none", "--socket", tmp_path / "s")
 
 
+@pytest.mark.parametrize("option", ["--grpc", "--grpcio", "--http"])
+def test_an_address_that_is_none_is_refused_with_a_sentence(repository: Path, option: str) -> None:
+    said = refusal("--repository", repository, "--allow-python", option, "127.0.0.1:99999")
+    assert said == (
+        "policybridge serve: cannot listen on '127.0.0.1:99999': an address is HOST:PORT with a port of 0 to 65535, "
+        "as in 127.0.0.1:50051\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1", "127.0.0.1:", ":50051", "127.0.0.1:x", "127.0.0.1:-1", "h:" + "9" * 9999]
+)
+def test_an_address_without_a_host_or_a_port_is_refused_with_what_is_right(address: str) -> None:
+    with pytest.raises(UnavailableError, match=r"an address is HOST:PORT with a port of 0 to 65535"):
+        check_port(address)
+
+
+def test_a_standard_output_and_a_ledger_that_are_full_end_the_server_with_a_sentence(
+    repository: Path, tmp_path: Path
+) -> None:
+    serve = command("serve", "--repository", repository, "--allow-python", "--socket", tmp_path / "s")
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(serve, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stderr) == (
+        2,
+        "policybridge serve: standard output cannot be written: No space left on device\n",
+    )
+    # Files may have no more than a few blocks, as on a disk that is full.
+    limited = ["sh", "-c", 'ulimit -f 4; exec "$@"', "sh", *serve, "--ledger", str(tmp_path / "runs.db")]
+    result = subprocess.run(limited, capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"policybridge serve: the ledger {tmp_path}/runs.db cannot be used: ")
+    assert "Traceback" not in result.stderr
+
+
 def test_an_address_that_is_taken_is_refused_by_its_name(repository: Path, server_factory: ServerFactory) -> None:
     server = server_factory(repository)
     port, path = server.grpc.removeprefix("grpc:"), server.socket.removeprefix("socket:")
@@ -151,7 +188,7 @@ def test_a_policy_toml_that_is_wrong_costs_only_its_own_policy(repository: Path,
     (repository / "bad").mkdir()
     (repository / "bad" / "policy.toml").write_text('backend = "onnx"\ncolour = "blue"\n')
     with running_server(repository, tmp_path) as server:
-        with pytest.raises(PreconditionError, match=r"bad/policy\.toml: Object contains unknown field `colour`"):
+        with pytest.raises(PreconditionError, match=r"\.\.\./policy\.toml: Object contains unknown field `colour`"):
             ask(server.socket, "bad")
         assert ask(server.socket) == 7
 
@@ -165,3 +202,40 @@ def test_a_missing_extra_is_named_with_the_command_that_installs_it(tmp_path: Pa
     script = f"{hide}; load_backend('onnx')"
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert "needs the Python package 'onnxruntime': pip install 'policybridge[onnx]'" in result.stderr
+
+
+STAYING = {
+    "thread": """
+        import threading
+        import time
+        threading.Thread(target=time.sleep, args=(1000,), name="their-own", daemon=False).start()
+    """,
+    "atexit": """
+        import atexit
+        import time
+        atexit.register(time.sleep, 1000)
+    """,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"), [("thread", "threads (their-own) still run"), ("atexit", "gave to atexit still runs")]
+)
+def test_what_a_policy_leaves_running_does_not_keep_a_drained_server_alive(
+    tmp_path: Path, kind: str, told: str
+) -> None:
+    write_python(tmp_path / "policies", "staying", dedent(STAYING[kind]) + answering("observation['x']"))
+    words = ["serve", "--repository", tmp_path / "policies", "--allow-python", "--ledger", tmp_path / "ledger"]
+    with subprocess.Popen(
+        command(*words, "--socket", tmp_path / "s"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline().startswith("ready")
+            assert ask(f"socket:{tmp_path / 's'}", "staying") == 7
+            server.terminate()
+            said = server.communicate(timeout=100)[1]
+        finally:
+            server.kill()
+    assert server.returncode == 0
+    assert told in said

@@ -12,10 +12,10 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessages
 
 from policybridge_bench.contenders.contract import Route, Setting
-from policybridge_bench.contenders.peer import RUNTIME, SERVERS, Peer, Start, free_port, grpc_call, model_inputs
+from policybridge_bench.contenders.peer import RUNTIME, SERVERS, Peer, Start, grpc_call, model_inputs
 from policybridge_bench.load import Load
 from policybridge_bench.payloads import payload
-from policybridge_bench.processes import run_tool
+from policybridge_bench.processes import free_port, run_tool
 from policybridge_bench.requests import write_messages
 from policybridge_serdes import ElementType
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from policybridge.inference import inference_service_pb2 as oip
 from policybridge_bench.contenders.contract import Route, Setting
-from policybridge_bench.contenders.peer import RUNTIME, SERVERS, Peer, Start, free_port, grpc_call, model_inputs
+from policybridge_bench.contenders.peer import RUNTIME, SERVERS, Peer, Start, grpc_call, model_inputs
 from policybridge_bench.load import Load
+from policybridge_bench.processes import free_port
 from policybridge_bench.requests import write_messages
 from policybridge_serdes import TensorSpec
 

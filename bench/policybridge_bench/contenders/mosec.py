@@ -9,9 +9,10 @@ from typing import Final
 import msgspec
 
 from policybridge_bench.contenders.contract import Route, Setting
-from policybridge_bench.contenders.peer import RUNTIME, SERVERS, Peer, Start, free_port, model_inputs
+from policybridge_bench.contenders.peer import RUNTIME, SERVERS, Peer, Start, model_inputs
 from policybridge_bench.load import Load
 from policybridge_bench.payloads import payload
+from policybridge_bench.processes import free_port
 from policybridge_bench.requests import write_messages
 
 _WAYS: Final = ("raw", "json")

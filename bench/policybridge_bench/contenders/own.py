@@ -6,7 +6,7 @@ import dataclasses
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +35,7 @@ class PolicyBridge(Contender):
         pid: process id of that server, to measure its CPU and memory.
         options: more options of ``policybridge serve``.
         advice: serve the service of `advice` too, as the way ``grpc-advice``.
+        env: more environment variables of the server.
 
     """
 
@@ -45,6 +46,7 @@ class PolicyBridge(Contender):
     pid: int | None = None
     options: Sequence[str] = ()
     advice: bool = False
+    env: Mapping[str, str] = field(default_factory=dict)
 
     @contextlib.contextmanager
     def serve(self, setting: Setting) -> Iterator[Serving]:
@@ -61,7 +63,7 @@ class PolicyBridge(Contender):
         if self.advice:
             config = advice.write_config(setting.folder, _ADVICE, policy_name(_ADVICE, "onnx"))
             command += ["--config", str(config)]
-        with server(command, env=env, log=setting.folder / "policybridge.log") as started:
+        with server(command, env={**env, **self.env}, log=setting.folder / "policybridge.log") as started:
             # An evaluation in the client's process runs this tree's code, so it says nothing of another build.
             inprocess = [f"inprocess:{repository}"] if self.python == sys.executable else []
             yield Serving(started.pid, list(self._routes([*started.addresses, *inprocess], setting)))
@@ -77,6 +79,13 @@ class PolicyBridge(Contender):
             tcp = next(address for address in addresses if _way(address) == "grpc")
             yield advice.route(setting.folder, tcp, _ADVICE, "grpc-advice")
 
+
+WAYS: Final = (
+    "socket",
+    "inprocess",
+    *(f"{scheme}{call}" for scheme in ("grpc", "grpc-unix") for call in ("", "-unary", "-tensors", "-infer")),
+)
+"""The ways of asking that `PolicyBridge` may offer."""
 
 _ADVICE: Final = "inliner"
 """The payload that the service of `advice` takes."""

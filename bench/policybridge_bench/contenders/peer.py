@@ -1,7 +1,6 @@
 """What the other servers have in common: their environment, start, readiness check and model."""
 
 import contextlib
-import socket
 import subprocess
 import sys
 import time
@@ -52,13 +51,6 @@ def site_packages(folder: Path) -> Path:
     """Give the folder of an environment's packages."""
     (found,) = (folder / "lib").glob("python3*/site-packages")
     return found
-
-
-def free_port() -> int:
-    """Give a free TCP port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def write_model(folder: Path, name: str) -> Path:

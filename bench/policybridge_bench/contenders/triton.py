@@ -8,8 +8,9 @@ from typing import Final
 
 from policybridge_bench.contenders.contract import Setting
 from policybridge_bench.contenders.inference import InferencePeer
-from policybridge_bench.contenders.peer import RUNTIME, SERVERS, Start, free_port, site_packages
+from policybridge_bench.contenders.peer import RUNTIME, SERVERS, Start, site_packages
 from policybridge_bench.contenders.triton_backend import build_backend
+from policybridge_bench.processes import free_port
 
 # One instance and no dynamic batching: what Triton's guide to optimisation begins with for latency.
 _ONNX: Final = """\

@@ -108,7 +108,7 @@ class _Loaded:
 
     def __post_init__(self) -> None:
         self._clients = [int(count) for count in numbers(self.arguments.clients)]
-        self._publisher = Publisher(_addresses(self.serving)["grpc"], self.folder / _LOADED, self.folder / "sent")
+        self._publisher = Publisher(_addresses(self.serving)["grpc"], self.folder / "sent")
         self._numbers = iter(range(2, self.arguments.versions + 2))
         self._share = self.arguments.versions // (self.arguments.rounds * len(self._clients))
 

@@ -14,10 +14,10 @@ import msgspec
 
 from policybridge_bench.bounds import Bound, bounds, within
 from policybridge_bench.compare import print_comparison
-from policybridge_bench.contenders.contract import FLOORS, PEERS, RESTLESS
+from policybridge_bench.contenders.contract import FLOORS, PEERS, RESTLESS, Contender, load_contender
 from policybridge_bench.contenders.own import policybridge
 from policybridge_bench.measuring import finish, measure
-from policybridge_bench.options import fill
+from policybridge_bench.options import fill, numbers, words
 from policybridge_bench.policies import NAMED
 from policybridge_bench.processes import module
 from policybridge_bench.ratios import Baseline, find, ratio
@@ -131,6 +131,42 @@ def ledger(arguments: argparse.Namespace) -> int:
         figures = _figures(file)
     bounds = within(run.cases, Baseline("policybridge"), _LEDGER_LIMIT, contender=_RECORDING, clients=1)
     return finish(run, arguments, figures.items(), bounds)
+
+
+def workers(arguments: argparse.Namespace) -> int:
+    """Measure servers of so many workers as ``--workers`` lists beside each other, and what else is named.
+
+    The ratios are to the first one, case by case; those to the others that ``--contenders`` names stand below.
+    """
+    counts = [int(count) for count in numbers(arguments.workers)]
+    fill(arguments, rounds=9, baseline=_workers(counts[0]))
+    contenders: dict[str, Contender] = {
+        _workers(count): policybridge(arguments, options=[*arguments.serve_option, "--workers", str(count)])
+        for count in counts
+    }
+    for name in words(arguments.contenders):
+        if name != "policybridge":
+            contenders[name] = load_contender(name)
+    run = measure(arguments, contenders, wanted=_one_of_a_peer)
+    return finish(run, arguments, _beside_peers(run.cases, counts))
+
+
+def _workers(count: int) -> str:
+    # It names a folder, too, and the addresses in it stand in a line with others.
+    return f"workers-{count}"
+
+
+def _one_of_a_peer(case: Case) -> bool:
+    return case.contender.startswith("workers-") or case.way in {"stream", "unix"}
+
+
+def _beside_peers(cases: Sequence[Measured], counts: Sequence[int]) -> Iterator[tuple[str, float]]:
+    own = [_workers(count) for count in counts]
+    for each in cases:
+        for other in find(cases, way="stream", clients=each.case.clients, payload=each.case.payload):
+            if each.rounds and each.case.contender in own:
+                text = f"{each.case.contender}, {each.case.way}, {each.case.clients} clients, {each.case.payload}"
+                yield f"{text}: decisions/s over {other.case.contender}", ratio(each, other, "throughput")
 
 
 def _figures(ledger: Path) -> dict[str, float]:

@@ -1,6 +1,8 @@
 /* Asks a policy whether to inline a call:
  *   cc -o advice advice.c $(pkg-config --cflags --libs policybridge-c)
- *   ./advice socket:policybridge.sock inliner */
+ *   ./advice socket:policybridge.sock POLICY
+ *
+ * The policy decides by `cost_estimate` alone, or fills what else it takes: it is told no other feature here. */
 
 #include <policybridge.h>
 #include <stdio.h>

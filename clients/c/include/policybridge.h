@@ -100,27 +100,34 @@ typedef struct pb_scheme pb_scheme;
 
 /** How a connection is made. */
 typedef struct pb_connect_options {
-  /** Bounds every wait for the server, in seconds; more than 0. */
+  /** Bounds every exchange with the server, in seconds: opening, each decision; more than 0. */
   double timeout;
   const pb_scheme *const *schemes;
   size_t scheme_count;
   /** For `onnx:`, the library ONNX Runtime; NULL for the default. */
   const char *onnxruntime;
+  /** For `grpc:` and `grpcs:`, files: PEM certificates of those who sign the server's, the client's own certificate and
+   * its key, and one that holds the token. NULL is the environment variable's: POLICYBRIDGE_TLS_CA,
+   * POLICYBRIDGE_TLS_CERTIFICATE, POLICYBRIDGE_TLS_KEY, POLICYBRIDGE_TOKEN_FILE. */
+  const char *tls_ca;
+  const char *tls_certificate;
+  const char *tls_key;
+  const char *token_file;
 } pb_connect_options;
 
 /** The defaults: `pb_connect_options options = PB_CONNECT_OPTIONS;` */
-#define PB_CONNECT_OPTIONS {10.0, NULL, 0, NULL}
+#define PB_CONNECT_OPTIONS {10.0, NULL, 0, NULL, NULL, NULL, NULL, NULL}
 
 /**
  * Make a connection; nothing is sent before it is used. `options` NULL is PB_CONNECT_OPTIONS.
  *
- * `address` is `socket:PATH`, `pipe:BASE`, or of a scheme in `options`: `grpc:HOST:PORT`, `grpc:unix:PATH`,
- * `onnx:FILE`. PB_UNIMPLEMENTED: the program does not have that scheme; the message says what to link.
+ * `address` is `socket:PATH`, `pipe:BASE`, or of a scheme in `options`: `grpc:HOST:PORT`, `grpcs:HOST:PORT` (TLS),
+ * `grpc:unix:PATH`, `onnx:FILE`. PB_UNIMPLEMENTED: the program does not have that scheme; the message says what to link.
  */
 PB_EXPORT pb_status pb_connect(const char *address, const pb_connect_options *options, pb_connection **connection,
                                pb_error *error);
 
-/** Find out whether the server can be reached: PB_UNAVAILABLE where not. */
+/** Find out whether the server can be reached: PB_UNAVAILABLE where not, PB_DEADLINE_EXCEEDED where it is silent. */
 PB_EXPORT pb_status pb_connection_check(pb_connection *connection, pb_error *error);
 
 /** Free the connection; its runners can still be used. NULL is allowed. */
@@ -134,6 +141,7 @@ PB_EXPORT void pb_connection_free(pb_connection *connection);
 /** One tensor's value: a feature, or the advice. It belongs to its runner. */
 typedef struct pb_tensor pb_tensor;
 
+/** The tensor's name and element type, as its spec has them. */
 PB_EXPORT const char *pb_tensor_name(const pb_tensor *tensor);
 PB_EXPORT pb_element_type pb_tensor_type(const pb_tensor *tensor);
 /** The number of elements that it holds. */
@@ -166,6 +174,7 @@ PB_EXPORT pb_status pb_tensor_set_texts(pb_tensor *tensor, const pb_text *texts,
  * @{
  */
 
+/** The policy that is asked for, the features and the advice, and what happens without advice. */
 typedef struct pb_options pb_options;
 
 /** Ask for `policy`: `NAME`, `NAME@VERSION` or `NAME@ALIAS`. */
@@ -221,6 +230,7 @@ typedef struct pb_session {
   const char *digest;
 } pb_session;
 
+/** What a runner has done so far. */
 typedef struct pb_counts {
   uint64_t decisions; /**< answered by the policy */
   uint64_t fallbacks; /**< decided by the fallback */

@@ -16,7 +16,9 @@ std::chrono::microseconds time_of(double seconds) {
 Result<ConnectOptions> options_of(const pb_connect_options &given) {
   ConnectOptions options;
   options.timeout = time_of(given.timeout);
-  options.onnxruntime = given.onnxruntime ? given.onnxruntime : "";
+  const auto text = [](const char *value) { return std::string(value ? value : ""); };
+  options.onnxruntime = text(given.onnxruntime);
+  options.credentials = {text(given.tls_ca), text(given.tls_certificate), text(given.tls_key), text(given.token_file)};
   if (given.scheme_count && !given.schemes)
     return invalid_argument("the schemes of a connection are NULL");
   for (size_t n = 0; n < given.scheme_count; ++n) {

@@ -201,9 +201,9 @@ static pb_status assign(pb_tensor *tensor, const int64_t *shape, size_t rank, ch
 static void run_connect(Client *client, char *rest) {
   pb_connect_options options = PB_CONNECT_OPTIONS;
 #ifdef POLICYBRIDGE_WITH_GRPC
-  const pb_scheme *schemes[] = {pb_grpc_scheme()};
+  const pb_scheme *schemes[] = {pb_grpc_scheme(), pb_grpcs_scheme()};
   options.schemes = schemes;
-  options.scheme_count = 1;
+  options.scheme_count = 2;
 #endif
   const char *address = word(&rest);
   options.timeout = strtod(word(&rest), NULL);

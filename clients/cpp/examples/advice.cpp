@@ -1,6 +1,8 @@
 // Asks a policy whether to inline a call:
 //   c++ -std=c++17 -o advice advice.cpp $(pkg-config --cflags --libs policybridge)
-//   ./advice socket:policybridge.sock inliner
+//   ./advice socket:policybridge.sock POLICY
+//
+// The policy decides by `cost_estimate` alone, or fills what else it takes: it is told no other feature here.
 
 #include <policybridge/policybridge.h>
 

@@ -2,10 +2,14 @@
 
 #include "arguments.h"
 #include "channel.h"
+#include "decision_store.h"
 #include "defaults.h"
+#include "growth.h"
 #include "interactive_reader.h"
+#include "patience.h"
 #include "signals.h"
-#include "socket.h"
+#include "server.h"
+#include "sources.h"
 #include "statistics.h"
 
 #include <memory>
@@ -14,15 +18,26 @@
 
 namespace policybridge {
 
-/// Advises one compiler: with the policy's advice, and after a failure with LLVM's own default.
+/// One module's decisions by sequence, and how many of them the compiler has asked for.
+struct StoredDecisions {
+  Decisions decisions;
+  std::uint64_t applied = 0;
+};
+
+/// Advises one compiler: with the policy's advice; after a failure, and beyond the growth limit, with LLVM's own default.
 class Advisor {
 public:
-  /// `continues`: whether the defaults may answer after a failure.
+  /// `continues`: whether the defaults may answer after a failure. `stored`: what answers in the place of a server; null
+  /// for a server.
   Advisor(const Config &config, const std::map<std::string, std::string> &labels, Defaults defaults,
-          Statistics &statistics, Interrupts interrupts, bool continues)
+          Statistics &statistics, Interrupts interrupts, bool continues, StoredDecisions *stored)
       : config_(config), defaults_(defaults), statistics_(statistics), interrupts_(interrupts), continues_(continues),
-        server_(config.socket, {config.timeout, {}, interrupts.descriptors()}),
-        options_{config.policy, {}, config.options, labels, {}} {}
+        server_(connect_server(config, interrupts)),
+        stored_(stored), options_{config.policy, source_of(config.command), config.options, labels, {}}, patience_(config.timeout),
+        growth_(config.growth_limit) {
+    if (config.exploration)
+      options_.exploration = config.exploration->of_module(options_.context);
+  }
 
   /// The size of the next observation in bytes, once a header has announced it.
   std::optional<std::size_t> payload_size() const { return signature_ ? std::optional(size_) : std::nullopt; }
@@ -37,6 +52,8 @@ private:
   Status begin(std::string_view header);
   Status answer(std::string_view payload, const Channel &channel);
   Status evaluate(std::string_view payload, const Channel &channel);
+  void count(std::string_view payload, std::string_view advice, std::chrono::nanoseconds time);
+  Status reply_default(std::string_view payload, const Channel &channel, std::uint64_t &count);
   Status open();
   std::string_view observation_in(std::string_view payload);
 
@@ -45,7 +62,8 @@ private:
   Statistics &statistics_;
   Interrupts interrupts_;
   const bool continues_;
-  SocketConnection server_;
+  const Result<std::shared_ptr<Connection>> server_;
+  StoredDecisions *const stored_;
   OpenOptions options_;
   std::string header_;
   std::optional<Signature> signature_;
@@ -54,6 +72,8 @@ private:
   std::uint64_t step_ = 0;
   std::string observation_;
   AdviceBuffer advice_;
+  Patience patience_;
+  Growth growth_;
 };
 
 } // namespace policybridge

@@ -157,7 +157,9 @@ bool may_request_advice(const Compiler &compiler) {
 Strings advisor_flags(const Task &task, const std::string &base, double growth_limit, const Defaults &defaults) {
   Strings flags = {std::string(task.advisor_flag), std::string(task.channel_flag) + base};
   if (is_inline(task))
-    flags.push_back("-ml-advisor-size-increase-threshold=" + general(growth_limit));
+    // LLVM's own limit does not go back to LLVM's own decisions, but inlines no more. So it serves only where those are
+    // not known; elsewhere `Growth` limits.
+    flags.push_back("-ml-advisor-size-increase-threshold=" + (defaults.known() ? "inf" : general(growth_limit)));
   if (defaults.flag())
     flags.emplace_back(defaults.flag());
   return flags;

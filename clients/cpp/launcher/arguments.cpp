@@ -1,6 +1,9 @@
 #include "arguments.h"
 
+#include "compiler_cache.h"
 #include "json_writer.h"
+#include "server.h"
+#include "several.h"
 
 #include <algorithm>
 #include <array>
@@ -15,7 +18,8 @@ namespace {
 constexpr int usage_status = 2;
 
 constexpr std::string_view usage =
-    "usage: policybridge-run --policy NAME --server ADDRESS [options] -- COMPILER ARGUMENT…\n";
+    "usage: policybridge-run --policy NAME --server ADDRESS [options] -- COMPILER ARGUMENT…\n"
+    "       policybridge-run --decisions FILE [--plugins DIR] [options] -- COMPILER ARGUMENT…\n";
 
 constexpr std::string_view help = R"(
 Runs an unmodified compiler, and lets a policy of the policy server decide for it. The exit status is the compiler's own,
@@ -26,7 +30,13 @@ Runs an unmodified compiler, and lets a policy of the policy server decide for i
   --version             show the version and exit
   --policy NAME[@VERSION|@ALIAS]
                         the policy that decides
-  --server ADDRESS      socket:PATH
+  --server ADDRESS      socket:PATH, and where it is not linked statically grpc:HOST:PORT, grpc:unix:PATH and
+                        grpcs:HOST:PORT; several with commas between: the first that answers (default:
+                        POLICYBRIDGE_SERVER of the environment)
+  --decisions FILE      a store of tuned decisions, which needs no policy and no server
+  --plugins DIR         with --decisions: where the plugins are, besides POLICYBRIDGE_PLUGINS, the folder lib/policybridge
+                        beside this program and where CMake installs; without one that the compiler loads, it is asked
+                        as it is
   --task {evict,inline,priority}
                         what it decides (default: inline)
   --fallback {default,error}
@@ -34,14 +44,24 @@ Runs an unmodified compiler, and lets a policy of the policy server decide for i
   --stats FILE.json     write counts and latencies there; %p becomes the process id
   --timeout SECONDS     for each wait for the server (default: 10)
   --growth-limit FACTOR
-                        no more decisions once a module has grown by this factor (default: never)
+                        the factor of a module's size that the policy may add to it before the compiler decides for
+                        itself (default: 4; inf: no limit)
+  --retry-after SECONDS
+                        how long the other compilations of a build need not wait for a server that did not answer in
+                        time (default: 60; 0: each waits)
+  --tls-ca FILE, --tls-certificate FILE, --tls-key FILE, --token-file FILE
+                        for addresses on TCP
   --label NAME=VALUE    to find the session by
   --option NAME=VALUE   for the policy to read
+  --explore temperature=T,epsilon=E,seed=S
+                        depart from the policy's best advice, for training: draw it from softmax(scores / T), and with
+                        the probability E from all legal ones; the seed and the source's name determine what is drawn
 )";
 
-constexpr std::array<std::string_view, 11> names = {"--policy",       "--server",  "--task",   "--fallback",
-                                                    "--stats",        "--timeout", "--label",  "--option",
-                                                    "--growth-limit", "--help",    "--version"};
+constexpr std::array<std::string_view, 19> names = {
+    "--policy",       "--server",      "--task",   "--fallback",        "--stats",   "--timeout",    "--label", "--option",
+    "--growth-limit", "--retry-after", "--tls-ca", "--tls-certificate", "--tls-key", "--token-file", "--help",  "--version",
+    "--decisions",    "--plugins",     "--explore"};
 
 Exit wrong(const std::string &why) {
   return {std::string(usage) + "policybridge-run: error: " + why + "\n", usage_status};
@@ -79,8 +99,8 @@ public:
     if (place_ < words_.size() && words_[place_] == "--")
       ++place_;
     config_.command.assign(words_.begin() + static_cast<std::ptrdiff_t>(place_), words_.end());
-    if (const std::string missing = missing_options(); !missing.empty())
-      return wrong("the following arguments are required: " + missing);
+    if (!policy_ && !has_decisions_)
+      return wrong("one of the arguments --policy --decisions is required");
     return check();
   }
 
@@ -110,12 +130,23 @@ private:
   }
 
   void set(const std::string &name, const std::string &value) {
-    if (name == "--policy")
+    if (name == "--policy" ? has_decisions_ : name == "--decisions" && policy_)
+      end(wrong("argument " + name + ": not allowed with argument " +
+                (has_decisions_ ? "--decisions" : "--policy")));
+    else if (name == "--policy")
       policy_ = value;
     else if (name == "--server")
       server_ = value;
+    else if (std::string *const file = credential(name))
+      *file = value, has_credentials_ = true;
     else if (name == "--stats")
       config_.stats = value;
+    else if (name == "--decisions")
+      config_.decisions = value, has_decisions_ = true;
+    else if (name == "--plugins")
+      config_.plugins = value;
+    else if (name == "--explore")
+      explore_ = value;
     else if (name == "--task")
       choose(name, value, {"evict", "inline", "priority"}), config_.task = task_named(value);
     else if (name == "--fallback")
@@ -123,7 +154,9 @@ private:
     else if (name == "--label" || name == "--option")
       pair(name, value);
     else if (const std::optional<double> number = number_in(value))
-      (name == "--timeout" ? timeout_ : config_.growth_limit) = *number;
+      (name == "--timeout"       ? timeout_
+       : name == "--retry-after" ? config_.retry_after
+                                 : config_.growth_limit) = *number;
     else
       end(wrong("argument " + name + ": invalid float value: '" + value + "'"));
   }
@@ -144,17 +177,20 @@ private:
     (name == "--label" ? config_.labels : config_.options)[value.substr(0, equals)] = value.substr(equals + 1);
   }
 
-  std::string missing_options() const {
-    if (policy_ && server_)
-      return "";
-    if (policy_ || server_)
-      return policy_ ? "--server" : "--policy";
-    return "--policy, --server";
-  }
-
   std::variant<Config, Exit> check() {
     if (!config_.task)
       config_.task = task_named("inline");
+    if (has_decisions_)
+      return check_decisions();
+    if (const char *variable = std::getenv("POLICYBRIDGE_SERVER"); !server_ && variable && *variable)
+      server_ = variable;
+    if (!server_)
+      return refused("--policy needs --server ADDRESS, or POLICYBRIDGE_SERVER in the environment");
+    if (!config_.plugins.empty())
+      return refused("--plugins is for --decisions");
+    if (explore_)
+      if (const std::string cache = compiler_cache(); !cache.empty())
+        return refused("under " + cache + " nothing explores: it would keep an object that depends on chance");
     Result<PolicyReference> policy = PolicyReference::parse(*policy_);
     if (!policy.ok())
       return refused(policy.status().message());
@@ -164,14 +200,80 @@ private:
     config_.timeout = microseconds_of(timeout_);
     if (!(config_.growth_limit > 0))
       return refused("a growth limit is a factor above 0, not " + JsonWriter::decimal(config_.growth_limit));
-    const bool named = server_->compare(0, 7, "socket:") == 0;
-    const bool other = std::any_of(schemes.begin(), schemes.end(), [this](std::string_view scheme) {
-      return std::string_view(*server_).substr(0, scheme.size()) == scheme;
-    });
-    if (!named && (other || server_->find('/') == std::string::npos))
-      return refused("policybridge-run speaks socket:PATH alone, not '" + *server_ +
-                     "'; for other addresses there is `policybridge run`, with the same command line");
-    config_.socket = named ? server_->substr(7) : *server_;
+    if (!(config_.retry_after >= 0))
+      return refused("a server is retried after 0 seconds or more, not " + JsonWriter::decimal(config_.retry_after));
+    if (explore_) {
+      const Result<Exploration> exploration = Exploration::parse(*explore_);
+      if (!exploration.ok())
+        return refused(exploration.status().message());
+      config_.exploration = *exploration;
+    }
+    config_.server = *server_;
+    return check_addresses();
+  }
+
+  std::variant<Config, Exit> check_addresses() {
+    const auto is_scheme = [](std::string_view name) {
+      return name == "socket" || std::find(schemes.begin(), schemes.end(), std::string(name) + ":") != schemes.end();
+    };
+    bool over_grpc = false;
+    for (const std::string &address : split_addresses(*server_, is_scheme)) {
+      const std::string reachable = is_socket(address) ? with_scheme("socket:", address)
+                                    : has_grpc         ? grpc_address(address)
+                                                       : "";
+      over_grpc |= !reachable.empty() && !is_socket(address);
+      config_.reachable += (config_.reachable.empty() || reachable.empty() ? "" : ",") + reachable;
+    }
+    // Addresses of other kinds beside a socket are for others who read the same variable.
+    if (config_.reachable.empty())
+      return refused(std::string("this policybridge-run speaks ") +
+                     (has_grpc ? "socket:PATH, grpc: and grpcs:" : "socket:PATH alone") + ", not '" + *server_ + "'; " +
+                     (has_grpc ? "" : "built with -DPOLICYBRIDGE_LAUNCHER_STATIC=OFF it speaks gRPC, too; ") +
+                     "for other addresses there is `policybridge run`, with the same command line");
+    if (has_credentials_ && !over_grpc)
+      return refused(*server_ + " takes no certificates and no token; those are for gRPC on TCP");
+    return std::move(config_);
+  }
+
+  /// Where the file of that option is noted; null where the option is another.
+  std::string *credential(const std::string &name) {
+    Credentials &files = config_.credentials;
+    return name == "--tls-ca"            ? &files.ca
+           : name == "--tls-certificate" ? &files.certificate
+           : name == "--tls-key"         ? &files.key
+           : name == "--token-file"      ? &files.token_file
+                                         : nullptr;
+  }
+
+  static bool starts_with(std::string_view address, std::string_view scheme) {
+    return address.substr(0, scheme.size()) == scheme;
+  }
+
+  static bool is_socket(std::string_view address) {
+    const bool other = std::any_of(schemes.begin(), schemes.end(),
+                                   [address](std::string_view scheme) { return starts_with(address, scheme); });
+    return starts_with(address, "socket:") || (!other && address.find('/') != std::string_view::npos);
+  }
+
+  static std::string with_scheme(const std::string &scheme, const std::string &address) {
+    return (starts_with(address, scheme) ? "" : scheme) + address;
+  }
+
+  /// Empty where the address is not gRPC's.
+  static std::string grpc_address(const std::string &address) {
+    if (starts_with(address, "inprocess:"))
+      return "";
+    return starts_with(address, "grpcs:") ? address : with_scheme("grpc:", address);
+  }
+
+  std::variant<Config, Exit> check_decisions() {
+    if (server_)
+      return refused("with --decisions no server is asked: give either --decisions, or --policy and --server");
+    if (explore_)
+      return refused("--explore needs a policy; a store of decisions has nothing to explore");
+    if (!is_inline(*config_.task))
+      return refused("a store has decisions of the task 'inline' alone, not of '" + std::string(config_.task->name) +
+                     "'");
     return std::move(config_);
   }
 
@@ -180,14 +282,17 @@ private:
       exit_ = std::move(exit);
   }
 
-  static constexpr std::array<std::string_view, 3> schemes = {"grpc:", "inprocess:", "unix:"};
+  static constexpr std::array<std::string_view, 4> schemes = {"grpc:", "grpcs:", "inprocess:", "unix:"};
 
   const Strings &words_;
   std::size_t place_ = 0;
   Config config_;
   std::optional<std::string> policy_;
   std::optional<std::string> server_;
+  std::optional<std::string> explore_;
   double timeout_ = 10;
+  bool has_credentials_ = false;
+  bool has_decisions_ = false;
   std::optional<Exit> exit_;
 };
 

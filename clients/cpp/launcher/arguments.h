@@ -1,22 +1,31 @@
 #pragma once
 
 #include "compiler.h"
-#include "policybridge/session.h"
+#include "policybridge/connection.h"
 #include "task.h"
 
 #include <chrono>
-#include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 namespace policybridge {
 
 /// How to run a compiler under a policy.
 struct Config {
   PolicyReference policy;
-  /// The path of the server's socket.
-  std::string socket;
+  /// A store of decisions in the place of a policy and a server; empty for none.
+  std::string decisions;
+  /// The folder where the plugins are looked for first; empty for none.
+  std::string plugins;
+  /// The servers' addresses as they were given.
+  std::string server;
+  /// Those that this program can reach, each with its scheme, as `connect` takes them.
+  std::string reachable;
+  /// For servers on TCP.
+  Credentials credentials;
   const Task *task = nullptr;
   /// Without advice: whether the compiler's own decision stands in; else the compiler is ended.
   bool falls_back = true;
@@ -24,12 +33,17 @@ struct Config {
   std::string stats;
   /// For each wait for the server.
   std::chrono::microseconds timeout = std::chrono::seconds(10);
-  /// The factor of growth of a module after which LLVM requests no more advice.
-  double growth_limit = std::numeric_limits<double>::infinity();
+  /// The factor of a module's size that the policy may add to it; beyond that, LLVM's own decisions stand in. See
+  /// `Growth`.
+  double growth_limit = 4;
+  /// In seconds, how long it is remembered that the server did not answer in time; 0: not at all.
+  double retry_after = 60;
   /// For people and trainers to find the session by.
   std::map<std::string, std::string> labels;
   /// For the policy to read.
   std::map<std::string, std::string> options;
+  /// How the sessions depart from the policy's best advice; its seed is mixed with the source's name. Absent: not.
+  std::optional<Exploration> exploration;
   /// The compiler and its arguments.
   Strings command;
 };

@@ -31,20 +31,18 @@ Result<Descriptor> open_pipe(const std::string &path) {
 
 } // namespace
 
-std::string Channel::new_folder() {
-  std::string root = "/tmp";
-  for (const std::string &place : {variable("TMPDIR"), variable("TEMP"), variable("TMP"), std::string("/tmp"),
-                                   std::string("/var/tmp"), working_folder()})
-    if (!place.empty() && access(place.c_str(), W_OK | X_OK) == 0) {
-      root = absolute(place);
-      break;
-    }
+std::vector<std::string> Channel::new_folders() {
   std::uint64_t chance = 0;
   while (getrandom(&chance, sizeof chance, 0) != sizeof chance) {
   }
   char name[32];
   (void)snprintf(name, sizeof name, "/policybridge-%016" PRIx64, chance);
-  return root + name;
+  std::vector<std::string> folders;
+  for (const std::string &place : {variable("TMPDIR"), variable("TEMP"), variable("TMP"), std::string("/tmp"),
+                                   std::string("/var/tmp"), working_folder()})
+    if (!place.empty() && access(place.c_str(), W_OK | X_OK) == 0)
+      folders.push_back(absolute(place) + name);
+  return folders;
 }
 
 Result<Channel> Channel::make(const std::string &folder) {

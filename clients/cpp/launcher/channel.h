@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace policybridge {
 
@@ -16,8 +17,9 @@ namespace policybridge {
 /// because that would make it loop for ever.
 class Channel {
 public:
-  /// A unique path for the folder, which does not exist yet: a `Watchdog` has to know the path before `make`.
-  static std::string new_folder();
+  /// Unique paths for the folder, one in each folder for temporary files. None exists yet: a `Watchdog` has to know the
+  /// path before `make`.
+  static std::vector<std::string> new_folders();
 
   /// Make the folder and the pipes.
   static Result<Channel> make(const std::string &folder);

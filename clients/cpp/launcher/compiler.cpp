@@ -72,6 +72,13 @@ bool has(const Strings &words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
+/// Whether the driver may refuse -mllvm, which it does with -fembed-bitcode. A response file may hold that option too.
+bool may_refuse_mllvm(const Strings &arguments) {
+  return std::any_of(arguments.begin(), arguments.end(), [](std::string_view word) {
+    return word.substr(0, 15) == "-fembed-bitcode" || word.substr(0, 1) == "@";
+  });
+}
+
 bool writes_file(const std::string &argument) {
   const std::string name = argument.substr(0, argument.find('='));
   return name == "-o" || name == "--o" || name == "-disable-output" || name == "--disable-output";
@@ -122,11 +129,14 @@ Strings Compiler::with_flags(const Strings &flags) const {
   // Without this, a command that only links or preprocesses would warn of unused flags, or fail under -Werror.
   if (kind == CompilerKind::Clang)
     words.emplace_back("--start-no-unused-arguments");
+  const bool by_cc1 = kind == CompilerKind::Clang && may_refuse_mllvm(arguments);
   for (const std::string &flag : flags) {
     const auto same = [&flag](const std::string &argument) { return flag_name(argument) == flag_name(flag); };
     if (std::any_of(arguments.begin(), arguments.end(), same))
       continue;
-    if (kind == CompilerKind::Clang || kind == CompilerKind::Zig)
+    if (by_cc1)
+      words.insert(words.end(), {"-Xclang", "-mllvm", "-Xclang"});
+    else if (kind == CompilerKind::Clang || kind == CompilerKind::Zig)
       words.emplace_back("-mllvm");
     words.push_back(flag);
   }
@@ -134,6 +144,51 @@ Strings Compiler::with_flags(const Strings &flags) const {
     words.emplace_back("--end-no-unused-arguments");
   words.insert(words.end(), arguments.begin(), arguments.end());
   return words;
+}
+
+Strings Compiler::with_plugin(const std::string &plugin, const Strings &options, bool loads_early) const {
+  Strings words = start;
+  if (kind == CompilerKind::Opt) {
+    words.push_back("-load-pass-plugin=" + plugin);
+    words.insert(words.end(), options.begin(), options.end());
+  } else {
+    words.emplace_back("--start-no-unused-arguments");
+    if (loads_early)
+      words.push_back("-fplugin=" + plugin);
+    words.push_back("-fpass-plugin=" + plugin);
+    for (const std::string &option : options)
+      words.insert(words.end(), {"-mllvm", option});
+    words.emplace_back("--end-no-unused-arguments");
+  }
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
+
+bool Compiler::only_compiles() const {
+  if (kind == CompilerKind::Opt)
+    return true;
+  const auto needs_tools = [](std::string_view word) {
+    const std::size_t dot = word.rfind('.');
+    const std::string_view suffix = dot == word.npos ? std::string_view() : word.substr(dot);
+    return word.substr(0, 11) == "-save-temps" || word.substr(0, 12) == "--save-temps" || suffix == ".s" ||
+           suffix == ".S" || suffix == ".sx" || word.substr(0, 9) == "assembler" || word.substr(0, 11) == "-xassembler";
+  };
+  return (has(arguments, "-c") || has(arguments, "-S")) && !may_refuse_mllvm(arguments) &&
+         std::none_of(arguments.begin(), arguments.end(), needs_tools);
+}
+
+std::string Compiler::level() const {
+  if (optimises_for_size())
+    return "Oz";
+  std::string last;
+  for (const std::string &argument : arguments) {
+    if (kind == CompilerKind::Opt && argument.find("default<Os>") != std::string::npos)
+      return "Os";
+    const std::size_t name = std::min(argument.find_first_not_of('-'), argument.size());
+    if (name && argument.compare(name, 1, "O") == 0)
+      last = argument.substr(name);
+  }
+  return last == "Os" || last == "Oz" ? "Os" : "O2";
 }
 
 bool Compiler::optimises_for_size() const {

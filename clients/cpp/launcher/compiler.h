@@ -29,6 +29,17 @@ struct Compiler {
   /// The command with LLVM's `flags`; a flag that the command has already stays as it is.
   Strings with_flags(const Strings &flags) const;
 
+  /// The command with a plugin of LLVM's passes, and the plugin's options. `loads_early` is for LLVM before 22, whose
+  /// clang reads the options before it loads such plugins: the plugin is loaded as one of clang's own, too.
+  Strings with_plugin(const std::string &plugin, const Strings &options, bool loads_early) const;
+
+  /// Whether the command surely compiles alone, so that options of a plugin reach no other tool: LLVM's assembler and
+  /// linker have not loaded the plugin, and refuse them.
+  bool only_compiles() const;
+
+  /// The level of the functions, as far as the command says it: Oz, Os, or O2 for all others; zig turns its -Oz into -Os.
+  std::string level() const;
+
   /// Whether LLVM optimises at -Oz; zig turns its -Oz into -Os.
   bool optimises_for_size() const;
 

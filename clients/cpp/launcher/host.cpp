@@ -2,12 +2,16 @@
 
 #include "advisor.h"
 #include "advisor_flags.h"
+#include "files.h"
+#include "outage.h"
 #include "outcome.h"
 #include "process.h"
+#include "server.h"
 #include "watchdog.h"
 
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <poll.h>
 #include <unistd.h>
 
@@ -29,53 +33,79 @@ struct HostedCompiler {
 /// One compilation.
 class Host {
 public:
-  Host(const Config &config, const Compiler &compiler, Signals &signals)
-      : config_(config), compiler_(compiler), signals_(signals) {}
+  Host(const Config &config, const Compiler &compiler, Signals &signals, StoredDecisions *stored)
+      : config_(config), compiler_(compiler), signals_(signals), stored_(stored),
+        outage_(config.server, config.policy, Outage::Time(config.falls_back ? config.retry_after : 0)) {}
 
   Result<CompilationReport> run();
 
 private:
   Status check_server();
   Result<HostedCompiler> start(const Defaults &defaults);
+  Result<HostedCompiler> start_in(const std::string &folder, const Defaults &defaults);
   Result<int> serve(HostedCompiler hosted, const Defaults &defaults);
   Status answer_all(InteractiveReader &reader, const Channel &channel, Advisor &advisor);
   Result<CompilationReport> finish_without(Status failure);
 
+  /// The failure, which the other compilations of the build learn of if it is a server's that does not answer.
+  const Status &remembered(const Status &failure) const {
+    if (!stored_)
+      outage_.remember(failure);
+    return failure;
+  }
+
   const Config &config_;
   const Compiler &compiler_;
   Signals &signals_;
+  StoredDecisions *const stored_;
+  const Outage outage_;
   CompilationReport report_;
   bool started_ = false;
+  bool can_start_ = true; // false: the compiler could not be started
 };
 
 Result<CompilationReport> Host::run() {
+  if (Status reported = stored_ ? Status() : outage_.check(); !reported.ok())
+    return finish_without(std::move(reported));
   if (Status reached = check_server(); !reached.ok())
-    return finish_without(std::move(reached));
+    return finish_without(remembered(reached));
   const Result<Defaults> defaults = Defaults::of(compiler_, *config_.task, signals_);
   if (!defaults.ok())
     return defaults.status();
   Result<HostedCompiler> hosted = start(*defaults);
   if (!hosted.ok())
-    return hosted.status();
+    return can_start_ || config_.falls_back ? finish_without(hosted.status()) : hosted.status();
   started_ = true;
   const Result<int> status = serve(*std::move(hosted), *defaults);
   if (!status.ok())
-    return finish_without(status.status());
+    return finish_without(remembered(status.status()));
   report_.status = *status;
-  if (!report_.statistics.failure.ok())
-    report_.fallback = FallbackReport{report_.statistics.failure, report_.statistics.defaults, false};
+  if (const Status &failure = remembered(report_.statistics.failure); !failure.ok())
+    report_.fallback = FallbackReport{failure, report_.statistics.defaults, false};
   return std::move(report_);
 }
 
 /// Find out before the compiler starts whether the server can be reached, where the compiler can do without.
 Status Host::check_server() {
-  if (!config_.falls_back)
+  if (!config_.falls_back || stored_)
     return {};
-  return SocketConnection(config_.socket, {config_.timeout, {}, Interrupts(signals_).descriptors()}).check();
+  const auto server = connect_server(config_, Interrupts(signals_));
+  return server.ok() ? (*server)->check() : server.status();
 }
 
+/// Start the compiler with its channel in the first folder for temporary files that can hold one.
 Result<HostedCompiler> Host::start(const Defaults &defaults) {
-  const std::string folder = Channel::new_folder();
+  Status failure = internal_error("no folder for temporary files can be written");
+  for (const std::string &folder : Channel::new_folders()) {
+    Result<HostedCompiler> hosted = start_in(folder, defaults);
+    if (hosted.ok() || !can_start_)
+      return hosted;
+    failure = hosted.status();
+  }
+  return failure;
+}
+
+Result<HostedCompiler> Host::start_in(const std::string &folder, const Defaults &defaults) {
   Result<Watchdog> watchdog = Watchdog::start(folder);
   if (!watchdog.ok())
     return watchdog.status();
@@ -85,7 +115,7 @@ Result<HostedCompiler> Host::start(const Defaults &defaults) {
   const Strings flags = advisor_flags(*config_.task, channel->base(), config_.growth_limit, defaults);
   const ProcessOptions options = {advisor_environment(compiler_.kind, folder), watchdog->group_descriptor()};
   Result<Process> process = Process::start(compiler_.with_flags(flags), signals_, options);
-  if (!process.ok())
+  if (can_start_ = process.ok(); !can_start_)
     return process.status();
   return HostedCompiler{*std::move(watchdog), *std::move(channel), *std::move(process)};
 }
@@ -94,7 +124,7 @@ Result<HostedCompiler> Host::start(const Defaults &defaults) {
 Result<int> Host::serve(HostedCompiler hosted, const Defaults &defaults) {
   const Interrupts interrupts(signals_, hosted.process.descriptor());
   Advisor advisor(config_, session_labels(config_), defaults, report_.statistics, interrupts,
-                  config_.falls_back && defaults.known());
+                  config_.falls_back && defaults.known(), stored_);
   InteractiveReader reader;
   pollfd sources[] = {{hosted.process.descriptor(), POLLIN, 0},
                       {signals_.descriptor(), POLLIN, 0},
@@ -154,9 +184,10 @@ Result<CompilationReport> Host::finish_without(Status failure) {
 
 } // namespace
 
-Result<CompilationReport> run_compiler(const Config &config, const Compiler &compiler, Signals &signals) {
+Result<CompilationReport> run_compiler(const Config &config, const Compiler &compiler, Signals &signals,
+                                       StoredDecisions *stored) {
   const Clock::time_point begun = Clock::now();
-  Result<CompilationReport> report = Host(config, compiler, signals).run();
+  Result<CompilationReport> report = Host(config, compiler, signals, stored).run();
   if (!report.ok())
     return report;
   report->seconds = seconds_since(begun);
@@ -168,8 +199,13 @@ Result<CompilationReport> run_compiler(const Config &config, const Compiler &com
 Result<CompilationReport> run_plain(const Compiler &compiler, Signals &signals) {
   const Clock::time_point begun = Clock::now();
   Result<Process> process = Process::start(compiler.command(), signals);
-  if (!process.ok())
-    return process.status();
+  if (!process.ok()) {
+    if (!find_program(compiler.start[0]).empty())
+      (void)fprintf(stderr, "policybridge-run: without statistics: %s\n", process.status().message().c_str());
+    // Where it is the compiler that cannot be started, this fails with the same reason.
+    signals.restore();
+    return become(compiler.command());
+  }
   if (Status status = process->await(signals); !status.ok())
     return status;
   CompilationReport report;

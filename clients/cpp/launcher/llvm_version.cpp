@@ -95,21 +95,25 @@ std::string cache_folder() {
 } // namespace
 
 Result<int> llvm_version(const Strings &start, Signals &signals) {
+  return remembered(start, "", [&] { return run_version(start, signals); });
+}
+
+Result<int> remembered(const Strings &start, const std::string &question, const std::function<Result<int>()> &ask) {
   const std::string key = identity(start), folder = cache_folder();
   if (key.empty() || folder.empty())
-    return run_version(start, signals);
-  const std::string cached = folder + "/" + sha256(key).substr(0, 32);
-  int version = 0;
+    return ask();
+  const std::string cached = folder + "/" + sha256(key + question).substr(0, 32);
+  int answer = 0;
   if (const Result<std::string> text = read_file(cached); text.ok())
-    if (std::from_chars(text->data(), text->data() + text->size(), version).ec == std::errc())
-      return version;
-  Result<int> printed = run_version(start, signals);
-  if (printed.ok() && *printed) {
+    if (std::from_chars(text->data(), text->data() + text->size(), answer).ec == std::errc())
+      return answer;
+  Result<int> found = ask();
+  if (found.ok() && *found) {
     // Where the cache cannot be written, the next compilation runs --version again.
     make_folders(folder);
-    (void)write_file(cached, std::to_string(*printed));
+    (void)write_file(cached, std::to_string(*found));
   }
-  return printed;
+  return found;
 }
 
 } // namespace policybridge

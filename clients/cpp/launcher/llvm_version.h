@@ -4,6 +4,9 @@
 #include "process.h"
 #include "signals.h"
 
+#include <functional>
+#include <string>
+
 namespace policybridge {
 
 /// The LLVM major version of the compiler that the words `start` start; 0 where it does not print one. Cancelled: a
@@ -12,5 +15,9 @@ namespace policybridge {
 /// Running `--version` takes 10 to 90 ms, for each file of a build. So the answer is stored in the user's cache folder
 /// under the compiler's path, size and time of change; `policybridge run` shares that cache.
 Result<int> llvm_version(const Strings &start, Signals &signals);
+
+/// What `ask` finds out about the compiler that the words `start` start, stored in the same place; 0 is asked again.
+/// `question` tells several facts about one compiler from each other.
+Result<int> remembered(const Strings &start, const std::string &question, const std::function<Result<int>()> &ask);
 
 } // namespace policybridge

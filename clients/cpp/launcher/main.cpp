@@ -2,6 +2,7 @@
 
 #include "advisor_flags.h"
 #include "arguments.h"
+#include "decided.h"
 #include "files.h"
 #include "host.h"
 #include "process.h"
@@ -28,10 +29,17 @@ int print_system_error(const Status &error) {
   return print_error(error.message(), error.code() == StatusCode::NotFound ? not_found_status : not_started_status);
 }
 
-int print_failures(const CompilationReport &report) {
+int print_failures(const CompilationReport &report, const Config &config) {
   const int status = *report.status;
+  if (report.statistics.limited)
+    print_error(std::to_string(report.statistics.limited) + " decisions are the compiler's own: the policy has added " +
+                    general(config.growth_limit) + " times the module's size (--growth-limit)",
+                status);
   if (!report.error.ok())
-    return print_error("no advice, and the compiler was ended: " + report.error.message(), status);
+    return print_error((config.decisions.empty() ? "no advice, and the compiler was ended: "
+                                                 : "no decisions, and nothing compiled: ") +
+                           report.error.message(),
+                       status);
   if (!report.fallback)
     return status;
   const std::uint64_t count = report.fallback->decisions;
@@ -60,15 +68,17 @@ int run(const Config &config) {
   if (!needs_policy && config.stats.empty())
     return print_system_error(become(compiler->command()));
   Signals signals;
-  const Result<CompilationReport> report =
-      needs_policy ? run_compiler(config, *compiler, signals) : run_plain(*compiler, signals);
+  const Result<CompilationReport> report = !needs_policy              ? run_plain(*compiler, signals)
+                                           : config.decisions.empty() ? run_compiler(config, *compiler, signals)
+                                                                      : run_decided(config, *compiler, signals);
   if (const auto number = report.ok() ? std::nullopt : signals.received())
     return signal_status + *number;
   if (!report.ok())
     return print_system_error(report.status());
+  // The compilation is done, and its status stands.
   if (const Status status = write_statistics(*report, config); !status.ok())
-    return print_system_error(status);
-  return print_failures(*report);
+    print_error("no statistics: " + status.message(), *report->status);
+  return print_failures(*report, config);
 }
 
 int print(const Exit &exit) {

@@ -2,8 +2,10 @@
 
 #include "files.h"
 #include "json_writer.h"
+#include "server.h"
 #include "sha256.h"
-#include "socket.h"
+#include "sources.h"
+#include "trace_context.h"
 #include "utf8.h"
 
 #include <algorithm>
@@ -15,14 +17,6 @@ namespace {
 
 // The hexadecimal digits of a SHA-256 that an outcome's number, a double, holds exactly.
 constexpr std::size_t digits = 13;
-
-/// The file that the command names as its output; empty where it names none.
-std::string output_of(const Strings &command) {
-  for (std::size_t place = command.size(); place-- > 1;)
-    if (command[place - 1] == "-o" || command[place - 1] == "--o")
-      return command[place];
-  return "";
-}
 
 std::optional<double> object_digest(const std::string &path) {
   if (path.empty() || !is_file(path))
@@ -46,11 +40,14 @@ Outcome outcome_of(const CompilationReport &report, const Config &config) {
   Outcome outcome{{{"exit_status", *report.status},
                    {"asked", static_cast<double>(counted.decisions)},
                    {"defaults", static_cast<double>(counted.defaults)},
+                   {"limited", static_cast<double>(counted.limited)},
                    {"sessions", static_cast<double>(counted.sessions.size())},
                    {"headers", static_cast<double>(counted.headers)},
                    {"seconds", report.seconds}},
                   status_word(report)};
-  if (const auto digest = *report.status ? std::nullopt : object_digest(output_of(config.command)))
+  const Result<Compiler> compiler = Compiler::of(config.command);
+  const bool has_object = compiler.ok() && !*report.status;
+  if (const auto digest = has_object ? object_digest(output_of(*compiler)) : std::nullopt)
     outcome.values["object_digest"] = *digest;
   return outcome;
 }
@@ -75,6 +72,7 @@ std::map<std::string, std::string> session_labels(const Config &config) {
   // A word that is not UTF-8 cannot be sent as JSON, and without it the command could not be repeated.
   if (is_utf8(folder) && std::all_of(config.command.begin(), config.command.end(), is_utf8))
     labels.emplace("compilation", repeatable_command(config, folder));
+  add_trace_context(labels);
   return labels;
 }
 
@@ -84,11 +82,13 @@ Status report_outcome(const CompilationReport &report, const Config &config, Sig
   if (report.statistics.sessions.empty() || failure == StatusCode::Unavailable ||
       failure == StatusCode::DeadlineExceeded)
     return {};
-  SocketConnection server(config.socket, {config.timeout, {}, Interrupts(signals).descriptors()});
+  const auto server = connect_server(config, Interrupts(signals));
+  if (!server.ok())
+    return {};
   const Outcome outcome = outcome_of(report, config);
   for (const std::string &session : report.statistics.sessions) {
     // Most servers keep no ledger; the error says no more than that.
-    (void)server.report_outcome(session, outcome);
+    (void)(*server)->report_outcome(session, outcome);
     if (signals.received())
       return interrupted();
   }

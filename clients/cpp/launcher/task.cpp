@@ -69,9 +69,13 @@ Status Task::check(CompilerKind kind) const {
   if (has_advisor(kind))
     return {};
   std::string known;
-  for (const CompilerKind other : {CompilerKind::Clang, CompilerKind::Llc, CompilerKind::Opt, CompilerKind::Zig})
+  for (const CompilerKind other : {CompilerKind::Clang, CompilerKind::Llc, CompilerKind::Opt, CompilerKind::Zig}) {
     if (has_advisor(other))
       known.append(known.empty() ? "" : ", ").append(name_of(other));
+    // `policybridge run` knows this one, too, and says the same.
+    if (other == CompilerKind::Clang)
+      known += ", clang -cc1";
+  }
   return invalid_argument(std::string(name_of(kind)) + " never asks about the task '" + std::string(name) +
                           "'; it is asked by " + known);
 }

@@ -1,5 +1,7 @@
 #include "inline_advisor.h"
 
+#include "sha256.h"
+
 #include "policybridge/llvm_model_runner.h"
 
 #include "llvm/Analysis/InlineModelFeatureMaps.h"
@@ -7,31 +9,57 @@
 #include "llvm/Analysis/MLInlineAdvisor.h"
 #include "llvm/Analysis/MLModelRunner.h"
 #include "llvm/Analysis/OptimizationRemarkEmitter.h"
+#include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/Dominators.h"
 #include "llvm/IR/InstrTypes.h"
 #include "llvm/IR/Module.h"
 
 #include <vector>
 
+#if LLVM_VERSION_MAJOR < 22
+// LLVM 22 has no such variable; see inliner.cpp.
+asm(".weak _ZN4llvm10FeatureMapE");
+#endif
+
 using namespace llvm;
 
 namespace policybridge::plugin {
 namespace {
 
-/// Holds LLVM's features, followed by LLVM's own decision.
+/// The features of ours behind LLVM's own, each one int64.
+enum Added : std::size_t { default_decision, site_hash, caller_hash, callee_hash, callee_is_local, added_count };
+constexpr const char *added_names[] = {nullptr, "site", "caller", "callee", "callee_local"};
+
+std::uint64_t hash_of(StringRef name) { return sha256_head({name.data(), name.size()}); }
+
+/// Holds LLVM's features, followed by ours.
 class SessionRunner final : public MLModelRunner {
 public:
   SessionRunner(LLVMContext &context, const std::vector<llvm::TensorSpec> &specs, ModuleSession &session)
       : MLModelRunner(context, Kind::Interactive, specs.size()), session_(session) {
-    features_.reserve(specs.size() + 1);
+    features_.reserve(specs.size() + added_count);
     for (const llvm::TensorSpec &spec : specs) {
       Feature &feature = add(spec);
       setUpBufferForTensor(features_.size() - 1, spec, feature.words.data());
     }
     add(DefaultDecisionSpec);
+    for (std::size_t index = site_hash; index < added_count; ++index) {
+      add(llvm::TensorSpec::createSpec<int64_t>(added_names[index], {1}));
+      wanted_[index] = may_take(added_names[index]);
+    }
   }
 
-  void set_default(bool inlines) { features_.back().words.front() = inlines; }
+  /// Set the features of ours for the next decision.
+  void set(const CallBase &call, const Site &site, bool own) {
+    const Function &callee = *call.getCalledFunction();
+    added(default_decision) = own;
+    added(site_hash) = site.key;
+    if (wanted_[caller_hash])
+      added(caller_hash) = hash_of(site.caller);
+    if (wanted_[callee_hash])
+      added(callee_hash) = hash_of(callee.getName());
+    added(callee_is_local) = callee.hasLocalLinkage();
+  }
 
 private:
   Feature &add(const llvm::TensorSpec &spec) {
@@ -40,13 +68,16 @@ private:
         Feature{*tensor_spec_of(spec), std::vector<std::uint64_t>(spec.getTotalTensorBufferSize() / 8 + 1)});
   }
 
+  std::uint64_t &added(Added feature) { return features_[features_.size() - added_count + feature].words.front(); }
+
   void *evaluateUntyped() override {
-    advice_ = session_.decide(features_);
+    advice_ = session_.decide(features_, added(default_decision) != 0);
     return &advice_;
   }
 
   ModuleSession &session_;
   std::vector<Feature> features_;
+  bool wanted_[added_count] = {};
   std::int64_t advice_ = 0;
 };
 
@@ -63,23 +94,24 @@ auto runner_for(Module &module, ModuleSession &session) {
 }
 #endif
 
-/// Counts the advice that LLVM followed.
+/// Counts the advice that LLVM followed, and what it adds to the module where LLVM itself would not inline.
 class CountedAdvice final : public MLInlineAdvice {
 public:
   CountedAdvice(MLInlineAdvisor *advisor, CallBase &call, OptimizationRemarkEmitter &remarks, bool inlines,
-                ModuleSession &session)
-      : MLInlineAdvice(advisor, call, remarks, inlines), session_(session) {}
+                bool adds, ModuleSession &session)
+      : MLInlineAdvice(advisor, call, remarks, inlines), added_(adds ? CalleeIRSize : 0), session_(session) {}
 
 private:
   void recordInliningImpl() override {
-    session_.count_inlined();
+    session_.count_inlined(added_);
     MLInlineAdvice::recordInliningImpl();
   }
   void recordInliningWithCalleeDeletedImpl() override {
-    session_.count_inlined();
+    session_.count_inlined(added_);
     MLInlineAdvice::recordInliningWithCalleeDeletedImpl();
   }
 
+  const std::int64_t added_;
   ModuleSession &session_;
 };
 
@@ -103,12 +135,22 @@ private:
 
 class PolicyInlineAdvisor final : public MLInlineAdvisor {
 public:
-  PolicyInlineAdvisor(Module &module, Heuristic heuristic, ModuleSession &session)
-      : MLInlineAdvisor(module, session.analyses(), runner_for(module, session), std::move(heuristic)),
+  PolicyInlineAdvisor(Module &module, Heuristic heuristic, CallSites *sites, ModuleSession &session)
+      : MLInlineAdvisor(module, session.analyses(), runner_for(module, session), std::move(heuristic)), sites_(sites),
         session_(session), call_graph_(session.analyses().getResult<LazyCallGraphAnalysis>(module)) {}
+
+  ~PolicyInlineAdvisor() override {
+    if (sites_)
+      sites_->strip();
+  }
 
 private:
   std::unique_ptr<InlineAdvice> getAdviceImpl(CallBase &call) override {
+    // Every call counts, so that its name is the same as under a store of decisions.
+    if (sites_)
+      site_ = sites_->ask(call);
+    if (is_recursive(call) && !isForcedToStop())
+      return recursion_advice(call);
     if (is_left_to_llvm(call))
       return std::make_unique<InlineAdvice>(this, call, getCallerORE(call), GetDefaultAdvice(call));
     return MLInlineAdvisor::getAdviceImpl(call);
@@ -121,8 +163,36 @@ private:
   }
 
   std::unique_ptr<MLInlineAdvice> getAdviceFromModel(CallBase &call, OptimizationRemarkEmitter &remarks) override {
-    static_cast<SessionRunner &>(*ModelRunner).set_default(GetDefaultAdvice(call));
-    return std::make_unique<CountedAdvice>(this, call, remarks, ModelRunner->evaluate<std::int64_t>() != 0, session_);
+    const bool own = GetDefaultAdvice(call);
+    if (session_.is_limited()) {
+      session_.count_limited();
+      return std::make_unique<MLInlineAdvice>(this, call, remarks, own);
+    }
+    static_cast<SessionRunner &>(*ModelRunner).set(call, site_, own);
+    const bool inlines = ModelRunner->evaluate<std::int64_t>() != 0;
+    remarks.emit([&] {
+      return OptimizationRemarkAnalysis("policybridge", inlines ? "Inline" : "Leave", &call)
+             << session_.policy_name() << (inlines ? " inlines " : " leaves ")
+             << ore::NV("Callee", call.getCalledFunction()) << " in " << ore::NV("Caller", call.getCaller());
+    });
+    return std::make_unique<CountedAdvice>(this, call, remarks, inlines, inlines && !own, session_);
+  }
+
+  static bool is_recursive(const CallBase &call) { return call.getCaller() == call.getCalledFunction(); }
+
+  /// LLVM's own decision about a call of a function to itself, which LLVM's machine-learned advisor never inlines. The
+  /// inlining changes the caller, so it is recorded as every other. The feature `edge_count` may be off by a few after
+  /// it: it counts the calls of caller and callee, which are one function here.
+  std::unique_ptr<InlineAdvice> recursion_advice(CallBase &call) {
+    if (!GetDefaultAdvice(call))
+      return std::make_unique<InlineAdvice>(this, call, getCallerORE(call), false);
+    if (is_unreachable(call))
+      return std::make_unique<InlineAdvice>(this, call, getCallerORE(call), true);
+    return std::make_unique<MLInlineAdvice>(this, call, getCallerORE(call), true);
+  }
+
+  bool is_unreachable(CallBase &call) {
+    return !FAM.getResult<DominatorTreeAnalysis>(*call.getCaller()).isReachableFromEntry(call.getParent());
   }
 
   /// Whether LLVM decides about a call without the policy: a call in an unreachable block. LLVM's machine-learned
@@ -132,7 +202,7 @@ private:
   /// for reachable calls.
   bool is_left_to_llvm(CallBase &call) {
     Function &caller = *call.getCaller();
-    if (FAM.getResult<DominatorTreeAnalysis>(caller).isReachableFromEntry(call.getParent()))
+    if (!is_unreachable(call))
       return false;
     return !(call.getCalledFunction()->hasLocalLinkage() && in_one_component(caller, *call.getCalledFunction()));
   }
@@ -143,16 +213,19 @@ private:
     return first && second && call_graph_.lookupSCC(*first) == call_graph_.lookupSCC(*second);
   }
 
+  CallSites *sites_;
   ModuleSession &session_;
   LazyCallGraph &call_graph_;
+  Site site_; // of the call that LLVM asks about
 };
 
 } // namespace
 
 std::unique_ptr<InlineAdvisor> make_inline_advisor(Module &module, FunctionAnalysisManager &functions,
-                                                   InlineParams parameters, InlineContext context,
+                                                   InlineParams parameters, InlineContext context, CallSites *sites,
                                                    ModuleSession &session) {
-  return std::make_unique<PolicyInlineAdvisor>(module, Heuristic(module, functions, parameters, context), session);
+  return std::make_unique<PolicyInlineAdvisor>(module, Heuristic(module, functions, parameters, context), sites,
+                                               session);
 }
 
 } // namespace policybridge::plugin

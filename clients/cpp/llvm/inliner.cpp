@@ -1,6 +1,9 @@
+#include "host_version.h"
 #include "inline_advisor.h"
 #include "module_session.h"
-#include "settings.h"
+#include "owned_by_module.h"
+#include "store_advisor.h"
+#include "store_session.h"
 
 #include "llvm/Analysis/InlineAdvisor.h"
 #include "llvm/Config/llvm-config.h"
@@ -14,6 +17,12 @@
 #endif
 
 #include <mutex>
+#include <optional>
+
+#if LLVM_VERSION_MAJOR < 22
+// LLVM 22 has no such variable. Weak, so that it can load this plugin and hear why it cannot use it.
+asm(".weak _ZN4llvm27PluginInlineAdvisorAnalysis17HasBeenRegisteredE");
+#endif
 
 using namespace llvm;
 
@@ -39,53 +48,152 @@ bool is_call_graph_inliner(const InlineContext &context) {
   return context.Pass == InlinePass::CGSCCInliner || context.Pass == InlinePass{};
 }
 
-ModuleSession *session_of(Module &module, FunctionAnalysisManager &functions) {
+using Shared = std::shared_ptr<const Configuration>;
+
+/// The numbered calls of a module whose inlining a policy decides; none where the policy takes nothing of them.
+struct NumberedModule {
+  NumberedModule(Module &module, ModuleAnalysisManager &, const Shared &) {
+    if (may_take("site") || may_take("caller"))
+      sites.emplace(module);
+  }
+
+  void strip() {
+    if (sites)
+      sites->strip();
+  }
+
+  std::optional<CallSites> sites;
+};
+
+/// What has been made of a module. The factory of a plugin gets no module analyses; any function's analyses lead to them.
+template <class Object> Object *cached(Module &module, FunctionAnalysisManager &functions) {
   if (module.empty())
     return nullptr;
-  // The factory of a plugin gets no module analyses; any function's analyses lead to them.
   auto &outer = functions.getResult<ModuleAnalysisManagerFunctionProxy>(*module.begin());
-  auto *result = outer.getCachedResult<ModuleSessionAnalysis>(module);
-  return result ? result->session.get() : nullptr;
+  auto *result = outer.getCachedResult<OwnedByModule<Object>>(module);
+  return result ? result->object.get() : nullptr;
+}
+
+/// Remove the numbers of calls that no advisor of ours will ask for, because a pipeline that is named pass by pass has
+/// no end at which they are removed.
+void strip(Module &module, FunctionAnalysisManager &functions) {
+  StoreSession *store = cached<StoreSession>(module, functions);
+  if (store && store->is_needed())
+    store->sites().strip();
+  if (NumberedModule *numbered = cached<NumberedModule>(module, functions))
+    numbered->strip();
 }
 
 InlineAdvisor *make_advisor(Module &module, FunctionAnalysisManager &functions, InlineParams parameters,
                             InlineContext context) {
-  ModuleSession *session = is_call_graph_inliner(context) ? session_of(module, functions) : nullptr;
-  if (!session || !session->has_policy())
-    return new DefaultInlineAdvisor(module, functions, parameters, context);
-  lift_growth_limit();
-  return make_inline_advisor(module, functions, parameters, context, *session).release();
+  if (is_call_graph_inliner(context)) {
+    StoreSession *store = cached<StoreSession>(module, functions);
+    if (store && store->is_needed())
+      return make_store_advisor(module, functions, parameters, context, *store).release();
+    ModuleSession *session = cached<ModuleSession>(module, functions);
+    NumberedModule *numbered = cached<NumberedModule>(module, functions);
+    if (session && numbered && session->has_policy()) {
+      lift_growth_limit();
+      CallSites *sites = numbered->sites ? &*numbered->sites : nullptr;
+      return make_inline_advisor(module, functions, parameters, context, sites, *session).release();
+    }
+  }
+  // The small inliner before a profile is made is not the last.
+  if (context.Pass != InlinePass::EarlyInliner)
+    strip(module, functions);
+  return new DefaultInlineAdvisor(module, functions, parameters, context);
+}
+/// Number the calls, unless that has been done.
+void number_calls(const Configuration &configuration, Module &module, ModuleAnalysisManager &analyses) {
+  if (configuration.settings.is_local())
+    analyses.getResult<OwnedByModule<StoreSession>>(module);
+  else if (configuration.invalid.ok())
+    analyses.getResult<OwnedByModule<NumberedModule>>(module);
 }
 
 /// Makes LLVM use the advisor of this plugin. LLVM runs this analysis before it makes an advisor, so the session begins
 /// here. LLVM finds it by the name and the result of its base class.
 struct AdvisorAnalysis : PluginInlineAdvisorAnalysis {
-  AdvisorAnalysis() : PluginInlineAdvisorAnalysis(make_advisor) {}
+  explicit AdvisorAnalysis(Shared shared) : PluginInlineAdvisorAnalysis(make_advisor), configuration(std::move(shared)) {}
 
   Result run(Module &module, ModuleAnalysisManager &analyses) {
-    analyses.getResult<ModuleSessionAnalysis>(module);
+    number_calls(*configuration, module, analyses);
+    if (!configuration->settings.is_local())
+      analyses.getResult<OwnedByModule<ModuleSession>>(module);
     return getResult();
   }
+
+  Shared configuration;
 };
 
-std::shared_ptr<const Configuration> configure() {
+/// Numbers the calls, where the pipeline starts.
+struct StartOfPipeline : PassInfoMixin<StartOfPipeline> {
+  explicit StartOfPipeline(Shared shared) : configuration(std::move(shared)) {}
+
+  PreservedAnalyses run(Module &module, ModuleAnalysisManager &analyses) {
+    number_calls(*configuration, module, analyses);
+    return PreservedAnalyses::all();
+  }
+  static bool isRequired() { return true; }
+
+  Shared configuration;
+};
+
+/// Removes the numbers, where no inliner that we advise has done so.
+struct EndOfPipeline : PassInfoMixin<EndOfPipeline> {
+  PreservedAnalyses run(Module &module, ModuleAnalysisManager &analyses) {
+    auto *store = analyses.getCachedResult<OwnedByModule<StoreSession>>(module);
+    if (store && store->object->is_needed())
+      store->object->sites().strip();
+    if (auto *numbered = analyses.getCachedResult<OwnedByModule<NumberedModule>>(module))
+      numbered->object->strip();
+    return PreservedAnalyses::all();
+  }
+  static bool isRequired() { return true; }
+};
+
+Shared configure() {
   auto configuration = std::make_shared<Configuration>();
-  if (Error error = configuration->settings.read())
-    configuration->invalid = invalid_argument(toString(std::move(error)));
+  Settings &settings = configuration->settings;
+  configuration->invalid = settings.read();
+  if (!configuration->invalid.ok() || settings.decisions.empty())
+    return configuration;
+  auto store = DecisionStore::open(settings.decisions);
+  if (store.ok())
+    configuration->store = std::move(*store);
+  else
+    configuration->invalid = store.status();
   return configuration;
 }
 
 void register_callbacks(PassBuilder &builder) {
-  builder.registerAnalysisRegistrationCallback([configuration = configure()](ModuleAnalysisManager &analyses) {
-    analyses.registerPass([&] { return ModuleSessionAnalysis(configuration); });
-    analyses.registerPass([&] { return AdvisorAnalysis(); });
+  const Shared configuration = configure();
+  builder.registerAnalysisRegistrationCallback([configuration](ModuleAnalysisManager &analyses) {
+    analyses.registerPass([&] { return OwnedByModule<ModuleSession>(configuration); });
+    analyses.registerPass([&] { return OwnedByModule<NumberedModule>(configuration); });
+    analyses.registerPass([&] { return OwnedByModule<StoreSession>(configuration); });
+    analyses.registerPass([&] { return AdvisorAnalysis(configuration); });
   });
+  const auto start = [configuration](ModulePassManager &passes, OptimizationLevel level, auto...) {
+    if (level != OptimizationLevel::O0)
+      passes.addPass(StartOfPipeline(configuration));
+  };
+  // The first of them that a pipeline has numbers the calls; ThinLTO's at link time has only the second.
+  builder.registerPipelineStartEPCallback(start);
+  builder.registerPipelineEarlySimplificationEPCallback(start);
+  builder.registerFullLinkTimeOptimizationEarlyEPCallback(start);
+  const auto end = [](ModulePassManager &passes, auto...) { passes.addPass(EndOfPipeline()); };
+  builder.registerOptimizerLastEPCallback(end);
+  builder.registerFullLinkTimeOptimizationLastEPCallback(end);
 }
 
 } // namespace
 } // namespace policybridge::plugin
 
 extern "C" LLVM_ATTRIBUTE_WEAK PassPluginLibraryInfo llvmGetPassPluginInfo() {
-  return {LLVM_PLUGIN_API_VERSION, "policybridge-inliner", LLVM_VERSION_STRING,
+  // That the major is wrong was said when the settings were made.
+  if (!policybridge::plugin::has_options())
+    return {policybridge::plugin::refused_api_version, "policybridge-inliner", LLVM_VERSION_STRING, nullptr};
+  return {LLVM_PLUGIN_API_VERSION, "policybridge-inliner", policybridge::plugin::plugin_version(),
           policybridge::plugin::register_callbacks};
 }

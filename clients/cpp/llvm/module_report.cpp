@@ -1,7 +1,7 @@
 #include "module_report.h"
 
-#include "llvm/ADT/SmallVector.h"
-#include "llvm/Support/MemoryBuffer.h"
+#include "process_names.h"
+
 #include "llvm/Support/raw_ostream.h"
 
 #include <vector>
@@ -9,23 +9,12 @@
 using namespace llvm;
 
 namespace policybridge::plugin {
-namespace {
-
-/// The command line of this process; empty where the system does not give it.
-std::vector<std::string> own_command() {
-  auto text = MemoryBuffer::getFileAsStream("/proc/self/cmdline");
-  SmallVector<StringRef> words;
-  if (text)
-    (*text)->getBuffer().split(words, '\0', -1, false);
-  return {words.begin(), words.end()};
-}
-
-} // namespace
 
 Outcome ModuleReport::to_outcome() const {
   const char *status = statistics.failure.ok() ? "ok" : fatal ? "error" : "fallback";
   return {{{"asked", static_cast<double>(statistics.decisions)},
            {"defaults", static_cast<double>(statistics.defaults)},
+           {"limited", static_cast<double>(statistics.limited)},
            {"inlined", static_cast<double>(inlined)},
            {"instructions_before", static_cast<double>(instructions_before)},
            {"instructions_after", static_cast<double>(instructions_after)},
@@ -36,6 +25,7 @@ Outcome ModuleReport::to_outcome() const {
 Error ModuleReport::write(const std::string &path) const {
   CompilationReport report;
   report.statistics = statistics;
+  report.store = store;
   report.seconds = seconds;
   if (fatal)
     report.error = statistics.failure;

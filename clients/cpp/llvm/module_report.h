@@ -6,6 +6,7 @@
 #include "llvm/Support/Error.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace policybridge::plugin {
@@ -13,6 +14,8 @@ namespace policybridge::plugin {
 /// The optimisation of one module, for the ledger and the statistics file.
 struct ModuleReport {
   Statistics statistics;
+  /// How the store's decisions applied; none without a store.
+  std::optional<StoreReport> store;
   /// Calls that LLVM inlined on the policy's advice.
   std::uint64_t inlined = 0;
   /// Whether the failure in `statistics` made the compilation fail.

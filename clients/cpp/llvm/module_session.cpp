@@ -1,41 +1,20 @@
 #include "module_session.h"
 
-#include "llvm/ADT/StringExtras.h"
+#include "module_names.h"
+#include "process_names.h"
+
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
-#include "llvm/Support/Process.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
-
-#include <algorithm>
 
 using namespace llvm;
 
 namespace policybridge::plugin {
 
-AnalysisKey ModuleSessionAnalysis::Key;
-
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// The name of the module's source file; its identifier where a linker made the module.
-std::string name_of(const Module &module) {
-  return module.getSourceFileName().empty() ? module.getModuleIdentifier() : module.getSourceFileName();
-}
-
-void replace_all(std::string &text, StringRef what, const std::string &by) {
-  for (std::size_t at = 0; (at = text.find(what.str(), at)) != std::string::npos; at += by.size())
-    text.replace(at, what.size(), by);
-}
-
-/// The statistics file of this process and module; `%p` and `%m` in the pattern stand for them.
-std::string file_of(std::string pattern, std::string module) {
-  std::replace_if(
-      module.begin(), module.end(), [](char c) { return !isAlnum(c) && !StringRef("._-").contains(c); }, '_');
-  replace_all(pattern, "%p", std::to_string(sys::Process::getProcessId()));
-  replace_all(pattern, "%m", module);
-  return pattern;
-}
 
 std::uint64_t instructions_of(Module &module) {
   std::uint64_t count = 0;
@@ -52,25 +31,33 @@ double seconds_since(Clock::time_point begun) { return std::chrono::duration<dou
 ModuleSession::ModuleSession(Module &module, ModuleAnalysisManager &analyses,
                              std::shared_ptr<const Configuration> configuration)
     : module_(module), analyses_(analyses), configuration_(std::move(configuration)),
-      advisor_(configuration_->settings, name_of(module)), begun_(Clock::now()) {
-  advisor_.report().statistics.failure = configuration_->invalid;
-  advisor_.report().instructions_before = instructions_of(module);
+      advisor_(make_advisor(configuration_->settings, name_of(module))), begun_(Clock::now()) {
+  advisor_->report().statistics.failure = configuration_->invalid;
+  advisor_->report().instructions_before = instructions_of(module);
+  size_ = static_cast<double>(advisor_->report().instructions_before);
   fail_without_default();
 }
 
 bool ModuleSession::has_policy() {
-  return configuration_->settings.default_stands_in ? advisor_.connect_to_server()
-                                                    : advisor_.report().statistics.failure.ok();
+  return configuration_->settings.default_stands_in ? advisor_->is_ready()
+                                                    : advisor_->report().statistics.failure.ok();
 }
 
-bool ModuleSession::decide(ArrayRef<Feature> features) {
-  const bool inlines = advisor_.decide(features);
+bool ModuleSession::decide(ArrayRef<Feature> features, bool own) {
+  const bool inlines = advisor_->decide(features, own);
   fail_without_default();
   return inlines;
 }
 
+std::string ModuleSession::policy_name() {
+  const std::optional<PolicyVersion> &policy = advisor_->report().statistics.policy;
+  if (!policy)
+    return "no policy";
+  return "policy " + policy->name + "@" + std::to_string(policy->version) + " (" + policy->digest + ")";
+}
+
 void ModuleSession::fail_without_default() {
-  ModuleReport &report = advisor_.report();
+  ModuleReport &report = advisor_->report();
   const Status &failure = report.statistics.failure;
   if (failure.ok() || configuration_->settings.default_stands_in || report.fatal)
     return;
@@ -81,16 +68,19 @@ void ModuleSession::fail_without_default() {
 }
 
 ModuleSession::~ModuleSession() {
-  ModuleReport &report = advisor_.report();
+  ModuleReport &report = advisor_->report();
   const Statistics &statistics = report.statistics;
   report.instructions_after = instructions_of(module_);
   report.seconds = seconds_since(begun_);
-  advisor_.finish();
+  advisor_->finish();
   if (!statistics.failure.ok() && !report.fatal) {
     const std::string count = statistics.decisions ? std::to_string(statistics.defaults) : "all";
     errs() << "policybridge: " << count << " decisions are the compiler's own: " << statistics.failure.message()
            << "\n";
   }
+  if (statistics.limited)
+    errs() << "policybridge: " << statistics.limited << " decisions are the compiler's own: the policy has added "
+           << format("%g", configuration_->settings.growth_limit) << " times the module's size (growth limit)\n";
   write_statistics();
 }
 
@@ -98,8 +88,8 @@ void ModuleSession::write_statistics() {
   const std::string &path = configuration_->settings.stats;
   if (path.empty())
     return;
-  advisor_.report().seconds = seconds_since(begun_);
-  if (Error error = advisor_.report().write(file_of(path, name_of(module_))))
+  advisor_->report().seconds = seconds_since(begun_);
+  if (Error error = advisor_->report().write(file_of(path, name_of(module_))))
     errs() << "policybridge: no statistics: " << toString(std::move(error)) << "\n";
 }
 

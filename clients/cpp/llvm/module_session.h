@@ -2,7 +2,7 @@
 #define POLICYBRIDGE_LLVM_MODULE_SESSION_H
 
 #include "advisor.h"
-#include "settings.h"
+#include "owned_by_module.h"
 
 #include "llvm/IR/PassManager.h"
 
@@ -15,12 +15,6 @@ class Module;
 }
 
 namespace policybridge::plugin {
-
-/// The settings, and the error in them if there is one.
-struct Configuration {
-  Settings settings;
-  Status invalid;
-};
 
 /// One module from its inlining to the end of its pipeline. Then this object is destroyed, and reports to the ledger,
 /// the statistics file and standard error.
@@ -40,10 +34,22 @@ public:
 
   /// Decide whether to inline a call, see `Advisor::decide`. Where the settings do not let LLVM's decisions stand in,
   /// missing advice is an error of the compilation.
-  bool decide(llvm::ArrayRef<Feature> features);
+  bool decide(llvm::ArrayRef<Feature> features, bool own);
 
-  /// Count an inlined call that the policy advised.
-  void count_inlined() { ++advisor_.report().inlined; }
+  /// The policy's name, version and digest, for people.
+  std::string policy_name();
+
+  /// Whether the policy has made the module grow beyond the limit: from there on LLVM's own decisions stand in.
+  bool is_limited() const { return added_ > configuration_->settings.growth_limit * size_; }
+
+  /// Count a decision of LLVM's own because of that.
+  void count_limited() { ++advisor_->report().statistics.limited; }
+
+  /// Count an inlined call that the policy advised; `added` instructions that LLVM itself would not have inlined.
+  void count_inlined(std::int64_t added) {
+    ++advisor_->report().inlined;
+    added_ += static_cast<double>(added);
+  }
 
 private:
   void fail_without_default();
@@ -52,34 +58,10 @@ private:
   llvm::Module &module_;
   llvm::ModuleAnalysisManager &analyses_;
   std::shared_ptr<const Configuration> configuration_;
-  Advisor advisor_;
+  std::unique_ptr<Advisor> advisor_;
+  double size_ = 0;  // of the module before the inlining, in instructions
+  double added_ = 0; // instructions of callees that the policy inlined, and LLVM would not
   std::chrono::steady_clock::time_point begun_;
-};
-
-/// Owns a module's session until the pipeline ends.
-class ModuleSessionAnalysis : public llvm::AnalysisInfoMixin<ModuleSessionAnalysis> {
-public:
-  struct Result {
-    std::unique_ptr<ModuleSession> session;
-
-    /// The session stays the same, however the module changes.
-    bool invalidate(llvm::Module &, const llvm::PreservedAnalyses &, llvm::ModuleAnalysisManager::Invalidator &) {
-      return false;
-    }
-  };
-
-  explicit ModuleSessionAnalysis(std::shared_ptr<const Configuration> configuration)
-      : configuration_(std::move(configuration)) {}
-
-  Result run(llvm::Module &module, llvm::ModuleAnalysisManager &analyses) {
-    return {std::make_unique<ModuleSession>(module, analyses, configuration_)};
-  }
-
-private:
-  friend llvm::AnalysisInfoMixin<ModuleSessionAnalysis>;
-  static llvm::AnalysisKey Key;
-
-  std::shared_ptr<const Configuration> configuration_;
 };
 
 } // namespace policybridge::plugin

@@ -3,6 +3,8 @@
 // For each function, the policy gets a few of LLVM's properties of the function and a mask of the passes that may run,
 // and advises the next pass, until it advises to stop. One module is one session, one function one context.
 
+#include "host_version.h"
+#include "loader.h"
 #include "policybridge/policybridge.h"
 
 #include "llvm/Analysis/FunctionPropertiesAnalysis.h"
@@ -52,9 +54,11 @@ policybridge::Result<std::unique_ptr<ModelRunner>> open_runner() {
   for (const auto &[name, member] : properties)
     features.push_back(TensorSpec::of<std::int64_t>(name));
   features.push_back(TensorSpec::of<std::int8_t>("mask", {stop + 1}));
+  policybridge::ConnectOptions connection;
+  connection.schemes = {policybridge::loaded_grpc_scheme, policybridge::loaded_grpcs_scheme};
   return ModelRunner::open(environment("POLICYBRIDGE_SERVER", "socket:policybridge.sock"),
                            environment("POLICYBRIDGE_PASSES_POLICY", "passes"), std::move(features),
-                           TensorSpec::of<std::int64_t>("pass"));
+                           TensorSpec::of<std::int64_t>("pass"), connection);
 }
 
 /// Runs the passes that the policy advises on one module. After a failure, the remaining functions stay as they are,
@@ -137,5 +141,7 @@ void register_callbacks(PassBuilder &builder) {
 } // namespace
 
 extern "C" LLVM_ATTRIBUTE_WEAK PassPluginLibraryInfo llvmGetPassPluginInfo() {
+  if (!policybridge::plugin::is_right_host("policybridge-passes"))
+    return {policybridge::plugin::refused_api_version, "policybridge-passes", LLVM_VERSION_STRING, nullptr};
   return {LLVM_PLUGIN_API_VERSION, "policybridge-passes", LLVM_VERSION_STRING, register_callbacks};
 }

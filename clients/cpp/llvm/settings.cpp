@@ -1,106 +1,134 @@
 #include "settings.h"
 
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/CommandLine.h"
-#include "llvm/Support/Process.h"
+#include "cache_key.h"
+#include "compiler_cache.h"
+#include "host_version.h"
 
-#include <algorithm>
+#include "llvm/Config/llvm-config.h"
+#include "llvm/Support/CommandLine.h"
+
+#include <limits>
+#include <memory>
+#include <vector>
 
 using namespace llvm;
 
 namespace policybridge::plugin {
 namespace {
 
-cl::OptionCategory category("PolicyBridge");
-cl::opt<std::string> server_option("policybridge-server", cl::cat(category), cl::value_desc("socket:PATH"),
-                                   cl::desc("Where the policy server listens"));
-cl::opt<std::string> policy_option("policybridge-policy", cl::cat(category), cl::value_desc("name[@version|@alias]"),
-                                   cl::desc("The policy that decides"));
-cl::opt<std::string> timeout_option("policybridge-timeout", cl::cat(category), cl::value_desc("seconds"),
-                                    cl::desc("For each wait for the server (default: 10)"));
-cl::opt<std::string>
-    stats_option("policybridge-stats", cl::cat(category), cl::value_desc("file.json"),
-                 cl::desc("Write counts and latencies there; %p becomes the process id, %m the module"));
-cl::opt<std::string> fallback_option("policybridge-fallback", cl::cat(category), cl::value_desc("default|error"),
-                                     cl::desc("Without advice: LLVM's own decisions (default), or an error"));
-cl::list<std::string> policy_options("policybridge-option", cl::cat(category), cl::value_desc("name=value"),
-                                     cl::desc("For the policy to read"));
-cl::list<std::string> session_labels("policybridge-label", cl::cat(category), cl::value_desc("name=value"),
-                                     cl::desc("To find the session by"));
+using Text = cl::opt<std::string>;
+using Texts = cl::list<std::string>;
 
-/// `policybridge-server` is POLICYBRIDGE_SERVER; lists are POLICYBRIDGE_OPTIONS and POLICYBRIDGE_LABELS.
-std::string variable(const cl::Option &option, const char *plural = "") {
-  std::string name = StringRef(option.ArgStr).upper() + plural;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
+/// LLVM's command line for the plugin.
+struct Options {
+  cl::OptionCategory category{"PolicyBridge"};
+  Text server{"policybridge-server", cl::cat(category), cl::value_desc("socket:PATH"),
+              cl::desc("Where the policy server listens")};
+  Text policy{"policybridge-policy", cl::cat(category), cl::value_desc("name[@version|@alias]"),
+              cl::desc("The policy that decides")};
+  Text timeout{"policybridge-timeout", cl::cat(category), cl::value_desc("seconds"),
+               cl::desc("For each wait for the server (default: 10)")};
+  Text stats{"policybridge-stats", cl::cat(category), cl::value_desc("file.json"),
+             cl::desc("Write counts and latencies there; %p becomes the process id, %m the module")};
+  Text fallback{"policybridge-fallback", cl::cat(category), cl::value_desc("default|error"),
+                cl::desc("Without advice: LLVM's own decisions (default), or an error")};
+  Text growth_limit{"policybridge-growth-limit", cl::cat(category), cl::value_desc("factor"),
+                    cl::desc("The factor of a module's size that the policy may add to it (default: 4)")};
+  Text retry_after{"policybridge-retry-after", cl::cat(category), cl::value_desc("seconds"),
+                   cl::desc("How long others need not wait for a server that did not answer in time (default: 60)")};
+  Text decisions{"policybridge-decisions", cl::cat(category), cl::value_desc("tuned.db"),
+                 cl::desc("A store of tuned decisions; no server is asked")};
+  Text sites{"policybridge-sites", cl::cat(category), cl::value_desc("file"),
+             cl::desc("Log every call that LLVM asks about there; %p and %m as in the statistics")};
+  Text module{"policybridge-module", cl::cat(category), cl::value_desc("path"),
+              cl::desc("What the store calls this module (default: its source file)")};
+  Texts options{"policybridge-option", cl::cat(category), cl::value_desc("name=value"),
+                cl::desc("For the policy to read")};
+  Texts labels{"policybridge-label", cl::cat(category), cl::value_desc("name=value"),
+               cl::desc("To find the session by")};
+  Text explore{"policybridge-explore", cl::cat(category), cl::value_desc("temperature=T,epsilon=E,seed=S"),
+               cl::desc("Depart from the policy's best advice, for training")};
+};
 
-std::string value(const cl::opt<std::string> &option) {
-  if (option.getNumOccurrences())
-    return option;
-  return sys::Process::GetEnv(variable(option)).value_or("");
-}
+/// Made while the plugin is loaded, because clang reads its command line before it asks for the plugin's passes. None
+/// in an LLVM of another major, where making them could crash.
+const Options *const made = is_right_host("policybridge-inliner") ? new Options : nullptr;
 
-Error invalid(const cl::Option &option, const Twine &right, const char *plural = "") {
-  return createStringError(inconvertibleErrorCode(),
-                           "-" + option.ArgStr + " or " + variable(option, plural) + " " + right);
-}
-
-Error read_timeout(std::chrono::milliseconds &milliseconds) {
-  const std::string text = value(timeout_option);
-  double seconds = 0;
-  if (text.empty())
-    return Error::success();
-  // The upper bound keeps the milliseconds within an int, which is what poll(2) takes.
-  if (!to_float(text, seconds) || !(seconds >= 0.001 && seconds <= 86400))
-    return invalid(timeout_option, "is a number of seconds from 0.001 to 86400, not '" + text + "'");
-  milliseconds = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
-  return Error::success();
-}
-
-Error read_fallback(bool &default_stands_in) {
-  const std::string text = value(fallback_option);
-  default_stands_in = text != "error";
-  if (text.empty() || text == "default" || text == "error")
-    return Error::success();
-  return invalid(fallback_option, "is default or error, not '" + text + "'");
-}
-
-/// Pairs in the environment are separated by commas. Those of the command line are added, and win by name.
-Error read_pairs(const cl::list<std::string> &list, std::map<std::string, std::string> &pairs) {
-  const std::string environment = sys::Process::GetEnv(variable(list, "S")).value_or("");
-  SmallVector<StringRef> texts;
-  StringRef(environment).split(texts, ',', -1, false);
-  texts.append(list.begin(), list.end());
-  for (const StringRef text : texts) {
-    const auto [name, content] = text.split('=');
-    if (name.empty() || name.size() == text.size())
-      return invalid(list, "is NAME=VALUE, not '" + text + "'", "S");
-    pairs[name.str()] = content.str();
+/// LLVM's command line, which it has parsed.
+class CommandLine final : public SettingsSource {
+public:
+  std::optional<std::string> written(std::string_view name) const override {
+    for (const Text *option : texts)
+      if (is_called(*option, name) && option->getNumOccurrences())
+        return std::string(*option);
+    return std::nullopt;
   }
-  return Error::success();
-}
 
-Error require(const cl::opt<std::string> &option, std::string &text) {
-  text = value(option);
-  return text.empty() ? invalid(option, "is not set") : Error::success();
+  std::vector<std::string> all_written(std::string_view name) const override {
+    // cl::list has an operator & of its own.
+    for (const Texts *list : {std::addressof(made->options), std::addressof(made->labels)})
+      if (is_called(*list, name))
+        return {list->begin(), list->end()};
+    return {};
+  }
+
+  std::string spelled(std::string_view name) const override { return "-policybridge-" + std::string(name); }
+
+private:
+  static bool is_called(const cl::Option &option, std::string_view name) {
+    return option.ArgStr == "policybridge-" + std::string(name);
+  }
+
+  const std::vector<const Text *> texts = {&made->server,       &made->policy,     &made->timeout, &made->stats,
+                                           &made->fallback,     &made->growth_limit, &made->retry_after,
+                                           &made->decisions,    &made->sites,      &made->module,  &made->explore};
+};
+
+/// What is checked of a store under a compiler cache; the command line does not hold its content.
+Status check_cached_store(const SettingsSource &source, const std::string &cache, const std::string &store) {
+  for (const std::string_view name : {"decisions", "module"})
+    if (!source.written(name) && environment(variable_of(name)))
+      return refused_under(cache, "give -mllvm " + source.spelled(name) + " and not " + variable_of(name) +
+                                      ", because it keeps the object by the command line alone");
+  if (store.empty())
+    return {};
+  return check_in_key(cache, store, "no store of decisions can be used", "the store changes");
 }
 
 } // namespace
 
-Error Settings::read() {
-  stats = value(stats_option);
-  if (auto error = read_fallback(default_stands_in))
-    return error;
-  if (auto error = require(server_option, server))
-    return error;
-  if (auto error = require(policy_option, policy))
-    return error;
-  if (auto error = read_timeout(timeout))
-    return error;
-  if (auto error = read_pairs(policy_options, options))
-    return error;
-  return read_pairs(session_labels, labels);
+bool has_options() { return made; }
+
+bool may_take(std::string_view) { return true; }
+
+const char *plugin_version() { return LLVM_VERSION_STRING; }
+
+Status Settings::read() {
+  const CommandLine source;
+  stats = source.value("stats");
+  decisions = source.value("decisions");
+  sites = source.value("sites");
+  if (Status status = source.read_fallback(default_stands_in); !status.ok())
+    return status;
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  if (Status status = source.read_number("growth-limit", "", 0, infinity, growth_limit); !status.ok())
+    return status;
+  if (is_local())
+    return read_local(source);
+  if (Status status = check_cached(source, {"growth-limit"}, "-mllvm "); !status.ok())
+    return status;
+  return read_server(source);
+}
+
+Status Settings::read_local(const SettingsSource &source) {
+  module = source.value("module");
+  const std::string cache = compiler_cache();
+  if (cache.empty())
+    return {};
+  Status status = check_cached_store(source, cache, decisions);
+  // An object without the store's decisions would be kept as one with them.
+  default_stands_in = default_stands_in && status.ok();
+  return status;
 }
 
 } // namespace policybridge::plugin

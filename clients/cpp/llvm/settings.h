@@ -1,38 +1,50 @@
 #ifndef POLICYBRIDGE_LLVM_SETTINGS_H
 #define POLICYBRIDGE_LLVM_SETTINGS_H
 
-#include "llvm/Support/Error.h"
+#include "server_settings.h"
 
-#include <chrono>
-#include <map>
 #include <string>
+#include <string_view>
 
 namespace policybridge::plugin {
 
 /// The settings of the plugin. Each is an option of LLVM's command line (`-policybridge-server=…`) and an environment
 /// variable (`POLICYBRIDGE_SERVER`); the command line wins.
-struct Settings {
-  /// The server's address, `socket:PATH`.
-  std::string server;
-  /// The policy: `NAME`, `NAME@VERSION` or `NAME@ALIAS`.
-  std::string policy;
-  /// For each wait for the server.
-  std::chrono::milliseconds timeout{10000};
+struct Settings : ServerSettings {
   /// The file for the statistics; `%p` in it stands for the process id, `%m` for the module. Empty for none.
   std::string stats;
-  /// Whether LLVM's own decisions stand in where there is no advice; else the compilation fails.
-  bool default_stands_in = true;
-  /// For the policy to read.
-  std::map<std::string, std::string> options;
-  /// For people and trainers to find the session by.
-  std::map<std::string, std::string> labels;
+  /// The store of tuned decisions. Empty for none.
+  std::string decisions;
+  /// The file for the log of sites; `%p` and `%m` as in `stats`. Empty for none.
+  std::string sites;
+  /// What the store calls the module. Empty: its source file.
+  std::string module;
+  /// The factor of a module's size that the policy may add to it; beyond that LLVM's own decisions stand in.
+  double growth_limit = 4;
+
+  /// Whether no server is asked: decisions come from a store, or are LLVM's own and logged.
+  bool is_local() const { return !decisions.empty() || !sites.empty(); }
 
   /// Read the command line, which LLVM has parsed, and the environment.
   ///
-  /// Fails where server or policy is missing, or a value is out of its range; the message names both spellings. `stats`
-  /// and `default_stands_in` are read first, because they apply to such an error too.
-  llvm::Error read();
+  /// InvalidArgument: server or policy is missing (unless `is_local`), or a value is out of its range; the message names
+  /// both spellings. Under a compiler cache (`compiler_cache`): a setting is not in the cache's key, or an object could be
+  /// made without the policy. `stats` and `default_stands_in` are read first, because they apply to such an error too.
+  Status read();
+
+private:
+  Status read_local(const SettingsSource &source);
 };
+
+/// Whether LLVM's command line has the plugin's options: not in an LLVM of another major, where nothing of the plugin may
+/// be used.
+bool has_options();
+
+/// Whether the policy may take the feature `name` of ours; what none takes need not be computed.
+bool may_take(std::string_view name);
+
+/// What the plugin tells LLVM as its version: LLVM's own, or the policy that is linked into it.
+const char *plugin_version();
 
 } // namespace policybridge::plugin
 

@@ -1,5 +1,6 @@
 #include "guard.h"
 #include "policybridge/connection.h"
+#include "several.h"
 
 #include <array>
 
@@ -15,10 +16,13 @@ struct OptionalScheme {
   const char *remedy;
 };
 
-constexpr std::array<OptionalScheme, 2> optional_schemes = {{
+constexpr std::array<OptionalScheme, 3> optional_schemes = {{
     {"grpc",
      "link PolicyBridge::grpc (built where libgrpc++-dev and protobuf-compiler-grpc are installed) and give its "
      "grpc_scheme in ConnectOptions::schemes"},
+    {"grpcs",
+     "link PolicyBridge::grpc (built where libgrpc++-dev and protobuf-compiler-grpc are installed) and give its "
+     "grpcs_scheme in ConnectOptions::schemes"},
     {"onnx", "link PolicyBridge::onnx and give its onnx_scheme in ConnectOptions::schemes"},
 }};
 
@@ -55,21 +59,48 @@ Address parse(std::string_view address, const ConnectOptions &options) {
   return {path ? "socket" : "grpc", address};
 }
 
+using Made = Result<std::shared_ptr<Connection>>;
+
+Made connect_one(std::string_view address, const ConnectOptions &options) {
+  const auto [name, target] = parse(address, options);
+  if (target.empty())
+    return invalid_argument("'" + std::string(address) + "' is no address; socket:PATH is one");
+  if (const Scheme *scheme = find(name, options))
+    return scheme->connect(target, options);
+  return unimplemented("there is no connection '" + std::string(name) + "' in this program, for the address '" +
+                       std::string(address) + "'; " + find_optional(name)->remedy);
+}
+
+/// Addresses of kinds that this program does not have are for others who read the same variable.
+Made connect_several(const std::vector<std::string> &addresses, const ConnectOptions &options) {
+  std::vector<Server> servers;
+  Status refused;
+  for (const std::string &address : addresses) {
+    Made made = connect_one(address, options);
+    const auto [name, target] = parse(address, options);
+    if (made.ok())
+      servers.push_back(
+          {std::string(name).append(":").append(target), name == "socket" ? std::string(target) : "", *made});
+    else if (made.status().code() != StatusCode::Unimplemented)
+      return made;
+    else
+      refused = made.status();
+  }
+  if (servers.empty())
+    return refused;
+  return {std::make_shared<SeveralServers>(std::move(servers))};
+}
+
 } // namespace
 
 Result<std::shared_ptr<Connection>> connect(std::string_view address, const ConnectOptions &options) {
-  using Made = Result<std::shared_ptr<Connection>>;
   return guarded([&]() -> Made {
     if (options.timeout <= options.timeout.zero())
       return invalid_argument("a timeout is more than 0 seconds, not " + std::to_string(options.timeout.count()) +
                               " microseconds");
-    const auto [name, target] = parse(address, options);
-    if (target.empty())
-      return invalid_argument("'" + std::string(address) + "' is no address; socket:PATH is one");
-    if (const Scheme *scheme = find(name, options))
-      return scheme->connect(target, options);
-    return unimplemented("there is no connection '" + std::string(name) + "' in this program, for the address '" +
-                         std::string(address) + "'; " + find_optional(name)->remedy);
+    const auto is_scheme = [&](std::string_view name) { return find(name, options) || find_optional(name); };
+    const std::vector<std::string> addresses = split_addresses(address, is_scheme);
+    return addresses.size() == 1 ? connect_one(address, options) : connect_several(addresses, options);
   });
 }
 

@@ -151,7 +151,10 @@ private:
   Status wait(int fd, short events, const Deadline &deadline) {
     while (true) {
       pollfd pipes[2] = {{fd, events, 0}, {files_.replies.get(), 0, 0}};
-      const int ready = ::poll(pipes, 2, deadline.milliseconds_left());
+      // Once the time is over, not even for a byte that is there already: a host that writes one now and then would be
+      // waited for endlessly.
+      const int left = deadline.milliseconds_left();
+      const int ready = left ? ::poll(pipes, 2, left) : 0;
       if (ready == 0)
         return deadline_exceeded("no answer on " + base_ + ".in within " + seconds(timeout_));
       if (ready < 0 && errno != EINTR)

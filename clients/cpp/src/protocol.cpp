@@ -34,15 +34,26 @@ void write_spec(JsonWriter &json, const TensorSpec &spec) {
   json.end_object();
 }
 
+void write_numbers(JsonWriter &json, std::string_view name, const std::map<std::string, double> &values) {
+  json.key(name);
+  json.begin_object();
+  for (const auto &[value_name, value] : values)
+    json.number_member(value_name, value);
+  json.end_object();
+}
+
 void write_outcome(JsonWriter &json, const Outcome &outcome) {
   json.key("outcome");
   json.begin_object();
-  json.key("values");
-  json.begin_object();
-  for (const auto &[name, value] : outcome.values)
-    json.number_member(name, value);
-  json.end_object();
+  write_numbers(json, "values", outcome.values);
   json.member("status", outcome.status);
+  if (!outcome.contexts.empty()) {
+    json.key("contexts");
+    json.begin_object();
+    for (const auto &[context, values] : outcome.contexts)
+      write_numbers(json, context, values);
+    json.end_object();
+  }
   json.end_object();
 }
 
@@ -131,6 +142,8 @@ std::string hello_line(const OpenOptions &options) {
       json.member("alias", *options.policy.alias);
     write_texts(json, "options", options.options);
     write_texts(json, "labels", options.labels);
+    if (!options.context.empty())
+      json.member("context", options.context);
     if (options.exploration)
       write_exploration(json, *options.exploration);
   });

@@ -50,6 +50,7 @@ private:
   template <class Call> Status ended_by_failure(Call &&call) {
     if (!is_open())
       return failed_precondition("the session is over");
+    socket_.begin_exchange();
     Status status = guarded(call);
     // Whatever failed: an answer that comes late would be taken for the next request's.
     if (!status.ok())
@@ -187,7 +188,7 @@ Result<std::shared_ptr<Connection>> connect_socket(std::string_view target, cons
   using Made = Result<std::shared_ptr<Connection>>;
   return guarded([&]() -> Made {
     return {
-        std::make_shared<SocketConnection>(std::string(target), WaitOptions{options.timeout, options.spin, {-1, -1}})};
+        std::make_shared<SocketConnection>(std::string(target), WaitOptions{options.timeout, options.spin, options.interrupts})};
   });
 }
 

@@ -44,6 +44,17 @@ void write_reason(JsonWriter &json, const Status &reason) {
   json.integer_member("status", static_cast<int>(reason.code()));
 }
 
+void write_store(JsonWriter &json, const StoreReport &report) {
+  object_member(json, "store", true, [&] {
+    json.member("path", report.store);
+    json.member("module", report.module);
+    json.key("exact");
+    json.boolean(report.exact);
+    json.integer_member("applied", report.applied);
+    json.integer_member("unmatched", report.decisions - report.applied);
+  });
+}
+
 } // namespace
 
 void Statistics::count(std::optional<std::int64_t> choice, std::chrono::nanoseconds latency) {
@@ -69,6 +80,9 @@ std::string CompilationReport::to_json(std::string_view task, const std::vector<
     for (const auto &[choice, count] : statistics.advice)
       json.integer_member(std::to_string(choice), count);
   });
+  json.integer_member("limited", statistics.limited);
+  if (store)
+    write_store(json, *store);
   write_latencies(json, statistics.latencies);
   object_member(json, "fallback", fallback.has_value(), [&] {
     write_reason(json, fallback->reason);

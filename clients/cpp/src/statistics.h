@@ -32,6 +32,8 @@ struct Statistics {
   std::vector<std::int64_t> latencies;
   /// Decisions that LLVM's own default answered after a failure; they are not among `decisions`.
   std::uint64_t defaults = 0;
+  /// Decisions beyond the growth limit, which LLVM's own default answered; they are not among `decisions`.
+  std::uint64_t limited = 0;
   /// The failure after which the policy no longer decided; Ok where there was none.
   Status failure;
 };
@@ -45,10 +47,20 @@ struct FallbackReport {
   bool restarted = false;
 };
 
+/// How a store of tuned decisions applied to one module.
+struct StoreReport {
+  std::string store;  ///< the file
+  std::string module; ///< what the store was asked for
+  bool exact = false; ///< whether the module is the one that was tuned, by its digest
+  std::uint64_t decisions = 0; ///< of the store for this module
+  std::uint64_t applied = 0;   ///< of them; the others were not asked for, or LLVM could not follow them
+};
+
 /// One compilation, as its statistics file describes it.
 struct CompilationReport {
   Statistics statistics;
   std::optional<FallbackReport> fallback;
+  std::optional<StoreReport> store;
   /// Why the compilation was made to fail; Ok where it was not.
   Status error;
   /// The compiler's exit status, 128 + n where signal n ended it; absent while the compiler still runs.

@@ -46,7 +46,8 @@ void advance(msghdr &message, std::size_t size) {
 } // namespace
 
 UnixSocket::UnixSocket(Descriptor socket, std::string path, const WaitOptions &options)
-    : socket_(std::move(socket)), path_(std::move(path)), options_(options), buffer_(new char[buffer_size]) {}
+    : socket_(std::move(socket)), path_(std::move(path)), options_(options), deadline_(options.timeout),
+      buffer_(new char[buffer_size]) {}
 
 Result<UnixSocket> UnixSocket::connect(const std::string &path, const WaitOptions &options) {
   sockaddr_un address = {};
@@ -68,18 +69,23 @@ Result<UnixSocket> UnixSocket::connect(const std::string &path, const WaitOption
     return connected.failed("reach", errno);
   // A signal ends the attempt before anything is sent; the next attempt starts afresh.
   while (::connect(fd, reinterpret_cast<const sockaddr *>(&address), sizeof address) != 0)
-    if (errno != EINTR)
-      return connected.failed("reach", errno);
+    if (errno != EINTR || !connected.deadline_.milliseconds_left())
+      return connected.failed("reach", errno == EINTR ? EAGAIN : errno);
   return connected;
 }
 
-Status UnixSocket::wait(short events, const char *action, const Deadline &deadline) const {
+Status UnixSocket::wait(short events, const char *action) {
+  waited_ = true;
   pollfd sources[] = {
       {socket_.get(), events, 0}, {options_.interrupts[0], POLLIN, 0}, {options_.interrupts[1], POLLIN, 0}};
   int ready = 0;
-  do
-    ready = ::poll(sources, std::size(sources), deadline.milliseconds_left());
-  while (ready < 0 && errno == EINTR);
+  do {
+    const int left = deadline_.milliseconds_left();
+    // Not even for a byte that is there already: a server that sends one now and then would be waited for endlessly.
+    if (!left)
+      return failed(action, EAGAIN);
+    ready = ::poll(sources, std::size(sources), left);
+  } while (ready < 0 && errno == EINTR);
   if (ready <= 0)
     return failed(action, ready ? errno : EAGAIN);
   if (sources[0].revents)
@@ -94,7 +100,6 @@ Status UnixSocket::send(Span<const std::string_view> parts) {
     pieces[n] = {const_cast<char *>(parts[n].data()), parts[n].size()};
     left += parts[n].size();
   }
-  const Deadline deadline(options_.timeout);
   msghdr message = {};
   message.msg_iov = pieces.data();
   message.msg_iovlen = parts.size();
@@ -108,7 +113,7 @@ Status UnixSocket::send(Span<const std::string_view> parts) {
       return {};
     if (sent > 0)
       advance(message, static_cast<std::size_t>(sent));
-    if (Status status = wait(POLLOUT, "send to", deadline); !status.ok())
+    if (Status status = wait(POLLOUT, "send to"); !status.ok())
       return status;
   }
 }
@@ -130,12 +135,12 @@ ssize_t UnixSocket::receive_spinning(char *to, std::size_t size) {
   return ::recv(socket_.get(), to, size, 0);
 }
 
-/// Give what has arrived, at least one byte. Where nothing can interrupt the wait, the first one of a call is left to
-/// recv and the kernel's time-out. `waited` says that it is over, so that a later wait gets the time that is left.
-Result<std::size_t> UnixSocket::receive_some(char *to, std::size_t size, const Deadline &deadline, bool &waited) {
+/// Give what has arrived, at least one byte. Where nothing can interrupt the wait, the first one of an exchange is left
+/// to recv and the kernel's time-out. Each later one gets the time that is left.
+Result<std::size_t> UnixSocket::receive_some(char *to, std::size_t size) {
   while (true) {
-    if (std::exchange(waited, true) || options_.can_be_interrupted())
-      if (Status status = wait(POLLIN, "hear from", deadline); !status.ok())
+    if (std::exchange(waited_, true) || options_.can_be_interrupted())
+      if (Status status = wait(POLLIN, "hear from"); !status.ok())
         return status;
     const ssize_t got = receive_spinning(to, size);
     if (got > 0)
@@ -147,8 +152,8 @@ Result<std::size_t> UnixSocket::receive_some(char *to, std::size_t size, const D
   }
 }
 
-Status UnixSocket::fill(const Deadline &deadline, bool &waited) {
-  Result<std::size_t> got = receive_some(buffer_.get(), buffer_size, deadline, waited);
+Status UnixSocket::fill() {
+  Result<std::size_t> got = receive_some(buffer_.get(), buffer_size);
   if (!got.ok())
     return got.status();
   begin_ = 0;
@@ -157,8 +162,6 @@ Status UnixSocket::fill(const Deadline &deadline, bool &waited) {
 }
 
 Status UnixSocket::receive(char *to, std::size_t size) {
-  const Deadline deadline(options_.timeout);
-  bool waited = false;
   while (true) {
     const std::size_t held = std::min(size, end_ - begin_);
     if (held) // memcpy of no bytes to a null pointer is undefined
@@ -169,11 +172,11 @@ Status UnixSocket::receive(char *to, std::size_t size) {
       return {};
     to += held;
     if (size < buffer_size) {
-      if (Status status = fill(deadline, waited); !status.ok())
+      if (Status status = fill(); !status.ok())
         return status;
       continue;
     }
-    Result<std::size_t> got = receive_some(to, size, deadline, waited);
+    Result<std::size_t> got = receive_some(to, size);
     if (!got.ok())
       return got.status();
     to += *got;
@@ -182,8 +185,6 @@ Status UnixSocket::receive(char *to, std::size_t size) {
 }
 
 Status UnixSocket::receive_line(std::string &line) {
-  const Deadline deadline(options_.timeout);
-  bool waited = false;
   line.clear();
   while (true) {
     const std::string_view held(buffer_.get() + begin_, end_ - begin_);
@@ -196,7 +197,7 @@ Status UnixSocket::receive_line(std::string &line) {
     if (line.size() > protocol::max_line)
       return resource_exhausted("the server at " + path_ + " answered a line of more than " +
                                 std::to_string(protocol::max_line) + " bytes");
-    if (Status status = fill(deadline, waited); !status.ok())
+    if (Status status = fill(); !status.ok())
       return status;
   }
 }

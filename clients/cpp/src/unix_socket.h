@@ -17,7 +17,7 @@ namespace policybridge {
 
 /// How long, and in which way, to wait for a server.
 struct WaitOptions {
-  /// Bounds connecting and each later call.
+  /// Bounds each exchange, connecting included.
   std::chrono::microseconds timeout;
   /// How long to poll the socket in a busy loop before sleeping; 0: sleep at once.
   std::chrono::microseconds spin = {};
@@ -44,10 +44,18 @@ private:
 
 /// A connected Unix socket. Each failure is a status: DeadlineExceeded: the time is over. Unavailable: the server
 /// cannot be reached, or it went away. Cancelled: one of `WaitOptions::interrupts` became readable.
+///
+/// A request and its answer are an exchange. However many calls and pieces it takes, it has one deadline.
 class UnixSocket {
 public:
-  /// Connect to the server at `path`.
+  /// Connect to the server at `path`. Connecting and what follows up to the first `begin_exchange` are one exchange.
   static Result<UnixSocket> connect(const std::string &path, const WaitOptions &options);
+
+  /// Begin the next exchange.
+  void begin_exchange() {
+    deadline_ = Deadline(options_.timeout);
+    waited_ = false;
+  }
 
   /// Send the parts as one. If the server has closed, this is Ok and the next receive fails: the reason that the server
   /// sent before it closed can still be read.
@@ -65,16 +73,19 @@ public:
 private:
   UnixSocket(Descriptor socket, std::string path, const WaitOptions &options);
 
-  Status wait(short events, const char *action, const Deadline &deadline) const;
+  Status wait(short events, const char *action);
   ssize_t receive_spinning(char *to, std::size_t size);
-  Result<std::size_t> receive_some(char *to, std::size_t size, const Deadline &deadline, bool &waited);
-  Status fill(const Deadline &deadline, bool &waited);
+  Result<std::size_t> receive_some(char *to, std::size_t size);
+  Status fill();
   Status gone() const;
   Status failed(const char *action, int error) const;
 
   Descriptor socket_;
   std::string path_;
   WaitOptions options_;
+  Deadline deadline_;
+  // Whether this exchange has waited before. Then the kernel's time-out is longer than the time that is left.
+  bool waited_ = true;
   SpinBackoff spin_backoff_;
   // Bytes received and not yet consumed: a reply takes one system call, however many reads consume it.
   std::unique_ptr<char[]> buffer_;

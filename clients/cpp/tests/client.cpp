@@ -102,8 +102,13 @@ Status assign(Tensor &tensor, const std::vector<std::int64_t> &shape, Span<const
 Outcome parse_outcome(Span<const std::string> words) {
   Outcome outcome;
   outcome.status = decode_text(words[0]);
-  for (std::size_t n = 1; n + 1 < words.size(); n += 2)
-    outcome.values[decode_text(words[n])] = parse<double>(words[n + 1]);
+  for (std::size_t n = 1; n + 1 < words.size(); n += 2) {
+    // CONTEXT@NAME is a number of a context.
+    const std::string name = decode_text(words[n]);
+    const std::size_t at = name.find('@');
+    (at == std::string::npos ? outcome.values[name] : outcome.contexts[name.substr(0, at)][name.substr(at + 1)]) =
+        parse<double>(words[n + 1]);
+  }
   return outcome;
 }
 
@@ -129,7 +134,7 @@ private:
   std::string connect(Words words) {
     ConnectOptions options;
 #ifdef POLICYBRIDGE_WITH_GRPC
-    options.schemes = {grpc_scheme};
+    options.schemes = {grpc_scheme, grpcs_scheme};
 #endif
     options.timeout = std::chrono::microseconds(static_cast<std::int64_t>(std::stod(words[1]) * 1e6));
     Result<std::shared_ptr<Connection>> made = policybridge::connect(words[0], options);

@@ -5,8 +5,10 @@ import sys
 from collections.abc import Sequence
 from typing import Final, Protocol, cast
 
+from policybridge_client.command_line import Parser
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_core.plugins import Table
+from policybridge_core.version import version
 
 _USAGE: Final = 2
 
@@ -29,29 +31,49 @@ COMMANDS: Final = Table(
     kind="command",
     group="policybridge.commands",
     own={
+        "autotune": "policybridge_train.tuning.command [train]",
+        "autotune export": "policybridge_train.tuning.export [train]",
         "bench": "policybridge_bench.command [bench]",
+        "completion": "policybridge_client.completion [completion]",
+        "corpus": "policybridge_train.corpus.command [train]",
+        "embed": "policybridge_train.embedding.command [train]",
+        "embed compare": "policybridge_train.embedding.comparing [train]",
+        "health": "policybridge_client.health [server]",
         "replay": "policybridge_client.llvm.replay_command",
         "policies": "policybridge_client.policies_cli",
         "run": "policybridge_client.llvm.run",
+        "score": "policybridge_train.scoring.command [train]",
         "serve": "policybridge_server.cli [server]",
         "sessions": "policybridge_server.ledger.cli [server]",
+        "top": "policybridge_client.top [top]",
+        "train": "policybridge_train.train_command [train]",
     },
 )
 
-_SUMMARIES: Final = {
+SUMMARIES: Final = {
+    "autotune": "find decisions that make a program smaller, and keep them in a store",
+    "autotune export": "write a module's tuned decisions for LLVM's own replay, which needs no plugin",
     "bench": "measure policy servers, ours beside others",
+    "completion": "print the completion of these commands for bash, zsh or tcsh",
+    "corpus": "make a corpus of modules from builds, objects and source packages",
+    "embed": "write a policy as C, or as a plugin of a compiler, that needs no server",
+    "embed compare": "compare a policy's C with the server's engine, on recorded observations",
+    "health": "ask a server whether it takes new sessions",
     "replay": "compile again as recorded, without a server, and compare",
     "policies": "publish versions of policies, name them, look at them",
     "run": "run a compiler and let a policy make its decisions",
+    "score": "compare policies, stores and flags with LLVM's own decisions over a corpus",
     "serve": "serve policies to any number of compilers",
     "sessions": "list, show and export what the server recorded",
+    "top": "watch a server: sessions, decisions, latency, roll-outs",
+    "train": "train a policy by what it does to the programs of a corpus",
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the subcommand that the first argument names; return the exit status."""
     words = sys.argv[1:] if argv is None else list(argv)
-    name = words[0] if words else "--help"
+    name, rest = _split(words)
     if name in ("-h", "--help"):
         return _print_help()
     if name == "--version":
@@ -61,22 +83,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     except PolicyBridgeError as error:
         sys.stderr.write(f"policybridge: {error}\n")
         return _USAGE
-    parser = argparse.ArgumentParser(prog=f"policybridge {name}", description=_SUMMARIES.get(name))
+    parser = Parser(prog=f"policybridge {name}", description=SUMMARIES.get(name))
     command.add_arguments(parser)
-    return command.run(parser.parse_args(words[1:]))
+    return command.run(parser.parse_args(rest))
+
+
+def _split(words: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """Give the command's name, which may be two words, and what follows it."""
+    two = " ".join(words[:2])
+    if two in COMMANDS.names():
+        return two, words[2:]
+    return (words[0], words[1:]) if words else ("--help", ())
 
 
 def _print_version() -> int:
-    from importlib.metadata import version  # noqa: PLC0415 - 20 ms that a compilation should not pay
-
-    print(f"policybridge {version('policybridge')}")
+    print(f"policybridge {version()}")
     return 0
 
 
 def _print_help() -> int:
     print("usage: policybridge COMMAND ARGUMENT…\n\ncommands (each explains itself with --help):")
     for name in COMMANDS.names():
-        print(f"  {name:10} {_SUMMARIES.get(name, '')}".rstrip())
+        print(f"  {name:16} {SUMMARIES.get(name, '')}".rstrip())
     return 0
 
 

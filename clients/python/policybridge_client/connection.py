@@ -1,13 +1,21 @@
 """The contract of a connection to the policy server, and the table of the connections."""
 
-from typing import Protocol, cast
+import os
+from contextlib import AbstractContextManager
+from typing import Final, Protocol, cast
 
+from policybridge_client.addresses import split_addresses
+from policybridge_client.credentials import Credentials
+from policybridge_core.errors import InvalidError
 from policybridge_core.plugins import Table
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
 
 
-class ClientSession(Protocol):
-    """One compilation's session, bound to one policy version. It may be used from one thread at a time."""
+class ClientSession(AbstractContextManager["ClientSession"], Protocol):
+    """One compilation's session, bound to one policy version. It may be used from one thread at a time.
+
+    A ``with`` block closes it at its end.
+    """
 
     @property
     def id(self) -> str:
@@ -54,8 +62,11 @@ class ClientSession(Protocol):
         ...
 
 
-class Connection(Protocol):
-    """A connection to one server. Its timeout, in seconds, limits each wait for the server: opening, each decision."""
+class Connection(AbstractContextManager["Connection"], Protocol):
+    """A connection to one server. Its timeout, in seconds, limits each wait for the server: opening, each decision.
+
+    A ``with`` block closes it at its end; `Closing` makes a context manager of an implementation.
+    """
 
     def open(
         self,
@@ -77,6 +88,7 @@ class Connection(Protocol):
 
         Raises:
             UnavailableError: it cannot be reached.
+            DeadlineError: it does not answer in time.
 
         """
         ...
@@ -102,6 +114,7 @@ CONNECTIONS = Table(
     group="policybridge.connections",
     own={
         "grpc": "policybridge_client.grpc:GrpcConnection",
+        "grpcs": "policybridge_client.grpc:SecureGrpcConnection",
         "socket": "policybridge_client.socket:SocketConnection",
         "inprocess": "policybridge_server.embedded:EmbeddedConnection [server]",
         "mlbridge-pipe": "policybridge_client.pipe:PipeConnection",
@@ -109,22 +122,67 @@ CONNECTIONS = Table(
 )
 
 
-def connect(address: str, *, timeout: float = 10.0) -> Connection:
+_WITH_CREDENTIALS: Final = ("grpc", "grpcs")
+
+
+SERVER: Final = "POLICYBRIDGE_SERVER"
+"""The environment variable with the address of the server."""
+
+
+def connect(address: str | None = None, *, timeout: float = 10.0, credentials: Credentials | None = None) -> Connection:
     """Make a connection. Nothing is sent until it is used.
 
     Args:
-        address: ``socket:PATH``, ``grpc:HOST:PORT``, ``grpc:unix:PATH``, ``inprocess:REPOSITORY``,
+        address: ``socket:PATH``, ``grpc:HOST:PORT``, ``grpcs:HOST:PORT`` (TLS), ``grpc:unix:PATH``,
+            ``inprocess:REPOSITORY``,
             ``mlbridge-pipe:BASE``, or ``NAME:TARGET`` of another distribution's connection; a path without a name is a
             socket, anything else without a name is a gRPC target. A gRPC target may be followed by ``,serdes=NAME``.
+            Several addresses, with commas between, each with its name: the first server that answers is asked when a
+            session is opened, but sockets that this machine has before all others. Without an address,
+            POLICYBRIDGE_SERVER of the environment.
         timeout: limit of each wait for the server, in seconds.
+        credentials: for gRPC on TCP; by default those that the environment names.
+
+    Raises:
+        InvalidError: a file of the credentials cannot be read, the address takes none, or there is no address.
 
     """
+    address = address or os.environ.get(SERVER)
+    if not address:
+        raise InvalidError(f"no server is named: give an address, or set {SERVER}")
+    several = split_addresses(address, CONNECTIONS)
+    if len(several) == 1:
+        return _connect_one(several[0], timeout, credentials)
+    if credentials is not None and not any(_is_with_credentials(each) for each in several):
+        raise InvalidError(f"none of {address} takes certificates and a token; those are for gRPC on TCP")
+    # It needs this module.
+    from policybridge_client.several import SeveralServers  # noqa: PLC0415
+
+    return SeveralServers(
+        several, lambda each: _connect_one(each, timeout, credentials if _is_with_credentials(each) else None)
+    )
+
+
+def _is_with_credentials(address: str) -> bool:
+    return address.partition(":")[0] in _WITH_CREDENTIALS
+
+
+def _connect_one(address: str, timeout: float, credentials: Credentials | None) -> Connection:
     scheme, _, target = address.partition(":")
     if scheme not in CONNECTIONS:
         scheme, target = ("socket" if "/" in address and not address.startswith("unix:") else "grpc"), address
+    if scheme in _WITH_CREDENTIALS:
+        secured = cast("type[_MadeWithCredentials]", CONNECTIONS.load(scheme))
+        return secured(target, timeout, credentials=credentials or Credentials.from_environment())
+    if credentials is not None:
+        raise InvalidError(f"{address} takes no certificates and no token; those are for gRPC on TCP")
     kind = cast("type[_Made]", CONNECTIONS.load(scheme))
     return kind(target, timeout)
 
 
 class _Made(Connection, Protocol):
     def __init__(self, target: str, timeout: float) -> None: ...
+
+
+class _MadeWithCredentials(Connection, Protocol):
+    def __init__(self, target: str, timeout: float, *, credentials: Credentials) -> None: ...

@@ -1,6 +1,7 @@
 """The connection over gRPC: one bidirectional stream per session."""
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final, NamedTuple
 from weakref import WeakSet
 
 import grpc
@@ -8,8 +9,11 @@ import grpc
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
 from policybridge.v1.tensor_pb2 import EncodedTensors
+from policybridge_client.credentials import Credentials
+from policybridge_client.grpc_channel import open_channel, token_metadata
 from policybridge_client.grpc_stream import Stream, error_of
-from policybridge_core.errors import InvalidError, UnavailableError
+from policybridge_core.closing import Closing
+from policybridge_core.errors import DeadlineError, InvalidError, PolicyBridgeError, UnavailableError
 from policybridge_serdes import (
     Layout,
     Outcome,
@@ -22,7 +26,7 @@ from policybridge_serdes import (
     Values,
     load_serdes,
 )
-from policybridge_serdes.interactive import DEFAULT_LIMIT
+from policybridge_serdes.limits import DEFAULT_LIMIT
 from policybridge_serdes.messages import exploration_to_pb, outcome_to_pb, reference_to_pb, version_from_pb
 from policybridge_serdes.protobuf import signature_to_pb, spec_to_pb
 
@@ -35,6 +39,20 @@ _OPTIONS: Final = (
 )
 
 
+_LISTS: Final = ("ipv4:", "ipv6:")
+"""How targets begin that may name several servers with commas between."""
+
+_MANY: Final = ("dns:", *_LISTS)
+"""How targets begin of which gRPC makes several servers."""
+
+_IN_TURN: Final = ("grpc.service_config", '{"loadBalancingConfig": [{"round_robin": {}}]}')
+"""Each session goes to the next server that is there; by itself gRPC takes the first one for all."""
+
+
+def _options(target: str) -> Sequence[tuple[str, Any]]:
+    return (*_OPTIONS, _IN_TURN) if target.startswith(_MANY) else _OPTIONS
+
+
 class OneShotAdvice(NamedTuple):
     """The result of `GrpcConnection.evaluate_once`: one record of ``layout``, and the version that gave it."""
 
@@ -43,27 +61,39 @@ class OneShotAdvice(NamedTuple):
     policy: PolicyVersion
 
 
-class GrpcConnection:
+class GrpcConnection(Closing):
     """A channel to a server; its sessions share it.
 
     Args:
         target: as in gRPC, ``HOST:PORT`` or ``unix:PATH``; it may be followed by ``,serdes=NAME``.
         timeout: limit of each wait for the server, in seconds. A session may last any time.
         serdes: the SerDes if ``target`` names none; ``bitstream`` is the cheapest.
+        credentials: what the client shows to the server; by default nothing.
 
     Raises:
         NotFoundError: no SerDes has this name.
+        InvalidError: a file of the credentials cannot be read, or its token would be sent in plaintext.
 
     """
 
-    def __init__(self, target: str, timeout: float, *, serdes: str = "bitstream") -> None:
+    _secure: ClassVar[bool] = False
+
+    def __init__(
+        self, target: str, timeout: float, *, serdes: str = "bitstream", credentials: Credentials | None = None
+    ) -> None:
         if not timeout > 0:
             raise InvalidError(f"a timeout is more than 0 seconds, not {timeout}")
-        self._target, _, named = target.partition(",serdes=")
+        self._target, _, named = target.removeprefix("//").partition(",serdes=")
+        if "," in self._target and not self._target.startswith(_LISTS):
+            raise InvalidError(
+                f"each of several addresses begins with its kind, as in grpc:A:50051,grpc:B:50051: {target}"
+            )
         self._timeout = timeout
         self._serdes_name = named or serdes
         self._serdes = load_serdes(self._serdes_name)
-        self._channel = grpc.insecure_channel(self._target, options=_OPTIONS)
+        shown = credentials or Credentials()
+        self._metadata = token_metadata(self._target, shown, secure=self._secure)
+        self._channel = open_channel(self._target, shown, secure=self._secure, options=_options(self._target))
         self._stub = PolicyServiceStub(self._channel)
         self._streams: WeakSet[Stream] = WeakSet()
 
@@ -78,16 +108,20 @@ class GrpcConnection:
             labels=options.labels,
             exploration=exploration_to_pb(options.exploration),
         )
-        stream = Stream(self._stub, self._target, self._timeout)
+        stream = Stream(self._stub, self._target, self._timeout, self._metadata)
         self._streams.add(stream)
         return GrpcSession(stream, opening, signature, self._serdes)
 
     def check(self) -> None:
         """Check that the server can be reached: it has to answer an empty request, with advice or an error."""
         try:
-            self._stub.Evaluate(pb.EvaluateRequest(), timeout=self._timeout)
+            self._stub.Evaluate(pb.EvaluateRequest(), timeout=self._timeout, metadata=self._metadata)
         except grpc.RpcError as failure:
-            if failure.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+            if failure.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise DeadlineError(
+                    f"no answer from the server at {self._target} within {self._timeout:g} s"
+                ) from failure
+            if failure.code() is grpc.StatusCode.UNAVAILABLE:
                 raise UnavailableError(
                     f"could not reach the server at {self._target}: {failure.details()}"
                 ) from failure
@@ -96,7 +130,7 @@ class GrpcConnection:
         """Report the outcome of any session."""
         request = pb.ReportOutcomeRequest(session_id=session_id, outcome=outcome_to_pb(outcome))
         try:
-            self._stub.ReportOutcome(request, timeout=self._timeout)
+            self._stub.ReportOutcome(request, timeout=self._timeout, metadata=self._metadata)
         except grpc.RpcError as failure:
             raise error_of(failure, self._target) from failure
 
@@ -113,7 +147,7 @@ class GrpcConnection:
         request = pb.EvaluateRequest(policy=reference_to_pb(policy), advice_spec=spec_to_pb(advice) if advice else None)
         request.encoded.CopyFrom(EncodedTensors(serdes=self._serdes_name, data=serdes.encode(observation, layout)))
         try:
-            response = self._stub.Evaluate(request, timeout=self._timeout)
+            response = self._stub.Evaluate(request, timeout=self._timeout, metadata=self._metadata)
         except grpc.RpcError as failure:
             raise error_of(failure, self._target) from failure
         layout, values = serdes.decode(response.encoded.data)
@@ -126,7 +160,13 @@ class GrpcConnection:
         self._channel.close()
 
 
-class GrpcSession:
+class SecureGrpcConnection(GrpcConnection):
+    """A channel over TLS."""
+
+    _secure = True
+
+
+class GrpcSession(Closing):
     """One session; see `ClientSession`."""
 
     def __init__(self, stream: Stream, opening: pb.Open, signature: Signature, serdes: SerDes) -> None:
@@ -135,7 +175,10 @@ class GrpcSession:
         self._decode = serdes.codec(signature.advice_layout).decode
         self._step = 0
         self.log_probability: float | None = None
-        opened = stream.ask(pb.SessionRequest(open=opening)).opened
+        response = stream.ask(pb.SessionRequest(open=opening))
+        opened = response.opened
+        if not (opened.session_id and opened.policy.name):
+            raise self._refused("an Opened that names the session and the policy", response)
         self.id = opened.session_id
         self.policy = version_from_pb(opened.policy)
         self.ignored_features = tuple(opened.ignored_features)
@@ -146,10 +189,13 @@ class GrpcSession:
         asked = pb.Observation(step=self._step, values=self._encode(observation))
         decision = self._stream.ask(pb.SessionRequest(observation=asked)).decision
         if decision.step != self._step:
-            self.close()
-            raise InvalidError(f"the server answered step {decision.step} where {self._step} was asked")
+            told = f"the server answered step {decision.step} where {self._step} was asked"
+            raise self._stream.fail(InvalidError(told))
         self.log_probability = decision.log_probability if decision.HasField("log_probability") else None
-        return self._decode(decision.advice)
+        try:
+            return self._decode(decision.advice)
+        except PolicyBridgeError as error:
+            raise self._stream.fail(error) from None
 
     def context(self, name: str) -> None:
         """Tell the server what the next observations belong to."""
@@ -157,7 +203,14 @@ class GrpcSession:
 
     def report(self, outcome: Outcome) -> None:
         """Report the outcome."""
-        self._stream.ask(pb.SessionRequest(outcome=outcome_to_pb(outcome)))
+        response = self._stream.ask(pb.SessionRequest(outcome=outcome_to_pb(outcome)))
+        if not response.HasField("outcome_recorded"):
+            raise self._refused("that the outcome is recorded", response)
+
+    def _refused(self, wanted: str, response: pb.SessionResponse) -> PolicyBridgeError:
+        got = response.WhichOneof("message") or "nothing"
+        told = f"the server's answer is none of this protocol: it says {got}, and not {wanted}"
+        return self._stream.fail(InvalidError(told))
 
     def close(self) -> None:
         """End the session."""

@@ -11,6 +11,7 @@ import grpc
 
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
+from policybridge_client.grpc_channel import Metadata
 from policybridge_core.errors import (
     DeadlineError,
     PolicyBridgeError,
@@ -30,13 +31,13 @@ class Stream:
     deadline of the current wait and then cancels the call; a decision pays nothing for it.
     """
 
-    def __init__(self, stub: PolicyServiceStub, target: str, timeout: float) -> None:
+    def __init__(self, stub: PolicyServiceStub, target: str, timeout: float, metadata: Metadata = ()) -> None:
         self._target = target
         self._timeout = timeout
         # The requests come from a queue's iterator. With an echo over a Unix socket its p50 was 207–256 µs, that of
         # grpc.aio on a loop of its own 260–290 µs (measured). It also works if the caller runs an event loop.
         self._requests: SimpleQueue[pb.SessionRequest | None] = SimpleQueue()
-        self._call: Any = stub.Session(iter(self._requests.get, None))
+        self._call: Any = stub.Session(iter(self._requests.get, None), metadata=metadata)
         self._responses = cast("Iterator[pb.SessionResponse]", self._call)
         self._over: str | None = None
         self._deadline: float | None = None
@@ -76,7 +77,14 @@ class Stream:
         with suppress(grpc.FutureTimeoutError, grpc.FutureCancelledError):
             # Wait for the server to end the stream: closing the channel now would cancel the call.
             self._call.exception(min(self._timeout, _CLOSING))
+        # A server that does not end it would hold the call as long as the channel.
+        self._call.cancel()
         self._end(UnavailableError("it was closed"))
+
+    def fail(self, error: PolicyBridgeError) -> PolicyBridgeError:
+        """End the session at once: the server's answer was wrong, and more of them are not waited for."""
+        self._call.cancel()
+        return self._end(error)
 
     def _end(self, error: PolicyBridgeError) -> PolicyBridgeError:
         self._over = str(error)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policybridge_client.pipe_wire import PipeWire
+from policybridge_core.closing import Closing
 from policybridge_core.errors import InvalidError, PreconditionError, UnsupportedError
 from policybridge_serdes import (
     VARIES,
@@ -28,6 +29,7 @@ from policybridge_serdes import (
     pack,
     tensor,
 )
+from policybridge_serdes.checks import check_bool
 
 _PORT: Final = 6020
 """The port that ML-Compiler-Bridge writes into every tensor's description."""
@@ -35,7 +37,7 @@ _PORT: Final = 6020
 _FORMATS: Final = ("bytes", "json")
 
 
-class PipeConnection:
+class PipeConnection(Closing):
     """A model behind a pair of FIFOs.
 
     Args:
@@ -75,7 +77,7 @@ class PipeConnection:
             self._session.close()
 
 
-class PipeSession:
+class PipeSession(Closing):
     """One compilation; see `ClientSession`."""
 
     log_probability: float | None = None
@@ -195,7 +197,10 @@ def _bytes_decoder(spec: TensorSpec) -> Callable[[bytes], Values]:
             return _packed(layout, _text(spec, data))
         if len(data) % spec.type.dtype.itemsize or (spec.fixed and len(data) != spec.size):
             raise InvalidError(f"{len(data)} bytes came where {spec} was asked for")
-        return _packed(layout, np.frombuffer(data, spec.type.dtype))
+        array = np.frombuffer(data, spec.type.dtype)
+        if spec.type is ElementType.BOOL:
+            check_bool(spec, array)
+        return _packed(layout, array)
 
     return decode
 
@@ -224,6 +229,8 @@ def _text(spec: TensorSpec, data: bytes) -> npt.NDArray[Any]:
 
 def _packed(layout: Layout, flat: npt.NDArray[Any]) -> Values:
     (spec,) = layout.specs
-    if spec.fixed and flat.size != spec.count:
-        raise InvalidError(f"{flat.size} elements came where {spec} was asked for")
-    return pack(layout, {spec.name: flat.reshape(spec.shape)})
+    try:
+        shaped = flat.reshape(spec.shape)
+    except ValueError as error:
+        raise InvalidError(f"{flat.size} elements came where {spec} was asked for") from error
+    return pack(layout, {spec.name: shaped})

@@ -7,7 +7,7 @@ import time
 from typing import Final
 
 from policybridge_core.errors import DeadlineError, PolicyBridgeError, TooLargeError, UnavailableError
-from policybridge_serdes.interactive import DEFAULT_LIMIT
+from policybridge_serdes.limits import DEFAULT_LIMIT
 
 _LENGTH: Final = 8
 _PAUSE: Final = 0.002
@@ -89,7 +89,10 @@ class PipeWire:
     def _wait(self, descriptor: int, events: int, deadline: float) -> None:
         poll = select.poll()
         poll.register(descriptor, events)
-        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        left = deadline - time.monotonic()
+        # Once the time is over, not even for a byte that is there already: a peer that writes one now and then would be
+        # waited for endlessly.
+        if left <= 0 or not poll.poll(left * 1000):
             raise DeadlineError(f"no answer came through {self._base}.in within {self._timeout:g} s")
 
     def _gone(self) -> UnavailableError:

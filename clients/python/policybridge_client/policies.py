@@ -10,7 +10,11 @@ import numpy.typing as npt
 
 from policybridge.v1 import repository_service_pb2 as pb
 from policybridge.v1.repository_service_pb2_grpc import RepositoryServiceStub
+from policybridge_client.credentials import Credentials
+from policybridge_client.grpc_channel import open_channel, split_address, token_metadata
 from policybridge_client.grpc_stream import error_of
+from policybridge_client.replicas import Replicas, WaitFor, ask_replicas
+from policybridge_core.closing import Closing
 from policybridge_core.digest import digest, version_files
 from policybridge_core.errors import InvalidError
 from policybridge_serdes import PolicyReference, PolicyVersion
@@ -49,29 +53,69 @@ class VersionDetails(msgspec.Struct, frozen=True):
     error: str
 
 
+class Rollout(msgspec.Struct, frozen=True):
+    """A roll-out: a share of the new sessions of ``alias`` gets ``version``, the others ``base``.
+
+    ``state`` is ``running``, ``promoted`` or ``withdrawn``, and ``reason`` says why, or what was compared last;
+    ``begun`` and ``ended`` are seconds since 1970.
+    """
+
+    version: int
+    base: int
+    share: float
+    alias: str
+    promote_if: list[str]
+    withdraw_if: list[str]
+    files: int
+    state: str
+    reason: str
+    begun: float
+    ended: float | None
+
+
+class Conditions(msgspec.Struct, frozen=True):
+    """By which outcomes the server ends a roll-out: ``text < -0.1%``.
+
+    It promotes the version when all of ``promote_if`` are sure, and withdraws it when one of them is refuted, or one of
+    ``withdraw_if`` is sure. The versions are first compared when both have compiled ``files`` files.
+    """
+
+    promote_if: Sequence[str] = ()
+    withdraw_if: Sequence[str] = ()
+    files: int = 20
+
+
 class PolicyDetails(msgspec.Struct, frozen=True):
-    """One policy with its aliases and its versions, the newest first."""
+    """One policy with its aliases, its versions, the newest first, and the roll-out that runs or was the last."""
 
     summary: PolicySummary
     aliases: dict[str, int]
     versions: list[VersionDetails]
+    rollout: Rollout | None = None
 
 
-class RepositoryClient:
+class RepositoryClient(Closing):
     """The RepositoryService of one server.
 
     Args:
-        address: ``grpc:HOST:PORT`` or ``grpc:unix:PATH``; ``grpc:`` may be left out.
+        address: ``grpc:HOST:PORT``, ``grpcs:HOST:PORT`` (TLS) or ``grpc:unix:PATH``; ``grpc:`` may be left out.
         timeout: limit of each call, in seconds. A call that publishes includes loading the version.
+        credentials: what the client shows to the server; by default what the environment names.
+
+    Raises:
+        InvalidError: the address is no one of gRPC, a file of the credentials cannot be read, or the token would be
+            sent in plaintext.
 
     """
 
-    def __init__(self, address: str, *, timeout: float = 60.0) -> None:
+    def __init__(self, address: str, *, timeout: float = 60.0, credentials: Credentials | None = None) -> None:
         if address.startswith("socket:"):
             raise InvalidError(f"{address} is a socket for compilers; policies are published over gRPC")
-        self._target = address.removeprefix("grpc:")
+        self._target, secure = split_address(address)
+        shown = credentials or Credentials.from_environment()
+        self._metadata = token_metadata(self._target, shown, secure=secure)
         self._timeout = timeout
-        self._channel = grpc.insecure_channel(self._target, options=[("grpc.enable_http_proxy", 0)])
+        self._channel = open_channel(self._target, shown, secure=secure, options=[("grpc.enable_http_proxy", 0)])
         self._stub = RepositoryServiceStub(self._channel)
 
     def publish(self, policy: str, files: Path, *, config: str = "", aliases: Sequence[str] = ()) -> PolicyVersion:
@@ -123,6 +167,46 @@ class RepositoryClient:
         """
         self._call(self._stub.Retire, pb.RetireRequest(policy=policy, version=version))
 
+    def roll_out(
+        self, version: PolicyReference, share: float, *, alias: str = "latest", conditions: Conditions | None = None
+    ) -> Rollout:
+        """Let a share of the new sessions of ``alias`` get a version, or change the roll-out of it that runs.
+
+        Args:
+            version: that is rolled out, by its number.
+            share: of the files that sessions compile, above 0 and up to 1.
+            alias: whose sessions are shared out.
+            conditions: by which the server ends the roll-out; ``None``: it does not.
+
+        Raises:
+            InvalidError: no version's number is given.
+            PolicyBridgeError: there is no such version, another roll-out runs, or the server does not allow it.
+
+        """
+        if version.version is None:
+            raise InvalidError(f"{version}: a version is rolled out by its number, POLICY@NUMBER")
+        given = conditions or Conditions()
+        request = pb.RolloutRequest(
+            policy=version.name,
+            version=version.version,
+            share=share,
+            alias=alias,
+            promote_if=given.promote_if,
+            withdraw_if=given.withdraw_if,
+            files=given.files,
+        )
+        return _rollout(self._call(self._stub.Rollout, request).rollout)
+
+    def end_rollout(self, policy: str, *, promote: bool, reason: str = "") -> Rollout:
+        """End the roll-out of ``policy``: all new sessions get the version, or none.
+
+        Raises:
+            PolicyBridgeError: no roll-out runs, or the server does not allow it.
+
+        """
+        request = pb.EndRolloutRequest(policy=policy, promote=promote, reason=reason)
+        return _rollout(self._call(self._stub.EndRollout, request).rollout)
+
     def policies(self) -> list[PolicySummary]:
         """List all policies."""
         response = self._call(self._stub.ListPolicies, pb.ListPoliciesRequest())
@@ -137,15 +221,27 @@ class RepositoryClient:
         """
         response = self._call(self._stub.ShowPolicy, pb.ShowPolicyRequest(policy=policy))
         versions = [_details(each) for each in response.versions]
-        return PolicyDetails(_summary(response.summary), dict(response.aliases), versions)
+        rollout = _rollout(response.rollout) if response.HasField("rollout") else None
+        return PolicyDetails(_summary(response.summary), dict(response.aliases), versions, rollout)
+
+    def replicas(self, wait_for: WaitFor = "none", seconds: float = 30.0) -> Replicas:
+        """Give the server's replicas; wait first until none, most or all of them serve all that it serves now.
+
+        Replicas that are away count for ten minutes. After ``seconds``, at most 600, the result says who is behind.
+
+        Raises:
+            PolicyBridgeError: the server cannot be reached, or does not allow it.
+
+        """
+        return ask_replicas(self._channel, self._call, wait_for, seconds)
 
     def close(self) -> None:
         """Close the channel."""
         self._channel.close()
 
-    def _call(self, method: Any, request: Any) -> Any:
+    def _call(self, method: Any, request: Any, more_seconds: float = 0.0) -> Any:
         try:
-            return method(request, timeout=self._timeout)
+            return method(request, timeout=self._timeout + more_seconds, metadata=self._metadata)
         except grpc.RpcError as failure:
             raise error_of(failure, self._target) from failure
 
@@ -192,6 +288,22 @@ def _weights(base: PolicyReference, data: bytes, aliases: Sequence[str]) -> Iter
 def _summary(message: pb.PolicySummary) -> PolicySummary:
     return PolicySummary(
         message.name, message.description, message.backend, message.latest, message.versions, message.error
+    )
+
+
+def _rollout(message: pb.Rollout) -> Rollout:
+    return Rollout(
+        message.version,
+        message.base,
+        message.share,
+        message.alias,
+        list(message.promote_if),
+        list(message.withdraw_if),
+        message.files,
+        message.state,
+        message.reason,
+        message.begun,
+        message.ended if message.HasField("ended") else None,
     )
 
 

@@ -1,6 +1,7 @@
-"""``policybridge policies``: publish, publish-weights, alias, retire, list, show."""
+"""``policybridge policies``: publish versions, name them, roll them out, look at them and at the replicas."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,9 +9,19 @@ from typing import Final
 
 import msgspec
 
+from policybridge_client.addresses import split_addresses
+from policybridge_client.connection import CONNECTIONS, SERVER
+from policybridge_client.credentials import Credentials
+from policybridge_client.credentials import add_arguments as add_credentials
 from policybridge_client.policies import PolicyDetails, PolicySummary, RepositoryClient
-from policybridge_core.errors import PolicyBridgeError
+from policybridge_client.rollout_cli import add_end, add_rollout, described, end, roll_out
+from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_serdes import PolicyReference, PolicyVersion
+
+_CHANGES: Final = ("publish", "publish-weights", "alias", "rollout", "promote", "withdraw", "retire")
+"""The subcommands after which replicas may be waited for."""
+
+_TOO_FEW: Final = 3
 
 _DIGEST: Final = 19
 """Characters of a digest that are shown."""
@@ -32,11 +43,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     alias.add_argument("policy")
     alias.add_argument("alias")
     alias.add_argument("version", type=int)
+    add_rollout(_command(commands, "rollout", _roll_out, "let a share of the new sessions get a version"))
+    add_end(_command(commands, "promote", _promote, "end a roll-out: all new sessions get the version"))
+    add_end(_command(commands, "withdraw", _withdraw, "end a roll-out: no new session gets the version"))
     retire = _command(commands, "retire", _retire, "remove a version when its last session has ended")
     retire.add_argument("policy")
     retire.add_argument("version", type=int)
     _command(commands, "list", _list, "all policies")
     _command(commands, "show", _show, "one policy and its versions").add_argument("policy")
+    _command(commands, "replicas", _replicas, "the servers that follow this one, and whether they are current")
 
 
 def _command(
@@ -46,19 +61,45 @@ def _command(
     summary: str,
 ) -> argparse.ArgumentParser:
     command = commands.add_parser(name, help=summary, description=summary)
-    command.set_defaults(does=does)
-    command.add_argument("--server", required=True, metavar="ADDR", help="grpc:HOST:PORT or grpc:unix:PATH")
+    command.set_defaults(does=does, wait_for="none")
+    command.add_argument(
+        "--server",
+        default=os.environ.get(SERVER),
+        metavar="ADDR",
+        help="grpc[s]:HOST:PORT or grpc:unix:PATH; of several with commas between, the first one over gRPC (default: "
+        "POLICYBRIDGE_SERVER of the environment)",
+    )
+    add_credentials(command)
     command.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS")
     command.add_argument("--json", action="store_true", help="print JSON")
+    if name in _CHANGES:
+        _add_waiting(command)
     return command
 
 
+def _add_waiting(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--wait-for",
+        choices=("none", "most", "all"),
+        default="none",
+        help="wait until so many replicas of the server have it; otherwise the exit status is 3 (default: none)",
+    )
+    command.add_argument("--wait-seconds", type=float, default=30.0, metavar="SECONDS", help="for so long (30)")
+
+
 def run(arguments: argparse.Namespace) -> int:
-    """Run the subcommand. The exit status is 1 if the server refuses, 2 if a file cannot be read."""
+    """Run the subcommand.
+
+    The exit status is 1 if the server refuses, 2 if a file cannot be read, 3 if it is done and too few replicas have
+    it.
+    """
     client = None
     try:
-        client = RepositoryClient(arguments.server, timeout=arguments.timeout)
+        client = RepositoryClient(
+            _over_grpc(arguments.server), timeout=arguments.timeout, credentials=Credentials.from_arguments(arguments)
+        )
         arguments.does(client, arguments)
+        return _waited(client, arguments) if arguments.wait_for != "none" else 0
     except PolicyBridgeError as error:
         sys.stderr.write(f"policybridge policies: {error}\n")
         return 1
@@ -68,7 +109,26 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         if client is not None:
             client.close()
-    return 0
+
+
+def _over_grpc(server: str | None) -> str:
+    """Give the address of the server whose policies are meant."""
+    if not server:
+        raise InvalidError(f"no server is named: give --server ADDR, or set {SERVER}")
+    several = split_addresses(server, CONNECTIONS)
+    return next((address for address in several if address.startswith(("grpc:", "grpcs:"))), several[0])
+
+
+def _waited(client: RepositoryClient, arguments: argparse.Namespace) -> int:
+    """Wait for replicas; say who lacks it."""
+    found = client.replicas(arguments.wait_for, arguments.wait_seconds)
+    if found.met:
+        return 0
+    behind = "".join(f"\n  {replica}" for replica in found.behind)
+    sys.stderr.write(
+        f"policybridge policies: it is done, but not {arguments.wait_for} of the replicas have it:{behind}\n"
+    )
+    return _TOO_FEW
 
 
 def _publish(client: RepositoryClient, arguments: argparse.Namespace) -> None:
@@ -92,6 +152,18 @@ def _alias(client: RepositoryClient, arguments: argparse.Namespace) -> None:
     was = "" if before is None else f", before {before}"
     text = f"{arguments.policy}@{arguments.alias} is {arguments.version}{was}"
     _print(arguments, {"alias": arguments.alias, "version": arguments.version, "previous": before}, text)
+
+
+def _roll_out(client: RepositoryClient, arguments: argparse.Namespace) -> None:
+    _print(arguments, *roll_out(client, arguments))
+
+
+def _promote(client: RepositoryClient, arguments: argparse.Namespace) -> None:
+    _print(arguments, *end(client, arguments, promote=True))
+
+
+def _withdraw(client: RepositoryClient, arguments: argparse.Namespace) -> None:
+    _print(arguments, *end(client, arguments, promote=False))
 
 
 def _retire(client: RepositoryClient, arguments: argparse.Namespace) -> None:
@@ -131,7 +203,14 @@ def _shown(details: PolicyDetails) -> str:
     takes = "" if newest is None else "".join(f"  takes {feature}\n" for feature in newest.features)
     gives = f"  gives {newest.advice}\n" if newest is not None and newest.advice else ""
     heading = f"{details.summary.name} ({details.summary.backend}) {details.summary.description}".rstrip()
-    return f"{heading}\n{takes}{gives}{_table(rows, _VERSION)}"
+    heading += f"\n  not served: {details.summary.error}" if details.summary.error else ""
+    rollout = f"  {described(details.summary.name, details.rollout)}\n" if details.rollout else ""
+    return f"{heading}\n{takes}{gives}{rollout}{_table(rows, _VERSION)}"
+
+
+def _replicas(client: RepositoryClient, arguments: argparse.Namespace) -> None:
+    found = client.replicas()
+    _print(arguments, found, "\n".join(str(replica) for replica in found.replicas) or "no server follows this one")
 
 
 def _table(rows: Sequence[Sequence[object]], heads: Sequence[str]) -> str:

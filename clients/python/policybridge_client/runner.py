@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from policybridge_client.connection import ClientSession, Connection, connect
+from policybridge_client.credentials import Credentials
+from policybridge_client.trace_context import with_trace_context
+from policybridge_core.errors import UnsupportedError
 from policybridge_serdes import (
     Exploration,
     Outcome,
@@ -20,6 +23,9 @@ from policybridge_serdes import (
     zeros,
 )
 from policybridge_serdes.values import fit
+
+_SHOWN: Final = 3
+"""Features that a runner's repr names."""
 
 Advice = np.generic | npt.NDArray[Any] | str | bytes
 """A scalar if the advice has shape () or (1,), else an array."""
@@ -40,11 +46,22 @@ class ModelRunner(AbstractContextManager["ModelRunner"]):
 
     def __init__(self, session: ClientSession, signature: Signature) -> None:
         self._session = session
+        self._closed = False
         self._signature = signature
         self._specs = signature.features.specs
         self._values = zeros(signature.features)
         self._fixed = {spec.name: tensor(spec, self._values) for spec in self._specs if spec.fixed}
         self._single = signature.advice.fixed and signature.advice.shape in ((), (1,))
+
+    def __repr__(self) -> str:
+        try:
+            policy, session = self._session.policy, self._session.id
+            asked = f"{policy.name}@{policy.version}, session {session}"
+        except UnsupportedError:
+            asked = "a policy that the other side does not name"
+        features = ", ".join(map(str, self._specs[:_SHOWN])) + (", …" if len(self._specs) > _SHOWN else "")
+        over = ", closed" if self._closed else ""
+        return f"<ModelRunner of {asked}{over}: {features or 'no features'} -> {self._signature.advice}>"
 
     @property
     def session_id(self) -> str:
@@ -111,6 +128,7 @@ class ModelRunner(AbstractContextManager["ModelRunner"]):
 
     def close(self) -> None:
         """End the session."""
+        self._closed = True
         self._session.close()
 
     def __exit__(self, *_: object) -> None:
@@ -135,6 +153,7 @@ def open_runner(  # noqa: PLR0913 - all but the address by keyword
     labels: Mapping[str, str] | None = None,
     exploration: Exploration | None = None,
     timeout: float = 10.0,
+    credentials: Credentials | None = None,
 ) -> ModelRunner:
     """Open a session on its own connection; return its runner.
 
@@ -145,20 +164,22 @@ def open_runner(  # noqa: PLR0913 - all but the address by keyword
         advice: the spec of the advice.
         context: the name of the module or function that is compiled.
         options: options that the policy may read.
-        labels: labels by which the session is found in the ledger.
+        labels: labels by which the session is found in the ledger; ``traceparent`` is the trace context of the build,
+            by default that of the environment's TRACEPARENT.
         exploration: how advice is sampled instead of taking the best; for policies with an advice head.
         timeout: limit of each wait for the server, in seconds.
+        credentials: for gRPC on TCP; by default those that the environment names.
 
     Raises:
         PolicyBridgeError: the server cannot be reached, the policy is unknown, or the signature does not fit it. Over
             the Unix socket, a signature that does not fit is reported by the first `ModelRunner.evaluate`.
 
     """
-    connection = connect(address, timeout=timeout)
+    connection = connect(address, timeout=timeout, credentials=credentials)
     signature = Signature.of(features, advice)
     reference = PolicyReference.parse(policy) if isinstance(policy, str) else policy
     try:
-        asked = SessionOptions(context, options or {}, labels or {}, exploration)
+        asked = SessionOptions(context, options or {}, with_trace_context(labels or {}), exploration)
         session = connection.open(reference, signature, asked)
     except BaseException:
         connection.close()

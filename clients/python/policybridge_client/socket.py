@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from policybridge_client.socket_wire import Wire
+from policybridge_core.closing import Closing
 from policybridge_core.errors import (
     InvalidError,
     PolicyBridgeError,
@@ -17,7 +18,8 @@ from policybridge_core.errors import (
 )
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
 from policybridge_serdes.bitstream import BitstreamSerDes
-from policybridge_serdes.interactive import DEFAULT_LIMIT, context_line, header_line, observation_lines, outcome_line
+from policybridge_serdes.interactive import context_line, header_line, observation_lines, outcome_fields, outcome_line
+from policybridge_serdes.limits import DEFAULT_LIMIT
 
 _PROTOCOL: Final = 1
 _SIZE: Final = struct.Struct("<Q")
@@ -49,13 +51,14 @@ class _RecordedJson(msgspec.Struct):
     error: _Failure | None = None
 
 
-class SocketConnection:
+class SocketConnection(Closing):
     """A server on the same machine. Each session has its own socket connection, so sessions share nothing.
 
     Args:
         target: the socket's path.
-        timeout: limit of each wait for the server, in seconds. The kernel applies it (SO_RCVTIMEO), without a system
-            call per decision.
+        timeout: limit of each exchange with the server, in seconds: connecting and opening a session, one decision.
+            The kernel applies it (SO_RCVTIMEO), without a system call per decision, to an answer that comes in one
+            piece.
 
     """
 
@@ -86,11 +89,9 @@ class SocketConnection:
         wire = self._wire()
         try:
             wire.send(_report(session_id, outcome))
-            failure = _parse(wire.receive_line(), _RecordedJson).error
+            _check_recorded(wire.receive_line())
         finally:
             wire.close()
-        if failure is not None:
-            raise error_from_status(failure.status, failure.message)
 
     def close(self) -> None:
         """Close the connection; its sessions end."""
@@ -101,7 +102,7 @@ class SocketConnection:
         return Wire(self._path, self._timeout)
 
 
-class SocketSession:
+class SocketSession(Closing):
     """One session; see `ClientSession`."""
 
     def __init__(
@@ -141,6 +142,7 @@ class SocketSession:
     def _ended_by_failure(self, ask: Callable[[_A], _T], what: _A) -> _T:
         if self._over is not None:
             raise PreconditionError(f"the session is over: {self._over}")
+        self._wire.begin_exchange()
         try:
             return ask(what)
         except BaseException as error:
@@ -164,9 +166,12 @@ class SocketSession:
 
     def _open(self, policy: PolicyReference, options: SessionOptions) -> tuple[str, PolicyVersion]:
         self._wire.send(_hello(policy, options))
-        opened = _parse(self._wire.receive_line(), _OpenedJson)
+        line = self._wire.receive_line()
+        opened = _parse(line, _OpenedJson)
         if opened.error is not None:
             raise error_from_status(opened.error.status, opened.error.message)
+        if not (opened.session and opened.policy):
+            raise _foreign(line)
         return opened.session, PolicyVersion(opened.policy, opened.version, opened.digest)
 
     def _ask(self, observation: Values) -> Values:
@@ -176,7 +181,7 @@ class SocketSession:
             self._before = self._header = b""
         self._step += 1
         self._wire.send(lines)
-        got = self._wire.receive_into(self._reply)
+        got = self._wire.receive_reply(self._reply)
         if got != len(self._reply) or self._reply[0]:
             raise self._failure(bytes(self._reply[:got]))
         advice = bytes(self._reply[1 : 1 + self._size]) if self._advice_fixed else self._varying()
@@ -190,7 +195,7 @@ class SocketSession:
         status = bytearray(1)
         if not self._wire.receive_into(status) or status[0]:
             raise self._failure(bytes(status))
-        _parse(self._wire.receive_line(), _RecordedJson)
+        _check_recorded(self._wire.receive_line())
 
     def _chance(self) -> float:
         told = self._reply[1 + self._size :] if self._advice_fixed else self._wire.receive(_CHANCE.size)
@@ -206,7 +211,7 @@ class SocketSession:
     def _failure(self, reply: bytes) -> PolicyBridgeError:
         if not reply or not reply[0]:
             return self._wire.gone()
-        failure = _parse(reply[1:] + self._wire.receive_rest(), _FailureLine).error
+        failure = _parse(self._wire.receive_line(reply[1:]), _FailureLine).error
         return error_from_status(failure.status, failure.message)
 
 
@@ -215,13 +220,15 @@ def _hello(policy: PolicyReference, options: SessionOptions) -> bytes:
     which = {"version": policy.version, "alias": policy.alias}
     fields |= {name: value for name, value in which.items() if value is not None}
     fields |= {"options": dict(options.options), "labels": dict(options.labels)}
+    if options.context:
+        fields["context"] = options.context
     if options.exploration is not None:
         fields |= {"framing": "chance", "exploration": asdict(options.exploration)}
     return msgspec.json.encode(fields) + b"\n"
 
 
 def _report(session_id: str, outcome: Outcome) -> bytes:
-    told = {"values": dict(outcome.values), "status": outcome.status}
+    told = outcome_fields(outcome)
     return msgspec.json.encode({"policybridge": _PROTOCOL, "report": session_id, "outcome": told}) + b"\n"
 
 
@@ -229,4 +236,16 @@ def _parse(line: bytes, kind: type[_T]) -> _T:
     try:
         return msgspec.json.decode(line, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidError(f"the server's answer is none of this protocol: {line[:60]!r}") from error
+        raise _foreign(line) from error
+
+
+def _check_recorded(line: bytes) -> None:
+    answer = _parse(line, _RecordedJson)
+    if answer.error is not None:
+        raise error_from_status(answer.error.status, answer.error.message)
+    if not answer.recorded:
+        raise _foreign(line)
+
+
+def _foreign(line: bytes) -> InvalidError:
+    return InvalidError(f"the server's answer is none of this protocol: {line[:60]!r}")

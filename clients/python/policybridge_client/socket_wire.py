@@ -1,21 +1,30 @@
 """A connected Unix socket. Every failure is a PolicyBridgeError."""
 
+import select
 import socket
 import struct
+from time import monotonic
+from typing import Final
 
 from policybridge_core.errors import DeadlineError, PolicyBridgeError, TooLargeError, UnavailableError
 from policybridge_serdes.interactive import MAX_LINE
+
+_LONGEST: Final = 1e6
+"""Seconds that poll(2) can wait at least; its limit is 2³¹ ms."""
 
 
 class Wire:
     """A connection to the server at ``path``.
 
+    A request and its answer are an exchange. However many calls and pieces it takes, it has one deadline. Connecting
+    and what follows up to the first `begin_exchange` are one exchange.
+
     Args:
         path: the socket's path.
-        timeout: limit of each wait for the server, in seconds.
+        timeout: limit of each exchange, in seconds.
 
     Raises:
-        DeadlineError: a wait took longer than the timeout.
+        DeadlineError: an exchange took longer than the timeout.
         UnavailableError: the server cannot be reached, or went away.
 
     """
@@ -24,6 +33,9 @@ class Wire:
         self._path = path
         self._timeout = timeout
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._deadline = monotonic() + timeout
+        # Whether this exchange has waited before. Then the kernel's time-out is longer than the time that is left.
+        self._waited = True
         limit = struct.pack("@ll", *divmod(max(int(timeout * 1e6), 1), 1_000_000))
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
@@ -35,28 +47,46 @@ class Wire:
                 raise self._error("reach", error) from error
             raise
 
+    def begin_exchange(self) -> None:
+        """Begin the next exchange: its time starts now."""
+        self._deadline = monotonic() + self._timeout
+        self._waited = False
+
     def send(self, data: bytes) -> None:
         """Send all bytes. If the server has closed the connection, the next read reports it."""
-        try:
-            self._socket.sendall(data)
-        except (BrokenPipeError, ConnectionResetError):
-            # The server has closed. An error line that it sent before can still be read.
-            return
-        except OSError as error:
-            raise self._error("send to", error) from error
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[self._socket.send(view, socket.MSG_DONTWAIT) :]
+            except BlockingIOError:
+                self._wait(select.POLLOUT, "send to")
+            except (BrokenPipeError, ConnectionResetError):
+                # The server has closed. An error line that it sent before can still be read.
+                return
+            except OSError as error:
+                raise self._error("send to", error) from error
 
-    def receive_into(self, buffer: bytearray) -> int:
-        """Fill the buffer; return the number of bytes, fewer than its length if the server closed."""
-        try:
-            got = self._socket.recv_into(buffer)
-            while 0 < got < len(buffer):
-                more = self._socket.recv_into(memoryview(buffer)[got:])
-                if not more:
-                    break
-                got += more
-        except OSError as error:
-            raise self._error("hear from", error) from error
+    def receive_into(self, buffer: bytearray, got: int = 0) -> int:
+        """Fill the buffer behind its first ``got`` bytes.
+
+        Returns:
+            The number of bytes in the buffer, fewer than its length if the server closed.
+
+        """
+        while got < len(buffer):
+            more = self._receive_some(memoryview(buffer)[got:])
+            if not more:
+                break
+            got += more
         return got
+
+    def receive_reply(self, buffer: bytearray) -> int:
+        """Fill the buffer as `receive_into`, but no further than the first bytes that come if they are an error's.
+
+        The first byte of a reply is 0 if the rest is the advice.
+        """
+        got = self._receive_some(buffer)
+        return self.receive_into(buffer, got) if got and not buffer[0] else got
 
     def receive(self, size: int) -> bytes:
         """Receive exactly ``size`` bytes."""
@@ -65,22 +95,15 @@ class Wire:
             raise self.gone()
         return bytes(buffer)
 
-    def receive_line(self) -> bytes:
-        """Receive a line with its newline, and nothing after it."""
+    def receive_line(self, held: bytes = b"") -> bytes:
+        """Receive a line with its newline, and nothing after it; ``held`` is its beginning, received before."""
         # Peek first: the bytes after the line belong to the first reply.
-        held = b""
-        while len(held) <= MAX_LINE:
+        while b"\n" not in held:
+            if len(held) > MAX_LINE:
+                raise TooLargeError(f"the server at {self._path} answered a line of more than {MAX_LINE} bytes")
             seen = self._peek()
-            end = seen.find(b"\n") + 1
-            held += self.receive(end or len(seen))
-            if end:
-                return held
-        raise TooLargeError(f"the server at {self._path} answered a line of more than {MAX_LINE} bytes")
-
-    def receive_rest(self) -> bytes:
-        """Receive until the server closes, at most the limit of a line."""
-        buffer = bytearray(MAX_LINE)
-        return bytes(buffer[: self.receive_into(buffer)])
+            held += self.receive(seen.find(b"\n") + 1 or len(seen))
+        return held
 
     def gone(self) -> UnavailableError:
         """Make the error for a server that closed without a reply."""
@@ -90,7 +113,18 @@ class Wire:
         """Close the socket. A second call does nothing."""
         self._socket.close()
 
+    def _receive_some(self, buffer: bytearray | memoryview) -> int:
+        # The first wait of an exchange is left to recv and the kernel's time-out, without a system call of its own.
+        if self._waited:
+            self._wait(select.POLLIN, "hear from")
+        self._waited = True
+        try:
+            return self._socket.recv_into(buffer)
+        except OSError as error:
+            raise self._error("hear from", error) from error
+
     def _peek(self) -> bytes:
+        self._wait(select.POLLIN, "hear from")
         try:
             seen = self._socket.recv(MAX_LINE, socket.MSG_PEEK)
         except OSError as error:
@@ -99,7 +133,20 @@ class Wire:
             raise self.gone()
         return seen
 
+    def _wait(self, events: int, what: str) -> None:
+        self._waited = True
+        poll = select.poll()
+        poll.register(self._socket, events)
+        left = self._deadline - monotonic()
+        # Once the time is over, not even for a byte that is there already: a server that sends one now and then would
+        # be waited for endlessly.
+        if left <= 0 or not poll.poll(min(left, _LONGEST) * 1000):
+            raise self._late(what)
+
+    def _late(self, what: str) -> DeadlineError:
+        return DeadlineError(f"could not {what} the server at {self._path} within {self._timeout:g} s")
+
     def _error(self, what: str, error: OSError) -> PolicyBridgeError:
         if isinstance(error, BlockingIOError):
-            return DeadlineError(f"could not {what} the server at {self._path} within {self._timeout:g} s")
+            return self._late(what)
         return UnavailableError(f"could not {what} the server at {self._path}: {error.strerror or error}")

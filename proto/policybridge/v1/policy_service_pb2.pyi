@@ -56,21 +56,86 @@ class Outcome(google.protobuf.message.Message):
 
     VALUES_FIELD_NUMBER: builtins.int
     STATUS_FIELD_NUMBER: builtins.int
+    CONTEXTS_FIELD_NUMBER: builtins.int
     status: builtins.str
     """One word: `ok`, `crash`, `timeout`, …"""
     @property
     def values(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.float]:
         """Named numbers: `text` bytes, `cycles`, `seconds`, …"""
 
+    @property
+    def contexts(self) -> global___ContextOutcomes:
+        """Numbers of parts of what was compiled, by the part's context: of functions, by
+        their names. A later outcome adds to them as to `values`, name by name.
+        """
+
     def __init__(
         self,
         *,
         values: collections.abc.Mapping[builtins.str, builtins.float] | None = ...,
         status: builtins.str = ...,
+        contexts: global___ContextOutcomes | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["status", b"status", "values", b"values"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["contexts", b"contexts"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["contexts", b"contexts", "status", b"status", "values", b"values"]) -> None: ...
 
 global___Outcome = Outcome
+
+@typing.final
+class ContextOutcomes(google.protobuf.message.Message):
+    """A table: a row for each context, a column for each name of a number."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class ColumnsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        @property
+        def value(self) -> global___ContextOutcomes.Column: ...
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: global___ContextOutcomes.Column | None = ...,
+        ) -> None: ...
+        def HasField(self, field_name: typing.Literal["value", b"value"]) -> builtins.bool: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    @typing.final
+    class Column(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        VALUES_FIELD_NUMBER: builtins.int
+        @property
+        def values(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
+            """As many as there are contexts; NaN where a context has no such number."""
+
+        def __init__(
+            self,
+            *,
+            values: collections.abc.Iterable[builtins.float] | None = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["values", b"values"]) -> None: ...
+
+    CONTEXTS_FIELD_NUMBER: builtins.int
+    COLUMNS_FIELD_NUMBER: builtins.int
+    @property
+    def contexts(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+    @property
+    def columns(self) -> google.protobuf.internal.containers.MessageMap[builtins.str, global___ContextOutcomes.Column]: ...
+    def __init__(
+        self,
+        *,
+        contexts: collections.abc.Iterable[builtins.str] | None = ...,
+        columns: collections.abc.Mapping[builtins.str, global___ContextOutcomes.Column] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["columns", b"columns", "contexts", b"contexts"]) -> None: ...
+
+global___ContextOutcomes = ContextOutcomes
 
 @typing.final
 class ReportOutcomeRequest(google.protobuf.message.Message):
@@ -104,7 +169,10 @@ global___ReportOutcomeResponse = ReportOutcomeResponse
 
 @typing.final
 class PolicyReference(google.protobuf.message.Message):
-    """Which policy answers. Without a version or an alias: the alias `latest`."""
+    """Which policy answers. Without a version or an alias: the alias `latest`. For an
+    alias may stand `sha256:` and at least 12 digits of a version's digest: only the
+    version with that digest answers, whatever its number.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -139,7 +207,9 @@ class PolicyVersion(google.protobuf.message.Message):
     name: builtins.str
     version: builtins.int
     digest: builtins.str
-    """`sha256:` and the hexadecimal digest of the version's files."""
+    """`sha256:` and the hexadecimal digest of the version: of its files, and of what
+    policy.toml says of its advice. Servers that give one digest give one advice.
+    """
     def __init__(
         self,
         *,

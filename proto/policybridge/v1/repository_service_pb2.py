@@ -26,7 +26,7 @@ from policybridge.v1 import policy_service_pb2 as policybridge_dot_v1_dot_policy
 from policybridge.v1 import tensor_pb2 as policybridge_dot_v1_dot_tensor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(policybridge/v1/repository_service.proto\x12\x0fpolicybridge.v1\x1a$policybridge/v1/policy_service.proto\x1a\x1cpolicybridge/v1/tensor.proto\"z\n\x0ePublishRequest\x12\x30\n\x06header\x18\x01 \x01(\x0b\x32\x1e.policybridge.v1.PublishHeaderH\x00\x12+\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x1a.policybridge.v1.FileChunkH\x00\x42\t\n\x07message\"P\n\rPublishHeader\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0e\n\x06\x63onfig\x18\x02 \x01(\t\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12\x0f\n\x07\x61liases\x18\x04 \x03(\t\"\'\n\tFileChunk\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"m\n\x15PublishWeightsRequest\x12.\n\x04\x62\x61se\x18\x01 \x01(\x0b\x32 .policybridge.v1.PolicyReference\x12\x13\n\x0bsafetensors\x18\x02 \x01(\x0c\x12\x0f\n\x07\x61liases\x18\x03 \x03(\t\"B\n\x0fPublishResponse\x12/\n\x07version\x18\x01 \x01(\x0b\x32\x1e.policybridge.v1.PolicyVersion\"A\n\x0fSetAliasRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\r\n\x05\x61lias\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x04\"6\n\x10SetAliasResponse\x12\x15\n\x08previous\x18\x01 \x01(\x04H\x00\x88\x01\x01\x42\x0b\n\t_previous\"0\n\rRetireRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\"\x10\n\x0eRetireResponse\"\x15\n\x13ListPoliciesRequest\"H\n\x14ListPoliciesResponse\x12\x30\n\x08policies\x18\x01 \x03(\x0b\x32\x1e.policybridge.v1.PolicySummary\"t\n\rPolicySummary\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x03 \x01(\t\x12\x0e\n\x06latest\x18\x04 \x01(\x04\x12\x10\n\x08versions\x18\x05 \x01(\r\x12\r\n\x05\x65rror\x18\x06 \x01(\t\"#\n\x11ShowPolicyRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\"\xeb\x01\n\x12ShowPolicyResponse\x12/\n\x07summary\x18\x01 \x01(\x0b\x32\x1e.policybridge.v1.PolicySummary\x12\x41\n\x07\x61liases\x18\x02 \x03(\x0b\x32\x30.policybridge.v1.ShowPolicyResponse.AliasesEntry\x12\x31\n\x08versions\x18\x03 \x03(\x0b\x32\x1f.policybridge.v1.VersionDetails\x1a.\n\x0c\x41liasesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xb0\x01\n\x0eVersionDetails\x12/\n\x07version\x18\x01 \x01(\x0b\x32\x1e.policybridge.v1.PolicyVersion\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\x12\x0e\n\x06loaded\x18\x03 \x01(\x08\x12\x10\n\x08sessions\x18\x04 \x01(\r\x12-\n\tsignature\x18\x05 \x01(\x0b\x32\x1a.policybridge.v1.Signature\x12\r\n\x05\x65rror\x18\x06 \x01(\t2\x91\x04\n\x11RepositoryService\x12N\n\x07Publish\x12\x1f.policybridge.v1.PublishRequest\x1a .policybridge.v1.PublishResponse(\x01\x12\\\n\x0ePublishWeights\x12&.policybridge.v1.PublishWeightsRequest\x1a .policybridge.v1.PublishResponse(\x01\x12O\n\x08SetAlias\x12 .policybridge.v1.SetAliasRequest\x1a!.policybridge.v1.SetAliasResponse\x12I\n\x06Retire\x12\x1e.policybridge.v1.RetireRequest\x1a\x1f.policybridge.v1.RetireResponse\x12[\n\x0cListPolicies\x12$.policybridge.v1.ListPoliciesRequest\x1a%.policybridge.v1.ListPoliciesResponse\x12U\n\nShowPolicy\x12\".policybridge.v1.ShowPolicyRequest\x1a#.policybridge.v1.ShowPolicyResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(policybridge/v1/repository_service.proto\x12\x0fpolicybridge.v1\x1a$policybridge/v1/policy_service.proto\x1a\x1cpolicybridge/v1/tensor.proto\"z\n\x0ePublishRequest\x12\x30\n\x06header\x18\x01 \x01(\x0b\x32\x1e.policybridge.v1.PublishHeaderH\x00\x12+\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x1a.policybridge.v1.FileChunkH\x00\x42\t\n\x07message\"P\n\rPublishHeader\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0e\n\x06\x63onfig\x18\x02 \x01(\t\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12\x0f\n\x07\x61liases\x18\x04 \x03(\t\"\'\n\tFileChunk\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"m\n\x15PublishWeightsRequest\x12.\n\x04\x62\x61se\x18\x01 \x01(\x0b\x32 .policybridge.v1.PolicyReference\x12\x13\n\x0bsafetensors\x18\x02 \x01(\x0c\x12\x0f\n\x07\x61liases\x18\x03 \x03(\t\"B\n\x0fPublishResponse\x12/\n\x07version\x18\x01 \x01(\x0b\x32\x1e.policybridge.v1.PolicyVersion\"A\n\x0fSetAliasRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\r\n\x05\x61lias\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x04\"6\n\x10SetAliasResponse\x12\x15\n\x08previous\x18\x01 \x01(\x04H\x00\x88\x01\x01\x42\x0b\n\t_previous\"0\n\rRetireRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\"\x10\n\x0eRetireResponse\"\x87\x01\n\x0eRolloutRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\r\n\x05share\x18\x03 \x01(\x01\x12\r\n\x05\x61lias\x18\x04 \x01(\t\x12\x12\n\npromote_if\x18\x05 \x03(\t\x12\x13\n\x0bwithdraw_if\x18\x06 \x03(\t\x12\r\n\x05\x66iles\x18\x07 \x01(\r\"<\n\x0fRolloutResponse\x12)\n\x07rollout\x18\x01 \x01(\x0b\x32\x18.policybridge.v1.Rollout\"D\n\x11\x45ndRolloutRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0f\n\x07promote\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\"?\n\x12\x45ndRolloutResponse\x12)\n\x07rollout\x18\x01 \x01(\x0b\x32\x18.policybridge.v1.Rollout\"\xca\x01\n\x07Rollout\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x0c\n\x04\x62\x61se\x18\x02 \x01(\x04\x12\r\n\x05share\x18\x03 \x01(\x01\x12\r\n\x05\x61lias\x18\x04 \x01(\t\x12\x12\n\npromote_if\x18\x05 \x03(\t\x12\x13\n\x0bwithdraw_if\x18\x06 \x03(\t\x12\r\n\x05\x66iles\x18\x07 \x01(\r\x12\r\n\x05state\x18\x08 \x01(\t\x12\x0e\n\x06reason\x18\t \x01(\t\x12\r\n\x05\x62\x65gun\x18\n \x01(\x01\x12\x12\n\x05\x65nded\x18\x0b \x01(\x01H\x00\x88\x01\x01\x42\x08\n\x06_ended\"\x15\n\x13ListPoliciesRequest\"H\n\x14ListPoliciesResponse\x12\x30\n\x08policies\x18\x01 \x03(\x0b\x32\x1e.policybridge.v1.PolicySummary\"t\n\rPolicySummary\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x03 \x01(\t\x12\x0e\n\x06latest\x18\x04 \x01(\x04\x12\x10\n\x08versions\x18\x05 \x01(\r\x12\r\n\x05\x65rror\x18\x06 \x01(\t\"#\n\x11ShowPolicyRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\"\x96\x02\n\x12ShowPolicyResponse\x12/\n\x07summary\x18\x01 \x01(\x0b\x32\x1e.policybridge.v1.PolicySummary\x12\x41\n\x07\x61liases\x18\x02 \x03(\x0b\x32\x30.policybridge.v1.ShowPolicyResponse.AliasesEntry\x12\x31\n\x08versions\x18\x03 \x03(\x0b\x32\x1f.policybridge.v1.VersionDetails\x12)\n\x07rollout\x18\x04 \x01(\x0b\x32\x18.policybridge.v1.Rollout\x1a.\n\x0c\x41liasesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xb0\x01\n\x0eVersionDetails\x12/\n\x07version\x18\x01 \x01(\x0b\x32\x1e.policybridge.v1.PolicyVersion\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\x12\x0e\n\x06loaded\x18\x03 \x01(\x08\x12\x10\n\x08sessions\x18\x04 \x01(\r\x12-\n\tsignature\x18\x05 \x01(\x0b\x32\x1a.policybridge.v1.Signature\x12\r\n\x05\x65rror\x18\x06 \x01(\t2\xb6\x05\n\x11RepositoryService\x12N\n\x07Publish\x12\x1f.policybridge.v1.PublishRequest\x1a .policybridge.v1.PublishResponse(\x01\x12\\\n\x0ePublishWeights\x12&.policybridge.v1.PublishWeightsRequest\x1a .policybridge.v1.PublishResponse(\x01\x12O\n\x08SetAlias\x12 .policybridge.v1.SetAliasRequest\x1a!.policybridge.v1.SetAliasResponse\x12I\n\x06Retire\x12\x1e.policybridge.v1.RetireRequest\x1a\x1f.policybridge.v1.RetireResponse\x12L\n\x07Rollout\x12\x1f.policybridge.v1.RolloutRequest\x1a .policybridge.v1.RolloutResponse\x12U\n\nEndRollout\x12\".policybridge.v1.EndRolloutRequest\x1a#.policybridge.v1.EndRolloutResponse\x12[\n\x0cListPolicies\x12$.policybridge.v1.ListPoliciesRequest\x1a%.policybridge.v1.ListPoliciesResponse\x12U\n\nShowPolicy\x12\".policybridge.v1.ShowPolicyRequest\x1a#.policybridge.v1.ShowPolicyResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -53,20 +53,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RETIREREQUEST']._serialized_end=726
   _globals['_RETIRERESPONSE']._serialized_start=728
   _globals['_RETIRERESPONSE']._serialized_end=744
-  _globals['_LISTPOLICIESREQUEST']._serialized_start=746
-  _globals['_LISTPOLICIESREQUEST']._serialized_end=767
-  _globals['_LISTPOLICIESRESPONSE']._serialized_start=769
-  _globals['_LISTPOLICIESRESPONSE']._serialized_end=841
-  _globals['_POLICYSUMMARY']._serialized_start=843
-  _globals['_POLICYSUMMARY']._serialized_end=959
-  _globals['_SHOWPOLICYREQUEST']._serialized_start=961
-  _globals['_SHOWPOLICYREQUEST']._serialized_end=996
-  _globals['_SHOWPOLICYRESPONSE']._serialized_start=999
-  _globals['_SHOWPOLICYRESPONSE']._serialized_end=1234
-  _globals['_SHOWPOLICYRESPONSE_ALIASESENTRY']._serialized_start=1188
-  _globals['_SHOWPOLICYRESPONSE_ALIASESENTRY']._serialized_end=1234
-  _globals['_VERSIONDETAILS']._serialized_start=1237
-  _globals['_VERSIONDETAILS']._serialized_end=1413
-  _globals['_REPOSITORYSERVICE']._serialized_start=1416
-  _globals['_REPOSITORYSERVICE']._serialized_end=1945
+  _globals['_ROLLOUTREQUEST']._serialized_start=747
+  _globals['_ROLLOUTREQUEST']._serialized_end=882
+  _globals['_ROLLOUTRESPONSE']._serialized_start=884
+  _globals['_ROLLOUTRESPONSE']._serialized_end=944
+  _globals['_ENDROLLOUTREQUEST']._serialized_start=946
+  _globals['_ENDROLLOUTREQUEST']._serialized_end=1014
+  _globals['_ENDROLLOUTRESPONSE']._serialized_start=1016
+  _globals['_ENDROLLOUTRESPONSE']._serialized_end=1079
+  _globals['_ROLLOUT']._serialized_start=1082
+  _globals['_ROLLOUT']._serialized_end=1284
+  _globals['_LISTPOLICIESREQUEST']._serialized_start=1286
+  _globals['_LISTPOLICIESREQUEST']._serialized_end=1307
+  _globals['_LISTPOLICIESRESPONSE']._serialized_start=1309
+  _globals['_LISTPOLICIESRESPONSE']._serialized_end=1381
+  _globals['_POLICYSUMMARY']._serialized_start=1383
+  _globals['_POLICYSUMMARY']._serialized_end=1499
+  _globals['_SHOWPOLICYREQUEST']._serialized_start=1501
+  _globals['_SHOWPOLICYREQUEST']._serialized_end=1536
+  _globals['_SHOWPOLICYRESPONSE']._serialized_start=1539
+  _globals['_SHOWPOLICYRESPONSE']._serialized_end=1817
+  _globals['_SHOWPOLICYRESPONSE_ALIASESENTRY']._serialized_start=1771
+  _globals['_SHOWPOLICYRESPONSE_ALIASESENTRY']._serialized_end=1817
+  _globals['_VERSIONDETAILS']._serialized_start=1820
+  _globals['_VERSIONDETAILS']._serialized_end=1996
+  _globals['_REPOSITORYSERVICE']._serialized_start=1999
+  _globals['_REPOSITORYSERVICE']._serialized_end=2693
 # @@protoc_insertion_point(module_scope)

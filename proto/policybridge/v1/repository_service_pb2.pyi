@@ -14,9 +14,10 @@ The repository service: new versions of policies, under running compilers.
 
 Names of policies and aliases are up to 100 letters, digits, `.`, `_` and `-`,
 the first a letter or digit; those of aliases are not digits alone. `latest`
-always names the highest version and cannot be set. The server
-retires old versions by itself: it keeps the last few, and all that an alias
-names. A retired version is served until its last session ends.
+names the highest version, unless a roll-out holds that back, and cannot be set. A server whose operator
+says how many versions to keep retires older ones when one is published, but
+none that an alias names. A retired version is served until its last session
+ends.
 """
 
 import builtins
@@ -64,7 +65,9 @@ class PublishHeader(google.protobuf.message.Message):
     config: builtins.str
     """policy.toml of a policy that does not exist yet; empty otherwise."""
     digest: builtins.str
-    """`sha256:` and the digest that the version's files must have."""
+    """`sha256:` and the digest that the version's files must have. The digest of
+    the version, in the response, also covers what policy.toml says of it.
+    """
     @property
     def aliases(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Set to the new version together with `latest`."""
@@ -219,6 +222,162 @@ class RetireResponse(google.protobuf.message.Message):
 global___RetireResponse = RetireResponse
 
 @typing.final
+class RolloutRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    POLICY_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    SHARE_FIELD_NUMBER: builtins.int
+    ALIAS_FIELD_NUMBER: builtins.int
+    PROMOTE_IF_FIELD_NUMBER: builtins.int
+    WITHDRAW_IF_FIELD_NUMBER: builtins.int
+    FILES_FIELD_NUMBER: builtins.int
+    policy: builtins.str
+    version: builtins.int
+    share: builtins.float
+    """Of the files of new sessions, above 0 and up to 1."""
+    alias: builtins.str
+    """Whose sessions are shared out; empty: `latest`."""
+    files: builtins.int
+    """Files that both versions have compiled before the server first compares; 0: 20."""
+    @property
+    def promote_if(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The server promotes the version when all of these hold with confidence, and
+        withdraws it when one of them is refuted. Such as `text < -0.1%`: an outcome,
+        and its change on files that both versions have compiled. Needs a ledger.
+        """
+
+    @property
+    def withdraw_if(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The server withdraws the version when one of these holds with confidence."""
+
+    def __init__(
+        self,
+        *,
+        policy: builtins.str = ...,
+        version: builtins.int = ...,
+        share: builtins.float = ...,
+        alias: builtins.str = ...,
+        promote_if: collections.abc.Iterable[builtins.str] | None = ...,
+        withdraw_if: collections.abc.Iterable[builtins.str] | None = ...,
+        files: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["alias", b"alias", "files", b"files", "policy", b"policy", "promote_if", b"promote_if", "share", b"share", "version", b"version", "withdraw_if", b"withdraw_if"]) -> None: ...
+
+global___RolloutRequest = RolloutRequest
+
+@typing.final
+class RolloutResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ROLLOUT_FIELD_NUMBER: builtins.int
+    @property
+    def rollout(self) -> global___Rollout: ...
+    def __init__(
+        self,
+        *,
+        rollout: global___Rollout | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["rollout", b"rollout"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["rollout", b"rollout"]) -> None: ...
+
+global___RolloutResponse = RolloutResponse
+
+@typing.final
+class EndRolloutRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    POLICY_FIELD_NUMBER: builtins.int
+    PROMOTE_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    policy: builtins.str
+    promote: builtins.bool
+    """Whether all new sessions get the version, or none."""
+    reason: builtins.str
+    def __init__(
+        self,
+        *,
+        policy: builtins.str = ...,
+        promote: builtins.bool = ...,
+        reason: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["policy", b"policy", "promote", b"promote", "reason", b"reason"]) -> None: ...
+
+global___EndRolloutRequest = EndRolloutRequest
+
+@typing.final
+class EndRolloutResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ROLLOUT_FIELD_NUMBER: builtins.int
+    @property
+    def rollout(self) -> global___Rollout: ...
+    def __init__(
+        self,
+        *,
+        rollout: global___Rollout | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["rollout", b"rollout"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["rollout", b"rollout"]) -> None: ...
+
+global___EndRolloutResponse = EndRolloutResponse
+
+@typing.final
+class Rollout(google.protobuf.message.Message):
+    """A roll-out as it is now, or as it ended."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: builtins.int
+    BASE_FIELD_NUMBER: builtins.int
+    SHARE_FIELD_NUMBER: builtins.int
+    ALIAS_FIELD_NUMBER: builtins.int
+    PROMOTE_IF_FIELD_NUMBER: builtins.int
+    WITHDRAW_IF_FIELD_NUMBER: builtins.int
+    FILES_FIELD_NUMBER: builtins.int
+    STATE_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    BEGUN_FIELD_NUMBER: builtins.int
+    ENDED_FIELD_NUMBER: builtins.int
+    version: builtins.int
+    base: builtins.int
+    """What the other sessions get."""
+    share: builtins.float
+    alias: builtins.str
+    files: builtins.int
+    state: builtins.str
+    """`running`, `promoted` or `withdrawn`."""
+    reason: builtins.str
+    """Why it is in this state, or what was compared last."""
+    begun: builtins.float
+    """Seconds since 1970."""
+    ended: builtins.float
+    @property
+    def promote_if(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+    @property
+    def withdraw_if(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        version: builtins.int = ...,
+        base: builtins.int = ...,
+        share: builtins.float = ...,
+        alias: builtins.str = ...,
+        promote_if: collections.abc.Iterable[builtins.str] | None = ...,
+        withdraw_if: collections.abc.Iterable[builtins.str] | None = ...,
+        files: builtins.int = ...,
+        state: builtins.str = ...,
+        reason: builtins.str = ...,
+        begun: builtins.float = ...,
+        ended: builtins.float | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_ended", b"_ended", "ended", b"ended"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_ended", b"_ended", "alias", b"alias", "base", b"base", "begun", b"begun", "ended", b"ended", "files", b"files", "promote_if", b"promote_if", "reason", b"reason", "share", b"share", "state", b"state", "version", b"version", "withdraw_if", b"withdraw_if"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_ended", b"_ended"]) -> typing.Literal["ended"] | None: ...
+
+global___Rollout = Rollout
+
+@typing.final
 class ListPoliciesRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -313,21 +472,27 @@ class ShowPolicyResponse(google.protobuf.message.Message):
     SUMMARY_FIELD_NUMBER: builtins.int
     ALIASES_FIELD_NUMBER: builtins.int
     VERSIONS_FIELD_NUMBER: builtins.int
+    ROLLOUT_FIELD_NUMBER: builtins.int
     @property
     def summary(self) -> global___PolicySummary: ...
     @property
     def aliases(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]: ...
     @property
     def versions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___VersionDetails]: ...
+    @property
+    def rollout(self) -> global___Rollout:
+        """The one that runs, or else the last one."""
+
     def __init__(
         self,
         *,
         summary: global___PolicySummary | None = ...,
         aliases: collections.abc.Mapping[builtins.str, builtins.int] | None = ...,
         versions: collections.abc.Iterable[global___VersionDetails] | None = ...,
+        rollout: global___Rollout | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["summary", b"summary"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["aliases", b"aliases", "summary", b"summary", "versions", b"versions"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["rollout", b"rollout", "summary", b"summary"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["aliases", b"aliases", "rollout", b"rollout", "summary", b"summary", "versions", b"versions"]) -> None: ...
 
 global___ShowPolicyResponse = ShowPolicyResponse
 

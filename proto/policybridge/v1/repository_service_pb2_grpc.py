@@ -54,6 +54,16 @@ class RepositoryServiceStub(object):
                 request_serializer=policybridge_dot_v1_dot_repository__service__pb2.RetireRequest.SerializeToString,
                 response_deserializer=policybridge_dot_v1_dot_repository__service__pb2.RetireResponse.FromString,
                 _registered_method=True)
+        self.Rollout = channel.unary_unary(
+                '/policybridge.v1.RepositoryService/Rollout',
+                request_serializer=policybridge_dot_v1_dot_repository__service__pb2.RolloutRequest.SerializeToString,
+                response_deserializer=policybridge_dot_v1_dot_repository__service__pb2.RolloutResponse.FromString,
+                _registered_method=True)
+        self.EndRollout = channel.unary_unary(
+                '/policybridge.v1.RepositoryService/EndRollout',
+                request_serializer=policybridge_dot_v1_dot_repository__service__pb2.EndRolloutRequest.SerializeToString,
+                response_deserializer=policybridge_dot_v1_dot_repository__service__pb2.EndRolloutResponse.FromString,
+                _registered_method=True)
         self.ListPolicies = channel.unary_unary(
                 '/policybridge.v1.RepositoryService/ListPolicies',
                 request_serializer=policybridge_dot_v1_dot_repository__service__pb2.ListPoliciesRequest.SerializeToString,
@@ -103,6 +113,25 @@ class RepositoryServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Rollout(self, request, context):
+        """Begins a roll-out: a share of the new sessions of an alias gets a version, the
+        others what the alias names. A session is chosen by its file, which is its
+        label `file`, or else the context with which it opens, so that a file stays
+        with one version; one without either is never chosen. Another call for the
+        same version changes the share and the conditions.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EndRollout(self, request, context):
+        """Ends a roll-out: the alias names the new version for all new sessions, or for
+        none of them. Running sessions stay on theirs.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListPolicies(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -137,6 +166,16 @@ def add_RepositoryServiceServicer_to_server(servicer, server):
                     servicer.Retire,
                     request_deserializer=policybridge_dot_v1_dot_repository__service__pb2.RetireRequest.FromString,
                     response_serializer=policybridge_dot_v1_dot_repository__service__pb2.RetireResponse.SerializeToString,
+            ),
+            'Rollout': grpc.unary_unary_rpc_method_handler(
+                    servicer.Rollout,
+                    request_deserializer=policybridge_dot_v1_dot_repository__service__pb2.RolloutRequest.FromString,
+                    response_serializer=policybridge_dot_v1_dot_repository__service__pb2.RolloutResponse.SerializeToString,
+            ),
+            'EndRollout': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndRollout,
+                    request_deserializer=policybridge_dot_v1_dot_repository__service__pb2.EndRolloutRequest.FromString,
+                    response_serializer=policybridge_dot_v1_dot_repository__service__pb2.EndRolloutResponse.SerializeToString,
             ),
             'ListPolicies': grpc.unary_unary_rpc_method_handler(
                     servicer.ListPolicies,
@@ -257,6 +296,60 @@ class RepositoryService(object):
             '/policybridge.v1.RepositoryService/Retire',
             policybridge_dot_v1_dot_repository__service__pb2.RetireRequest.SerializeToString,
             policybridge_dot_v1_dot_repository__service__pb2.RetireResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Rollout(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/policybridge.v1.RepositoryService/Rollout',
+            policybridge_dot_v1_dot_repository__service__pb2.RolloutRequest.SerializeToString,
+            policybridge_dot_v1_dot_repository__service__pb2.RolloutResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndRollout(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/policybridge.v1.RepositoryService/EndRollout',
+            policybridge_dot_v1_dot_repository__service__pb2.EndRolloutRequest.SerializeToString,
+            policybridge_dot_v1_dot_repository__service__pb2.EndRolloutResponse.FromString,
             options,
             channel_credentials,
             insecure,

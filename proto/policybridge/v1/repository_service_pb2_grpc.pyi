@@ -14,9 +14,10 @@ The repository service: new versions of policies, under running compilers.
 
 Names of policies and aliases are up to 100 letters, digits, `.`, `_` and `-`,
 the first a letter or digit; those of aliases are not digits alone. `latest`
-always names the highest version and cannot be set. The server
-retires old versions by itself: it keeps the last few, and all that an alias
-names. A retired version is served until its last session ends.
+names the highest version, unless a roll-out holds that back, and cannot be set. A server whose operator
+says how many versions to keep retires older ones when one is published, but
+none that an alias names. A retired version is served until its last session
+ends.
 """
 
 import abc
@@ -67,6 +68,25 @@ class RepositoryServiceStub:
     ]
     """Removes a version that no alias names, once its last session has ended."""
 
+    Rollout: grpc.UnaryUnaryMultiCallable[
+        policybridge.v1.repository_service_pb2.RolloutRequest,
+        policybridge.v1.repository_service_pb2.RolloutResponse,
+    ]
+    """Begins a roll-out: a share of the new sessions of an alias gets a version, the
+    others what the alias names. A session is chosen by its file, which is its
+    label `file`, or else the context with which it opens, so that a file stays
+    with one version; one without either is never chosen. Another call for the
+    same version changes the share and the conditions.
+    """
+
+    EndRollout: grpc.UnaryUnaryMultiCallable[
+        policybridge.v1.repository_service_pb2.EndRolloutRequest,
+        policybridge.v1.repository_service_pb2.EndRolloutResponse,
+    ]
+    """Ends a roll-out: the alias names the new version for all new sessions, or for
+    none of them. Running sessions stay on theirs.
+    """
+
     ListPolicies: grpc.UnaryUnaryMultiCallable[
         policybridge.v1.repository_service_pb2.ListPoliciesRequest,
         policybridge.v1.repository_service_pb2.ListPoliciesResponse,
@@ -109,6 +129,25 @@ class RepositoryServiceAsyncStub:
         policybridge.v1.repository_service_pb2.RetireResponse,
     ]
     """Removes a version that no alias names, once its last session has ended."""
+
+    Rollout: grpc.aio.UnaryUnaryMultiCallable[
+        policybridge.v1.repository_service_pb2.RolloutRequest,
+        policybridge.v1.repository_service_pb2.RolloutResponse,
+    ]
+    """Begins a roll-out: a share of the new sessions of an alias gets a version, the
+    others what the alias names. A session is chosen by its file, which is its
+    label `file`, or else the context with which it opens, so that a file stays
+    with one version; one without either is never chosen. Another call for the
+    same version changes the share and the conditions.
+    """
+
+    EndRollout: grpc.aio.UnaryUnaryMultiCallable[
+        policybridge.v1.repository_service_pb2.EndRolloutRequest,
+        policybridge.v1.repository_service_pb2.EndRolloutResponse,
+    ]
+    """Ends a roll-out: the alias names the new version for all new sessions, or for
+    none of them. Running sessions stay on theirs.
+    """
 
     ListPolicies: grpc.aio.UnaryUnaryMultiCallable[
         policybridge.v1.repository_service_pb2.ListPoliciesRequest,
@@ -160,6 +199,29 @@ class RepositoryServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[policybridge.v1.repository_service_pb2.RetireResponse, collections.abc.Awaitable[policybridge.v1.repository_service_pb2.RetireResponse]]:
         """Removes a version that no alias names, once its last session has ended."""
+
+    @abc.abstractmethod
+    def Rollout(
+        self,
+        request: policybridge.v1.repository_service_pb2.RolloutRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[policybridge.v1.repository_service_pb2.RolloutResponse, collections.abc.Awaitable[policybridge.v1.repository_service_pb2.RolloutResponse]]:
+        """Begins a roll-out: a share of the new sessions of an alias gets a version, the
+        others what the alias names. A session is chosen by its file, which is its
+        label `file`, or else the context with which it opens, so that a file stays
+        with one version; one without either is never chosen. Another call for the
+        same version changes the share and the conditions.
+        """
+
+    @abc.abstractmethod
+    def EndRollout(
+        self,
+        request: policybridge.v1.repository_service_pb2.EndRolloutRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[policybridge.v1.repository_service_pb2.EndRolloutResponse, collections.abc.Awaitable[policybridge.v1.repository_service_pb2.EndRolloutResponse]]:
+        """Ends a roll-out: the alias names the new version for all new sessions, or for
+        none of them. Running sessions stay on theirs.
+        """
 
     @abc.abstractmethod
     def ListPolicies(

@@ -10,7 +10,8 @@ import numpy as np
 
 from policybridge_core.errors import PreconditionError
 from policybridge_core.plugins import Table
-from policybridge_serdes import Exploration, Layout, PolicyVersion, TensorSpec, Values
+from policybridge_serdes import VARIES, Exploration, Layout, PolicyVersion, TensorSpec, Values
+from policybridge_server.backends.load_order import keep_load_order
 from policybridge_server.repository import PolicyConfig
 
 
@@ -25,8 +26,10 @@ class SessionView:
         options: the client's options, for the policy to read.
         labels: the client's labels, for people to find the session by.
         state: the policy's own memory for one episode. An episode is the session, unless policy.toml says otherwise.
+        episode: the context with which the present episode began; ``None`` before the first.
         exploration: how the advice head departs from the best advice; ``None``: it does not.
         generator: the advice head's random numbers; ``None`` without exploration.
+        file: what the session compiles; see `SessionOptions.file`.
 
     """
 
@@ -36,13 +39,21 @@ class SessionView:
     options: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
+    episode: str | None = None
     exploration: Exploration | None = None
     generator: np.random.Generator | None = None
+    file: str = ""
 
 
 @dataclass(frozen=True)
 class ModelSignature:
-    """A model's features and advice; ``None`` where the model accepts what the client declares."""
+    """A model's features and advice; ``None`` where the model accepts what the client declares.
+
+    Attributes:
+        features: what it takes.
+        advice: what it gives.
+
+    """
 
     features: Layout | None
     advice: TensorSpec | None
@@ -146,6 +157,7 @@ BACKENDS = Table(
         "torch": "policybridge_server.backends.torch.backend:TorchBackend [torch]",
     },
 )
+"""The backends by the names that ``policy.toml`` calls them."""
 
 
 def load_backend(name: str) -> Backend:
@@ -156,6 +168,7 @@ def load_backend(name: str) -> Backend:
         PreconditionError: a package that it needs is not installed; the message says how to install it.
 
     """
+    keep_load_order()
     return cast("type[Backend]", BACKENDS.load(name))()
 
 
@@ -176,3 +189,11 @@ def declared_signature(config: PolicyConfig) -> ModelSignature:
     """Give the signature that ``policy.toml`` declares; ``None`` for what it does not declare."""
     features = None if config.features is None else Layout.of(TensorSpec.from_json(spec) for spec in config.features)
     return ModelSignature(features, None if config.advice is None else TensorSpec.from_json(config.advice))
+
+
+def batch_cure(spec: TensorSpec) -> str:
+    """Give the end of an error's message for a tensor whose open first dimension may be the batch's; else nothing."""
+    if spec.shape[:1] != (VARIES,):
+        return ""
+    said = "say `batch = true` under [settings] in policy.toml"
+    return f". If the first dimension of {spec.name} counts observations, {said}"

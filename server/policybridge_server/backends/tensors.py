@@ -1,12 +1,13 @@
 """Shared by the backends of tensor frameworks: a batch's records become inputs, a model's output becomes advice.
 
-An input is the feature of the same name. With ``[settings.pack.INPUT]`` it is several features side by side, converted
-to the input's type, because 38 named inputs cost ONNX Runtime 46 µs a call and one packed tensor 7 µs.
+An input is the feature of the same name. With ``[settings.pack.INPUT]`` it is several features, scalars and vectors,
+side by side and converted to the input's type: 38 named inputs cost ONNX Runtime 46 µs a call, one packed tensor 7 µs.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from itertools import groupby
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,13 +20,44 @@ from policybridge_server.backends.contract import Batch, ModelSignature
 Array = npt.NDArray[Any]
 
 _KNOWN: Final = ", ".join(kind.value for kind in ElementType)
+_NUMBERS: Final = ", ".join(kind.value for kind in ElementType if not kind.is_text)
+
+
+class PackedFeature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A feature that is a part of an input; ``type`` is the pack's where it is absent."""
+
+    name: str
+    type: str | None = None
+    shape: list[Annotated[int, msgspec.Meta(ge=1)]] = msgspec.field(default_factory=lambda: [1])
 
 
 class Pack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One input made of several features in this order, each one element of ``type``."""
+    """One input made of several features in this order; those that are names alone are one element of ``type``."""
 
-    features: list[str]
+    features: list[str | PackedFeature]
     type: str = "int64_t"
+
+    def specs(self, name: str) -> tuple[TensorSpec, ...]:
+        """Give the features of the input ``name``.
+
+        Raises:
+            PreconditionError: an element type is unknown.
+
+        """
+        described = [PackedFeature(each) if isinstance(each, str) else each for each in self.features]
+        return tuple(
+            TensorSpec(each.name, _packed_type(name, each.type or self.type), tuple(each.shape)) for each in described
+        )
+
+
+def _packed_type(name: str, text: str) -> ElementType:
+    try:
+        kind = ElementType(text)
+    except ValueError:
+        kind = None
+    if kind is None or kind.is_text:
+        raise PreconditionError(f"settings.pack.{name}.type is {text!r}; element types are {_NUMBERS}")
+    return kind
 
 
 class TensorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,6 +85,19 @@ class Port(NamedTuple):
     dims: Sequence[object]
 
 
+class Run(NamedTuple):
+    """Features of one type that lie side by side in an input.
+
+    Attributes:
+        column: the record type whose field ``column`` spans them.
+        elements: where they are in the flat input.
+
+    """
+
+    column: np.dtype[Any]
+    elements: slice
+
+
 @dataclass(frozen=True)
 class Input:
     """How one input is fed.
@@ -60,14 +105,19 @@ class Input:
     Attributes:
         spec: of the input, for one observation.
         features: the features that it is made of; empty: it is fed zeros.
-        column: the record type whose field ``column`` spans these features, so that a view of a batch's records is the
-            input; ``None``: the features' tensors are gathered one by one.
+        runs: the parts of a flat input whose features have one type; empty: the features' tensors are gathered one by
+            one, because a feature varies.
 
     """
 
     spec: TensorSpec
     features: tuple[TensorSpec, ...]
-    column: np.dtype[Any] | None = None
+    runs: tuple[Run, ...] = ()
+
+    @property
+    def column(self) -> np.dtype[Any] | None:
+        """The record type of the only run, of which a view of a batch's records is the input; ``None`` without one."""
+        return self.runs[0].column if len(self.runs) == 1 else None
 
 
 class Interface:
@@ -104,7 +154,10 @@ class Interface:
         return [self._feed(each, values) for each in self.inputs]
 
     def _feed(self, each: Input, values: Values) -> Array:
-        fed = values.view(each.column)["column"] if each.column is not None else _gathered(each, values)
+        if each.column is not None:
+            fed = values.view(each.column)["column"]
+        else:
+            fed = _joined(each, values) if each.runs else _gathered(each, values)
         # Not np.ascontiguousarray: it turns a scalar into a vector.
         return np.asarray(fed if self.batched else fed[0], each.spec.type.dtype, order="C")
 
@@ -182,35 +235,43 @@ def _check_packs(packs: Mapping[str, Pack], specs: Sequence[TensorSpec]) -> None
             raise PreconditionError(
                 f"settings.pack names the input {name!r}; the model's inputs are {', '.join(known)}"
             )
-        if known[name].shape not in ((len(pack.features),), (VARIES,)):
-            raise PreconditionError(f"settings.pack packs {len(pack.features)} features into the input {known[name]}")
+        count = sum(spec.count for spec in pack.specs(name))
+        if known[name].shape not in ((count,), (VARIES,)):
+            numbers = "" if count == len(pack.features) else f", {count} elements,"
+            raise PreconditionError(
+                f"settings.pack packs {len(pack.features)} features{numbers} into the input {known[name]}"
+            )
 
 
 def _features(spec: TensorSpec, packs: Mapping[str, Pack]) -> tuple[TensorSpec, ...]:
-    pack = packs.get(spec.name)
-    if pack is None:
-        return (spec,)
-    try:
-        kind = ElementType(pack.type)
-    except ValueError:
-        raise PreconditionError(
-            f"settings.pack.{spec.name}.type is {pack.type!r}; element types are {_KNOWN}"
-        ) from None
-    return tuple(TensorSpec(name, kind) for name in pack.features)
+    return packs[spec.name].specs(spec.name) if spec.name in packs else (spec,)
 
 
 def _place(found: Sequence[tuple[TensorSpec, tuple[TensorSpec, ...]]], layout: Layout) -> list[Input]:
-    """Find where each input's features lie in a record. They lie side by side, so that packing needs only a view."""
+    """Find where each input's features lie in a record. They lie side by side, so that packing needs only views."""
     inputs, offset = [], 0
     for spec, features in found:
-        column = None
-        if layout.fixed and features:
-            # One feature keeps its shape; several, of one element each, become a vector.
-            shape = features[0].shape if features == (spec,) else (len(features),)
-            column = span(features[0].type.dtype, shape, offset, layout.size)
-        inputs.append(Input(spec, features, column))
+        runs: tuple[Run, ...] = ()
+        if layout.fixed and features == (spec,):
+            # One feature keeps its shape; several become a vector.
+            runs = (Run(span(spec.type.dtype, spec.shape, offset, layout.size), slice(0, spec.count)),)
+        elif layout.fixed and features:
+            runs = _runs(features, offset, layout.size)
+            # What the model leaves open is as long as the features are.
+            spec = TensorSpec(spec.name, spec.type, (runs[-1].elements.stop,))  # noqa: PLW2901
+        inputs.append(Input(spec, features, runs))
         offset += sum(feature.size for feature in features)
     return inputs
+
+
+def _runs(features: Sequence[TensorSpec], offset: int, size: int) -> tuple[Run, ...]:
+    runs, start = [], 0
+    for kind, group in groupby(features, lambda spec: spec.type):
+        count = sum(spec.count for spec in group)
+        runs.append(Run(span(kind.dtype, (count,), offset, size), slice(start, start + count)))
+        offset += count * kind.dtype.itemsize
+        start += count
+    return tuple(runs)
 
 
 def span(element: np.dtype[Any], shape: tuple[int, ...], offset: int, size: int) -> np.dtype[Any]:
@@ -220,9 +281,17 @@ def span(element: np.dtype[Any], shape: tuple[int, ...], offset: int, size: int)
     return made
 
 
+def _joined(each: Input, values: Values) -> Array:
+    joined = np.empty((len(values), each.runs[-1].elements.stop), each.spec.type.dtype)
+    for run in each.runs:
+        np.copyto(joined[:, run.elements], values.view(run.column)["column"], casting="unsafe")
+    return joined
+
+
 def _gathered(each: Input, values: Values) -> Array:
     if not each.features:
         return np.zeros((len(values), *map(abs, each.spec.shape)), each.spec.type.dtype)
     if each.features == (each.spec,):
         return np.stack(list(values[each.spec.name]))
-    return np.concatenate([values[feature.name].reshape(-1, 1) for feature in each.features], axis=1)
+    count = len(values)
+    return np.concatenate([values[feature.name].reshape(count, -1) for feature in each.features], axis=1)

@@ -1,11 +1,17 @@
 """The batcher: decisions of one model for clients of one signature. What waits at the end of a turn is one batch."""
 
 from collections.abc import Callable, Sequence
+from time import perf_counter_ns
+from typing import Final
 
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_server.engine.decision import Decision, Result
 from policybridge_server.engine.evaluator import Evaluator
-from policybridge_server.engine.worker import Worker
+from policybridge_server.engine.pace import INLINE_SECONDS
+from policybridge_server.engine.place import Place
+from policybridge_server.telemetry.counters import VersionCounters
+
+_INLINE: Final = int(INLINE_SECONDS * 1e9)
 
 
 class Batcher:
@@ -17,48 +23,74 @@ class Batcher:
 
     Args:
         evaluator: gives the results of a batch.
-        worker: runs the batches in its thread; ``None``: they run on the loop thread.
+        place: where the model runs.
         schedule: lets the batcher run at the end of the turn; called once for each batch.
         ignored: the client's features that the model does not know.
+        counters: of the version.
 
     """
 
     def __init__(
         self,
         evaluator: Evaluator,
-        worker: Worker | None,
+        place: Place,
         schedule: Callable[["Batcher"], None],
         ignored: tuple[str, ...],
+        counters: VersionCounters,
     ) -> None:
         self.ignored = ignored
         self.sessions = 0
         self._evaluator = evaluator
-        self._worker = worker
+        self._place = place
         self._schedule = schedule
+        self._counters = counters
+        self._reading = self._put = 0
         self._waiting: list[Decision] = []
-        self._busy = False
+        self._running: list[Decision] = []
 
     def submit(self, decision: Decision) -> None:
         """Put ``decision`` into the next batch."""
-        if not self._waiting and not self._busy:
+        if not self._waiting and not self._running:
             self._schedule(self)
         self._waiting.append(decision)
 
-    def run(self) -> int:
-        """Evaluate all decisions that wait; give their number. Meanwhile others may be submitted."""
-        decisions, self._waiting = self._waiting, []
-        if self._worker is None:
-            _deliver(decisions, self._evaluator.results(decisions))
-        else:
-            self._busy = True
-            self._worker.put(lambda: (decisions, self._evaluator.results(decisions)), self._done)
-        return len(decisions)
+    def run(self, begun: int, read: int) -> int:
+        """Evaluate all decisions that wait; give their number. Meanwhile others may be submitted.
 
-    def _done(self, answered: tuple[Sequence[Decision], Sequence[Result]]) -> None:
-        self._busy = False
+        Args:
+            begun: when the server began to read them, by `time.perf_counter_ns`.
+            read: when it had read the last of them.
+
+        """
+        decisions, self._waiting = self._waiting, []
+        place, count = self._place, len(decisions)
+        if place.worker is None:
+            taken = perf_counter_ns()
+            results = self._evaluator.results(place.model, decisions)
+            evaluated = perf_counter_ns()
+            if evaluated - taken > _INLINE:
+                place.was_slow((evaluated - taken) / 1e9, self._evaluator.runs(count), count)
+            _deliver(decisions, results)
+            self._counters.batch(count, read - begun, taken - read, evaluated - taken, perf_counter_ns() - evaluated)
+        elif decisions:
+            self._running, self._reading, self._put = decisions, read - begun, read
+            runs = self._evaluator.runs(count)
+            place.run(place.worker, lambda model: self._evaluator.results(model, decisions), count, runs, self._done)
+        return count
+
+    def _done(self, results: Sequence[Result], seconds: float) -> None:
+        decisions, self._running = self._running, []
         if self._waiting:
             self._schedule(self)
-        _deliver(*answered)
+        evaluated, done = int(seconds * 1e9), perf_counter_ns()
+        _deliver(decisions, results)
+        waited = max(0, done - self._put - evaluated)
+        self._counters.batch(len(decisions), self._reading, waited, evaluated, perf_counter_ns() - done)
+
+    def give_up(self, error: PolicyBridgeError) -> None:
+        """Give ``error`` to all who wait for an answer."""
+        decisions, self._running, self._waiting = self._running + self._waiting, [], []
+        _deliver(decisions, [error] * len(decisions))
 
 
 def _deliver(decisions: Sequence[Decision], results: Sequence[Result]) -> None:

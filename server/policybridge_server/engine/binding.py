@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from policybridge_core.errors import InvalidError
+from policybridge_core.text import meant
 from policybridge_serdes import Layout, Signature, TensorSpec, Values
 from policybridge_serdes.values import fit, shape_fits
-from policybridge_server.backends.contract import ModelSignature
+from policybridge_server.backends.contract import ModelSignature, batch_cure
 from policybridge_server.repository import StoredVersion
 
 Move = Callable[[Values], Values]
@@ -42,13 +43,40 @@ def bind(client: Signature, model: ModelSignature, version: StoredVersion) -> Bi
     """
     advice = client.advice if model.advice is None else model.advice
     if not _same_bytes(client.advice, advice):
-        raise InvalidError(f"{version} gives {advice}; the client takes {client.advice}")
+        cure = _head(client, model, version) or _cure(advice, version)
+        raise InvalidError(f"{version} gives {advice}; the client takes {client.advice}{cure}")
     if model.features is None:
         return Binding(_unchanged, Layout((advice,)), ())
     sources = _sources(client.features, model.features, version)
     used = {source.name for source in sources.values()}
     ignored = tuple(name for name in client.features.by_name if name not in used)
     return Binding(_move(client.features, model.features, sources, version), Layout((advice,)), ignored)
+
+
+def _pack(missing: TensorSpec, model: Layout, version: StoredVersion) -> str:
+    """Say which features a packed input is made of, where one of them is missing."""
+    packs = version.config.settings.get("pack")
+    # The settings belong to the backend: one of another distribution may mean something else by this key.
+    for name, pack in packs.items() if isinstance(packs, dict) else ():
+        stated = pack.get("features", ()) if isinstance(pack, dict) else ()
+        given = stated if isinstance(stated, list) else ()
+        names = [each.get("name") if isinstance(each, dict) else each for each in given]
+        if missing.name in names:
+            wanted = [str(model.by_name[each]) for each in names if each in model.by_name]
+            return (
+                f"; settings.pack in policy.toml makes the model's input {name} of {len(wanted)} features: send them"
+                f" each by its name, or give a [fill] for those that clients lack: {', '.join(wanted)}"
+            )
+    return ""
+
+
+def _head(client: Signature, model: ModelSignature, version: StoredVersion) -> str:
+    """Say that a head is missing, where the model gives floats and the client takes one integer."""
+    given, wanted = model.advice, client.advice
+    is_choice = wanted.fixed and wanted.count == 1 and wanted.type.value.startswith("int")
+    if given is None or version.config.head is not None or given.type.value not in ("float", "double") or not is_choice:
+        return ""
+    return f"; if {given.name} scores the choices, [head] in policy.toml makes the best choice the advice"
 
 
 def _unchanged(values: Values) -> Values:
@@ -63,12 +91,21 @@ def _sources(client: Layout, model: Layout, version: StoredVersion) -> dict[str,
         source = client.by_name.get(name)
         if source is not None:
             if not _fits(spec, source):
-                raise InvalidError(f"{version} takes {spec}; the client sends {source}")
+                raise InvalidError(f"{version} takes {spec}; the client sends {source}{_cure(spec, version)}")
             sources[spec.name] = source
         elif spec.name not in version.config.fill:
-            sent = ", ".join(client.by_name)
-            raise InvalidError(f"{version} needs {spec}, which the client does not send; it sends {sent}")
+            sent, unused = ", ".join(client.by_name), (each for each in client.by_name if each not in model.by_name)
+            raise InvalidError(
+                f"{version} needs {spec}, which the client does not send; {meant(name, unused)}it sends {sent}"
+                f"{_pack(spec, model, version)}"
+            )
     return sources
+
+
+def _cure(model: TensorSpec, version: StoredVersion) -> str:
+    config = version.config
+    declared = config.features is not None or config.advice is not None
+    return "" if declared else batch_cure(model)
 
 
 def _fits(wanted: TensorSpec, given: TensorSpec) -> bool:

@@ -1,8 +1,11 @@
 """The engine: opens sessions on loaded versions, and runs their batches at the end of each turn."""
 
+import asyncio
 import itertools
+import logging
 import uuid
 from collections.abc import Callable, Mapping
+from time import perf_counter_ns
 
 import numpy as np
 
@@ -13,9 +16,19 @@ from policybridge_server.backends.contract import SessionView
 from policybridge_server.engine.batcher import Batcher
 from policybridge_server.engine.decision import Decision, Sink
 from policybridge_server.engine.loaded import LoadedVersion
-from policybridge_server.engine.recorder import Acknowledge, Recorder, RecordingSink
+from policybridge_server.engine.loading import Allowances
+from policybridge_server.engine.recorder import Acknowledge, Forward, Recorder, RecordingSink
+from policybridge_server.engine.timeouts import Timeouts
+from policybridge_server.engine.tracing import SessionTrace, Tracer, TracingSink
 from policybridge_server.engine.versions import LoadedVersions
 from policybridge_server.repository import Repository
+from policybridge_server.repository.rollout import RolloutStep
+from policybridge_server.telemetry.counters import Counters
+
+_LOG = logging.getLogger(__name__)
+
+Recorded = tuple[RecordingSink | None, SessionTrace | None]
+"""Who else learns of a session's decisions: the ledger, and a trace."""
 
 
 class Session:
@@ -27,14 +40,18 @@ class Session:
         loaded: LoadedVersion,
         sink: Sink,
         engine: "Engine",
-        recording_sink: RecordingSink | None = None,
+        recorded: Recorded,
     ) -> None:
+        recording_sink, trace = recorded
+        sink = recording_sink or sink
         self.view = view
         self.loaded = loaded
-        self._sink = recording_sink or sink
+        self._trace = trace
+        self._sink = sink if trace is None else TracingSink(trace, sink)
         self._recording_sink = recording_sink
         self._engine = engine
         self._batcher: Batcher | None = None
+        self._on_end: Callable[[], None] | None = None
 
     @property
     def policy(self) -> PolicyVersion:
@@ -71,7 +88,8 @@ class Session:
             raise PreconditionError("an observation came before the signature of its features")
         if self._recording_sink is not None:
             self._recording_sink.submitted(row)
-        self._batcher.submit(Decision(self.view, row, self._sink))
+        sink = self._sink if self._trace is None else self._trace.sink(self._sink)
+        self._batcher.submit(Decision(self.view, row, sink))
 
     def context(self, name: str) -> None:
         """Name the function (or module) that the following observations belong to."""
@@ -79,6 +97,8 @@ class Session:
 
     def report(self, outcome: Outcome | None, acknowledge: Acknowledge) -> None:
         """Record the session's outcome; see `Engine.report`."""
+        if self._trace is not None and outcome is not None:
+            self._trace.reported(outcome)
         self._engine.report(self.view.id, outcome, acknowledge)
 
     @property
@@ -86,9 +106,24 @@ class Session:
         """Whether the session is recorded."""
         return self._recording_sink is not None
 
+    def finish(self, acknowledge: Acknowledge) -> None:
+        """End the session, and call ``acknowledge`` when its record, to the end, is durable; at once without a ledger.
+
+        All its observations are answered.
+        """
+        if self._recording_sink is None:
+            acknowledge(None)
+        else:
+            self._recording_sink.recording.closed(acknowledge)
+        self.close()
+
     def close(self) -> None:
         """End the session; a second call does nothing."""
         self._engine.forget(self)
+
+    def on_end(self, ended: Callable[[], None]) -> None:
+        """Call ``ended`` when the session ends."""
+        self._on_end = ended
 
     def end(self) -> None:
         """Unbind, and end the session in the model and in the record. Called once, by the engine."""
@@ -96,6 +131,10 @@ class Session:
         self.loaded.end(self.view)
         if self._recording_sink is not None:
             self._recording_sink.recording.closed()
+        if self._trace is not None:
+            self._trace.ended()
+        if self._on_end is not None:
+            self._on_end()
 
 
 class Engine:
@@ -105,20 +144,39 @@ class Engine:
         repository: where policies are found.
         allow_python: whether artifacts that are code may run.
         recorder: records the sessions; ``None``: they are not recorded.
+        timeouts: how long versions may take.
+        tracer: follows sessions; ``None``: nobody does.
+
+    Attributes:
+        counters: what is counted of all this.
+        mark: with which the ids of its sessions end; empty: no other process has sessions.
+        forward: takes the outcomes of other processes' sessions.
 
     """
 
-    def __init__(self, repository: Repository, *, allow_python: bool, recorder: Recorder | None = None) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        *,
+        allow_python: bool,
+        recorder: Recorder | None = None,
+        timeouts: Timeouts = Timeouts(),  # noqa: B008 - it is frozen
+        tracer: Tracer | None = None,
+    ) -> None:
+        self.mark = ""
+        self.forward: Forward = lambda *_: False
         self.repository = repository
-        self.versions = LoadedVersions(repository, allow_python=allow_python)
+        self.counters = Counters()
+        self.versions = LoadedVersions(repository, Allowances(allow_python, timeouts, counters=self.counters))
         self._recorder = recorder
+        self._tracer = tracer
         self._sessions: dict[str, Session] = {}
         self._scheduled: list[Batcher] = []
         self._prefix, self._numbers = uuid.uuid4().hex[:16], itertools.count()
 
-    def attach(self, post: Callable[..., object]) -> None:
-        """Let slow models run in worker threads; ``post`` makes a call on the loop thread. Before, all run inline."""
-        self.versions.attach(post)
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let slow models run in worker threads beside the thread of ``loop``. Before, all run in the caller's."""
+        self.versions.attach(loop)
 
     @property
     def sessions(self) -> int:
@@ -143,22 +201,32 @@ class Engine:
         """Begin a session. It stays on this version, whatever is published before it ends.
 
         Raises:
-            InvalidError: the options ask for exploration, and the policy has no advice head.
+            InvalidError: the options ask for exploration, and the policy has no advice head, or none for it.
 
         """
-        if options.exploration is not None and loaded.head is None:
-            raise InvalidError(f"{loaded.stored} has no advice head ([head] in policy.toml), so it cannot explore")
-        view = _view(loaded.stored.policy, options)
+        if options.exploration is not None:
+            if loaded.head is None:
+                raise InvalidError(
+                    f"{loaded.stored} has no advice head ([head] in policy.toml), so it cannot explore: which advices "
+                    'there are is not known. Where its advice is one of 0 to N − 1, say scores = "choice" and '
+                    "choices = N there, and it explores by epsilon"
+                )
+            loaded.head.check(options.exploration)
+        view = _view(loaded.stored.policy, options, self.mark)
         recording_sink = None if self._recorder is None else RecordingSink(self._recorder.opened(view), sink)
-        session = Session(view, loaded, sink, self, recording_sink)
+        trace = None if self._tracer is None else self._tracer.opened(view)
+        session = Session(view, loaded, sink, self, (recording_sink, trace))
         self._sessions[view.id] = session
+        _LOG.debug("session on %s", loaded.stored, extra={"session": view.id})
         loaded.begin()
+        loaded.counters.opened += 1
         return session
 
     def forget(self, session: Session) -> None:
         """End ``session``; a second call does nothing."""
         if self._sessions.pop(session.view.id, None) is not None:
             session.end()
+            self.counters.closed(session.view.id, session.loaded.counters)
             self.versions.release(session.loaded)
 
     def report(self, session_id: str, outcome: Outcome | None, acknowledge: Acknowledge) -> None:
@@ -168,9 +236,34 @@ class Engine:
             UnsupportedError: this server records nothing.
 
         """
+        if not self.forward(session_id, outcome, acknowledge):
+            self.report_here(session_id, outcome, acknowledge)
+
+    def report_here(self, session_id: str, outcome: Outcome | None, acknowledge: Acknowledge) -> None:
+        """Record the outcome of a session of this process, or of one that no process has; see `report`."""
+        if outcome is not None:
+            session = self._sessions.get(session_id)
+            counters = self.counters.version_of(session_id) if session is None else session.loaded.counters
+            counters.reported(outcome.status, outcome.values)
         if self._recorder is None:
             raise UnsupportedError("this server keeps no ledger; its operator asks for one with --ledger PATH")
         self._recorder.report(session_id, outcome, acknowledge)
+
+    @property
+    def records(self) -> bool:
+        """Whether sessions are recorded."""
+        return self._recorder is not None
+
+    def live(self) -> list[Session]:
+        """Give the sessions that are open now, the oldest first."""
+        return list(self._sessions.values())
+
+    def record(self, step: RolloutStep, acknowledge: Acknowledge) -> None:
+        """Record a step of a roll-out; without a ledger it is acknowledged at once."""
+        if self._recorder is None:
+            acknowledge(None)
+        else:
+            self._recorder.step(step, acknowledge)
 
     def single_view(self, loaded: LoadedVersion, options: Mapping[str, str]) -> SessionView:
         """Give what a policy may know of an observation that belongs to no session."""
@@ -183,11 +276,13 @@ class Engine:
 
     def flush(self) -> int:
         """End the turn: run the scheduled batchers, until none is left; give the number of decisions."""
-        count = 0
+        count, begun = 0, self.counters.woke
         while self._scheduled:
             scheduled, self._scheduled = self._scheduled, []
+            read = perf_counter_ns()
             for batcher in scheduled:
-                count += batcher.run()
+                count += batcher.run(begun, read)
+            begun = perf_counter_ns()
         return count
 
     def close(self) -> None:
@@ -195,8 +290,11 @@ class Engine:
         self.versions.close()
 
 
-def _view(policy: PolicyVersion, options: SessionOptions) -> SessionView:
-    view = SessionView(uuid.uuid4().hex, policy, options.context, dict(options.options), dict(options.labels))
+def _view(policy: PolicyVersion, options: SessionOptions, mark: str) -> SessionView:
+    session_id = uuid.uuid4().hex[: 32 - len(mark)] + mark
+    view = SessionView(
+        session_id, policy, options.context, dict(options.options), dict(options.labels), file=options.file
+    )
     if options.exploration is not None:
         view.exploration = options.exploration
         view.generator = np.random.default_rng(options.exploration.seed)

@@ -6,21 +6,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_core.authors import interrupts
 from policybridge_core.errors import PolicyFailedError
 from policybridge_serdes import Layout, Signature, Values, join
 from policybridge_server.backends.contract import Batch, Model
 from policybridge_server.engine.binding import Binding
 from policybridge_server.engine.decision import Decision, Result
+from policybridge_server.engine.failures import Failures
 from policybridge_server.engine.head import Head
 from policybridge_server.engine.probe import Probe
+from policybridge_server.engine.worker import AbandonedError
 
 
 class Evaluator:
-    """Runs one model for clients of one signature; raises nothing."""
+    """Runs a version's model for clients of one signature; whatever the model raises becomes an error for its client.
 
-    def __init__(self, model: Model, head: Head | None, binding: Binding, signature: Signature, probe: Probe) -> None:
-        self._model = model
+    It raises only what is not the model's: `AbandonedError` in a worker that was given up, and the user's Ctrl-C.
+    """
+
+    def __init__(
+        self, head: Head | None, binding: Binding, signature: Signature, probe: Probe, failures: Failures
+    ) -> None:
         self._head = head
+        self._failures = failures
         self._binding = binding
         self._probe = probe
         self._features = signature.features
@@ -30,34 +38,45 @@ class Evaluator:
         self._is_float = signature.advice.type.dtype.kind == "f"
         self._same_layout = self._advice.dtype == binding.advice.dtype
 
-    def results(self, decisions: Sequence[Decision]) -> list[Result]:
+    def results(self, model: Model, decisions: Sequence[Decision]) -> list[Result]:
         """Give the advice or the error of each decision, in order."""
         most = self._probe.most
         results: list[Result] = []
         for start in range(0, len(decisions), most):
-            results += self._batch(decisions[start : start + most])
+            results += self._batch(model, decisions[start : start + most])
         return results
 
-    def _batch(self, decisions: Sequence[Decision]) -> Sequence[Result]:
+    def runs(self, count: int) -> int:
+        """Give the number of runs of the model that ``count`` decisions take."""
+        return -(-count // self._probe.most)
+
+    def _batch(self, model: Model, decisions: Sequence[Decision]) -> Sequence[Result]:
         try:
-            values, given = self._evaluate(decisions)
-        except Exception as error:
+            return self._answers(model, decisions)
+        except BaseException as error:
+            # A policy may raise that class too, and on the loop thread it would end the server: ask whether it is true.
+            abandoned = isinstance(error, AbandonedError) and getattr(model, "abandoned", False)
+            if abandoned or interrupts(error):
+                raise
             if len(decisions) == 1:
-                return [_failure(error)]
+                return [self._failures.add(error)]
             # One observation may be the cause: evaluate each alone, so that the others get their advice.
-            return [result for decision in decisions for result in self._batch([decision])]
+            return [result for decision in decisions for result in self._batch(model, [decision])]
+
+    def _answers(self, model: Model, decisions: Sequence[Decision]) -> Sequence[Result]:
+        values, given = self._evaluate(model, decisions)
         if self._head is not None:
             return self._chosen(self._head, decisions, values, given)
         advice = given if self._same_layout else _renamed(given, self._advice.dtype)
         rows = [advice[row : row + 1] for row in range(len(decisions))]
         return [self._without_nan(row) for row in rows] if self._is_float else [(row, None) for row in rows]
 
-    def _evaluate(self, decisions: Sequence[Decision]) -> tuple[Values, Values]:
+    def _evaluate(self, model: Model, decisions: Sequence[Decision]) -> tuple[Values, Values]:
         rows = [decision.row for decision in decisions]
         rows += rows[-1:] * (self._probe.least - len(rows))
         values = join(self._features, rows)
         sessions = [decision.session for decision in decisions]
-        return values, self._model.evaluate(Batch(self._binding.move(values), sessions, self._model_layout))
+        return values, model.evaluate(Batch(self._binding.move(values), sessions, self._model_layout))
 
     def _chosen(self, head: Head, decisions: Sequence[Decision], values: Values, scores: Values) -> list[Result]:
         count = len(decisions)
@@ -83,9 +102,3 @@ def _renamed(advice: Values, dtype: np.dtype[np.void]) -> Values:
 
 def _renamed_result(result: Result, advice: Layout) -> Result:
     return (_renamed(result[0], advice.dtype), result[1]) if isinstance(result, tuple) else result
-
-
-def _failure(error: Exception) -> PolicyFailedError:
-    if isinstance(error, PolicyFailedError):
-        return error
-    return PolicyFailedError(f"the policy failed: {type(error).__name__}: {error}")

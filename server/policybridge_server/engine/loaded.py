@@ -1,28 +1,20 @@
 """A loaded version: its model, the thread it runs in, and one batcher for each client signature."""
 
-import logging
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 from weakref import WeakValueDictionary
 
-from policybridge_core.errors import PolicyBridgeError, PreconditionError
+from policybridge_core.errors import PolicyFailedError
 from policybridge_serdes import Signature
-from policybridge_server.backends.contract import Model, ModelSignature, SessionView, StatefulModel, load_backend
+from policybridge_server.backends.contract import Model, ModelSignature, SessionView, StatefulModel
+from policybridge_server.backends.process.model import ProcessModel
 from policybridge_server.bounded import BoundedCache
 from policybridge_server.engine.batcher import Batcher
 from policybridge_server.engine.binding import bind
 from policybridge_server.engine.evaluator import Evaluator
 from policybridge_server.engine.head import Head
-from policybridge_server.engine.probe import Probe, confirm_probe, probe
-from policybridge_server.engine.worker import Worker
+from policybridge_server.engine.place import Place
+from policybridge_server.engine.probe import Probe
 from policybridge_server.repository import StoredVersion
-
-_LOG = logging.getLogger(__name__)
-
-INLINE_SECONDS = 2e-3
-"""A model that takes longer for one observation runs in a worker, because the loop thread serves all clients."""
-
 
 _MOST_KEPT = 16
 """Batchers that are kept without a session."""
@@ -37,21 +29,22 @@ class LoadedVersion:
         probe: the limits of its batches.
         signature: the model's, with the head's advice where there is a head.
         sessions: number of sessions that are on it.
+        counters: what is counted of it.
 
     """
 
-    def __init__(
-        self, stored: StoredVersion, model: Model, head: Head | None, found: Probe, worker: Worker | None
-    ) -> None:
+    def __init__(self, stored: StoredVersion, model: Model, head: Head | None, found: Probe, place: Place) -> None:
         self.stored = stored
+        self.counters = place.counters
         self.head = head
         self.probe = found
         self.signature = model.signature if head is None else ModelSignature(model.signature.features, head.advice)
-        self._model = model
-        self._worker = worker
         self.sessions = 0
+        self._place = place
+        self._process = model if isinstance(model, ProcessModel) else None
         # Asked once: isinstance() with a protocol takes as long as evaluating a small model.
-        self._stateful = model if isinstance(model, StatefulModel) else None
+        self._stateful = isinstance(model, StatefulModel)
+        place.on_hang(self._give_up)
         self._batchers: WeakValueDictionary[Signature, Batcher] = WeakValueDictionary()
         self._kept: BoundedCache[Signature, Batcher] = BoundedCache(_MOST_KEPT)
 
@@ -65,8 +58,8 @@ class LoadedVersion:
         batcher = self._batchers.get(signature)
         if batcher is None:
             binding = bind(signature, self.signature, self.stored)
-            evaluator = Evaluator(self._model, self.head, binding, signature, self.probe)
-            batcher = Batcher(evaluator, self._worker, schedule, binding.ignored)
+            evaluator = Evaluator(self.head, binding, signature, self.probe, self._place.failures)
+            batcher = Batcher(evaluator, self._place, schedule, binding.ignored, self.counters)
             self._batchers[signature] = batcher
         return batcher
 
@@ -95,70 +88,23 @@ class LoadedVersion:
     def end(self, session: SessionView) -> None:
         """Count one session less; a stateful model ends it after the decisions that it still has to make."""
         self.sessions -= 1
-        model = self._stateful
-        if model is not None:
-            self._run(lambda: _end(model, session))
+        if self._stateful:
+            self._place.end(session)
 
     def close(self) -> None:
         """Free the model, after the decisions that it still has to make."""
-        self._run(self._model.close)
-        if self._worker is not None:
-            self._worker.stop()
+        self._place.close()
 
-    def _run(self, job: Callable[[], Any]) -> None:
-        if self._worker is None:
-            job()
-        else:
-            self._worker.put(job)
+    @property
+    def trouble(self) -> str:
+        """Why the version does not answer at present; empty: it does."""
+        return self._place.trouble or ("" if self._process is None else self._process.trouble)
 
+    @property
+    def failures(self) -> int:
+        """How many evaluations have failed."""
+        return self._place.failures.count
 
-def _end(model: StatefulModel, session: SessionView) -> None:
-    try:
-        model.end(session)
-    except Exception:
-        # No client waits for this any more, so the log is the only place for the error.
-        _LOG.exception("policy %s: end() raised", session.policy.name)
-
-
-def load_version(
-    stored: StoredVersion,
-    *,
-    allow_python: bool,
-    post: Callable[..., object] | None,
-    folder: Path | None = None,
-    probed: Probe | None = None,
-) -> LoadedVersion:
-    """Load, probe and warm up a version; blocks while it does.
-
-    Args:
-        stored: what to load.
-        allow_python: whether artifacts that are Python code may run.
-        post: makes a call on the loop thread; ``None`` without a loop, then the model runs inline.
-        folder: holds the files, if they are not in their place yet.
-        probed: what is known of the same architecture with other weights; kernels do not depend on those.
-
-    Raises:
-        PreconditionError: it cannot be loaded.
-        NotFoundError: its backend is unknown.
-
-    """
-    backend = load_backend(stored.config.backend)
-    if backend.runs_code and not allow_python:
-        raise PreconditionError(
-            f"{stored} is Python code, which this server does not run; the operator allows it with --allow-python"
-        )
-    try:
-        model = backend.load(folder or stored.folder, stored.config)
-        head = None if stored.config.head is None else Head(stored.config.head, model.signature.advice)
-    except PolicyBridgeError as error:
-        raise PreconditionError(f"{stored} cannot be loaded: {error}") from error
-    found = probe(model) if probed is None else confirm_probe(model, probed)
-    inline = post is None or _inline(stored, model, found)
-    worker = None if inline or post is None else Worker(str(stored), post)
-    return LoadedVersion(stored, model, head, found, worker)
-
-
-def _inline(stored: StoredVersion, model: Model, found: Probe) -> bool:
-    if stored.config.inline is not None:
-        return stored.config.inline
-    return found.seconds < INLINE_SECONDS if model.inline is None else model.inline
+    def _give_up(self, error: PolicyFailedError) -> None:
+        for batcher in list(self._batchers.values()):
+            batcher.give_up(error)

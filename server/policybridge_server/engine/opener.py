@@ -1,9 +1,12 @@
 """The opener: opens sessions for transports. A version that is not loaded yet is loaded in a thread."""
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 
-from policybridge_core.errors import UnavailableError
+from policybridge_core.errors import NotFoundError, PolicyBridgeError, PreconditionError, UnavailableError
 from policybridge_serdes import PolicyReference, SessionOptions
+from policybridge_server.engine.admission import Admission
 from policybridge_server.engine.decision import Sink
 from policybridge_server.engine.engine import Engine, Session
 from policybridge_server.engine.loaded import LoadedVersion
@@ -15,13 +18,22 @@ class SessionOpener:
     Attributes:
         engine: opens the sessions.
         loading: held while a version is loaded or published: one at a time.
+        turn: of this process among those of the server that may change the repository.
 
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, admission: Admission | None = None) -> None:
+        self._admission = admission or Admission()
         self.engine = engine
         self.loading = asyncio.Lock()
+        self.turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
         self._draining = False
+
+    @asynccontextmanager
+    async def changing(self) -> AsyncIterator[None]:
+        """Hold `turn` and `loading`, in this order, while the repository is changed."""
+        async with self.turn(), self.loading:
+            yield
 
     async def version(self, reference: PolicyReference) -> LoadedVersion:
         """Give the version that ``reference`` means now, loaded.
@@ -37,18 +49,34 @@ class SessionOpener:
                 await asyncio.to_thread(self.engine.load, reference)
         return loaded
 
-    async def open(self, reference: PolicyReference, options: SessionOptions, sink: Sink) -> Session:
-        """Open a session.
+    async def open(self, reference: PolicyReference, options: SessionOptions, sink: Sink, client: str = "") -> Session:
+        """Open a session; ``client`` is who it counts for, see `Admission`.
 
         Raises:
+            TooLargeError: there are too many sessions.
             UnavailableError: the server shuts down.
             NotFoundError: no such policy, version or alias.
             PreconditionError: it cannot be loaded.
 
         """
-        loaded = await self.version(reference)
-        self.check_open()
-        return self.engine.open(loaded, options, sink)
+        leave = self._admission.enter(client)
+        try:
+            loaded = await self._for_session(reference, options.file)
+            self.check_open()
+            session = self.engine.open(loaded, options, sink)
+        except BaseException:
+            leave()
+            raise
+        session.on_end(leave)
+        return session
+
+    async def _for_session(self, reference: PolicyReference, file: str) -> LoadedVersion:
+        chosen = self.engine.repository.chosen(reference, file)
+        if chosen is not reference:
+            # If a version that is being rolled out cannot be loaded, the others' version answers.
+            with suppress(PreconditionError, NotFoundError):
+                return await self.version(chosen)
+        return await self.version(reference)
 
     def check_open(self) -> None:
         """Check that new sessions may be opened.
@@ -59,6 +87,29 @@ class SessionOpener:
         """
         if self._draining:
             raise UnavailableError("the server is shutting down and opens no new session")
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `check_ready` raises nothing."""
+        with suppress(PolicyBridgeError):
+            self.check_ready()
+            return True
+        return False
+
+    def check_ready(self) -> None:
+        """Check that a new session of some policy may be opened.
+
+        Raises:
+            UnavailableError: the server shuts down, or has no policy that is served.
+
+        """
+        self.check_open()
+        repository = self.engine.repository
+        for name in repository.policies():
+            with suppress(PolicyBridgeError):
+                repository.resolve(PolicyReference(name))
+                return
+        raise UnavailableError("the server has no policy that is served")
 
     def drain(self) -> None:
         """Refuse new sessions from now on."""

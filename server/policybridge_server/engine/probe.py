@@ -5,18 +5,33 @@ for 1 and 2 than for 4 and more), so small batches are padded to the smallest si
 """
 
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
+from policybridge_core.authors import interrupts
 from policybridge_serdes import Layout, PolicyVersion, Values
 from policybridge_server.backends.contract import Batch, Model, SessionView
+
+Integers = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 
 MAX_BATCH = 256
 _SIZES = (1, 2, 3, 4, 5, 7, 8, 12, 16, 31, 32, 64, 128)
 _REPEATS = 5
 _SAMPLE = 8
 """Batches of each size: a kernel is chosen by the size, so a few show whether it agrees."""
+
+_INTEGERS: Final[tuple[Integers, ...]] = (
+    lambda numbers: numbers,
+    # Indices into a table are refused beyond its end, and most tables have two rows.
+    lambda numbers: numbers > 0,
+    np.zeros_like,
+)
+"""Makes integers of random numbers; the next one where the model refuses the integers of the one before."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +41,13 @@ class Probe:
     Attributes:
         least: observations in a batch; fewer are padded to it.
         most: observations in a batch; more are split.
-        seconds: for the smallest batch, warm.
+        seconds: for the smallest batch, warm; ``None``: unknown.
 
     """
 
     least: int = 1
     most: int = MAX_BATCH
-    seconds: float = 0.0
+    seconds: float | None = None
 
 
 def probe(model: Model) -> Probe:
@@ -40,14 +55,20 @@ def probe(model: Model) -> Probe:
     features, advice = model.signature.features, model.signature.advice
     if features is None or advice is None or not (features.fixed and advice.fixed):
         return Probe(most=1)
-    layout = Layout((advice,))
-    observations = _random(features, MAX_BATCH if model.batched else 1)
-    try:
-        least = _least(model, observations, layout)
-        seconds = min(_seconds(model, observations[: least or 1], layout) for _ in range(_REPEATS))
-    except Exception:
-        # A model may refuse random input. Then nothing is known of its batches, so each observation is evaluated alone.
-        return Probe(most=1)
+    for integers in _INTEGERS:
+        try:
+            return _probed(model, _random(features, MAX_BATCH if model.batched else 1, integers), Layout((advice,)))
+        except BaseException as error:
+            # A model may refuse random input, and a policy's code may raise anything.
+            if interrupts(error):
+                raise
+    # Then nothing is known of its batches, so each observation is evaluated alone.
+    return Probe(most=1)
+
+
+def _probed(model: Model, observations: Values, layout: Layout) -> Probe:
+    least = _least(model, observations, layout)
+    seconds = min(_seconds(model, observations[: least or 1], layout) for _ in range(_REPEATS))
     return Probe(least=least or 1, most=MAX_BATCH if least else 1, seconds=seconds)
 
 
@@ -61,12 +82,13 @@ def confirm_probe(model: Model, expected: Probe) -> Probe:
     if expected.most == 1 or features is None or advice is None:
         return expected
     layout, size = Layout((advice,)), expected.least
-    try:
-        observations = _random(features, size * _SAMPLE)
-        agree = _split(model, observations, layout, size) == _evaluate(model, observations, layout).tobytes()
-    except Exception:
-        return probe(model)
-    return expected if agree else probe(model)
+    for integers in _INTEGERS:
+        with suppress(Exception):
+            observations = _random(features, size * _SAMPLE, integers)
+            if _split(model, observations, layout, size) == _evaluate(model, observations, layout).tobytes():
+                return expected
+            break
+    return probe(model)
 
 
 def _least(model: Model, observations: Values, layout: Layout) -> int | None:
@@ -100,11 +122,13 @@ def _seconds(model: Model, observations: Values, layout: Layout) -> float:
     return time.perf_counter() - started
 
 
-def _random(features: Layout, count: int) -> Values:
+def _random(features: Layout, count: int, integers: Integers) -> Values:
     generator = np.random.default_rng(0)
     values: Values = np.zeros(count, features.dtype)
     for spec in features.specs:
         numbers = generator.normal(scale=10, size=(count, *spec.shape))
+        if spec.type.dtype.kind in "iu":
+            numbers = integers(numbers)
         with np.errstate(invalid="ignore"):
-            values[spec.name] = np.abs(numbers) if spec.type.dtype.kind in "ub" else numbers
+            values[spec.name] = np.abs(numbers) if spec.type.dtype.kind == "u" else numbers
     return values

@@ -11,9 +11,13 @@ from policybridge_serdes import Outcome, Signature, Values
 from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
 from policybridge_server.engine.decision import Sink
+from policybridge_server.repository.rollout import RolloutStep
 
 Acknowledge = Callable[[PolicyBridgeError | None], None]
 """Called on the loop thread: with ``None`` when a report is durable, or with the reason why it is not."""
+
+Forward = Callable[[str, Outcome | None, Acknowledge], bool]
+"""Reports the outcome of a session, by its id, in the process of this server that has it; false: this one has it."""
 
 
 class Recording(Protocol):
@@ -25,8 +29,11 @@ class Recording(Protocol):
     def decided(self, row: Row, advice: Values, log_probability: float | None, nanoseconds: int) -> None:
         """Take a decision, before the advice is sent; ``nanoseconds`` passed from its submission to its advice."""
 
-    def closed(self) -> None:
-        """Take the end of the session."""
+    def closed(self, acknowledge: Acknowledge | None = None) -> None:
+        """Take the end of the session, and acknowledge it when it and all decisions of the session are durable.
+
+        A second call changes nothing in the record.
+        """
 
 
 class Recorder(Protocol):
@@ -41,6 +48,9 @@ class Recorder(Protocol):
         Without an ``outcome`` the decisions alone are acknowledged. ``acknowledge`` gets a `NotFoundError` where no
         session of that id is recorded.
         """
+
+    def step(self, step: RolloutStep, acknowledge: Acknowledge) -> None:
+        """Record a step of a roll-out, and acknowledge when it is durable."""
 
 
 class RecordingSink:

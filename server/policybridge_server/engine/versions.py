@@ -1,14 +1,22 @@
 """The versions that are loaded: those that an alias names, and those that a session is on."""
 
+import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 
-from policybridge_core.errors import PolicyBridgeError, PreconditionError
+from policybridge_core.authors import POLICY_MODULE, frames, traceback_of
+from policybridge_core.errors import NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_serdes import PolicyReference, PolicyVersion
-from policybridge_server.engine.loaded import LoadedVersion, load_version
+from policybridge_server.backends.contract import BACKENDS
+from policybridge_server.engine.loaded import LoadedVersion
+from policybridge_server.engine.loading import Allowances, load_version
 from policybridge_server.engine.probe import Probe
 from policybridge_server.repository import Repository, StoredVersion
+from policybridge_server.repository.reading import check_unchanged
+from policybridge_server.telemetry.counters import Counters
 
 _LOG = logging.getLogger(__name__)
 
@@ -18,20 +26,21 @@ class LoadedVersions:
 
     Args:
         repository: where policies are found.
-        allow_python: whether artifacts that are code may run.
+        given: what the server allows its versions.
 
     """
 
-    def __init__(self, repository: Repository, *, allow_python: bool) -> None:
+    def __init__(self, repository: Repository, given: Allowances) -> None:
         self._repository = repository
-        self._allow_python = allow_python
-        self._post: Callable[..., object] | None = None
+        self._given = given
+        self.counters = given.counters or Counters()
+        self._told: set[PolicyVersion] = set()
         self._unloaded: Callable[[StoredVersion], None] | None = None
         self._loaded: dict[PolicyVersion, LoadedVersion] = {}
 
-    def attach(self, post: Callable[..., object]) -> None:
-        """Let slow models run in worker threads; ``post`` makes a call on the loop thread."""
-        self._post = post
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let slow models run in worker threads beside the thread of ``loop``."""
+        self._given = self._given._replace(loop=loop)
 
     def on_unload(self, unloaded: Callable[[StoredVersion], None]) -> None:
         """Call ``unloaded`` with each version that has been unloaded, from now on."""
@@ -46,12 +55,15 @@ class LoadedVersions:
 
         Raises:
             NotFoundError: no such policy, version or alias.
-            PreconditionError: it cannot be loaded.
+            PreconditionError: it cannot be loaded, or its files have changed since they were read.
 
         """
         stored = self._repository.resolve(reference)
         if stored.policy not in self._loaded:
-            self._loaded.setdefault(stored.policy, self.prepare(stored))
+            check_unchanged(stored)
+            loaded = self.prepare(stored)
+            if self._loaded.setdefault(stored.policy, loaded) is loaded:
+                self.counters.came(loaded.counters)
         return self._loaded[stored.policy]
 
     def preload(self) -> None:
@@ -61,8 +73,20 @@ class LoadedVersions:
         no version can be loaded is skipped; a client that asks for it gets the reason.
         """
         for name in self._repository.policies():
+            self.check_backend(name)
             while not self._load_newest(name):
                 continue
+
+    def check_backend(self, name: str) -> None:
+        """Let the error take the place of the policy's config, if no backend has the name that its config gives."""
+        policy = self._repository.policy(name)
+        if isinstance(policy.config, PreconditionError):
+            return
+        try:
+            BACKENDS.check(policy.config.backend)
+        except NotFoundError as error:
+            broken = PreconditionError(f"policy.toml of {name!r}: {error}")
+            self._repository.put(replace(policy, config=broken))
 
     def _load_newest(self, name: str) -> bool:
         """Load a policy's newest version, or refuse it; say whether there is nothing more to try."""
@@ -83,14 +107,30 @@ class LoadedVersions:
 
         Raises:
             PreconditionError: it cannot be loaded.
-            NotFoundError: its backend is unknown.
 
         """
-        return load_version(stored, allow_python=self._allow_python, post=self._post, folder=folder, probed=probed)
+        counters, begun = self.counters, monotonic()
+        try:
+            loaded = load_version(stored, self._given, folder, probed)
+        except PreconditionError as error:
+            counters.load_failures += 1
+            if stored.policy not in self._told and _is_of_author(error):
+                self._told.add(stored.policy)
+                _LOG.warning("%s cannot be loaded\n%s", stored, traceback_of(error))
+            raise
+        counters.loads += 1
+        counters.load_seconds += monotonic() - begun
+        return loaded
 
     def admit(self, loaded: LoadedVersion) -> None:
         """Let sessions get a version that was prepared."""
         self._loaded[loaded.stored.policy] = loaded
+        self.counters.came(loaded.counters)
+
+    @property
+    def loaded(self) -> list[LoadedVersion]:
+        """All versions that are loaded."""
+        return list(self._loaded.values())
 
     def unload_unused(self) -> None:
         """Unload the versions that no alias names and no session is on."""
@@ -101,11 +141,12 @@ class LoadedVersions:
         """Unload a version unless an alias names it or a session is on it."""
         if self._needed(loaded):
             return
-        if self._post is None:
+        loop = self._given.loop
+        if loop is None:
             self._drop(loaded)
         else:
             # After this turn: it may hold observations of the session that has just ended.
-            self._post(self._drop, loaded)
+            loop.call_soon_threadsafe(self._drop, loaded)
 
     def _needed(self, loaded: LoadedVersion) -> bool:
         return bool(loaded.sessions) or self._repository.is_named(loaded.stored)
@@ -113,6 +154,7 @@ class LoadedVersions:
     def _drop(self, loaded: LoadedVersion) -> None:
         if not self._needed(loaded) and self._loaded.get(loaded.stored.policy) is loaded:
             del self._loaded[loaded.stored.policy]
+            self.counters.left(loaded.counters)
             loaded.close()
             if self._unloaded is not None:
                 self._unloaded(loaded.stored)
@@ -122,3 +164,13 @@ class LoadedVersions:
         for loaded in self._loaded.values():
             loaded.close()
         self._loaded.clear()
+
+
+def _is_of_author(error: BaseException) -> bool:
+    """Whether code of a policy raised it, so that its author needs the traceback."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if any(module.startswith(POLICY_MODULE) for _, _, module in frames(cause.__traceback__)):
+            return True
+        cause = cause.__cause__
+    return False

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_server.grpc.http2.stream import Call
+from policybridge_server.grpc.http2.contract import Call
 from policybridge_server.transports.failures import as_error
 
 
@@ -27,6 +27,9 @@ class AioStream:
             self._reading.clear()
         else:
             self._reading.set()
+
+    def release(self, size: int) -> None:
+        """Do nothing: gRPC's own library counts messages."""
 
     def finish(self, status: int) -> None:  # noqa: ARG002
         """End the call with OK, after all messages."""

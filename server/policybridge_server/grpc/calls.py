@@ -8,9 +8,10 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
-from policybridge_core.errors import InvalidError, PolicyBridgeError, UnavailableError, UnsupportedError
+from policybridge_core.errors import InvalidError, PolicyBridgeError, Status, UnavailableError, UnsupportedError
+from policybridge_serdes.protobuf_fields import check_message
 from policybridge_server.grpc.error_details import message_of, metadata_of
 from policybridge_server.transports.failures import as_error
 from policybridge_server.transports.running import Running
@@ -40,8 +41,12 @@ def parsed(parse: Callable[[bytes], _Message], data: bytes) -> _Message:
 
     Raises:
         InvalidError: the bytes are no such message.
+        TooLargeError: they are a message of too many parts.
 
     """
+    kind = getattr(parse, "__self__", None)
+    if isinstance(kind, type) and issubclass(kind, Message):
+        check_message(kind.DESCRIPTOR, data)
     try:
         return parse(data)
     except DecodeError as error:
@@ -160,13 +165,22 @@ async def _mapped(context: Context, calls: Calls | None) -> AsyncIterator[None]:
     except asyncio.CancelledError:
         if not task.is_shut:
             raise
-        await _abort(context, UnavailableError("the server shut down before the session ended"))
+        await abort(context, UnavailableError("the server shut down before the session ended"))
     except Exception as error:
-        await _abort(context, as_error(error, "a call"))
+        if isinstance(error, NotImplementedError) and _says_so(context):
+            error = UnsupportedError(str(error) or "this server does not have the method")
+        await abort(context, as_error(error, "a call"))
     finally:
         if calls is not None:
             calls.discard(task)
 
 
-async def _abort(context: Context, error: PolicyBridgeError) -> None:
+def _says_so(context: Context) -> bool:
+    """Whether the servicer has said UNIMPLEMENTED, as generated code's methods do by default before they raise."""
+    code = context.code()
+    return bool(getattr(code, "value", (code,))[0] == Status.UNIMPLEMENTED)
+
+
+async def abort(context: Context, error: PolicyBridgeError) -> None:
+    """End a call of gRPC's own library with the status of ``error``."""
     await context.abort(_STATUS[error.status], message_of(error), metadata_of(error))

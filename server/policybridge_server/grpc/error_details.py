@@ -6,13 +6,14 @@ from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_core.text import without_paths
+from policybridge_server.grpc.status_message import percent_encoded, shortened
 
 DOMAIN: Final = "policybridge"
 
 _KEY: Final = "grpc-status-details-bin"
-_LONGEST_MESSAGE: Final = 4000
-_LONGEST_WITH_DETAILS: Final = 1500
-"""Bytes. The message stands in the details twice more, in base64, and clients take 8 KiB of metadata."""
+_LONGEST: Final = 7000
+"""Bytes of message and details. The message stands in the details twice, in base64; clients take 8 KiB of trailers."""
 
 
 class FieldError(InvalidError):
@@ -30,25 +31,22 @@ class FieldError(InvalidError):
 
 
 def message_of(error: PolicyBridgeError) -> str:
-    """Give the error's message, cut to what clients take."""
-    text = str(error)
-    if len(text.encode(errors="replace")) <= _LONGEST_MESSAGE:
-        return text
-    return text.encode(errors="replace")[:_LONGEST_MESSAGE].decode(errors="ignore") + " …"
+    """Give the error's message without paths, cut to what clients take."""
+    return without_paths(shortened(str(error)))
 
 
 def metadata_of(error: PolicyBridgeError) -> tuple[tuple[str, bytes], ...]:
     """Give the trailing metadata with the details; none where the message leaves no room for them."""
     message = message_of(error)
-    if len(message.encode()) > _LONGEST_WITH_DETAILS:
-        return ()
     details = [_packed(error_details_pb2.ErrorInfo(reason=_reason(error), domain=DOMAIN))]
     if isinstance(error, InvalidError):
         field = error.field if isinstance(error, FieldError) else ""
         violation = error_details_pb2.BadRequest.FieldViolation(field=field, description=message)
         details.append(_packed(error_details_pb2.BadRequest(field_violations=[violation])))
-    status = status_pb2.Status(code=int(error.status), message=message, details=details)
-    return ((_KEY, status.SerializeToString()),)
+    status = status_pb2.Status(code=int(error.status), message=message, details=details).SerializeToString()
+    if len(percent_encoded(message)) + len(status) * 4 // 3 > _LONGEST:
+        return ()
+    return ((_KEY, status),)
 
 
 def _packed(detail: error_details_pb2.ErrorInfo | error_details_pb2.BadRequest) -> any_pb2.Any:

@@ -11,6 +11,7 @@ from policybridge.v1 import tensor_pb2
 from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_serdes import Layout, PolicyReference, SerDes, Signature, TensorSpec, Values, load_serdes
 from policybridge_serdes.bitstream import BitstreamSerDes, PackedCodec
+from policybridge_serdes.limits import MessageLimits
 from policybridge_serdes.messages import reference_from_pb, version_to_pb
 from policybridge_serdes.protobuf import ProtobufSerDes, spec_from_pb
 from policybridge_server.engine.batcher import Batcher
@@ -65,13 +66,14 @@ class Evaluate:
 
     Args:
         opener: to the engine.
+        limits: what a request may hold.
 
     """
 
-    def __init__(self, opener: SessionOpener) -> None:
+    def __init__(self, opener: SessionOpener, limits: MessageLimits) -> None:
         self._opener = opener
         self._engine = opener.engine
-        self._serdes = lru_cache(maxsize=16)(load_serdes)
+        self._serdes = lru_cache(maxsize=16)(partial(load_serdes, limits=limits))
         self._forms: Forms[_Known] = Forms()
 
     def start(self, request: bytes, call: UnaryCall) -> None:

@@ -9,8 +9,9 @@ byte by byte, so that it is treated as the parser would have it. The tags and le
 import itertools
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
+from policybridge_serdes.protobuf_fields import fields
 from policybridge_server.bounded import BoundedCache
 
 _MOST_SIZES: Final = 64
@@ -19,22 +20,10 @@ _MOST_FIXED_BYTES: Final = 1 << 14
 _MOST_SPANS: Final = 256
 """With these limits all forms together take at most 8 MiB, and a request is compared with at most 8 forms."""
 
-_VARINT: Final = 0
-_BYTES: Final = 2
-_SIZES: Final = {1: 8, 5: 4}
-"""Of the wire types of fixed size."""
-
 Span = tuple[int, int]
 """Where a value begins and ends in the request."""
 
 _Known = TypeVar("_Known")
-
-
-class _Field(NamedTuple):
-    number: int
-    has_length: bool
-    start: int
-    end: int
 
 
 def spans(data: bytes, path: Sequence[int], start: int = 0, end: int | None = None) -> Iterator[Span]:
@@ -47,47 +36,12 @@ def spans(data: bytes, path: Sequence[int], start: int = 0, end: int | None = No
         end: of it; that of ``data`` by default.
 
     """
-    for field in _fields(data, start, len(data) if end is None else end):
-        if field.number == path[0] and field.has_length:
+    for number, begin, stop in fields(data, start, len(data) if end is None else end):
+        if number == path[0] and stop is not None:
             if len(path) > 1:
-                yield from spans(data, path[1:], field.start, field.end)
+                yield from spans(data, path[1:], begin, stop)
             else:
-                yield field.start, field.end
-
-
-def _fields(data: bytes, start: int, end: int) -> Iterator[_Field]:
-    """Give the fields until the end, or until a group, which none of our messages has."""
-    while start < end:
-        tag, start = varint(data, start)
-        number, kind = tag >> 3, tag & 7
-        if kind == _BYTES:
-            size, start = varint(data, start)
-            yield _Field(number, True, start, start + size)
-            start += size
-        elif kind == _VARINT:
-            _, start = varint(data, start)
-        elif kind in _SIZES:
-            start += _SIZES[kind]
-        else:
-            return
-
-
-def varint(data: bytes, place: int) -> tuple[int, int]:
-    """Read the number at ``place``, of at most 11 bytes; give it and the place behind it.
-
-    Raises:
-        IndexError: the data end before the number does.
-
-    """
-    byte = data[place]
-    place += 1
-    value, shift = byte & 127, 7
-    while byte >= 128 and shift < 70:
-        byte = data[place]
-        value |= (byte & 127) << shift
-        shift += 7
-        place += 1
-    return value, place
+                yield begin, stop
 
 
 class _Form(Generic[_Known]):

@@ -1,14 +1,25 @@
 """Transport `grpcio`: the same services as `grpc`, by gRPC's own library: slower, and with all that it can."""
 
-from functools import partial
+import asyncio
+import logging
+from pathlib import Path
 
 import grpc
 import grpc.aio
 
 from policybridge_core.errors import UnavailableError
+from policybridge_server.access import Access
+from policybridge_server.grpc.credentials import server_credentials
+from policybridge_server.grpc.guard import GuardInterceptor
 from policybridge_server.grpc.services import add_services
-from policybridge_server.grpc.transport import GrpcTransport
+from policybridge_server.grpc.transport import GrpcTransport, scheme_of
 from policybridge_server.transports.contract import Host
+from policybridge_server.transports.listener import check_port
+
+_LOG = logging.getLogger(__name__)
+
+_RETRY = 0.1
+"""Seconds until an address that could not be listened on again is tried again."""
 
 _SHORTEST_PING_MS = 100
 """Shortest time between a client's pings. By default gRPC disconnects clients that do not wait 5 minutes."""
@@ -19,6 +30,31 @@ class GrpcioTransport(GrpcTransport):
 
     async def start(self, host: Host) -> None:
         """Listen; an address that somebody else has is an error."""
+        self._stopping = False
+        await self._serve(host, self._asked)
+        self._watching = host.loop.create_task(self._serve_again(host))
+
+    async def _serve_again(self, host: Host) -> None:
+        """Serve anew whenever the library's server ends by itself, as it does at a path that is no UTF-8."""
+        while not self._stopping:
+            try:
+                await self._server.wait_for_termination()
+                return
+            except Exception as error:  # whatever the library's loop died of
+                _LOG.error("the gRPC library's server on %s ended, and is started again: %r", self._address, error)
+            await self._server.stop(None)
+            while not (self._stopping or await self._is_served(host)):
+                await asyncio.sleep(_RETRY)
+
+    async def _is_served(self, host: Host) -> bool:
+        try:
+            await self._serve(host, self._address)
+        except UnavailableError as error:
+            _LOG.warning("%s", error)
+            return False
+        return True
+
+    async def _serve(self, host: Host, address: str) -> None:
         limit = host.config.message_limit
         options = [
             ("grpc.max_receive_message_length", limit),
@@ -28,15 +64,46 @@ class GrpcioTransport(GrpcTransport):
             ("grpc.http2.min_ping_interval_without_data_ms", _SHORTEST_PING_MS),
             ("grpc.http2.min_recv_ping_interval_without_data_ms", _SHORTEST_PING_MS),
             ("grpc.enable_channelz", 1),
+            ("grpc.server_handshake_timeout_ms", int(host.config.hello_timeout * 1000)),
+            ("grpc.max_allowed_incoming_connections", max(1, (host.doors.boundary - _open_descriptors()) // 2)),
         ]
-        server = grpc.aio.server(options=options)
+        on_tcp = not self._asked.startswith("unix:")
+        checks = on_tcp and host.access.asks_for_tokens
+        server = grpc.aio.server(options=options, interceptors=[GuardInterceptor(host.access)] if checks else None)
         add_services(server, host, self._calls)
         try:
-            port = server.add_insecure_port(self._asked)
-        except RuntimeError as error:
+            listen = self._listen_on_tcp if on_tcp else self._listen_on_unix
+            port = listen(server, address, host.access)
+        except (OSError, RuntimeError) as error:
             raise UnavailableError(f"cannot listen on {self._asked}: {error}") from error
-        if not self._asked.startswith("unix:"):
+        if on_tcp:
             self._address = f"{self._asked.rpartition(':')[0]}:{port}"
+        self._scheme = scheme_of(self._asked, host)
         await server.start()
+        self._server, self._end = server, self._stop_serving
+
+    async def _stop_serving(self) -> None:
+        self._stopping = True
         # gRPC's own grace would answer new calls with CANCELLED, as if their clients had done it.
-        self._end = partial(server.stop, None)
+        await self._server.stop(None)
+        # Not before: the library's `stop` needs a future that this task waits for, and that a cancellation would end.
+        self._watching.cancel()
+
+    @staticmethod
+    def _listen_on_tcp(server: grpc.aio.Server, address: str, access: Access) -> int:
+        check_port(address)
+        access.check_address(address)
+        if access.tls is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, server_credentials(access.tls))
+
+    @staticmethod
+    def _listen_on_unix(server: grpc.aio.Server, address: str, access: Access) -> int:
+        with access.sockets.made_by_others():
+            port = server.add_insecure_port(address)
+        access.sockets.own(Path(address.removeprefix("unix:")))
+        return port
+
+
+def _open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))

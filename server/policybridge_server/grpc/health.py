@@ -38,8 +38,8 @@ class _Health:
         """Give the status of a policy or a service; of the server for the empty name."""
         status = self._status(request.service)
         if status is None:
-            known = ", ".join(sorted(self._repository.policies())) or "none"
-            raise NotFoundError(f"no policy or service {request.service!r}; policies are {known}")
+            # It does not name those there are: this method needs no token.
+            raise NotFoundError(f"no policy or service {request.service!r}")
         return pb.HealthCheckResponse(status=status)
 
     def list(self, _: "pb.HealthListRequest") -> "pb.HealthListResponse":
@@ -63,8 +63,12 @@ class _Health:
             return None
         try:
             self._opener.check_open()
+            if not name:
+                self._opener.check_ready()
             if name in self._repository.policies():
-                self._repository.resolve(PolicyReference(name))
+                loaded = self._opener.engine.loaded(PolicyReference(name))
+                if loaded is not None and loaded.trouble:
+                    return _NOT_SERVING
         except PolicyBridgeError:
             return _NOT_SERVING
         return _SERVING

@@ -8,14 +8,15 @@ import grpc.aio
 
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1.policy_service_pb2_grpc import add_PolicyServiceServicer_to_server
-from policybridge_serdes.messages import outcome_from_pb
+from policybridge_serdes.messages import check_outcome, outcome_from_pb
 from policybridge_server.engine.recorder import wait_recorded
+from policybridge_server.engine.tracing import TRACEPARENT
 from policybridge_server.grpc.aio_stream import AioStream
 from policybridge_server.grpc.calls import Calls, Method, add_service
 from policybridge_server.grpc.evaluate import Evaluate
 from policybridge_server.grpc.http2.server import Http2Server
 from policybridge_server.grpc.http2.stream import Stream
-from policybridge_server.grpc.session import SessionCall
+from policybridge_server.grpc.session import SessionCall, client_of
 from policybridge_server.grpc.unary import UnaryCall
 from policybridge_server.transports.contract import Host
 
@@ -24,7 +25,7 @@ _SERVICE: Final = "/policybridge.v1.PolicyService"
 
 def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:
     """Serve PolicyService on ``server``."""
-    evaluate = Evaluate(host.opener)
+    evaluate = Evaluate(host.opener, host.config.limits)
     methods: dict[str, Method] = {
         "Evaluate": partial(_evaluate, evaluate),
         "ReportOutcome": partial(_report, host),
@@ -33,7 +34,12 @@ def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:
     add_service(add_PolicyServiceServicer_to_server, methods, server, calls)
     if isinstance(server, Http2Server):
         server.add_call(f"{_SERVICE}/Evaluate", lambda stream: UnaryCall(stream, evaluate, calls, host.loop))
-        server.add_call(f"{_SERVICE}/Session", lambda stream: SessionCall(stream, host, calls))
+        server.add_call(f"{_SERVICE}/Session", partial(_session_call, host, calls))
+
+
+def _session_call(host: Host, calls: Calls, stream: Stream) -> SessionCall:
+    traceparent = next((value for name, value in stream.headers.metadata if name == TRACEPARENT), "")
+    return SessionCall(stream, host, calls, client_of(stream.connection.peer), traceparent)
 
 
 async def _evaluate(evaluate: Evaluate, request: pb.EvaluateRequest) -> pb.EvaluateResponse:
@@ -42,6 +48,7 @@ async def _evaluate(evaluate: Evaluate, request: pb.EvaluateRequest) -> pb.Evalu
 
 async def _report(host: Host, request: pb.ReportOutcomeRequest) -> pb.ReportOutcomeResponse:
     """Keep the outcome of a session that is over, or that another process holds."""
+    check_outcome(request.outcome, host.config.limits)
     outcome = outcome_from_pb(request.outcome)
     await wait_recorded(partial(host.opener.engine.report, request.session_id, outcome))
     return pb.ReportOutcomeResponse()

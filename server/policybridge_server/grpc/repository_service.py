@@ -2,20 +2,23 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import grpc.aio
 
 from policybridge.v1 import repository_service_pb2 as pb
 from policybridge.v1 import tensor_pb2
 from policybridge.v1.repository_service_pb2_grpc import add_RepositoryServiceServicer_to_server
-from policybridge_core.errors import InvalidError, PreconditionError, TooLargeError
+from policybridge_core.errors import InvalidError, PreconditionError
+from policybridge_core.text import without_paths
 from policybridge_serdes import Layout
 from policybridge_serdes.messages import reference_from_pb, version_to_pb
 from policybridge_serdes.protobuf import spec_to_pb
 from policybridge_server.grpc.calls import Calls, Method, add_service
 from policybridge_server.publishing.publisher import Publisher, VersionDescription
-from policybridge_server.repository import StoredPolicy
+from policybridge_server.publishing.rollouts import Wanted
+from policybridge_server.repository import LATEST, StoredPolicy
+from policybridge_server.repository.rollout import FILES, Rollout
 from policybridge_server.transports.contract import Host
 
 _Given = TypeVar("_Given")
@@ -29,6 +32,8 @@ def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:
         "PublishWeights": methods.publish_weights,
         "SetAlias": methods.set_alias,
         "Retire": methods.retire,
+        "Rollout": methods.rollout,
+        "EndRollout": methods.end_rollout,
         "ListPolicies": methods.list_policies,
         "ShowPolicy": methods.show_policy,
     }
@@ -53,12 +58,7 @@ class _Methods:
         first = await anext(requests, None)
         if first is None or not first.HasField("base"):
             raise PreconditionError("the first message of weights names their `base`")
-        pieces = [first.safetensors]
-        async for request in requests:
-            pieces.append(request.safetensors)
-            if sum(map(len, pieces)) > self._publisher.limits.bytes:
-                raise TooLargeError(f"more than {self._publisher.limits.bytes} bytes; the operator allows no more")
-        base, weights = reference_from_pb(first.base), b"".join(pieces)
+        base, weights = reference_from_pb(first.base), _weights(first, requests)
         version = await self._publisher.publish_weights(base, weights, list(first.aliases))
         return pb.PublishResponse(version=version_to_pb(version))
 
@@ -70,12 +70,32 @@ class _Methods:
         await _to_its_end(self._publisher.retire(request.policy, request.version))
         return pb.RetireResponse()
 
+    async def rollout(self, request: pb.RolloutRequest) -> pb.RolloutResponse:
+        wanted = Wanted(
+            request.version,
+            request.share,
+            request.alias or LATEST,
+            tuple(request.promote_if),
+            tuple(request.withdraw_if),
+            request.files or FILES,
+        )
+        rollout = await _to_its_end(self._publisher.rollouts.begin(request.policy, wanted))
+        return pb.RolloutResponse(rollout=_rollout(rollout))
+
+    async def end_rollout(self, request: pb.EndRolloutRequest) -> pb.EndRolloutResponse:
+        state: Literal["promoted", "withdrawn"] = "promoted" if request.promote else "withdrawn"
+        rollout = await _to_its_end(self._publisher.rollouts.end(request.policy, state, request.reason))
+        return pb.EndRolloutResponse(rollout=_rollout(rollout))
+
     def list_policies(self, _: pb.ListPoliciesRequest) -> pb.ListPoliciesResponse:
         return pb.ListPoliciesResponse(policies=map(_summary, self._publisher.policies()))
 
     async def show_policy(self, request: pb.ShowPolicyRequest) -> pb.ShowPolicyResponse:
         policy, versions = await self._publisher.describe(request.policy)
-        return pb.ShowPolicyResponse(summary=_summary(policy), aliases=policy.aliases, versions=map(_details, versions))
+        rollout = None if policy.rollout is None else _rollout(policy.rollout)
+        return pb.ShowPolicyResponse(
+            summary=_summary(policy), aliases=policy.aliases, versions=map(_details, versions), rollout=rollout
+        )
 
 
 async def _pieces(requests: AsyncIterator[pb.PublishRequest]) -> AsyncIterator[tuple[str, bytes]]:
@@ -83,6 +103,14 @@ async def _pieces(requests: AsyncIterator[pb.PublishRequest]) -> AsyncIterator[t
         if request.WhichOneof("message") != "chunk":
             raise InvalidError("after `header` come `chunk`s")
         yield request.chunk.path, request.chunk.data
+
+
+async def _weights(
+    first: pb.PublishWeightsRequest, requests: AsyncIterator[pb.PublishWeightsRequest]
+) -> AsyncIterator[bytes]:
+    yield first.safetensors
+    async for request in requests:
+        yield request.safetensors
 
 
 async def _to_its_end(work: Coroutine[Any, Any, _Given]) -> _Given:
@@ -99,13 +127,32 @@ def _summary(policy: StoredPolicy) -> pb.PolicySummary:
         backend="" if broken else policy.usable.backend,
         latest=policy.latest or 0,
         versions=len(policy.versions),
-        error=str(policy.config) if broken else refused,
+        error=without_paths(str(policy.config) if broken else refused),
+    )
+
+
+def _rollout(rollout: Rollout) -> pb.Rollout:
+    return pb.Rollout(
+        version=rollout.version,
+        base=rollout.base,
+        share=rollout.share,
+        alias=rollout.alias,
+        promote_if=rollout.promote_if,
+        withdraw_if=rollout.withdraw_if,
+        files=rollout.files,
+        state=rollout.state,
+        reason=without_paths(rollout.reason),
+        begun=rollout.begun,
+        ended=rollout.ended,
     )
 
 
 def _details(version: VersionDescription) -> pb.VersionDetails:
     details = pb.VersionDetails(
-        version=version_to_pb(version.policy), bytes=version.bytes, sessions=version.sessions, error=version.error
+        version=version_to_pb(version.policy),
+        bytes=version.bytes,
+        sessions=version.sessions,
+        error=without_paths(version.error),
     )
     if version.signature is not None:
         details.loaded = True

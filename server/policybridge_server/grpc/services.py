@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from policybridge_core.plugins import Table
+from policybridge_server.grpc.guard import SCOPES
 from policybridge_server.transports.contract import Host
 
 if TYPE_CHECKING:
@@ -12,7 +13,11 @@ if TYPE_CHECKING:
     from policybridge_server.grpc.calls import Calls
 
     AddService = Callable[[grpc.aio.Server, Host, Calls], None]
-    """Adds one service to a server that has not started; a drain waits for the calls counted in ``Calls``."""
+    """Adds one service to a server that has not started; a drain waits for the calls counted in ``Calls``.
+
+    Where the server asks for tokens, a service of another distribution needs the scope ``admin``, unless it says
+    another in ``host.access.scopes``: ``host.access.scopes["/my.Service/"] = Scope.EVALUATE``.
+    """
 
 SERVICES = Table(
     kind="gRPC service",
@@ -24,6 +29,7 @@ SERVICES = Table(
         "mlbridge": "policybridge_server.mlbridge.grpc.service:add_to_server [server]",
         "policy": "policybridge_server.grpc.policy_service:add_to_server [server]",
         "reflection": "policybridge_server.grpc.reflection:add_to_server [server]",
+        "replication": "policybridge_server.grpc.replication_service:add_to_server [server]",
         "repository": "policybridge_server.grpc.repository_service:add_to_server [server]",
     },
 )
@@ -37,5 +43,6 @@ def add_services(server: "grpc.aio.Server", host: Host, calls: "Calls") -> None:
         PolicyBridgeError: a service cannot be served as it is configured.
 
     """
+    host.access.scopes.update(SCOPES)
     for name in host.config.grpc_service or SERVICES.names():
         cast("AddService", SERVICES.load(name))(server, host, calls)

@@ -1,17 +1,20 @@
 """PolicyService.Session inside the loop's turns, without a task for each call."""
 
-from google.protobuf.message import DecodeError
+from dataclasses import replace
 
 from policybridge.v1 import policy_service_pb2 as pb
-from policybridge_core.errors import InvalidError, PolicyBridgeError, PreconditionError, UnavailableError
+from policybridge_core.errors import PolicyBridgeError, PreconditionError, UnavailableError
 from policybridge_serdes import Outcome, Values
 from policybridge_serdes.messages import options_from_pb, reference_from_pb
+from policybridge_serdes.protobuf import parse
 from policybridge_server.engine.engine import Session
+from policybridge_server.engine.tracing import TRACEPARENT
 from policybridge_server.grpc.calls import Calls
 from policybridge_server.grpc.http2.stream import Stream
 from policybridge_server.grpc.session_messages import RECORDED, Observation, SessionMessages
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.conversation import Conversation
+from policybridge_server.transports.doors import Wait
 
 
 class SessionCall(Conversation[bytes | None]):
@@ -21,16 +24,26 @@ class SessionCall(Conversation[bytes | None]):
         stream: of the call.
         host: opens the session.
         calls: the running calls, this one among them.
+        client: who the session counts for; see `client_of`.
+        traceparent: the trace context of the call; a label of that name goes before it.
 
     """
 
-    def __init__(self, stream: Stream, host: Host, calls: Calls) -> None:
+    def __init__(self, stream: Stream, host: Host, calls: Calls, client: str = "", traceparent: str = "") -> None:
         super().__init__(host, "a session over gRPC")
+        self._counts_for = client
         self._stream = stream
+        self._traceparent = traceparent
         self._calls = calls
         self._open_message = pb.Open()
         self._messages: SessionMessages | None = None
+        self._taken = 0
         calls.add(self)
+        host.doors.expect(self, Wait.OPEN)
+
+    @property
+    def _client(self) -> str:
+        return self._counts_for
 
     def message(self, data: bytes) -> None:
         """Take a message."""
@@ -44,6 +57,10 @@ class SessionCall(Conversation[bytes | None]):
         """End the session without an answer."""
         self._end()
 
+    def dismiss(self, error: PolicyBridgeError) -> None:
+        """End the call because its first message does not come."""
+        self.fail(error)
+
     def shut(self) -> None:
         """End the session because the server shuts down."""
         self.fail(UnavailableError("the server shut down before the session ended"))
@@ -52,11 +69,10 @@ class SessionCall(Conversation[bytes | None]):
         if message is None:
             self._finish()
             return
-        try:
-            request = pb.SessionRequest.FromString(message)
-        except DecodeError as error:
-            raise InvalidError(f"the message is no SessionRequest: {error}") from error
+        request = parse(pb.SessionRequest, message)
+        self._release(len(message))
         if self._messages is None or self._session is None:
+            self._host.doors.satisfied(self)
             self._begin(request)
             return
         asked = self._messages.read(request)
@@ -67,18 +83,28 @@ class SessionCall(Conversation[bytes | None]):
         elif asked is not None:
             self._stream.send(asked.SerializeToString())
 
+    def _release(self, taken: int) -> None:
+        """Let the stream count the message no longer that was taken before."""
+        if self._taken:
+            self._stream.release(self._taken)
+        self._taken = taken
+
     def _begin(self, request: pb.SessionRequest) -> None:
         if request.WhichOneof("message") != "open":
             raise PreconditionError("a session's first message is `open`")
         self._open_message = request.open
-        self._open(reference_from_pb(request.open.policy), options_from_pb(request.open))
+        options = options_from_pb(request.open)
+        if self._traceparent:
+            options = replace(options, labels={TRACEPARENT: self._traceparent, **options.labels})
+        self._open(reference_from_pb(request.open.policy), options)
 
     def _opened(self, session: Session) -> None:
-        self._messages = SessionMessages(session, self._open_message, self._host.config.max_observation_bytes)
+        self._messages = SessionMessages(session, self._open_message, self._host.config.limits)
         self._stream.send(self._messages.opened.SerializeToString())
 
     def _reply(self, advice: Values, log_probability: float | None) -> None:
         if self._messages is not None:
+            self._release(0)
             self._stream.send(self._messages.decision(advice, log_probability).SerializeToString())
 
     def _acknowledge(self) -> None:
@@ -90,14 +116,13 @@ class SessionCall(Conversation[bytes | None]):
     def _finish(self) -> None:
         if self._session is None:
             raise PreconditionError("a session's first message is `open`")
-        if self._session.recorded:
-            # The call's OK tells the client that the session is recorded to its end.
-            self._unanswered = True
-            self._session.report(None, self._finished)
-        else:
-            self._finished(None)
+        # The call's OK tells the client that the session is recorded, its end included.
+        self._unanswered = True
+        self._session.finish(self._finished)
 
     def _finished(self, error: PolicyBridgeError | None) -> None:
+        if self._over:
+            return  # the client cancelled the call meanwhile
         if error is not None:
             self.fail(error)
             return
@@ -111,4 +136,12 @@ class SessionCall(Conversation[bytes | None]):
 
     def _end(self) -> None:
         super()._end()
+        # The session refers to this call, its sink: without this both would wait for the garbage collector.
+        self._session = self._messages = None
+        self._host.doors.satisfied(self)
         self._calls.discard(self)
+
+
+def client_of(peer: str) -> str:
+    """Give who a connection from ``peer`` counts for: a host, or all of this machine's Unix sockets together."""
+    return "this machine" if peer.startswith("unix:") else peer.rpartition(":")[0]

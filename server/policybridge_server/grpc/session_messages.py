@@ -6,7 +6,8 @@ from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1 import tensor_pb2
 from policybridge_core.errors import PreconditionError, TooLargeError
 from policybridge_serdes import Outcome, Signature, Values, load_serdes
-from policybridge_serdes.messages import outcome_from_pb, version_to_pb
+from policybridge_serdes.limits import MessageLimits
+from policybridge_serdes.messages import check_outcome, outcome_from_pb, version_to_pb
 from policybridge_serdes.protobuf import signature_from_pb
 from policybridge_serdes.values import Row
 from policybridge_server.engine.engine import Session
@@ -27,23 +28,24 @@ class SessionMessages:
     Args:
         session: just opened; the signature in ``message`` is bound to it here.
         message: the client's `open`.
-        limit: largest observation in bytes.
+        limits: what messages may hold.
 
     Attributes:
         opened: the answer to `open`.
 
     Raises:
         InvalidError: the signature does not fit the policy's.
-        TooLargeError: its observations are larger than ``limit``.
+        TooLargeError: its observations are larger than the limits, or there are too many of them.
         NotFoundError: there is no such SerDes.
 
     """
 
-    def __init__(self, session: Session, message: pb.Open, limit: int) -> None:
-        signature = _signature(message.signature, limit)
+    def __init__(self, session: Session, message: pb.Open, limits: MessageLimits) -> None:
+        signature = _signature(message.signature, limits)
         ignored = session.bind(signature)
-        serdes = load_serdes(message.serdes or "bitstream")
+        serdes = load_serdes(message.serdes or "bitstream", limits)
         self._session = session
+        self._limits = limits
         self._version = session.policy.version
         self._decode = serdes.codec(signature.features).decode
         self._encode = serdes.codec(signature.advice_layout).encode
@@ -71,6 +73,7 @@ class SessionMessages:
             self._session.context(request.context.name)
             return None
         if kind == "outcome":
+            check_outcome(request.outcome, self._limits)
             return outcome_from_pb(request.outcome)
         known = "`observation`, `context` and `outcome`"
         raise PreconditionError(f"after `open` come {known}, not {kind or 'an empty message'}")
@@ -93,7 +96,9 @@ class SessionMessages:
         return self._last
 
 
-def _signature(message: tensor_pb2.Signature, limit: int) -> Signature:
+def _signature(message: tensor_pb2.Signature, limits: MessageLimits) -> Signature:
+    limits.check_features(len(message.features))
+    limit = limits.observation_bytes
     signature = signature_from_pb(message)
     if signature.features.size > limit:
         raise TooLargeError(f"observations of {signature.features.size} bytes; at most {limit} are taken")

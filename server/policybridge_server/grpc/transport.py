@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from policybridge_server.grpc.calls import Calls
+from policybridge_server.grpc.http2.budget import Memory
 from policybridge_server.grpc.http2.server import Http2Server
 from policybridge_server.grpc.services import add_services
 from policybridge_server.transports.contract import Host
@@ -16,25 +17,34 @@ _LAST_WORDS: Final = 5.0
 """Seconds for calls that are ended to tell their clients."""
 
 
+def scheme_of(address: str, host: Host) -> str:
+    """Give what stands before the address of a port, as clients take it: ``grpcs`` where it speaks TLS."""
+    return "grpc" if host.access.tls is None or address.startswith("unix:") else "grpcs"
+
+
 class GrpcTransport:
     """Listens on one address, ``HOST:PORT`` or ``unix:PATH``."""
 
     def __init__(self, address: str) -> None:
         self._asked = address
         self._address = address
+        self._scheme = "grpc"
         self._calls: Calls = Running()
 
     @property
     def address(self) -> str:
         """The address with the real port, as clients take it."""
-        return f"grpc:{self._address}"
+        return f"{self._scheme}:{self._address}"
 
     async def start(self, host: Host) -> None:
         """Listen; an address that somebody else has is an error."""
-        server = Http2Server(host.loop, host.config.message_limit)
+        memory = host.shared(Memory, lambda: Memory(host.config.max_buffered_bytes))
+        server = Http2Server(host.loop, host.config.message_limit, host.access, host.doors, memory)
+        server.share = host.share
         # Http2Server takes servicers as a grpc.aio.Server does, which has no interface to implement.
         add_services(cast("grpc.aio.Server", server), host, self._calls)
         self._address = server.listen(self._asked)
+        self._scheme = scheme_of(self._asked, host)
         self._end: Callable[[], Awaitable[None]] = server.stop
 
     async def stop(self, grace: float) -> None:

@@ -94,6 +94,8 @@ class UnaryCall:
     def run(self, work: Coroutine[None, None, bytes]) -> None:
         """Reply with what ``work`` gives, or fail with what it raises; for what cannot be answered in this turn."""
         self._task = self._loop.spawn(self._wait(work))
+        # A task that is cancelled before its first step leaves ``work`` unstarted, and Python would warn of it.
+        self._task.add_done_callback(lambda _: work.close())
 
     async def _wait(self, work: Coroutine[None, None, bytes]) -> None:
         try:

@@ -5,11 +5,20 @@ explores, and the nanoseconds that it took. Decisions are collected per session 
 than a microsecond each. The writer's own thread writes them, many in one transaction.
 
 **What was acknowledged survives kill −9.** An outcome is acknowledged by its answer (``OutcomeRecorded``,
-``ReportOutcomeResponse``, the socket's frame), the end of a gRPC session by the OK of its call. Either acknowledges all
-earlier decisions of that session too. Everything else is on disk within about a second. This holds when the process is
-killed; after a loss of power the file is whole, but the last transactions may be missing (SQLite's
-``synchronous=NORMAL``).
+``ReportOutcomeResponse``, the socket's frame), the end of a gRPC session by the OK of its call, the end of a sequence
+by the answer to its last request. Each acknowledges all earlier decisions of that session too. Everything else is on
+disk within about a second, whatever other clients report. This holds when the process is killed; after a loss of power
+the file is whole, but the last transactions may be missing (SQLite's ``synchronous=NORMAL``).
 
-A ledger that is slow or cannot be written never delays a decision. Decisions that find no room in memory are dropped
-and counted as the session's ``lost`` decisions; then its outcome is not acknowledged.
+A ledger that is slow or cannot be written never delays a decision. What waits for it takes a bounded amount of memory;
+it is written the oldest first, in transactions that become smaller where the disk has little room. Decisions that find
+no room in memory are left out and counted as the session's ``lost`` decisions; then its outcome is not acknowledged.
+
+Nothing depends on how the machine's clock is set: sessions are ordered by their numbers, and grow old by the seconds
+that passed.
 """
+
+from policybridge_server.ledger.query import Query
+from policybridge_server.ledger.reader import LedgerReader
+
+__all__ = ["LedgerReader", "Query"]

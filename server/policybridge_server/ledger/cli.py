@@ -1,33 +1,39 @@
 """``policybridge sessions``: list, show and export the sessions of a ledger."""
 
 import argparse
+import itertools
 import re
+import shutil
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from time import time
 from typing import Final, cast
 
 import msgspec
 
-from policybridge_core.errors import PolicyBridgeError
-from policybridge_server.ledger.contract import LEDGERS
-from policybridge_server.ledger.export import FORMATS
-from policybridge_server.ledger.query import Query, SessionRecord
+from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_core.text import printable
+from policybridge_serdes import PolicyVersion
+from policybridge_server.ledger.contract import LEDGERS, Bounds, load_ledger
+from policybridge_server.ledger.export import FORMATS, PART, Score
+from policybridge_server.ledger.importing import Origin, import_log
+from policybridge_server.ledger.listing import check_filters, state, table
+from policybridge_server.ledger.place import check_shown, expand, parse_place
+from policybridge_server.ledger.query import Query
 from policybridge_server.ledger.reader import LedgerReader
 
 _USAGE: Final = 2
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_ID_WIDTH: Final = 12
 
-_Export = Callable[[LedgerReader, Query, Path, str | None], int]
+_Export = Callable[[LedgerReader, Query, Path, Score | None], int]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.description = "Sessions of a ledger. A server may be writing it at the same time."
-    commands = parser.add_subparsers(dest="what", required=True, metavar="list|show|export")
+    commands = parser.add_subparsers(dest="what", required=True, metavar="list|show|export|import")
     listing = commands.add_parser("list", help="one line per session, the oldest first")
     _add_query(listing)
     listing.add_argument("--json", action="store_true", help="one JSON object per line")
@@ -45,17 +51,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FORMAT",
         help="how to write them: %(choices)s (default: log, LLVM's training log)",
     )
-    exporting.add_argument("--score", metavar="NAME", help="the outcome that is the log's reward")
+    exporting.add_argument("--score", metavar="NAME", help="the outcome that is the reward")
+    exporting.add_argument(
+        "--score-default",
+        type=float,
+        metavar="NUMBER",
+        help="the reward in sessions that lack the outcome (default: such a session is an error)",
+    )
+    _add_import(commands.add_parser("import", help="read training logs, such as LLVM's in development mode"))
+
+
+def _add_import(parser: argparse.ArgumentParser) -> None:
+    _add_ledger(parser)
+    parser.add_argument("logs", nargs="+", type=Path, metavar="LOG", help="a file; each of its contexts is a session")
+    parser.add_argument("--policy", default="imported", metavar="NAME", help="who decided (default: imported)")
+    parser.add_argument("--version", type=int, default=1, metavar="N", help="of the policy (default: 1)")
+    parser.add_argument("--label", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="repeatable")
+    parser.add_argument(
+        "--reward",
+        choices=["sum", "last"],
+        default="sum",
+        help="what a session's outcome is: the sum of its rewards (default), or the last, where all are the same",
+    )
 
 
 def _add_ledger(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ledger", required=True, type=Path, metavar="FILE")
+    parser.add_argument(
+        "--ledger",
+        required=True,
+        type=_shown,
+        action="append",
+        metavar="FILE|URL",
+        help="a file, several by a pattern ('runs-*.db'), or a database (postgresql://USER@HOST/DATABASE); repeatable",
+    )
     parser.add_argument(
         "--ledger-store",
         choices=LEDGERS,
-        default="sqlite",
         metavar="NAME",
-        help="the kind of ledger: %(choices)s (default: sqlite)",
+        help="the kind of ledger: %(choices)s (default: sqlite for a file, postgresql for its URL)",
     )
 
 
@@ -72,7 +105,10 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; the exit status is 2 if the ledger cannot be read or has no such session, else 0."""
     try:
-        with LedgerReader(arguments.ledger, arguments.ledger_store) as reader:
+        if arguments.what == "import":
+            _import(arguments)
+            return 0
+        with LedgerReader(expand(arguments.ledger), arguments.ledger_store) as reader:
             {"list": _list, "show": _show, "export": _export}[arguments.what](reader, arguments)
     except BrokenPipeError:
         # The reader of our output has closed it, as `head` does.
@@ -84,22 +120,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _list(reader: LedgerReader, arguments: argparse.Namespace) -> None:
-    for session in reader.sessions(_query(arguments)):
-        print(_json(session.to_json()) if arguments.json else _line(session))
-
-
-def _line(session: SessionRecord) -> str:
-    opened = datetime.fromtimestamp(session.opened, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    policy = f"{session.policy.name}@{session.policy.version}"
-    outcome = session.outcome
-    status = (outcome.status or "reported") if outcome else state(session)
-    labels = " ".join(f"{name}={value:.40}" for name, value in session.labels.items())
-    return f"{session.id[:_ID_WIDTH]}  {opened}  {policy:20} {session.decisions:8}  {status:12} {labels}".rstrip()
-
-
-def state(session: SessionRecord) -> str:
-    """Give the state of a session in a word."""
-    return "interrupted" if session.interrupted else "open" if session.closed is None else "closed"
+    query = _query(arguments)
+    sessions = reader.sessions(query)
+    first = next(sessions, None)
+    if first is None:
+        check_filters(reader, query)
+    found = itertools.chain(() if first is None else (first,), sessions)
+    # In a pipe lines may be as long as they like.
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in (_json(each.to_json()) for each in found) if arguments.json else table(found, width):
+        print(line)
 
 
 def _show(reader: LedgerReader, arguments: argparse.Namespace) -> None:
@@ -112,23 +142,54 @@ def _show(reader: LedgerReader, arguments: argparse.Namespace) -> None:
         for advice in segment.advices.tolist():
             advices[str(advice[0])] = advices.get(str(advice[0]), 0) + 1
     description = {**session.to_json(), "state": state(session), "contexts": contexts, "advices": advices}
+    outcomes = reader.context_outcomes(session)
+    description["context_outcomes"] = outcomes if arguments.json else len(outcomes)
     if arguments.json:
         print(_json(description))
         return
     for name, value in description.items():
-        print(f"{name:12} {value if isinstance(value, str | int | float) else _json(value)}")
+        print(f"{name:12} {printable(str(value) if isinstance(value, str | int | float) else _json(value))}")
 
 
 def _export(reader: LedgerReader, arguments: argparse.Namespace) -> None:
     export = cast("_Export", FORMATS.load(arguments.format))
+    score = _score(arguments)
     # Write to another name first: an error, such as an outcome that is missing, must not leave half a file.
-    part = arguments.to.with_name(f"{arguments.to.name}.part")
+    part = arguments.to.with_name(f"{arguments.to.name}{PART}")
     try:
-        count = export(reader, _query(arguments), part, arguments.score)
+        count = export(reader, _query(arguments), part, score)
         part.replace(arguments.to)
     finally:
-        part.unlink(missing_ok=True)
+        _remove(part)
     print(f"{count} decisions written to {arguments.to}")
+
+
+def _score(arguments: argparse.Namespace) -> Score | None:
+    if arguments.score is None and arguments.score_default is not None:
+        raise InvalidError("--score-default is for the outcome that --score names")
+    return None if arguments.score is None else Score(arguments.score, arguments.score_default)
+
+
+def _remove(part: Path) -> None:
+    if part.is_dir() and not part.is_symlink():
+        shutil.rmtree(part)
+    else:
+        part.unlink(missing_ok=True)
+
+
+def _import(arguments: argparse.Namespace) -> None:
+    policy = PolicyVersion(arguments.policy, arguments.version, "")
+    origin = Origin(policy, dict(arguments.label), arguments.reward)
+    if len(arguments.ledger) != 1:
+        raise InvalidError("give one --ledger: logs are read into one ledger")
+    place = parse_place(arguments.ledger[0])
+    store = load_ledger(place, arguments.ledger_store).open_store(place, Bounds())
+    try:
+        for log in arguments.logs:
+            sessions, decisions = import_log(store, log, origin)
+            print(f"{sessions} sessions with {decisions} decisions read from {log}")
+    finally:
+        store.close()
 
 
 def _query(arguments: argparse.Namespace) -> Query:
@@ -140,6 +201,13 @@ def _query(arguments: argparse.Namespace) -> Query:
         labels=dict(arguments.label),
         status=arguments.status,
     )
+
+
+def _shown(text: str) -> str:
+    try:
+        return check_shown(text)
+    except InvalidError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _versions(text: str) -> tuple[int, int]:

@@ -1,12 +1,14 @@
 """The contract of a kind of ledger, and the table of the kinds."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Final, Protocol, cast, runtime_checkable
 
-from policybridge_core.errors import PolicyBridgeError
+from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError
 from policybridge_core.plugins import Table
+from policybridge_server.ledger.clock import Clock, SystemClock
+from policybridge_server.ledger.place import DatabaseUrl, Place
 from policybridge_server.ledger.query import Query, SessionRecord
 from policybridge_server.ledger.records import Record
 from policybridge_server.ledger.trajectory import DecisionBatch
@@ -19,11 +21,19 @@ class Bounds:
     Attributes:
         bytes: of the ledger's file.
         age: seconds since a session began.
+        clock: measures the age.
+        spool: folder of what waits for a database that is away; ``None``: nothing may wait.
 
     """
 
     bytes: int | None = None
     age: float | None = None
+    clock: Clock = field(default_factory=SystemClock)
+    spool: Path | None = None
+
+
+class DroppedError(NotFoundError):
+    """The session was dropped from the ledger before all of it was read."""
 
 
 class Store(Protocol):
@@ -33,16 +43,19 @@ class Store(Protocol):
         """Write all ``records``, or none of them; after the return they survive the process.
 
         Returns:
-            Position in ``records`` → why that `Reported` cannot be acknowledged: there is no such session, or some of
-            its decisions were lost.
+            Position in ``records`` → why that `Reported` or `Ended` cannot be acknowledged: there is no such session,
+            or some of its decisions were lost.
 
         Raises:
             UnavailableError: nothing could be written.
 
         """
 
-    def prune(self) -> None:
-        """Drop what exceeds the bounds.
+    def prune(self) -> bool | None:
+        """Drop some of what exceeds the bounds, in a fraction of a second, because acknowledgements wait meanwhile.
+
+        Returns:
+            Whether there may be more to drop; then this is called again soon.
 
         Raises:
             UnavailableError: nothing could be written.
@@ -51,6 +64,19 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Close the files."""
+
+
+@runtime_checkable
+class Spooling(Protocol):
+    """A `Store` whose records may wait on disk for a database that is away. Read by any thread."""
+
+    @property
+    def spooled_bytes(self) -> int:
+        """Bytes on disk that wait."""
+
+    @property
+    def away(self) -> bool:
+        """Whether the database is away, or too slow."""
 
 
 class Reader(Protocol):
@@ -66,7 +92,15 @@ class Reader(Protocol):
         """Give the sessions that ``query`` describes, the oldest first."""
 
     def segments(self, session: SessionRecord) -> Iterator[DecisionBatch]:
-        """Give a session's decisions in their order, in batches of any size, each with one signature and context."""
+        """Give a session's decisions in their order, in batches of any size, each with one signature and context.
+
+        Raises:
+            DroppedError: the session is gone, and not all of its decisions were given.
+
+        """
+
+    def context_outcomes(self, session: SessionRecord) -> Mapping[str, Mapping[str, float]]:
+        """Give the numbers that were reported by context and name; see `LedgerReader.context_outcomes`."""
 
     def close(self) -> None:
         """Close the files."""
@@ -75,16 +109,16 @@ class Reader(Protocol):
 class Ledger(Protocol):
     """A kind of ledger."""
 
-    def open_store(self, path: Path, bounds: Bounds) -> Store:
-        """Open the ledger at ``path`` for writing, or make a new one.
+    def open_store(self, place: Any, bounds: Bounds) -> Store:
+        """Open the ledger at ``place``, a `Place`, for writing, or make a new one.
 
         Raises:
             UnavailableError: it cannot be written, or another server writes it.
 
         """
 
-    def open_reader(self, path: Path) -> Reader:
-        """Open the ledger at ``path`` for reading.
+    def open_reader(self, place: Any) -> Reader:
+        """Open the ledger at ``place``, a `Place`, for reading.
 
         Raises:
             UnavailableError: there is none, or it cannot be read.
@@ -92,18 +126,57 @@ class Ledger(Protocol):
         """
 
 
+class SharedStore(Store, Protocol):
+    """The store of a server whose processes write one ledger: it holds the ledger for them, and writes no records."""
+
+    def interrupt(self, mark: str) -> None:
+        """Mark the sessions as interrupted that are not over and whose ids end with ``mark``: their process is gone.
+
+        Raises:
+            UnavailableError: nothing could be written.
+
+        """
+
+
+@runtime_checkable
+class SharedLedger(Protocol):
+    """A kind of ledger that several processes of one server can write; the parent's store comes from `open_store`."""
+
+    def open_store(self, place: Any, bounds: Bounds) -> SharedStore:
+        """Open the ledger for the server; see `Ledger`."""
+
+    def join_store(self, place: Any, bounds: Bounds) -> Store:
+        """Open the ledger at ``place`` for one process of the server that holds it by `open_store`.
+
+        Raises:
+            UnavailableError: it cannot be written.
+
+        """
+
+
+_FILE: Final = "sqlite"
+_DATABASE: Final = "postgresql"
+
 LEDGERS = Table(
     kind="ledger store",
     group="policybridge.ledgers",
-    own={"sqlite": "policybridge_server.ledger.sqlite:SqliteLedger [server]"},
+    own={
+        _DATABASE: "policybridge_server.ledger.postgres.store:PostgresLedger [postgres]",
+        _FILE: "policybridge_server.ledger.sqlite:SqliteLedger [server]",
+    },
 )
+"""The kinds of ledger, by the names of ``--ledger-store``."""
 
 
-def load_ledger(name: str) -> Ledger:
-    """Make the kind of ledger called ``name``.
+def load_ledger(place: Place, kind: str | None = None) -> Ledger:
+    """Make the kind of ledger called ``kind``; without one, that which ``place`` looks like.
 
     Raises:
         NotFoundError: there is no such kind; the message lists the kinds there are.
+        InvalidError: such a ledger is not at such a place.
 
     """
-    return cast("type[Ledger]", LEDGERS.load(name))()
+    own = _DATABASE if isinstance(place, DatabaseUrl) else _FILE
+    if kind in (_DATABASE, _FILE) and kind != own:
+        raise InvalidError(f"{place} is no place of a ledger of the kind {kind!r}, but of the kind {own!r}")
+    return cast("type[Ledger]", LEDGERS.load(kind or own))()

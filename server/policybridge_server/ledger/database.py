@@ -1,47 +1,78 @@
-"""The SQLite file of a ledger, opened by its one writer: transactions, and SQLite's errors as ours."""
+"""The SQLite file of a ledger, opened by its one writer."""
 
+import errno
 import fcntl
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
-from policybridge_core.errors import PolicyBridgeError, UnavailableError
-from policybridge_server.ledger.schema import CREATE, FORMAT
+from policybridge_core.errors import UnavailableError
+from policybridge_server.ledger.failures import mapped
+from policybridge_server.ledger.identity import is_ledger
+from policybridge_server.ledger.schema import CREATE
 
-_PAGES: Final = ("page_count", "freelist_count", "page_size")
+_BUSY: Final = 5.0
+"""Seconds to wait for another program that holds the file locked."""
+
+_LOG_PAGES: Final = 1000
+"""Of the write-ahead log, after which SQLite moves it into the file. Fewer where the whole ledger is to be small."""
+
+_FEWEST_LOG_PAGES: Final = 64
+_LOG_BYTES: Final = 16 << 20
+"""To which the log is cut when it could be moved whole; a reader that reads for long makes it longer."""
 
 
 class Database:
-    """Opens the file for writing, or makes a new one; refuses a file that another server writes.
+    """Opens the file for writing, or makes a new one; refuses a file that another server writes, by whatever name.
 
     Args:
-        path: of the file; ``-wal``, ``-shm`` and ``-lock`` stand beside it.
+        path: of the file; ``-wal``, ``-shm`` and ``-lock`` stand beside it, or beside the file that a link names.
+        most: bytes that the file is meant to have.
+        joins: whether another process of this server holds the locks.
 
     Raises:
-        UnavailableError: from any method, it cannot be written; at opening also, another server writes it.
+        UnavailableError: from any method, it cannot be written; at opening also, another server writes it, or it is no
+            ledger.
+        InvalidError: from any method, it is damaged.
 
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, most: int | None = None, *, joins: bool = False) -> None:
         self._path = path
-        self._lock = _locked(path)
+        with mapped(path):
+            found = path.resolve()
+        is_ledger(found)
+        self._locks: _NoLocks | _Locks = _NoLocks() if joins else _Locks(path, found)
         try:
-            with mapped(self._path):
-                self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-                self._prepare()
-        except PolicyBridgeError:
-            self._lock.close()
+            with mapped(path):
+                self._open(found, most)
+        except BaseException:
+            self._locks.close()
             raise
 
-    def _prepare(self) -> None:
-        (found,) = self.run("PRAGMA user_version").fetchone()
-        if found not in (0, FORMAT):
-            raise UnavailableError(f"the ledger {self._path} is of format {found}; this server writes {FORMAT}")
-        self.run("PRAGMA auto_vacuum = INCREMENTAL")
+    def _open(self, found: Path, most: int | None) -> None:
+        if not is_ledger(found):
+            _create(found)
+        self._locks.add(found)
+        self._log = found.with_name(f"{found.name}-wal")
+        self._connection = sqlite3.connect(found, _BUSY, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare(most)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _prepare(self, most: int | None) -> None:
         self.run("PRAGMA journal_mode = WAL")
         self.run("PRAGMA synchronous = NORMAL")
+        self.run(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
+        (size,) = self.run("PRAGMA page_size").fetchone()
+        pages = _LOG_PAGES if most is None else most // 4 // size
+        self.run(f"PRAGMA wal_autocheckpoint = {max(_FEWEST_LOG_PAGES, min(pages, _LOG_PAGES))}")
+        # Adds what ledgers of earlier versions lack.
         self._connection.executescript(CREATE)
 
     def run(self, statement: str, *values: Any) -> sqlite3.Cursor:
@@ -52,15 +83,31 @@ class Database:
         """Run one statement with the values of each row."""
         self._connection.executemany(statement, rows)
 
-    def used(self) -> int:
-        """Give the bytes of the file that are in use."""
-        (pages,), (free,), (size,) = (self.run(f"PRAGMA {name}").fetchone() for name in _PAGES)
-        return int((pages - free) * size)
+    def number(self, statement: str, *values: Any) -> int:
+        """Give the one number that a statement finds."""
+        (found,) = self.run(statement, *values).fetchone()
+        return int(found)
 
-    def shrink(self) -> None:
-        """Give the free bytes back to the file system."""
+    def size(self) -> tuple[int, int]:
+        """Give the bytes of the file that are in use, and those that are free."""
+        free, each = self.number("PRAGMA freelist_count"), self.number("PRAGMA page_size")
+        return (self.number("PRAGMA page_count") - free) * each, free * each
+
+    def log_size(self) -> int:
+        """Give the bytes of the write-ahead log."""
+        with suppress(OSError):
+            return self._log.stat().st_size
+        return 0
+
+    def empty_log(self) -> None:
+        """Move what is in the log into the file, as far as that is possible now."""
+        with suppress(sqlite3.Error):
+            self.run("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def shrink(self, pages: int) -> None:
+        """Give up to so many free pages back to the file system."""
         # `execute` would free one page only.
-        self._connection.executescript("PRAGMA incremental_vacuum")
+        self._connection.executescript(f"PRAGMA incremental_vacuum({pages})")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -77,27 +124,66 @@ class Database:
 
     def close(self) -> None:
         """Close the file; then another server may write it."""
+        # The locks go last: to close a file takes away all locks that SQLite has on it in this process.
         self._connection.close()
-        self._lock.close()
+        self._locks.close()
 
 
-@contextmanager
-def mapped(path: Path) -> Iterator[None]:
-    """Raise SQLite's errors about the ledger at ``path`` as `UnavailableError`."""
+class _NoLocks:
+    """Those of a process whose server's parent holds the locks."""
+
+    def add(self, file: Path) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Locks:
+    """The locks of a writer: of the name, by which SQLite finds the log; and of the file, which may have more names."""
+
+    def __init__(self, path: Path, found: Path) -> None:
+        self._path = path
+        self._descriptors: list[int] = []
+        self.add(found.with_name(f"{found.name}-lock"), os.O_CREAT)
+
+    def add(self, file: Path, flags: int = 0) -> None:
+        try:
+            descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
+        except OSError as error:
+            raise UnavailableError(f"the ledger {self._path} cannot be written: {error.strerror}") from error
+        self._descriptors.append(descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.close()
+            raise UnavailableError(f"another server writes the ledger {self._path}") from None
+
+    def close(self) -> None:
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+
+def _create(path: Path) -> None:
+    """Make an empty ledger: whole under another name first, because the process may be killed at any moment."""
+    new = path.with_name(f"{path.name}-new")
+    # What lies beside a file that is gone belongs to nothing; SQLite would take it for parts of the new file.
+    for suffix in ("-new", "-new-journal", "-new-wal", "-new-shm", "-journal", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
     try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        raise UnavailableError(f"the ledger {path} cannot be used: {error}") from error
+        _create_tables(new)
+        if path.exists():
+            new.chmod(path.stat().st_mode & 0o7777)
+        new.replace(path)
+    except BaseException as error:
+        new.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno == errno.EBUSY:
+            raise UnavailableError(
+                f"the ledger {path} cannot be made where the file alone is mounted; mount its folder"
+            ) from error
+        raise
 
 
-def _locked(path: Path) -> IO[str]:
-    try:
-        file = path.with_name(f"{path.name}-lock").open("w")
-    except OSError as error:
-        raise UnavailableError(f"the ledger {path} cannot be written: {error.strerror}") from error
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        raise UnavailableError(f"another server writes the ledger {path}") from None
-    return file
+def _create_tables(new: Path) -> None:
+    with closing(sqlite3.connect(new, isolation_level=None)) as database:
+        database.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        database.executescript(f"BEGIN;{CREATE}COMMIT;")
+        database.execute("PRAGMA journal_mode = WAL")

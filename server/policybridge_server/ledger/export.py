@@ -1,10 +1,12 @@
 """Trajectories as files: LLVM's training log, and the table of all formats."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from policybridge_core.errors import InvalidError, NotFoundError
 from policybridge_core.plugins import Table
@@ -16,15 +18,53 @@ from policybridge_server.ledger.trajectory import DecisionBatch
 
 REWARD: Final = "reward"
 
+PART: Final = ".part"
+"""The end of a file's name, or a folder's, while it is written."""
+
 FORMATS: Final = Table(
     kind="export format",
     group="policybridge.exports",
     own={
         "log": "policybridge_server.ledger.export:export_log [server]",
+        "minari": "policybridge_server.ledger.minari:export_minari [minari]",
         "parquet": "policybridge_server.ledger.parquet:export_parquet [parquet]",
+        "tfrecord": "policybridge_server.ledger.tfrecord:export_tfrecord [tfrecord]",
     },
 )
-"""Functions ``(reader, query, file, outcome's name or None) -> number of decisions``."""
+"""Functions ``(reader, query, file, `Score` or None) -> number of decisions``."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """The outcome that is the reward.
+
+    Attributes:
+        name: the outcome's.
+        default: its value for sessions that lack it; ``None``: they are an error.
+
+    """
+
+    name: str
+    default: float | None = None
+
+    def of(self, batch: DecisionBatch) -> npt.NDArray[np.float64]:
+        """Give the value for each decision's session; shape [n].
+
+        Raises:
+            InvalidError: a session lacks it, and there is no default.
+
+        """
+        values = batch.outcome(self.name)
+        lacking = np.isnan(values)
+        if not lacking.any():
+            return values
+        if self.default is None:
+            session = batch.sessions[batch.session[int(np.argmax(lacking))]].id
+            raise InvalidError(
+                f"the session {session} has no outcome {self.name!r}; give a value for such by --score-default"
+            )
+        filled: npt.NDArray[np.float64] = np.where(lacking, self.default, values)
+        return filled
 
 
 def one_signature(batches: Iterator[DecisionBatch]) -> tuple[Signature, Iterator[DecisionBatch]]:
@@ -52,7 +92,13 @@ def one_signature(batches: Iterator[DecisionBatch]) -> tuple[Signature, Iterator
     return first.signature, checked()
 
 
-def export_log(reader: LedgerReader, query: Query, target: Path, score: str | None) -> int:
+def trajectory_name(batch: DecisionBatch, row: int) -> str:
+    """Name the trajectory of a decision: ``SESSION``, or ``SESSION/CONTEXT``."""
+    session, context = batch.sessions[batch.session[row]].id, batch.contexts[row]
+    return f"{session}/{context}" if context else session
+
+
+def export_log(reader: LedgerReader, query: Query, target: Path, score: Score | None) -> int:
     """Write LLVM's training log: the features, the decision as the last of them, and a reward where ``score`` is given.
 
     Contexts are called ``SESSION`` or ``SESSION/CONTEXT``, so that every one is one trajectory. The reward of each
@@ -74,19 +120,16 @@ def export_log(reader: LedgerReader, query: Query, target: Path, score: str | No
     return count
 
 
-def _log_batch(log: TrainingLogWriter, batch: DecisionBatch, score: str | None) -> None:
-    rewards = None if score is None else batch.outcome(score)
+def _log_batch(log: TrainingLogWriter, batch: DecisionBatch, score: Score | None) -> None:
+    rewards = None if score is None else score.of(batch)
     named = ""
     for row in range(len(batch)):
-        session, context = batch.sessions[batch.session[row]].id, batch.contexts[row]
-        name = f"{session}/{context}" if context else session
+        name = trajectory_name(batch, row)
         if name != named:
             log.context(name)
             named = name
         log.observation(batch.observations[row].tobytes() + batch.advices[row].tobytes())
         if rewards is not None:
-            if np.isnan(rewards[row]):
-                raise InvalidError(f"the session {session} has no outcome {score!r}")
             log.outcome(rewards[row])
 
 

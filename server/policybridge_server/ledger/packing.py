@@ -5,16 +5,18 @@ records, one uint32 each; then follow the records in the session form of the Ser
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from policybridge_core.errors import InvalidError
 from policybridge_serdes import Layout, Values
 from policybridge_serdes.bitstream import VaryingCodec
+from policybridge_serdes.limits import UNLIMITED
 from policybridge_serdes.values import Row, join
 
 _LEVEL: Final = 1
@@ -22,12 +24,15 @@ _LEVEL: Final = 1
 
 _SIZE: Final = np.dtype("<u4")
 
+Contexts = Mapping[str, Mapping[str, float]]
+"""Numbers by context and name."""
+
 
 def pack_rows(layout: Layout, rows: Sequence[Row]) -> bytes:
     """Pack ``rows`` into a column."""
     if layout.fixed:
         return zlib.compress(b"".join([row if isinstance(row, bytes) else row.tobytes() for row in rows]), _LEVEL)
-    codec = VaryingCodec(layout)
+    codec = VaryingCodec(layout, UNLIMITED)
     records = [row if isinstance(row, bytes) else codec.encode(row) for row in rows]
     return zlib.compress(np.array([len(record) for record in records], _SIZE).tobytes() + b"".join(records), _LEVEL)
 
@@ -45,7 +50,7 @@ def unpack_rows(layout: Layout, column: bytes, count: int) -> Values:
             raise InvalidError(f"a column of the ledger holds {len(data)} bytes, not {count} times {layout.size}")
         values: Values = np.ndarray(count, layout.dtype, data)
         return values
-    codec = VaryingCodec(layout)
+    codec = VaryingCodec(layout, UNLIMITED)
     return join(layout, [codec.decode(record) for record in _cut(data, count)])
 
 
@@ -65,6 +70,24 @@ def unpack_numbers(column: bytes, dtype: str, count: int) -> npt.NDArray[Any]:
     if len(data) != count * np.dtype(dtype).itemsize:
         raise InvalidError(f"a column of the ledger holds {len(data)} bytes, not {count} numbers of {dtype}")
     return np.frombuffer(data, dtype)
+
+
+def pack_outcomes(contexts: Contexts) -> bytes:
+    """Pack numbers by context and name."""
+    return zlib.compress(msgspec.json.encode(contexts), _LEVEL)
+
+
+def unpack_outcomes(packed: bytes) -> dict[str, dict[str, float]]:
+    """Give the numbers by context and name.
+
+    Raises:
+        InvalidError: they are damaged.
+
+    """
+    try:
+        return msgspec.json.decode(_decompressed(packed), type=dict[str, dict[str, float]])
+    except msgspec.DecodeError as error:
+        raise InvalidError(f"outcomes of the ledger are damaged: {error}") from error
 
 
 def _decompressed(column: bytes) -> bytes:

@@ -1,5 +1,6 @@
 """Parquet, by pyarrow: one row per decision, one column per feature."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ import pyarrow.parquet as pq
 
 from policybridge_core.errors import InvalidError
 from policybridge_serdes import ElementType, Signature, TensorSpec
-from policybridge_server.ledger.export import column, one_signature
+from policybridge_server.ledger.export import Score, column, one_signature
 from policybridge_server.ledger.query import Query
 from policybridge_server.ledger.reader import LedgerReader
 from policybridge_server.ledger.trajectory import DecisionBatch
@@ -35,7 +36,7 @@ _TYPES: Final = {
 }
 
 
-def export_parquet(reader: LedgerReader, query: Query, target: Path, score: str | None) -> int:
+def export_parquet(reader: LedgerReader, query: Query, target: Path, score: Score | None) -> int:
     """Write one row per decision; features are called ``feature.NAME``, outcomes ``outcome.NAME``.
 
     Tensors of more than one element are lists, in row-major order. Absent outcomes and log-probabilities are null.
@@ -44,7 +45,7 @@ def export_parquet(reader: LedgerReader, query: Query, target: Path, score: str 
         reader: of the ledger.
         query: which sessions.
         target: the file.
-        score: the one outcome to write; ``None``: all outcomes.
+        score: the one outcome to write, with its default for sessions that lack it; ``None``: all outcomes.
 
     Raises:
         InvalidError: the sessions have several signatures.
@@ -52,13 +53,14 @@ def export_parquet(reader: LedgerReader, query: Query, target: Path, score: str 
 
     """
     names = sorted({name for session in reader.sessions(query) if session.outcome for name in session.outcome.values})
-    names = names if score is None else [score]
+    names = names if score is None else [score.name]
+    filled = {} if score is None or score.default is None else {score.name: score.default}
     signature, batches = one_signature(reader.batches(query))
     schema = _schema(signature, names)
     count = 0
     with pq.ParquetWriter(target, schema, compression="zstd") as writer:
         for batch in batches:
-            writer.write_table(pa.table(_columns(batch, names), schema))
+            writer.write_table(pa.table(_columns(batch, names, filled), schema))
             count += len(batch)
     return count
 
@@ -78,7 +80,7 @@ def _type(spec: TensorSpec) -> pa.DataType:
     return pa.list_(kind, spec.count) if spec.fixed else pa.list_(kind)
 
 
-def _columns(batch: DecisionBatch, outcomes: list[str]) -> dict[str, Any]:
+def _columns(batch: DecisionBatch, outcomes: list[str], filled: Mapping[str, float]) -> dict[str, Any]:
     sessions = [batch.sessions[index] for index in batch.session]
     columns: dict[str, Any] = {
         "session": [session.id for session in sessions],
@@ -93,7 +95,9 @@ def _columns(batch: DecisionBatch, outcomes: list[str]) -> dict[str, Any]:
     }
     columns |= {f"feature.{spec.name}": column(batch.observations, spec) for spec in batch.signature.features.specs}
     columns["advice"] = column(batch.advices, batch.signature.advice)
-    return columns | {f"outcome.{name}": _or_null(batch.outcome(name)) for name in outcomes}
+    values = {name: batch.outcome(name) for name in outcomes}
+    values |= {name: np.where(np.isnan(values[name]), default, values[name]) for name, default in filled.items()}
+    return columns | {f"outcome.{name}": _or_null(each) for name, each in values.items()}
 
 
 def _or_null(numbers: Any) -> Any:

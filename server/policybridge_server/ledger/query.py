@@ -1,10 +1,13 @@
 """Which sessions to read from a ledger, and what is known of each."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from policybridge_serdes import Exploration, Outcome, PolicyVersion
+
+_LABEL: Final = "EXISTS (SELECT 1 FROM json_each(sessions.labels) AS label WHERE label.key = ? AND label.value = ?)"
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,13 @@ class Query:
     status: str | None = None
     session: str | None = None
 
-    def to_sql(self) -> tuple[str, list[Any]]:
-        """Give the SQL condition on the table ``sessions``, and the values of its placeholders."""
+    def to_sql(self, label: str = _LABEL) -> tuple[str, list[Any]]:
+        """Give the SQL condition on the table ``sessions``, and the values of its placeholders.
+
+        Args:
+            label: the condition that a label, the first placeholder, has the value that is the second one.
+
+        """
         each: dict[str, object] = {
             "policy = ?": self.policy,
             "opened >= ?": self.since,
@@ -42,10 +50,10 @@ class Query:
         if self.versions is not None:
             conditions.append(("version BETWEEN ? AND ?", list(self.versions)))
         if self.session is not None:
-            conditions.append(("substr(id, 1, ?) = ?", [len(self.session), self.session]))
-        label = "EXISTS (SELECT 1 FROM json_each(sessions.labels) AS label WHERE label.key = ? AND label.value = ?)"
+            # An index finds these; ids are ordered by their bytes.
+            conditions.append(("id >= ? AND id < ?", [self.session, self.session + chr(sys.maxunicode)]))
         conditions += [(label, [name, value]) for name, value in self.labels.items()]
-        text = " AND ".join(condition for condition, _ in conditions) or "1"
+        text = " AND ".join(condition for condition, _ in conditions) or "TRUE"
         return text, [value for _, values in conditions for value in values]
 
 

@@ -1,11 +1,13 @@
 """Reading a ledger: sessions, trajectories and batches for trainers, while a server writes it or not."""
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
 
 from policybridge_core.errors import NotFoundError
-from policybridge_server.ledger.contract import load_ledger
+from policybridge_server.ledger.contract import DroppedError, Reader, load_ledger
+from policybridge_server.ledger.joined import JoinedReader
+from policybridge_server.ledger.place import parse_place
 from policybridge_server.ledger.query import Query, SessionRecord
 from policybridge_server.ledger.trajectory import DecisionBatch, Trajectory, joined
 
@@ -13,22 +15,35 @@ from policybridge_server.ledger.trajectory import DecisionBatch, Trajectory, joi
 class LedgerReader(AbstractContextManager["LedgerReader"]):
     """Reads a ledger; any number of readers may do so, also while a server writes. For one thread.
 
-    Every read is short and sees everything that was written before it. Sessions that are dropped meanwhile are skipped.
+    Every read is short and sees everything that was written before it. A session comes whole or not at all: what goes
+    through many sessions skips those that a server drops meanwhile; a session that is dropped when some of its
+    decisions were given already, which happens only to very large ones, is an error.
 
     Args:
-        path: the file.
-        kind: the name of the kind of ledger, as ``--ledger-store`` of the server takes it.
+        places: of the ledger: a file, or the URL of a database; or several, which are read as one. Their sessions are
+            in the order in which they were opened, by the clocks of their machines.
+        kind: the name of the kind of ledger, as ``--ledger-store`` of the server takes it; ``None``: what the place
+            looks like.
 
     Raises:
+        InvalidError: a URL cannot be read.
         NotFoundError: there is no such kind.
         UnavailableError: from any method, the ledger cannot be read.
         InvalidError: from any method, the ledger is damaged.
+        DroppedError: while decisions are read, their session was dropped; a `NotFoundError`.
 
     """
 
-    def __init__(self, path: Path | str, kind: str = "sqlite") -> None:
-        self._path = Path(path)
-        self._reader = load_ledger(kind).open_reader(self._path)
+    def __init__(self, places: Path | str | Sequence[Path | str], kind: str | None = None) -> None:
+        given = [places] if isinstance(places, Path | str) else places
+        self._places = [parse_place(each) for each in given]
+        self._reader = self._open(kind)
+
+    def _open(self, kind: str | None) -> Reader:
+        with ExitStack() as stack:
+            readers = [stack.enter_context(closing(load_ledger(each, kind).open_reader(each))) for each in self._places]
+            stack.pop_all()
+        return readers[0] if len(readers) == 1 else JoinedReader(readers)
 
     def close(self) -> None:
         """Close the files."""
@@ -51,12 +66,23 @@ class LedgerReader(AbstractContextManager["LedgerReader"]):
         found = list(self.sessions(Query(session=session_id)))
         exact = [session for session in found if session.id == session_id] or found
         if len(exact) != 1:
-            raise NotFoundError(f"{len(exact) or 'no'} sessions of {self._path} begin with {session_id!r}")
+            raise NotFoundError(
+                f"{len(exact) or 'no'} sessions of {', '.join(map(str, self._places))} begin with {session_id!r}"
+            )
         return exact[0]
 
     def segments(self, session: SessionRecord) -> Iterator[DecisionBatch]:
         """Give a session's decisions as they were written: some hundreds at a time."""
         return self._reader.segments(session)
+
+    def context_outcomes(self, session: SessionRecord) -> Mapping[str, Mapping[str, float]]:
+        """Give what a session's outcomes say of each context (function), by name; the latest number of each.
+
+        Raises:
+            DroppedError: the session is gone.
+
+        """
+        return self._reader.context_outcomes(session)
 
     def trajectory(self, session: SessionRecord) -> Trajectory:
         """Give a session's decisions, all at once."""
@@ -64,16 +90,31 @@ class LedgerReader(AbstractContextManager["LedgerReader"]):
 
     def trajectories(self, query: Query | None = None) -> Iterator[Trajectory]:
         """Give the trajectories of the sessions that ``query`` describes, one after another, the oldest first."""
-        return (self.trajectory(session) for session in self.sessions(query))
+        for session in self.sessions(query):
+            try:
+                trajectory = self.trajectory(session)
+            except DroppedError:
+                continue
+            yield trajectory
 
     def batches(self, query: Query | None = None, size: int = 4096) -> Iterator[DecisionBatch]:
         """Give the decisions of the sessions that ``query`` describes, at most ``size`` in a batch.
 
         A batch has one signature; sessions follow each other, the oldest first. Memory holds about one batch.
         """
-        pieces = (piece for session in self.sessions(query) for piece in self.segments(session))
-        for batch in _merged(pieces, size):
+        for batch in _merged(self._pieces(query), size):
             yield from batch.split(size)
+
+    def _pieces(self, query: Query | None) -> Iterator[DecisionBatch]:
+        for session in self.sessions(query):
+            given = False
+            try:
+                for piece in self.segments(session):
+                    yield piece
+                    given = True
+            except DroppedError:
+                if given:
+                    raise
 
 
 def _merged(pieces: Iterator[DecisionBatch], size: int | None = None) -> Iterator[DecisionBatch]:

@@ -1,16 +1,22 @@
 """The recorder of the ledger: collects decisions on the loop thread, and hands them to the writer's thread."""
 
+import logging
 from collections.abc import Callable, Sequence
-from time import time
+from dataclasses import dataclass
 from typing import Final
 
+from policybridge_core.errors import TooLargeError, UnavailableError
 from policybridge_serdes import Layout, Outcome, Signature, Values
 from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
 from policybridge_server.engine.recorder import Acknowledge
-from policybridge_server.ledger.contract import Store
-from policybridge_server.ledger.records import Begun, DecisionRecord, Ended, Lost, Reported, Segment
+from policybridge_server.ledger.clock import Clock, SystemClock
+from policybridge_server.ledger.contract import Spooling, Store
+from policybridge_server.ledger.records import Begun, DecisionRecord, Ended, Lost, Reported, Segment, Step
 from policybridge_server.ledger.writer import Writer
+from policybridge_server.repository.rollout import RolloutStep
+
+_LOG = logging.getLogger(__name__)
 
 _DECISIONS: Final = 256
 """In a segment, at most: enough for the compressor to find repetitions, few enough to be written soon."""
@@ -18,18 +24,49 @@ _DECISIONS: Final = 256
 _BYTES: Final = 1 << 18
 """Of observations in a segment, about."""
 
+_DECISION: Final = 300
+"""Bytes that Python's objects for a decision take beside the observation, about."""
+
+
+@dataclass(frozen=True)
+class LedgerState:
+    """How a ledger keeps up.
+
+    Attributes:
+        waiting_bytes: of memory, of records that are not written.
+        written_bytes: of memory, of records that were written.
+        lag: seconds since all records were written; 0: they are.
+        lost: decisions that found no room.
+        failing: whether it cannot be written now.
+        spooled_bytes: of disk, of records that wait for a database.
+        away: whether that database is away.
+
+    """
+
+    waiting_bytes: int
+    written_bytes: int
+    lag: float
+    lost: int
+    failing: bool
+    spooled_bytes: int = 0
+    away: bool = False
+
 
 class LedgerRecorder:
     """Records all sessions; implements `Recorder`.
 
     Args:
         store: writes them; it is closed with the recorder.
+        clock: gives the times of the records.
 
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, clock: Clock | None = None) -> None:
         self._writer = Writer(store)
+        self._store = store
+        self._clock = clock or SystemClock()
         self._open: dict[str, LedgerRecording] = {}
+        self._left_out = _LeftOut()
 
     def start(self, post: Callable[..., object]) -> None:
         """Begin to write; ``post`` makes a call on the loop thread, like ``loop.call_soon_threadsafe``."""
@@ -37,14 +74,39 @@ class LedgerRecorder:
 
     def opened(self, session: SessionView) -> "LedgerRecording":
         """Make the record of a session."""
-        return LedgerRecording(session, self._writer, self._open)
+        return LedgerRecording(session, self._writer, self._clock, self._open, self._left_out)
 
     def report(self, session_id: str, outcome: Outcome | None, acknowledge: Acknowledge) -> None:
         """Record an outcome, and the decisions of its session so far."""
         recording = self._open.get(session_id)
         if recording is not None:
-            recording.hand_over()
-        self._writer.put_urgent(Reported(session_id, outcome, time()), acknowledge)
+            recording.settle()
+        record = Reported(session_id, outcome, self._clock.now().wall)
+        if recording is not None and not recording.kept:
+            acknowledge(_no_record(session_id))
+        elif self._writer.has_room(record.size):
+            self._writer.put_urgent(record, acknowledge)
+        else:
+            acknowledge(UnavailableError("the ledger cannot keep up now; report the outcome again later"))
+
+    @property
+    def state(self) -> "LedgerState":
+        """How the ledger keeps up."""
+        writer, store = self._writer, self._store
+        spooled, away = (store.spooled_bytes, store.away) if isinstance(store, Spooling) else (0, False)
+        return LedgerState(
+            writer.waiting_bytes,
+            writer.written_bytes,
+            writer.lag,
+            self._left_out.count,
+            failing=writer.failing,
+            spooled_bytes=spooled,
+            away=away,
+        )
+
+    def step(self, step: RolloutStep, acknowledge: Acknowledge) -> None:
+        """Record a step of a roll-out."""
+        self._writer.put_urgent(Step(step), acknowledge)
 
     def hand_over(self) -> None:
         """Give the writer the decisions of all open sessions so far."""
@@ -59,26 +121,48 @@ class LedgerRecorder:
 
 
 class LedgerRecording:
-    """The record of one session; implements `Recording`. Made by `LedgerRecorder.opened`."""
+    """The record of one session; implements `Recording`. Made by `LedgerRecorder.opened`.
 
-    def __init__(self, session: SessionView, writer: Writer, open_sessions: dict[str, "LedgerRecording"]) -> None:
+    Attributes:
+        kept: whether there is one: there is none of a session that began when the ledger had no room.
+
+    """
+
+    def __init__(
+        self,
+        session: SessionView,
+        writer: Writer,
+        clock: Clock,
+        open_sessions: dict[str, "LedgerRecording"],
+        left_out: "_LeftOut",
+    ) -> None:
+        self.kept = True
         self._session = session
         self._writer = writer
+        self._clock = clock
         self._open = open_sessions
+        self._left_out = left_out
         self._signature: Signature | None = None
         self._context = session.context
         self._step = 0
         self._most = _DECISIONS
         self._waiting: list[DecisionRecord] = []
+        self._lost = 0
 
     def bound(self, signature: Signature) -> None:
         """Take the signature; the first one begins the record."""
         if self._signature is None:
             self._open[self._session.id] = self
-            self._writer.put(Begun(self._session, time()))
+            self._begin()
         self.hand_over()
         self._signature = signature
         self._most = max(1, min(_DECISIONS, _BYTES // max(signature.features.size, 1)))
+
+    def _begin(self) -> None:
+        record = Begun(self._session, self._clock.now().wall)
+        self.kept = self._writer.has_room(record.size)
+        if self.kept:
+            self._writer.put(record)
 
     def decided(self, row: Row, advice: Values, log_probability: float | None, nanoseconds: int) -> None:
         """Take a decision."""
@@ -90,27 +174,67 @@ class LedgerRecording:
         if len(waiting) >= self._most:
             self.hand_over()
 
-    def closed(self) -> None:
+    def closed(self, acknowledge: Acknowledge | None = None) -> None:
         """Take the end."""
-        if self._open.pop(self._session.id, None) is not None:
-            self.hand_over()
-            self._writer.put(Ended(self._session.id, time()))
+        if self._open.pop(self._session.id, None) is None:
+            if acknowledge is not None:
+                acknowledge(None)
+            return
+        self.settle()
+        record = Ended(self._session.id, self._clock.now().wall)
+        if acknowledge is None:
+            if self.kept:
+                self._writer.put(record)
+        elif self.kept:
+            self._writer.put_urgent(record, acknowledge)
+        else:
+            acknowledge(_no_record(self._session.id))
+
+    def settle(self) -> None:
+        """Give the writer the decisions so far, and the number of those that were left out."""
+        self.hand_over()
+        if self._lost and self.kept:
+            self._writer.put(Lost(self._session.id, self._lost))
+            self._lost = 0
 
     def hand_over(self) -> None:
-        """Give the writer the decisions so far; if the ledger cannot keep up, they are dropped and counted as lost."""
+        """Give the writer the decisions so far; if the ledger cannot keep up, they are left out and counted as lost."""
         if not self._waiting or self._signature is None:
             return
         decisions, self._waiting = self._waiting, []
         first, self._step = self._step + 1, self._step + len(decisions)
         size = _size(decisions, self._signature.features)
-        if self._writer.has_room(size):
+        if self.kept and self._writer.has_room(size):
             self._writer.put(Segment(self._session.id, first, self._signature, self._context, decisions, size))
         else:
-            self._writer.put(Lost(self._session.id, len(decisions)))
+            self._lost += len(decisions)
+            self._left_out.add(len(decisions))
+
+
+class _LeftOut:
+    """Counts the decisions that found no room, and logs their number each time that it is ten times larger."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._told = 1
+
+    def add(self, count: int) -> None:
+        self.count += count
+        if self.count >= self._told:
+            self._told = 10 * self.count
+            _LOG.error(
+                "the ledger cannot keep up: %d decisions so far are left out of it, and counted as lost in their "
+                "sessions; none of them was acknowledged",
+                self.count,
+            )
+
+
+def _no_record(session_id: str) -> TooLargeError:
+    return TooLargeError(f"the ledger could not keep up when session {session_id} began, and does not hold it")
 
 
 def _size(decisions: Sequence[DecisionRecord], features: Layout) -> int:
-    size = len(decisions) * features.size
+    size = len(decisions) * (features.size + _DECISION)
     for spec in features.specs:
         if not spec.fixed:
             size += sum(row[spec.name][0].nbytes for row, *_ in decisions if not isinstance(row, bytes))

@@ -2,13 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from policybridge_serdes import Outcome, Signature, Values
 from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
+from policybridge_server.repository.rollout import RolloutStep
 
 DecisionRecord = tuple[Row, Values, float | None, int]
 """A decision: observation, advice, log-probability, nanoseconds."""
+
+
+_RECORD: Final = 1000
+"""Bytes that Python's objects for a record take, about."""
+
+_TEXT: Final = 100
+"""Bytes that Python's objects for a short text and its place take, about."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +26,12 @@ class Begun:
 
     session: SessionView
     when: float
+
+    @property
+    def size(self) -> int:
+        """Bytes that it holds in memory, about."""
+        texts = [text for pair in (*self.session.labels.items(), *self.session.options.items()) for text in pair]
+        return _RECORD + sum(_TEXT + len(text) for text in texts)
 
 
 @dataclass(frozen=True)
@@ -43,6 +58,7 @@ class Lost:
 
     session_id: str
     count: int
+    size: int = _RECORD
 
 
 @dataclass(frozen=True)
@@ -51,6 +67,7 @@ class Ended:
 
     session_id: str
     when: float
+    size: int = _RECORD
 
 
 @dataclass(frozen=True)
@@ -61,5 +78,23 @@ class Reported:
     outcome: Outcome | None
     when: float
 
+    @property
+    def size(self) -> int:
+        """Bytes that it holds in memory, about."""
+        outcome = self.outcome
+        if outcome is None:
+            return _RECORD
+        names = [outcome.status, *outcome.values, *outcome.contexts]
+        names += [name for values in outcome.contexts.values() for name in values]
+        return _RECORD + sum(_TEXT + len(name) for name in names)
 
-Record = Begun | Segment | Lost | Ended | Reported
+
+@dataclass(frozen=True)
+class Step:
+    """Something happened to a roll-out."""
+
+    step: RolloutStep
+    size: int = _RECORD
+
+
+Record = Begun | Segment | Lost | Ended | Reported | Step

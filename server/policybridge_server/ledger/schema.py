@@ -2,13 +2,17 @@
 
 from typing import Final
 
+APPLICATION: Final = 0x50424C47
+"""The ``application_id`` in the file's header, "PBLG": so a ledger is told from other SQLite files without a query."""
+
 FORMAT: Final = 1
 """Number of this form of the tables; a ledger of another form is refused."""
 
 CREATE: Final = f"""
+PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {FORMAT};
 
--- `number` grows with time: the oldest session has the lowest. Times are seconds since 1970.
+-- `number` grows with time: the oldest session has the lowest, however the clock is set. Times are seconds since 1970.
 CREATE TABLE IF NOT EXISTS sessions (
   number INTEGER PRIMARY KEY AUTOINCREMENT,
   id TEXT NOT NULL UNIQUE,
@@ -28,6 +32,7 @@ CREATE TABLE IF NOT EXISTS sessions (
 );
 
 CREATE INDEX IF NOT EXISTS sessions_by_policy ON sessions (policy, version);
+CREATE INDEX IF NOT EXISTS sessions_open ON sessions (number) WHERE closed IS NULL;
 
 -- LLVM's JSON line of features and advice; each signature stands here once.
 CREATE TABLE IF NOT EXISTS signatures (number INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
@@ -53,4 +58,43 @@ CREATE TABLE IF NOT EXISTS outcomes (
   value REAL NOT NULL,
   PRIMARY KEY (session, name)
 ) WITHOUT ROWID;
+
+-- Numbers by context: of each report that had any, as in packing.py. A later report adds to the earlier ones.
+CREATE TABLE IF NOT EXISTS context_outcomes (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  session INTEGER NOT NULL,
+  outcomes BLOB NOT NULL
+);
+
+CREATE INDEX IF NOT EXISTS context_outcomes_by_session ON context_outcomes (session, number);
+
+-- One row: for how many seconds the ledger has lived, at the moment that `wall`, `boot` and `uptime` tell.
+CREATE TABLE IF NOT EXISTS lifetime (lived REAL NOT NULL, wall REAL NOT NULL, boot TEXT NOT NULL, uptime REAL NOT NULL);
+
+-- For how many seconds the ledger had lived when a session began. It never falls as the numbers grow.
+CREATE TABLE IF NOT EXISTS births (session INTEGER PRIMARY KEY, lived REAL NOT NULL);
+
+-- What a session compiles: its label `file`, or else the context that it began with. Nothing stands here where it had
+-- neither.
+CREATE TABLE IF NOT EXISTS files (session INTEGER PRIMARY KEY, name TEXT NOT NULL);
+
+-- What happened to roll-outs, in order: see RolloutStep. `at` is seconds since 1970.
+CREATE TABLE IF NOT EXISTS rollout_steps (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  policy TEXT NOT NULL,
+  what TEXT NOT NULL,
+  rollout TEXT NOT NULL,              -- a JSON object, as in rollout.json
+  at REAL NOT NULL
+);
+
+-- Numbers of sessions that are gone, and whose segments are still to be removed.
+CREATE TABLE IF NOT EXISTS dropped (session INTEGER PRIMARY KEY);
 """
+
+TABLES: Final = {
+    "sessions": "number id policy version digest labels options exploration opened closed interrupted decisions",
+    "signatures": "number text",
+    "segments": "session first count signature context observations advices chances latencies",
+    "outcomes": "session name value",
+}
+"""Columns by which a ledger is told that was written before it had an ``application_id``."""

@@ -3,28 +3,41 @@
 import logging
 import sqlite3
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from time import time
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from policybridge_core.errors import NotFoundError, PolicyBridgeError, TooLargeError, UnknownError
-from policybridge_serdes import Outcome, Signature
-from policybridge_serdes.interactive import header_line
+from policybridge_core.errors import PolicyBridgeError, UnknownError
 from policybridge_server.ledger.contract import Bounds
-from policybridge_server.ledger.database import Database, mapped
-from policybridge_server.ledger.packing import pack_numbers, pack_rows
-from policybridge_server.ledger.records import Begun, Ended, Lost, Record, Reported, Segment
+from policybridge_server.ledger.database import Database
+from policybridge_server.ledger.failures import mapped, refusal
+from policybridge_server.ledger.lifetime import Lifetime
+from policybridge_server.ledger.records import Record, Segment
+from policybridge_server.ledger.retention import Retention
+from policybridge_server.ledger.rows import (
+    EndRow,
+    LostRow,
+    OutcomeRow,
+    Packer,
+    Row,
+    SegmentRow,
+    SessionRow,
+    StepRow,
+)
 from policybridge_server.ledger.sqlite_reader import SqliteReader
+from policybridge_server.ledger.sqlite_summary import SqliteSummary
 
 _LOG = logging.getLogger(__name__)
 
-_PRUNE_TO: Final = 0.9
-"""Part of the bound in bytes to which sessions are dropped, so that this happens from time to time only."""
+_LONG_LOG: Final = 64 << 20
+"""Bytes of SQLite's write-ahead log from which on it is said that a reader keeps it from being moved into the file."""
 
-# Few sessions in one transaction, so that acknowledgements do not wait long for it.
-_OLDEST: Final = "SELECT number FROM sessions WHERE closed IS NOT NULL AND opened < ? ORDER BY number LIMIT 50"
+_OWN_ERRORS: Final = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
+"""SQLite's errors about one record, and not about the file."""
+
+_INTERRUPT: Final = "UPDATE sessions SET closed = ?, interrupted = 1 WHERE closed IS NULL AND id LIKE ?"
 
 _ADD_SESSION: Final = """
 INSERT INTO sessions (id, policy, version, digest, labels, options, exploration, opened) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -35,11 +48,15 @@ INSERT INTO segments (session, first, count, signature, context, observations, a
 SELECT number, ?, ?, ?, ?, ?, ?, ?, ? FROM sessions WHERE id = ?
 """
 
-_DROP: Final = (
-    "DELETE FROM segments WHERE session = ?",
-    "DELETE FROM outcomes WHERE session = ?",
-    "DELETE FROM sessions WHERE number = ?",
-)
+_ADD_OUTCOME: Final = """
+INSERT OR REPLACE INTO outcomes (session, name, value) SELECT number, ?, ? FROM sessions WHERE id = ?
+"""
+
+_ADD_STEP: Final = "INSERT INTO rollout_steps (policy, what, rollout, at) VALUES (?, ?, ?, ?)"
+
+_ADD_CONTEXTS: Final = """
+INSERT INTO context_outcomes (session, outcomes) SELECT number, ? FROM sessions WHERE id = ?
+"""
 
 
 class SqliteStore:
@@ -48,18 +65,29 @@ class SqliteStore:
     Args:
         path: of the file.
         bounds: beyond which sessions are dropped.
+        joins: whether another process of this server holds the file for this one.
 
     """
 
-    def __init__(self, path: Path, bounds: Bounds) -> None:
+    def __init__(self, path: Path, bounds: Bounds, *, joins: bool = False) -> None:
         self._path = path
-        self._bounds = bounds
-        self._signatures: dict[Signature, int] = {}
-        self._database = Database(path)
+        self._packer = Packer()
+        self._signatures: dict[str, int] = {}
+        self._long_log = _LONG_LOG
+        self._written = False
+        self._database = Database(path, bounds.bytes, joins=joins)
         self._run = self._database.run
-        with mapped(path):
-            # These are sessions of a server that was killed; their end will not come.
-            self._run("UPDATE sessions SET closed = ?, interrupted = 1 WHERE closed IS NULL", time())
+        try:
+            with self._database.transaction():
+                self._lifetime = Lifetime(self._database, bounds.clock)
+                if not joins:
+                    # These are sessions of a server that was killed; their end will not come.
+                    self._run(_INTERRUPT, bounds.clock.now().wall, "%")
+        except BaseException:
+            self._database.close()
+            raise
+        self._clock = bounds.clock
+        self._retention = Retention(self._database, bounds, self._lifetime)
 
     def write(self, records: Sequence[Record]) -> Mapping[int, PolicyBridgeError]:
         """Write all ``records`` in one transaction."""
@@ -73,116 +101,113 @@ class SqliteStore:
         except BaseException:
             # The transaction was rolled back, and with it perhaps the rows that these numbers stand for.
             self._signatures.clear()
+            # What is in the log already may still find room in the file; then the log is used again from its beginning.
+            self._database.empty_log()
             raise
+        self._written = True
         return refused
 
     def _add_or_count_lost(self, record: Record) -> PolicyBridgeError | None:
+        self._run("SAVEPOINT record")
         try:
-            return self._add(record)
-        except sqlite3.Error:
-            raise
+            refused = self._add(self._packer.pack(record))
         except Exception as error:
+            if isinstance(error, sqlite3.Error) and not isinstance(error, _OWN_ERRORS):
+                raise
             # A record that cannot be packed or stored must not cost the records of other sessions.
             _LOG.exception("a record cannot be written to the ledger")
+            self._run("ROLLBACK TO record")
+            self._signatures.clear()
             if isinstance(record, Segment):
-                self._add(Lost(record.session_id, len(record.decisions)))
-            return UnknownError(f"the ledger failed: {error!r}")
+                self._add(LostRow(record.session_id, len(record.decisions)))
+            refused = UnknownError(f"the ledger failed: {error!r}")
+        self._run("RELEASE record")
+        return refused
 
-    def _add(self, record: Record) -> PolicyBridgeError | None:
-        match record:
-            case Segment():
-                self._add_segment(record)
-            case Begun():
-                self._add_session(record)
-            case Ended():
-                self._run("UPDATE sessions SET closed = ? WHERE id = ?", record.when, record.session_id)
-            case Lost():
-                self._run("UPDATE sessions SET lost = lost + ? WHERE id = ?", record.count, record.session_id)
-            case Reported():
-                return self._add_outcome(record)
+    def _add(self, row: Row) -> PolicyBridgeError | None:
+        match row:
+            case SegmentRow():
+                self._add_segment(row)
+            case SessionRow():
+                self._add_session(row)
+            case EndRow():
+                self._run("UPDATE sessions SET closed = ? WHERE id = ?", row.when, row.session)
+                return self._refusal(row.session)
+            case LostRow():
+                self._run("UPDATE sessions SET lost = lost + ? WHERE id = ?", row.count, row.session)
+            case OutcomeRow():
+                if row.values is not None:
+                    self._merge(row, row.values)
+                return self._refusal(row.session)
+            case StepRow():
+                self._run(_ADD_STEP, row.policy, row.what, row.rollout, row.when)
         return None
 
-    def _add_session(self, record: Begun) -> None:
-        session, policy = record.session, record.session.policy
-        self._run(
-            _ADD_SESSION,
-            session.id,
-            policy.name,
-            policy.version,
-            policy.digest,
-            _json(session.labels),
-            _json(session.options),
-            None if session.exploration is None else _json(session.exploration),
-            record.when,
-        )
+    def _add_session(self, row: SessionRow) -> None:
+        *columns, file = msgspec.structs.astuple(row)
+        added = self._run(_ADD_SESSION, *columns)
+        self._run("INSERT INTO births (session, lived) VALUES (?, ?)", added.lastrowid, self._lifetime.lived())
+        if file:
+            self._run("INSERT INTO files (session, name) VALUES (?, ?)", added.lastrowid, file)
 
-    def _add_segment(self, segment: Segment) -> None:
-        rows, advices, chances, nanoseconds = zip(*segment.decisions, strict=True)
-        explored = chances[0] is not None
-        self._run(
-            _ADD_SEGMENT,
-            segment.first,
-            len(rows),
-            self._signature(segment.signature),
-            segment.context,
-            pack_rows(segment.signature.features, rows),
-            pack_rows(segment.signature.advice_layout, advices),
-            pack_numbers(chances, "<f8") if explored else None,
-            pack_numbers(nanoseconds, "<i8"),
-            segment.session_id,
-        )
-        self._run("UPDATE sessions SET decisions = decisions + ? WHERE id = ?", len(rows), segment.session_id)
+    def _add_segment(self, row: SegmentRow) -> None:
+        session, first, count, signature, *columns = msgspec.structs.astuple(row)
+        self._run(_ADD_SEGMENT, first, count, self._signature(signature), *columns, session)
+        self._run("UPDATE sessions SET decisions = decisions + ? WHERE id = ?", count, session)
 
-    def _signature(self, signature: Signature) -> int:
-        number = self._signatures.get(signature)
+    def _signature(self, text: str) -> int:
+        number = self._signatures.get(text)
         if number is None:
-            text = header_line(signature).decode().rstrip()
             self._run("INSERT OR IGNORE INTO signatures (text) VALUES (?)", text)
             (number,) = self._run("SELECT number FROM signatures WHERE text = ?", text).fetchone()
-            self._signatures[signature] = number
+            self._signatures[text] = number
         return number
 
-    def _add_outcome(self, record: Reported) -> PolicyBridgeError | None:
-        found = self._run("SELECT number, lost FROM sessions WHERE id = ?", record.session_id).fetchone()
-        if found is None:
-            return NotFoundError(f"the ledger holds no session {record.session_id!r}")
-        number, lost = found
-        if record.outcome is not None:
-            self._merge(number, record.outcome, record.when)
-        if lost:
-            return TooLargeError(f"the ledger could not keep up: {lost} decisions of the session are lost")
-        return None
+    def _refusal(self, session_id: str) -> PolicyBridgeError | None:
+        """Say why a session's decisions cannot be acknowledged; ``None``: they can."""
+        found = self._run("SELECT lost FROM sessions WHERE id = ?", session_id).fetchone()
+        return refusal(session_id, None if found is None else found[0])
 
-    def _merge(self, number: int, outcome: Outcome, when: float) -> None:
+    def _merge(self, row: OutcomeRow, values: Mapping[str, float]) -> None:
         """Add an outcome to the earlier ones; a name that was reported before gets its new value."""
         self._run(
-            "UPDATE sessions SET reported = ?, status = coalesce(nullif(?, ''), status) WHERE number = ?",
-            when,
-            outcome.status,
-            number,
+            "UPDATE sessions SET reported = ?, status = coalesce(nullif(?, ''), status) WHERE id = ?",
+            row.when,
+            row.status,
+            row.session,
         )
-        for name, value in outcome.values.items():
-            self._run("INSERT OR REPLACE INTO outcomes (session, name, value) VALUES (?, ?, ?)", number, name, value)
+        for name, value in values.items():
+            self._run(_ADD_OUTCOME, name, value, row.session)
+        if row.contexts is not None:
+            self._run(_ADD_CONTEXTS, row.contexts, row.session)
 
-    def prune(self) -> None:
-        """Drop the oldest sessions that are over while a bound is exceeded."""
-        bounds = self._bounds
+    def prune(self) -> bool:
+        """Drop some of what exceeds the bounds; say whether there may be more."""
+        self._warn_of_long_log()
         with mapped(self._path):
-            if bounds.age is not None:
-                while self._drop(time() - bounds.age):
-                    pass
-            if bounds.bytes is not None and self._database.used() > bounds.bytes:
-                while self._database.used() > _PRUNE_TO * bounds.bytes and self._drop(time()):
-                    pass
-                self._database.shrink()
+            if self._retention.step():
+                return True
+        if self._written:
+            self._written = False
+            with self._database.transaction():
+                self._lifetime.save()
+        return False
 
-    def _drop(self, before: float) -> bool:
-        """Drop some of the sessions that began before ``before`` and are over; say whether there were any."""
+    def interrupt(self, mark: str) -> None:
+        """Mark the sessions of a process that is gone."""
         with self._database.transaction():
-            found = self._run(_OLDEST, before).fetchall()
-            for statement in _DROP:
-                self._database.run_for_each(statement, found)
-        return bool(found)
+            self._run(_INTERRUPT, self._clock.now().wall, f"%{mark}")
+
+    def _warn_of_long_log(self) -> None:
+        size = self._database.log_size()
+        if size >= self._long_log:
+            self._long_log = 2 * size
+            _LOG.warning(
+                "the write-ahead log of the ledger %s has %d MiB: some program reads the ledger in one long "
+                "transaction, and until it ends nothing can be moved from the log into the file",
+                self._path,
+                size >> 20,
+            )
 
     def close(self) -> None:
         """Close the file."""
@@ -193,8 +218,6 @@ class SqliteLedger:
     """The kind `sqlite`; see `Ledger`."""
 
     open_store = SqliteStore
+    join_store = partial(SqliteStore, joins=True)
     open_reader = SqliteReader
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+    open_summary = SqliteSummary

@@ -1,31 +1,21 @@
 """Reading the ledger `sqlite`."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-import numpy as np
+from policybridge_core.errors import UnavailableError
+from policybridge_server.ledger.failures import mapped
+from policybridge_server.ledger.identity import connect_reader, is_ledger
+from policybridge_server.ledger.table_reader import TableReader
 
-from policybridge_core.errors import InvalidError, UnavailableError
-from policybridge_serdes import Exploration, Outcome, PolicyVersion, Signature
-from policybridge_serdes.interactive import Header, InteractiveReader
-from policybridge_serdes.specs import MAX_LAYOUT_BYTES
-from policybridge_server.ledger.database import mapped
-from policybridge_server.ledger.packing import unpack_numbers, unpack_rows
-from policybridge_server.ledger.query import Query, SessionRecord
-from policybridge_server.ledger.schema import FORMAT
-from policybridge_server.ledger.trajectory import DecisionBatch
-
-_PAGE: Final = 200
-"""Sessions in one read: a longer one would keep SQLite from reusing its log."""
-
-_NEXT_SEGMENT: Final = "SELECT * FROM segments WHERE session = ? AND first > ? ORDER BY first LIMIT 1"
+_HAS: Final = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
 
 
-class SqliteReader:
-    """Reads the file; see `Reader`. Every read is short, so that a server can write at the same time.
+class SqliteReader(TableReader):
+    """Reads the file.
 
     Args:
         path: of the file.
@@ -33,91 +23,45 @@ class SqliteReader:
     """
 
     def __init__(self, path: Path) -> None:
+        super().__init__(path)
         self._path = path
-        self._signatures: dict[int, Signature] = {}
-        with mapped(self._path):
-            if not self._path.is_file():
-                raise UnavailableError(f"there is no ledger {path}")
-            self._database = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True)
-            (found,) = self._database.execute("PRAGMA user_version").fetchone()
-        if found != FORMAT:
-            self._database.close()
-            raise UnavailableError(f"{path} is no ledger of format {FORMAT}")
+        if not is_ledger(path):
+            raise UnavailableError(f"there is no ledger {path}")
+        with mapped(path):
+            self._database = connect_reader(path)
+            self._database.row_factory = sqlite3.Row
 
     def close(self) -> None:
         """Close the file."""
         self._database.close()
 
-    def sessions(self, query: Query) -> Iterator[SessionRecord]:
-        """Give the sessions that ``query`` describes, the oldest first."""
-        condition, values = query.to_sql()
-        last = -1
-        while rows := self._page(condition, values, last):
-            yield from (self._session(row) for row in rows)
-            last = rows[-1]["number"]
+    def size(self) -> int:
+        """Give the bytes of the file and of its log."""
+        return sum(map(_size, (self._path, self._path.with_name(f"{self._path.name}-wal"))))
 
-    def segments(self, session: SessionRecord) -> Iterator[DecisionBatch]:
-        """Give a session's decisions as they were written: some hundreds at a time."""
-        first = 0
-        while row := self._one(_NEXT_SEGMENT, session.number, first):
-            first = row["first"]
-            yield self._segment(session, row)
+    def _has(self, table: str) -> bool:
+        return bool(self._rows(_HAS, table))
 
-    def _segment(self, session: SessionRecord, row: sqlite3.Row) -> DecisionBatch:
-        signature, count, first = self._signature(row["signature"]), row["count"], row["first"]
-        chances = row["chances"]
-        return DecisionBatch(
-            signature,
-            [session],
-            np.zeros(count, np.int64),
-            np.arange(first, first + count),
-            np.full(count, row["context"], object),
-            unpack_rows(signature.features, row["observations"], count),
-            unpack_rows(signature.advice_layout, row["advices"], count),
-            np.full(count, np.nan) if chances is None else unpack_numbers(chances, "<f8", count),
-            unpack_numbers(row["latencies"], "<i8", count),
-        )
-
-    def _signature(self, number: int) -> Signature:
-        if number not in self._signatures:
-            row = self._one("SELECT text FROM signatures WHERE number = ?", number)
-            (header,) = InteractiveReader(MAX_LAYOUT_BYTES).feed(row["text"].encode() + b"\n") if row else (None,)
-            if not isinstance(header, Header):
-                raise InvalidError(f"the ledger {self._path} is damaged: it has no signature {number}")
-            self._signatures[number] = header.signature
-        return self._signatures[number]
-
-    def _page(self, condition: str, values: list[Any], last: int) -> list[sqlite3.Row]:
-        # Safe: the condition is text of `Query.to_sql`; the user's values are passed separately.
-        statement = f"SELECT * FROM sessions WHERE number > ? AND {condition} ORDER BY number LIMIT {_PAGE}"  # noqa: S608
-        return self._rows(statement, last, *values)
-
-    def _session(self, row: sqlite3.Row) -> SessionRecord:
-        outcome = None
-        if row["reported"] is not None:
-            found = self._rows("SELECT name, value FROM outcomes WHERE session = ?", row["number"])
-            outcome = Outcome({pair["name"]: pair["value"] for pair in found}, row["status"])
-        exploration = row["exploration"]
-        return SessionRecord(
-            number=row["number"],
-            id=row["id"],
-            policy=PolicyVersion(row["policy"], row["version"], row["digest"]),
-            labels=msgspec.json.decode(row["labels"], type=dict[str, str]),
-            options=msgspec.json.decode(row["options"], type=dict[str, str]),
-            exploration=None if exploration is None else msgspec.json.decode(exploration, type=Exploration),
-            opened=row["opened"],
-            closed=row["closed"],
-            interrupted=bool(row["interrupted"]),
-            decisions=row["decisions"],
-            lost=row["lost"],
-            outcome=outcome,
-        )
-
-    def _one(self, statement: str, *values: Any) -> sqlite3.Row | None:
-        return next(iter(self._rows(statement, *values)), None)
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        # What is written meanwhile stays in the log.
+        with mapped(self._path):
+            self._database.execute("BEGIN")
+            try:
+                yield
+            finally:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
 
     def _rows(self, statement: str, *values: Any) -> list[sqlite3.Row]:
-        with mapped(self._path):
-            cursor = self._database.execute(statement, values)
-            cursor.row_factory = sqlite3.Row
-            return cursor.fetchall()
+        return self._database.execute(statement, values).fetchall()
+
+    def _stream(self, statement: str, *values: Any) -> Iterable[sqlite3.Row]:
+        return self._database.execute(statement, values)
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0

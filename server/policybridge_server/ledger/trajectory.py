@@ -47,6 +47,14 @@ class DecisionBatch:
         values: npt.NDArray[np.float64] = np.array(numbers, np.float64)[self.session]
         return values
 
+    def of_session(self, index: int) -> "DecisionBatch":
+        """Give the decisions of the session ``sessions[index]``."""
+        rows = np.flatnonzero(self.session == index)
+        start, end = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
+        columns = {name: getattr(self, name)[start:end] for name in _COLUMNS}
+        columns["session"] = np.zeros(end - start, np.int64)
+        return replace(self, **columns, sessions=[self.sessions[index]])
+
     def split(self, size: int) -> Iterator["DecisionBatch"]:
         """Split it into batches of at most ``size`` decisions."""
         for start in range(0, len(self), size):
@@ -59,7 +67,13 @@ _COLUMNS: Final = ("session", "observations", "advices", *_PLAIN_COLUMNS)
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
-    """A whole session: one batch, or several in order where its signature changed."""
+    """A whole session: one batch, or several in order where its signature changed.
+
+    Attributes:
+        session: who asked, and what came of it.
+        batches: its decisions.
+
+    """
 
     session: SessionRecord
     batches: Sequence[DecisionBatch]

@@ -5,6 +5,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from time import monotonic
 from typing import Final
 
 from policybridge_core.errors import PolicyBridgeError, UnavailableError
@@ -17,33 +18,48 @@ _LOG = logging.getLogger(__name__)
 _PERIOD: Final = 0.2
 """Seconds between two transactions, unless a client waits for an acknowledgement."""
 
-_COLLECT: Final = 5
-"""Periods after which the decisions of the open sessions are collected, even if they are few."""
+_COLLECT: Final = 1.0
+"""Seconds after which the decisions of the open sessions are collected, even if they are few."""
 
-_PRUNE: Final = 25
-"""Periods after which the store is pruned."""
+_PRUNE: Final = 5.0
+"""Seconds after which the store is pruned."""
+
+_PRUNE_BYTES: Final = 1 << 20
+"""Bytes after which the store is pruned, if they are written sooner."""
+
+_STEP: Final = 4 << 20
+"""Bytes of one transaction, about: what is acknowledged in it waits for all of it."""
 
 _ROOM: Final = 256 << 20
-"""Bytes of observations that may wait for a store that is slow or cannot be written."""
+"""Bytes of memory that records may take while they wait for a store that is slow or cannot be written."""
 
 _Item = tuple[Record, Acknowledge | None]
 
 
 class Writer:
-    """Writes records in their order.
+    """Writes records in their order, the oldest first.
 
     ``put``, ``put_urgent`` and ``has_room`` are for the loop thread, which never waits for the writer. Only
     ``put_urgent`` wakes the writer's thread, because handing the interpreter from thread to thread slows decisions.
+
+    A transaction is bounded. Where one cannot be written, such as on a disk that is nearly full, the next one is an
+    eighth as large, so that as much is written as there is room for.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._queue: deque[_Item] = deque()
+        self._waiting: deque[_Item] = deque()
         self._wake = threading.Event()
         self._stopping = False
         # Bytes. The loop thread alone changes the first one, the writer's thread alone the second.
         self._put_bytes = 0
         self._written_bytes = 0
+        self._pruned_bytes = 0
+        self._step = _STEP
+        self._failure = ""
+        self._behind_since: float | None = None
+        self._pruning = False
         self._thread: threading.Thread | None = None
         self._post: Callable[..., object] | None = None
 
@@ -56,12 +72,12 @@ class Writer:
 
     def put(self, record: Record) -> None:
         """Write ``record`` within about a period."""
-        if isinstance(record, Segment):
-            self._put_bytes += record.size
+        self._put_bytes += record.size
         self._queue.append((record, None))
 
     def put_urgent(self, record: Record, acknowledge: Acknowledge) -> None:
         """Write ``record`` at once, then call ``acknowledge`` on the loop thread."""
+        self._put_bytes += record.size
         self._queue.append((record, acknowledge))
         self._wake.set()
 
@@ -69,57 +85,106 @@ class Writer:
         """Whether ``size`` more bytes may wait."""
         return self._put_bytes - self._written_bytes + size <= _ROOM
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of the records that are not written."""
+        return self._put_bytes - self._written_bytes
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes of the records that were written."""
+        return self._written_bytes
+
+    @property
+    def failing(self) -> bool:
+        """Whether the store cannot be written now."""
+        return bool(self._failure)
+
+    @property
+    def lag(self) -> float:
+        """Seconds for which records have been waiting, without a moment at which all were written; 0: none waits."""
+        since = self._behind_since
+        return 0.0 if since is None else monotonic() - since
+
     def close(self) -> None:
-        """Write all records, then close the store."""
+        """Write all records that can be written, then close the store."""
         self._stopping = True
         self._wake.set()
         if self._thread is not None:
             self._thread.join()
-        self._write(self._take([]))
+        self._take()
+        # The smallest transaction has one record: when that fails too, nothing more can be done.
+        while self._waiting and (self._write() or self._step > 1):
+            pass
+        self._tell_dropped()
         self._store.close()
 
     def _run(self) -> None:
-        items: list[_Item] = []
-        period = 0
+        # Counted by the clock and not in waits, because reports may cut every wait short.
+        collect_at, prune_at = monotonic() + _COLLECT, monotonic()
         while not self._stopping:
-            if not self._wake.wait(_PERIOD):
-                period += 1
-                self._do_at(period)
+            if self._failure or not (self._waiting or self._pruning):
+                self._wake.wait(_PERIOD)
             self._wake.clear()
-            # Records that could not be written are tried again together with the newer ones.
-            items = self._write(self._take(items))
-        self._write(items)
+            self._take()
+            self._write()
+            if monotonic() >= collect_at:
+                self._post_to_loop(self._collect)
+                collect_at = monotonic() + _COLLECT
+            if self._pruning or monotonic() >= prune_at or self._written_bytes - self._pruned_bytes >= _PRUNE_BYTES:
+                self._prune()
+                prune_at = monotonic() + _PRUNE
 
-    def _take(self, items: list[_Item]) -> list[_Item]:
-        return items + [self._queue.popleft() for _ in range(len(self._queue))]
+    def _take(self) -> None:
+        self._waiting.extend(self._queue.popleft() for _ in range(len(self._queue)))
+        if self._waiting and self._behind_since is None:
+            self._behind_since = monotonic()
 
-    def _do_at(self, period: int) -> None:
-        if period % _COLLECT == 0:
-            self._post_to_loop(self._collect)
-        if period % _PRUNE == 0:
-            self._prune()
-
-    def _write(self, items: list[_Item]) -> list[_Item]:
-        """Write ``items``; give those that could not be written."""
-        if not items:
-            return []
+    def _write(self) -> bool:
+        """Write the oldest of the records that wait, as many as one transaction may have; say whether that worked."""
+        items = self._oldest()
         try:
-            refused = self._store.write([record for record, _ in items])
+            refused = self._store.write([record for record, _ in items]) if items else {}
         except Exception as error:
             # The thread must go on: a disk that was full may have room again.
-            _LOG.error("the ledger cannot be written: %s", error)
-            self._acknowledge(
-                items, dict.fromkeys(range(len(items)), UnavailableError(f"the ledger cannot be written: {error}"))
-            )
-            return [(record, None) for record, _ in items]
-        self._written_bytes += sum(record.size for record, _ in items if isinstance(record, Segment))
+            self._fail(error, sum(record.size for record, _ in items))
+            return False
+        for _ in items:
+            self._waiting.popleft()
+        self._written_bytes += sum(record.size for record, _ in items)
+        if not self._waiting:
+            self._behind_since = None
         self._acknowledge(items, refused)
-        return []
+        self._step = min(2 * self._step, _STEP)
+        if self._failure and not self._waiting:
+            _LOG.warning("the ledger can be written again; all that waited is written")
+            self._failure = ""
+        return True
 
-    def _acknowledge(self, items: list[_Item], refused: Mapping[int, PolicyBridgeError]) -> None:
+    def _oldest(self) -> list[_Item]:
+        items, size = list[_Item](), 0
+        for item in self._waiting:
+            size += item[0].size
+            if items and size > self._step:
+                break
+            items.append(item)
+        return items
+
+    def _fail(self, error: Exception, size: int) -> None:
+        self._step = max(1, min(self._step, size) // 8)
+        if str(error) != self._failure:
+            self._failure = str(error) or repr(error)
+            _LOG.error("the ledger cannot be written; up to %d MiB wait in memory: %s", _ROOM >> 20, error)
+        # All that wait are told, also those of later transactions: clients must not wait for a disk.
+        self._acknowledge(list(self._waiting), {}, UnavailableError("the ledger cannot be written now"))
+        self._waiting = deque((record, None) for record, _ in self._waiting)
+
+    def _acknowledge(
+        self, items: list[_Item], refused: Mapping[int, PolicyBridgeError], failed: PolicyBridgeError | None = None
+    ) -> None:
         for position, (_, acknowledge) in enumerate(items):
             if acknowledge is not None:
-                self._post_to_loop(acknowledge, refused.get(position))
+                self._post_to_loop(acknowledge, failed or refused.get(position))
 
     def _post_to_loop(self, call: Callable[..., None], *arguments: object) -> None:
         # After the loop is closed, no client waits any more.
@@ -128,7 +193,19 @@ class Writer:
                 self._post(call, *arguments)
 
     def _prune(self) -> None:
+        self._pruned_bytes = self._written_bytes
         try:
-            self._store.prune()
+            self._pruning = bool(self._store.prune())
         except PolicyBridgeError as error:
+            self._pruning = False
             _LOG.warning("the ledger cannot be pruned: %s", error)
+
+    def _tell_dropped(self) -> None:
+        segments = [record for record, _ in self._waiting if isinstance(record, Segment)]
+        if self._waiting:
+            _LOG.error(
+                "the ledger could not be written to the end: %d decisions of %d sessions are missing; none of them was "
+                "acknowledged",
+                sum(len(segment.decisions) for segment in segments),
+                len({segment.session_id for segment in segments}),
+            )

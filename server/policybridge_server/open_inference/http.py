@@ -1,20 +1,26 @@
-"""Transport `http`: the protocol's REST paths with JSON bodies, by aiohttp, on the loop thread."""
+"""Transport `http`: the protocol's REST paths, by aiohttp, on the loop thread."""
 
 import asyncio
-import json
 import logging
+import socket
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final, cast
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
-from policybridge.inference import inference_service_pb2 as pb
-from policybridge_core.errors import InvalidError, PolicyBridgeError, Status, UnavailableError, UnsupportedError
+from policybridge_core.errors import PolicyBridgeError, Status
+from policybridge_core.text import without_paths
+from policybridge_server.access import ServerTls
+from policybridge_server.open_inference.http_body import Bodies
+from policybridge_server.open_inference.http_guard import HttpGuard
+from policybridge_server.open_inference.http_guest import REFUSAL, HttpGuest, HttpGuests
+from policybridge_server.open_inference.http_metrics import metrics_routes
+from policybridge_server.open_inference.http_paths import Paths, reply
 from policybridge_server.open_inference.inference import shared_inference
-from policybridge_server.open_inference.json import metadata_to_json, request_from_json, response_to_json
 from policybridge_server.open_inference.metadata import Metadata
-from policybridge_server.open_inference.request import read_request
+from policybridge_server.page.routes import Page
 from policybridge_server.transports.contract import Host
+from policybridge_server.transports.listener import Listener, bind_tcp, check_port
 from policybridge_server.transports.running import Running
 
 _LOG = logging.getLogger(__name__)
@@ -22,6 +28,8 @@ _LOG = logging.getLogger(__name__)
 _HTTP: Final = {
     Status.INVALID_ARGUMENT: 400,
     Status.FAILED_PRECONDITION: 400,
+    Status.UNAUTHENTICATED: 401,
+    Status.PERMISSION_DENIED: 403,
     Status.NOT_FOUND: 404,
     Status.RESOURCE_EXHAUSTED: 413,
     Status.UNIMPLEMENTED: 501,
@@ -42,31 +50,50 @@ class HttpTransport:
     def __init__(self, address: str) -> None:
         self._asked = address
         self._address = address
+        self._scheme = "http"
         self._running: Running[asyncio.Task[None]] = Running()
 
     @property
     def address(self) -> str:
         """The address with the real port."""
-        return f"http:{self._address}"
+        return f"{self._scheme}:{self._address}"
 
     async def start(self, host: Host) -> None:
         """Listen; an address that somebody else has is an error."""
-        name, _, port = self._asked.rpartition(":")
-        if not (name and port.isascii() and port.isdigit()):
-            raise InvalidError(f"cannot listen on {self._asked!r}: an address for HTTP is HOST:PORT")
-        application = web.Application(client_max_size=host.config.message_limit, middlewares=[self._mapped])
-        application.add_routes(_Paths(host).routes())
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=_LAST_WORDS)
+        check_port(self._asked)
+        host.access.check_address(self._asked)
+        listener = bind_tcp(self._asked)
+        self._loop = host.loop
+        self._counters = host.loop.counters
+        self._guests = HttpGuests(host.doors, Bodies(host.config.message_limit))
+        self._guard = HttpGuard(host.access, self._asked, host.config.http_host)
+        self._tls = ServerTls(host.access.tls, ["http/1.1"]).context if host.access.tls else None
+        self._scheme = "https" if self._tls else "http"
+        inference = shared_inference(host)
+        application = web.Application(middlewares=[self._mapped])
+        application.add_routes(Paths(inference, Metadata(host.opener, inference.states)).routes())
+        application.add_routes(metrics_routes(host))
+        application.add_routes(Page(host).routes())
+        self._runner = web.AppRunner(
+            application,
+            access_log=None,
+            logger=_Faults(_LOG),
+            shutdown_timeout=_LAST_WORDS,
+            keepalive_timeout=host.config.idle_timeout,
+        )
         await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, name.strip("[]"), int(port)).start()
-        except (OSError, OverflowError) as error:
-            await self._runner.cleanup()
-            raise UnavailableError(f"cannot listen on {self._asked}: {error}") from error
-        self._address = f"{name}:{self._runner.addresses[0][1]}"
+        self._server = cast("web.Server", self._runner.server)
+        self._address = f"{self._asked.rpartition(':')[0]}:{listener.getsockname()[1]}"
+        refusal = b"" if self._tls else REFUSAL
+        self._listener = Listener(listener, host.loop, host.doors, self._accept, refusal)
+
+    def _accept(self, connection: socket.socket, address: object) -> None:  # noqa: ARG002
+        guest = HttpGuest(connection, self._server(), self._guests)
+        self._loop.spawn(guest.serve(self._loop, self._tls))
 
     async def stop(self, grace: float) -> None:
         """Let running requests end for ``grace`` seconds, then end them; the opener refuses new ones meanwhile."""
+        self._listener.close()
         # The runner itself ends the requests that are left.
         await self._running.drain(grace, lambda _: None)
         await self._runner.cleanup()
@@ -75,72 +102,38 @@ class HttpTransport:
     async def _mapped(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         self._running.add(request.task)
         try:
-            return await handler(request)
+            self._guard.check(request)
+            async with self._guests.served(request):
+                return await handler(request)
         except PolicyBridgeError as error:
+            self._counters.told("http", error.status)
             return _failure(_HTTP.get(error.status, 500), str(error))
         except web.HTTPException as error:
             return _failure(error.status, f"{request.method} {request.path}: {error.reason}")
+        except ConnectionError:
+            # The client went away, or was dismissed, within its request: nobody reads this. An error would be logged.
+            return _failure(400, "the connection was closed within the request")
         except Exception as error:
             _LOG.exception("a request failed")
+            self._counters.told("http", Status.UNKNOWN)
             return _failure(500, f"the server failed: {error!r}")
         finally:
             self._running.discard(request.task)
 
 
+class _Faults(logging.LoggerAdapter[logging.Logger]):
+    """Takes what aiohttp logs: faults of clients, because `HttpTransport` itself logs all that fails in a request.
+
+    A client must not fill the operator's log with tracebacks.
+    """
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        kwargs["exc_info"] = None
+        super().log(min(level, logging.INFO), msg, *args, **kwargs)
+
+
 def _failure(status: int, message: str) -> web.Response:
-    return _reply({"error": message}, status)
-
-
-def _reply(body: object, status: int = 200) -> web.Response:
-    text = body if isinstance(body, str) else json.dumps(body)
-    return web.Response(text=text, status=status, content_type="application/json")
-
-
-class _Paths:
-    def __init__(self, host: Host) -> None:
-        self._inference = shared_inference(host)
-        self._metadata = Metadata(host.opener, self._inference.states)
-
-    def routes(self) -> list[web.RouteDef]:
-        """Give all paths."""
-        routes = [
-            web.get("/v2", self._server),
-            web.get("/v2/health/live", self._live),
-            web.get("/v2/health/ready", self._ready),
-        ]
-        for model in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
-            routes += [
-                web.get(model, self._model),
-                web.get(f"{model}/ready", self._model_ready),
-                web.post(f"{model}/infer", self._infer),
-            ]
-        return routes
-
-    async def _server(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        server = self._metadata.server()
-        return _reply({"name": server.name, "version": server.version, "extensions": list(server.extensions)})
-
-    async def _live(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return _reply({"live": True})
-
-    async def _ready(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        ready = self._metadata.is_ready()
-        return _reply({"ready": ready}, 200 if ready else 503)
-
-    async def _model(self, request: web.Request) -> web.Response:
-        return _reply(metadata_to_json(await self._metadata.model(*_model(request))))
-
-    async def _model_ready(self, request: web.Request) -> web.Response:
-        ready = (await self._metadata.model_ready(*_model(request))).ready
-        return _reply({"name": request.match_info["name"], "ready": ready}, 200 if ready else 503)
-
-    async def _infer(self, request: web.Request) -> web.Response:
-        if "Inference-Header-Content-Length" in request.headers:
-            raise UnsupportedError("tensors in binary are not taken over HTTP; send JSON, or ask over gRPC")
-        message = request_from_json(*_model(request), await request.read())
-        response = await self._inference.infer(read_request(message))
-        return _reply(response_to_json(pb.ModelInferResponse.FromString(response)))
-
-
-def _model(request: web.Request) -> tuple[str, str]:
-    return request.match_info["name"], request.match_info.get("version", "")
+    answer = reply({"error": without_paths(message)}, status)
+    if status == _HTTP[Status.UNAUTHENTICATED]:
+        answer.headers[hdrs.WWW_AUTHENTICATE] = "Bearer"
+    return answer

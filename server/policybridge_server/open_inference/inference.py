@@ -7,6 +7,7 @@ from typing import Final
 
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import SessionOptions, Values
+from policybridge_serdes.limits import MessageLimits
 from policybridge_serdes.values import Row
 from policybridge_server.engine.engine import Session
 from policybridge_server.engine.loaded import LoadedVersion
@@ -16,7 +17,7 @@ from policybridge_server.grpc.error_details import FieldError
 from policybridge_server.grpc.unary import UnaryCall
 from policybridge_server.open_inference.plan import InferPlan
 from policybridge_server.open_inference.request import InferRequest, RequestReader, SequenceStep
-from policybridge_server.open_inference.sequences import Sequence, Sequences, acknowledge
+from policybridge_server.open_inference.sequences import Sequence, Sequences, finish
 from policybridge_server.open_inference.statistics import Stopwatch
 from policybridge_server.open_inference.version_state import VersionState, VersionStates
 from policybridge_server.transports.contract import Host
@@ -28,7 +29,7 @@ Settle = Callable[[bytes | PolicyBridgeError], None]
 
 def shared_inference(host: Host) -> "Inference":
     """Give the one inference of a server: a sequence's requests may come over any of the transports."""
-    return host.shared(Inference, lambda: Inference(host.opener, host.config.sequence_idle))
+    return host.shared(Inference, lambda: Inference(host.opener, host.config.sequence_idle, host.config.limits))
 
 
 class Inference:
@@ -37,10 +38,12 @@ class Inference:
     Args:
         opener: to the engine.
         idle: seconds without a request after which a sequence ends.
+        limits: what a request may hold.
 
     """
 
-    def __init__(self, opener: SessionOpener, idle: float) -> None:
+    def __init__(self, opener: SessionOpener, idle: float, limits: MessageLimits) -> None:
+        self._limits = limits
         self.states = VersionStates()
         self._opener = opener
         self._engine = opener.engine
@@ -57,6 +60,7 @@ class Inference:
         """
         watch = Stopwatch()
         request = self._reader.read(data)
+        self._limits.check_features(len(request.payloads))
         loaded = None if request.step else self._engine.loaded(request.reference)
         if loaded is None:
             call.run(self.infer(request, watch))
@@ -71,6 +75,7 @@ class Inference:
 
         """
         watch = watch or Stopwatch()
+        self._limits.check_features(len(request.payloads))
         if request.step is not None:
             return await self._infer_step(request, request.step, watch)
         loaded = await self._opener.version(request.reference)
@@ -127,7 +132,7 @@ class Inference:
             state.statistics.add(1, watch)
             if step.end:
                 try:
-                    await acknowledge(session)
+                    await finish(session)
                 finally:
                     self._sequences.end(sequence)
             return response

@@ -5,7 +5,14 @@ from importlib.metadata import version
 from typing import Any, Final, NoReturn
 
 from policybridge.inference import inference_service_pb2 as pb
-from policybridge_core.errors import NotFoundError, PolicyBridgeError, PreconditionError, UnsupportedError
+from policybridge_core.errors import (
+    NotFoundError,
+    PolicyBridgeError,
+    PolicyFailedError,
+    PreconditionError,
+    UnsupportedError,
+)
+from policybridge_core.text import without_paths
 from policybridge_serdes import PolicyReference, TensorSpec
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.opener import SessionOpener
@@ -37,9 +44,9 @@ class Metadata:
         return pb.ServerMetadataResponse(name=SERVER_NAME, version=version(SERVER_NAME), extensions=EXTENSIONS)
 
     def is_ready(self) -> bool:
-        """Whether new sessions are taken."""
+        """Whether new sessions are taken, of at least one policy."""
         try:
-            self._opener.check_open()
+            self._opener.check_ready()
         except PolicyBridgeError:
             return False
         return True
@@ -47,10 +54,10 @@ class Metadata:
     async def model_ready(self, name: str, number: str) -> pb.ModelReadyResponse:
         """Say whether the version would answer; it is loaded for that."""
         try:
-            await self._opener.version(reference_to(name, number))
+            loaded = await self._opener.version(reference_to(name, number))
         except PolicyBridgeError:
             return pb.ModelReadyResponse(ready=False)
-        return pb.ModelReadyResponse(ready=self.is_ready())
+        return pb.ModelReadyResponse(ready=self.is_ready() and not loaded.trouble)
 
     async def model(self, name: str, number: str) -> pb.ModelMetadataResponse:
         """Give a model's inputs and outputs.
@@ -139,8 +146,10 @@ class Metadata:
             yield _unavailable(policy.name, "", policy.config)
         reasons: dict[int, PolicyBridgeError | str] = {**policy.refused}
         for number, stored in policy.versions.items():
-            is_loaded = self._opener.engine.versions.get(stored.policy) is not None
-            reasons[number] = "" if is_loaded else "it is loaded when it is asked for"
+            loaded = self._opener.engine.versions.get(stored.policy)
+            reasons[number] = "it is loaded when it is asked for" if loaded is None else ""
+            if loaded is not None and loaded.trouble:
+                reasons[number] = PolicyFailedError(loaded.trouble)
         for number, reason in sorted(reasons.items()):
             if isinstance(reason, str):
                 yield pb.RepositoryIndexResponse.ModelIndex(
@@ -185,7 +194,8 @@ class Metadata:
 
 
 def _unavailable(name: str, number: str, reason: PolicyBridgeError) -> pb.RepositoryIndexResponse.ModelIndex:
-    return pb.RepositoryIndexResponse.ModelIndex(name=name, version=number, state="UNAVAILABLE", reason=str(reason))
+    text = without_paths(str(reason))
+    return pb.RepositoryIndexResponse.ModelIndex(name=name, version=number, state="UNAVAILABLE", reason=text)
 
 
 def _tensor(spec: TensorSpec) -> pb.ModelMetadataResponse.TensorMetadata:

@@ -7,8 +7,9 @@ from typing import Final
 import numpy as np
 
 from policybridge.inference import inference_service_pb2 as pb
-from policybridge_core.errors import PolicyFailedError, UnsupportedError
+from policybridge_core.errors import PolicyFailedError
 from policybridge_serdes import ElementType, Layout, PolicyVersion, Signature, TensorSpec, Values
+from policybridge_serdes.specs import MAX_DIMENSIONS
 from policybridge_serdes.values import tensor
 from policybridge_server.engine.batcher import Batcher
 from policybridge_server.engine.loaded import LoadedVersion
@@ -16,6 +17,7 @@ from policybridge_server.grpc.error_details import FieldError
 from policybridge_server.open_inference.datatypes import advice_from_json, datatype_of, kind_of, raw_elements
 from policybridge_server.open_inference.inputs import ModelInput, Shape, batch_size, full_shape, model_inputs
 from policybridge_server.open_inference.rows import PackedRow, PackedRows, Rows, VaryingRows
+from policybridge_server.open_inference.supported import check_supported
 
 _LARGEST_ELEMENTS: Final = 2**40
 """Of a shape; beyond it even tensors without elements could not be held."""
@@ -94,7 +96,7 @@ def make_plan(request_format: bytes, loaded: LoadedVersion, schedule: Callable[[
 
     """
     message = pb.ModelInferRequest.FromString(request_format)
-    _check_supported(message)
+    check_supported(message)
     declared = model_inputs(loaded)
     shapes = {given.name: _shape(given) for given in message.inputs}
     batch = _batch(declared, shapes)
@@ -110,21 +112,12 @@ def make_plan(request_format: bytes, loaded: LoadedVersion, schedule: Callable[[
     )
 
 
-def _check_supported(message: pb.ModelInferRequest) -> None:
-    for index, given in enumerate(message.inputs):
-        if "shared_memory_region" in given.parameters:
-            raise UnsupportedError(f"{given.name}: there is no shared memory here; send the contents")
-        # Contents that are left in the form stand beside raw ones.
-        if given.HasField("contents"):
-            raise FieldError(
-                f"inputs[{index}].contents", f"{given.name} has `contents` beside `raw_input_contents`; one is right"
-            )
-    for asked in message.outputs:
-        if asked.parameters.keys() & {"shared_memory_region", "classification"}:
-            raise UnsupportedError(f"{asked.name}: neither shared memory nor classification is offered here")
-
-
 def _shape(given: pb.ModelInferRequest.InferInputTensor) -> Shape:
+    if len(given.shape) > MAX_DIMENSIONS:
+        count = len(given.shape)
+        raise FieldError(
+            f"inputs[{given.name}].shape", f"{given.name} has {count} dimensions; at most {MAX_DIMENSIONS} are possible"
+        )
     shape = tuple(given.shape)
     elements = 1
     for size in shape:

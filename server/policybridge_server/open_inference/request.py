@@ -10,6 +10,7 @@ from policybridge_server.grpc.calls import parsed
 from policybridge_server.grpc.error_details import FieldError
 from policybridge_server.grpc.forms import Forms, spans
 from policybridge_server.open_inference.datatypes import raw_of
+from policybridge_server.open_inference.supported import check_parameters
 
 _NOT_OPTIONS: Final = {"advice", "sequence_id", "sequence_start", "sequence_end", "priority", "timeout"}
 _ID: Final = pb.ModelInferRequest.ID_FIELD_NUMBER
@@ -107,6 +108,7 @@ def read_request(message: pb.ModelInferRequest) -> InferRequest:
         InvalidError: it contradicts itself.
 
     """
+    check_parameters((message,), message.inputs, message.outputs)
     reference, request_id = reference_to(message.model_name, message.model_version), message.id
     step, options = None, {}
     if message.parameters:

@@ -174,7 +174,6 @@ def _unknown(key: Key) -> str:
     )
 
 
-async def acknowledge(session: Session) -> None:
-    """Wait until the ledger, where there is one, holds all of ``session``."""
-    if session.recorded:
-        await wait_recorded(lambda reported: session.report(None, reported))
+async def finish(session: Session) -> None:
+    """End ``session``, and wait until the ledger, where there is one, holds all of it."""
+    await wait_recorded(session.finish)

@@ -10,6 +10,7 @@ from policybridge.inference import inference_service_pb2 as pb
 from policybridge.inference.inference_service_pb2_grpc import add_GRPCInferenceServiceServicer_to_server
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_server.grpc.calls import Calls, Method, add_service
+from policybridge_server.grpc.error_details import message_of
 from policybridge_server.grpc.http2.server import Http2Server
 from policybridge_server.grpc.unary import UnaryCall
 from policybridge_server.open_inference.inference import Inference, shared_inference
@@ -87,7 +88,8 @@ class _Answers:
             return pb.ModelStreamInferResponse(infer_response=await self.one(request))
         except PolicyBridgeError as error:
             return pb.ModelStreamInferResponse(
-                error_message=str(error) or type(error).__name__, infer_response=pb.ModelInferResponse(id=request_id)
+                error_message=message_of(error) or type(error).__name__,
+                infer_response=pb.ModelInferResponse(id=request_id),
             )
 
 

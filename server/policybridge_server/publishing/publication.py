@@ -15,8 +15,9 @@ from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.opener import SessionOpener
 from policybridge_server.engine.probe import Probe
 from policybridge_server.publishing.compatibility import check_compatible
-from policybridge_server.repository import StoredPolicy, StoredVersion
-from policybridge_server.repository.aliases import write_aliases
+from policybridge_server.publishing.peers import Peers
+from policybridge_server.publishing.rollouts import check_not_rolled_out
+from policybridge_server.repository import StoredPolicy, StoredVersion, version_digest
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,12 +46,18 @@ class Publication(AbstractAsyncContextManager["Publication"]):
         opener: of the engine that loads the version.
         files: those of the version.
         switch: lets new sessions get the loaded version of the policy.
+        peers: get the version before this process does, or nobody does.
 
     """
 
     def __init__(
-        self, opener: SessionOpener, files: VersionFiles, switch: Callable[[StoredPolicy, LoadedVersion], None]
+        self,
+        opener: SessionOpener,
+        files: VersionFiles,
+        switch: Callable[[StoredPolicy, LoadedVersion], None],
+        peers: Peers,
     ) -> None:
+        self._peers = peers
         self._opener = opener
         self._engine = opener.engine
         self._files = files
@@ -71,9 +78,13 @@ class Publication(AbstractAsyncContextManager["Publication"]):
                 # The caller gets the error of the stage. What is left in staging folders is removed at the next start.
                 _LOG.exception("a publication that failed could not be undone whole")
 
+    def undo(self, step: Callable[[], object]) -> None:
+        """Do ``step`` too, if the block is left before the switch."""
+        self._undo.callback(step)
+
     async def begin(self) -> None:
         """Wait until no other version is loaded or published. The turn ends with the block."""
-        await self._turn.enter_async_context(self._opener.loading)
+        await self._turn.enter_async_context(self._opener.changing())
 
     async def publish(
         self,
@@ -89,7 +100,7 @@ class Publication(AbstractAsyncContextManager["Publication"]):
         Args:
             policy: as it is before.
             number: of the version.
-            seal: brings the files to the disk and gives their digest.
+            seal: brings the files to the disk and gives the digest of the files alone.
             aliases: name the version from now on.
             probed: what is known of the same architecture with other weights.
 
@@ -97,26 +108,35 @@ class Publication(AbstractAsyncContextManager["Publication"]):
             PolicyBridgeError: a stage failed, and this server is as it was before.
 
         """
+        for alias in aliases:
+            check_not_rolled_out(policy, alias)
         files, versions, folder = self._files, self._engine.versions, policy.folder / str(number)
+        repository, origin = self._engine.repository, self._engine.repository.origin(policy.folder)
         changed = replace(policy, changed={**policy.changed, **dict.fromkeys(aliases, number)})
         current = await self._current(policy.name)
         clients = [] if current is None else current.clients()
 
         def stages() -> LoadedVersion:
-            stored = StoredVersion(PolicyVersion(policy.name, number, seal()), folder, policy.usable)
+            identity = version_digest(seal(), policy.usable)
+            stored = StoredVersion(PolicyVersion(policy.name, number, identity), folder, policy.usable)
             loaded = versions.prepare(stored, files.folder, probed)
             self._undo.callback(loaded.close)
             if current is not None and current.stored.policy.version < number:
                 check_compatible(loaded, current, clients)
             files.place(folder)
+            if origin is not None:
+                origin.push(folder, identity, policy.text)
+                self._undo.callback(origin.withdraw, policy.name, number)
             if aliases:
-                self._undo.callback(write_aliases, policy.folder, policy.changed)
-                write_aliases(policy.folder, changed.changed)
+                self._undo.callback(repository.write_aliases, policy.folder, policy.changed)
+                repository.write_aliases(policy.folder, changed.changed)
             return loaded
 
         try:
             loaded = await self.run(stages)
+            await self._peers.prepare(loaded.stored, published=True)
         except PolicyBridgeError as error:
+            self._engine.counters.publications["refused"] += 1
             if files.folder == folder:
                 raise
             # The client knows its files, and not the folder where they were staged.
@@ -124,6 +144,8 @@ class Publication(AbstractAsyncContextManager["Publication"]):
             raise type(error)(text) from error
         self._switch(changed, loaded)
         self._switched = True
+        self._engine.counters.publications["published"] += 1
+        await self._peers.take(self._engine.repository.policy(policy.name))
         return loaded.stored.policy
 
     async def _current(self, name: str) -> LoadedVersion | None:

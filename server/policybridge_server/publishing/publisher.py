@@ -6,6 +6,7 @@ thread, so that every session gets either the old version or the new one.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,13 +17,16 @@ from policybridge_serdes import PolicyReference, PolicyVersion
 from policybridge_server.backends.contract import ModelSignature, WeightsBackend, load_backend
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.opener import SessionOpener
+from policybridge_server.publishing.peers import Alone, Peers
 from policybridge_server.publishing.publication import Publication, VersionFiles
 from policybridge_server.publishing.retention import Retention
+from policybridge_server.publishing.rollouts import Rollouts, check_not_rolled_out
+from policybridge_server.publishing.spool import Spool
 from policybridge_server.repository import Limits, StoredPolicy, StoredVersion
-from policybridge_server.repository.aliases import write_aliases
 from policybridge_server.repository.checks import check_alias, check_name
 from policybridge_server.repository.config import PolicyConfig, parse_toml
 from policybridge_server.repository.files import folder_size
+from policybridge_server.repository.reading import read_policy
 from policybridge_server.repository.retired import is_retired
 from policybridge_server.repository.staging import FolderInPlace, Staging
 
@@ -31,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class VersionDescription:
-    """A version for people: ``signature`` is given where it is loaded, ``error`` where it is refused."""
+    """A version for people: ``signature`` is given where it is loaded, ``error`` where it is refused, or hangs."""
 
     policy: PolicyVersion
     bytes: int = 0
@@ -46,16 +50,34 @@ class Publisher:
     Args:
         opener: of the engine whose sessions get the versions.
         allowed: whether the operator lets clients publish.
-        keep_versions: how many versions of a policy are not retired, beside those that an alias names.
+        keep_versions: how many versions of a policy are not retired, beside those that an alias names; ``None``: all.
+        peers: the server's other processes, if it has some.
+        leader: the address of the server that alone takes changes, where this one follows another.
+
+    Attributes:
+        peers: likewise.
+        retention: retires versions.
+        rollouts: begins and ends roll-outs.
 
     """
 
-    def __init__(self, opener: SessionOpener, *, allowed: bool, keep_versions: int) -> None:
+    def __init__(
+        self,
+        opener: SessionOpener,
+        *,
+        allowed: bool,
+        keep_versions: int | None,
+        leader: str | None = None,
+        peers: Peers | None = None,
+    ) -> None:
+        self.peers: Peers = peers or Alone()
+        self._leader = leader
         self._opener = opener
         self._engine = opener.engine
         self._repository = opener.engine.repository
         self._allowed = allowed
-        self._retention = Retention(self._repository, self._engine.versions, keep_versions)
+        self.retention = Retention(self._repository, self._engine.versions, keep_versions, self.peers)
+        self.rollouts = Rollouts(self, opener)
 
     async def publish(
         self, name: str, config: str, files: AsyncIterable[tuple[str, bytes]], digest: str, aliases: Sequence[str] = ()
@@ -77,13 +99,13 @@ class Publisher:
             TooLargeError: the version is larger than the limits.
 
         """
-        self._check_change(aliases)
+        self.check_change(aliases)
         check_name(name)
         known = self._repository.find(name)
-        policy = self._new_policy(name, config) if known is None else self._writable(name)
+        policy = self._new_policy(name, config) if known is None else self.writable(name)
         if known is not None and config and parse_toml(config.encode(), "the config", PolicyConfig) != policy.usable:
             raise PreconditionError(f"policy {name!r} has another policy.toml, which all its versions share")
-        staging = Staging(policy.folder, self.limits, config if known is None else "")
+        staging = _staged(policy.folder, self.limits, config if known is None else "")
         async with self._publication(staging) as publication:
             async for path, data in files:
                 await publication.run(partial(staging.write, path, data))
@@ -97,32 +119,48 @@ class Publisher:
             )
 
     async def publish_weights(
-        self, base: PolicyReference, weights: bytes, aliases: Sequence[str] = ()
+        self, base: PolicyReference, weights: AsyncIterable[bytes], aliases: Sequence[str] = ()
     ) -> PolicyVersion:
-        """Publish the files of the version ``base`` with other ``weights``: tensors by name in safetensors.
+        """Publish the files of the version ``base`` with other ``weights``: tensors by name, safetensors in pieces.
+
+        Nothing is read of them before it is clear that they may be published.
 
         Raises:
             NotFoundError: there is no such base.
             InvalidError: ``weights`` are no safetensors.
-            PreconditionError: the backend cannot replace weights, or the tensors are not those of the base.
+            PreconditionError: the operator does not allow it, the backend cannot replace weights, or the tensors are
+                not those of the base.
+            TooLargeError: the weights are larger than the limits.
 
         """
-        self._check_change(aliases)
-        staging = Staging(self._writable(base.name).folder, self.limits)
+        self.check_change(aliases)
+        folder = self.writable(base.name).folder
+        self._repository.resolve(base)
+        staging = _staged(folder, self.limits)
         async with self._publication(staging) as publication:
+            spool = Spool(staging.folder, self.limits.bytes)
+            publication.undo(spool.close)
+            await spool.fill(weights, publication)
             await publication.begin()
             policy, stored, loaded = (
-                self._writable(base.name),
+                self.writable(base.name),
                 self._repository.resolve(base),
                 self._engine.loaded(base),
             )
             return await publication.publish(
                 policy,
                 _next_number(policy),
-                partial(_seal_with_weights, staging, stored, weights),
+                partial(_seal_with_weights, staging, stored, spool),
                 aliases=aliases,
                 probed=loaded.probe if loaded else None,
             )
+
+    async def add_policy(self, folder: Path) -> None:
+        """Add the policy that somebody has put into its place at ``folder``, without its versions."""
+        policy = await asyncio.to_thread(read_policy, folder)
+        self._repository.put(policy)
+        self._engine.versions.check_backend(policy.name)
+        await self.peers.take(self._repository.policy(policy.name))
 
     async def publish_folder(self, folder: Path) -> None:
         """Publish the version that somebody has put into its place at ``folder``.
@@ -135,16 +173,18 @@ class Publisher:
         async with self._publication(files) as publication:
             await publication.begin()
             policy, number = self._repository.policy(folder.parent.name), int(folder.name)
-            if number in policy.versions or self._retention.is_retired(folder):
+            # Another process may have undone its publication meanwhile.
+            if number in policy.versions or self.retention.is_retired(folder) or not folder.is_dir():
                 return
             try:
                 await publication.publish(policy, number, files.seal)
             except PolicyBridgeError as error:
                 self._repository.refuse(policy.name, number, PreconditionError(str(error)))
+                await self.peers.take(self._repository.policy(policy.name))
                 raise
 
     def _publication(self, files: VersionFiles) -> Publication:
-        return Publication(self._opener, files, self._switch)
+        return Publication(self._opener, files, self._switch, self.peers)
 
     def _switch(self, policy: StoredPolicy, loaded: LoadedVersion) -> None:
         self._engine.versions.admit(loaded)
@@ -152,11 +192,21 @@ class Publisher:
         self._repository.put_version(loaded.stored)
         self._engine.versions.unload_unused()
         if self._allowed and policy.folder.parent in self._repository.writable:
-            self._retention.retire_old(policy.name)
+            self.retention.retire_old(policy.name)
         _LOG.info("new version %s: %s", loaded.stored, loaded.probe)
 
-    def _check_change(self, aliases: Sequence[str] = ()) -> None:
+    def check_change(self, aliases: Sequence[str] = ()) -> None:
+        """Check that clients may change the repository, and that an alias may have each of these names.
+
+        Raises:
+            UnavailableError: the server shuts down.
+            PreconditionError: the operator does not allow it.
+            InvalidError: a name is not allowed.
+
+        """
         self._opener.check_open()
+        if self._leader is not None:
+            raise PreconditionError(f"this server is a replica and takes no changes; its leader does: {self._leader}")
         if not self._allowed:
             raise PreconditionError("this server takes no changes; its operator allows them with --allow-publish")
         for alias in aliases:
@@ -168,9 +218,16 @@ class Publisher:
         if not self._repository.writable:
             raise PreconditionError("there is no folder for new policies; the operator names one with --repository")
         parsed = parse_toml(config.encode(), "the new policy.toml", PolicyConfig)
-        return StoredPolicy(name, self._repository.writable[-1] / name, parsed)
+        return StoredPolicy(name, self._repository.writable[-1] / name, parsed, text=config)
 
-    def _writable(self, name: str) -> StoredPolicy:
+    def writable(self, name: str) -> StoredPolicy:
+        """Give a policy that may be changed.
+
+        Raises:
+            NotFoundError: there is no such policy.
+            PreconditionError: it is a part of the package.
+
+        """
         policy = self._repository.policy(name)
         if policy.folder.parent not in self._repository.writable:
             raise PreconditionError(f"policy {name!r} is a part of the package; publish under another name")
@@ -185,16 +242,19 @@ class Publisher:
             PreconditionError: the operator does not allow it, or the version cannot be loaded.
 
         """
-        self._check_change([alias])
+        self.check_change([alias])
         # Load it first: a version that is broken on the disk must not take a good one's alias.
         await self._opener.version(PolicyReference(name, version=number))
-        async with self._opener.loading:
-            policy = self._writable(name)
-            policy.resolve(PolicyReference(name, version=number))
+        async with self._opener.changing():
+            policy = self.writable(name)
+            stored = policy.resolve(PolicyReference(name, version=number))
+            check_not_rolled_out(policy, alias)
+            await self.peers.prepare(stored, published=False)
             changed = {**policy.changed, alias: number}
-            await asyncio.to_thread(write_aliases, policy.folder, changed)
+            await asyncio.to_thread(self._repository.write_aliases, policy.folder, changed)
             self._repository.put(replace(policy, changed=changed))
             self._engine.versions.unload_unused()
+            await self.peers.take(self._repository.policy(name))
             return policy.aliases.get(alias)
 
     async def retire(self, name: str, number: int) -> None:
@@ -205,15 +265,35 @@ class Publisher:
             PreconditionError: an alias names it, or the operator does not allow it.
 
         """
-        self._check_change()
-        async with self._opener.loading:
-            policy = self._writable(name)
+        self.check_change()
+        async with self._opener.changing():
+            policy = self.writable(name)
             if number not in policy.refused:
                 policy.resolve(PolicyReference(name, version=number))
             names = policy.named(number)
             if names:
                 raise PreconditionError(f"{name}@{number} is {', '.join(names)}; let these name another version first")
-            await self._retention.retire(policy, [number])
+            await self.retention.retire(policy, [number])
+            await self.peers.take(self._repository.policy(name))
+
+    async def reread(self) -> None:
+        """Take from the disk what another process of this server has changed there and told nobody: it was killed."""
+        async with self._opener.changing():
+            for policy in self.policies():
+                if policy.folder.parent not in self._repository.writable:
+                    continue
+                now = await asyncio.to_thread(read_policy, policy.folder)
+                gone = [number for number in policy.versions if is_retired(policy.folder / str(number))]
+                self._repository.put(replace(policy, changed=now.changed, rollout=now.rollout))
+                if gone:
+                    await self.retention.retire(policy, gone)
+                if self._repository.policy(policy.name) != policy:
+                    await self.peers.take(self._repository.policy(policy.name))
+
+    @property
+    def is_replica(self) -> bool:
+        """Whether another server alone takes changes."""
+        return self._leader is not None
 
     @property
     def limits(self) -> Limits:
@@ -233,22 +313,28 @@ class Publisher:
         """
         policy = self._repository.policy(name)
         sizes = await asyncio.to_thread(_sizes, policy)
-        described = [self._describe(stored, sizes[number]) for number, stored in policy.versions.items()]
+        elsewhere: Counter[PolicyVersion] = Counter()
+        for counts in await self.peers.gather("sessions"):
+            elsewhere.update(counts)
+        described = [
+            self._describe(stored, sizes[number], elsewhere[stored.policy])
+            for number, stored in policy.versions.items()
+        ]
         described += [
             VersionDescription(PolicyVersion(name, number, ""), error=str(error))
             for number, error in policy.refused.items()
         ]
         return policy, sorted(described, key=lambda version: -version.policy.version)
 
-    def _describe(self, stored: StoredVersion, size: int) -> VersionDescription:
+    def _describe(self, stored: StoredVersion, size: int, elsewhere: int) -> VersionDescription:
         loaded = self._engine.versions.get(stored.policy)
         if loaded is None:
-            return VersionDescription(stored.policy, size)
-        return VersionDescription(stored.policy, size, loaded.sessions, loaded.signature)
+            return VersionDescription(stored.policy, size, elsewhere)
+        return VersionDescription(stored.policy, size, loaded.sessions + elsewhere, loaded.signature, loaded.trouble)
 
     def close(self) -> None:
         """Finish removing what is retired."""
-        self._retention.close()
+        self.retention.close()
 
 
 def _next_number(policy: StoredPolicy) -> int:
@@ -259,12 +345,20 @@ def _next_number(policy: StoredPolicy) -> int:
     return number
 
 
-def _seal_with_weights(staging: Staging, base: StoredVersion, weights: bytes) -> str:
+def _staged(policy: Path, limits: Limits, config: str = "") -> Staging:
+    try:
+        return Staging(policy, limits, config)
+    except OSError as error:
+        raise PreconditionError(f"the repository cannot be written: {error.strerror}") from error
+
+
+def _seal_with_weights(staging: Staging, base: StoredVersion, spool: Spool) -> str:
     backend = load_backend(base.config.backend)
     if not isinstance(backend, WeightsBackend):
         raise PreconditionError(f"the backend {base.config.backend!r} takes no weights alone; publish all files")
     staging.link(base.folder)
-    backend.replace_weights(staging.folder, base.config, weights)
+    backend.replace_weights(staging.folder, base.config, spool.read())
+    spool.close()
     return staging.seal()
 
 

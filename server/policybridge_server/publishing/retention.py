@@ -1,13 +1,23 @@
 """Retired versions: no new session gets them, and their files are removed when their last session has ended."""
 
 import asyncio
+import logging
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from policybridge_server.engine.versions import LoadedVersions
+from policybridge_server.publishing.peers import Peers
 from policybridge_server.repository import Repository, StoredPolicy, StoredVersion
-from policybridge_server.repository.retired import mark_retired, remove_version
+from policybridge_server.repository.retired import is_retired, mark_retired, remove_version
+
+_LOG = logging.getLogger(__name__)
+
+_MARKED: Final = 10.0
+"""Seconds in which a process has marked what it retires."""
 
 
 class Retention:
@@ -16,11 +26,17 @@ class Retention:
     Args:
         repository: holds them.
         versions: those that are loaded.
-        keep_versions: how many of a policy are not retired, beside those that an alias names.
+        keep_versions: how many of a policy are not retired, beside those that an alias names; ``None``: all.
+        peers: may have sessions on a version, too.
 
     """
 
-    def __init__(self, repository: Repository, versions: LoadedVersions, keep_versions: int) -> None:
+    def __init__(
+        self, repository: Repository, versions: LoadedVersions, keep_versions: int | None, peers: Peers
+    ) -> None:
+        self._peers = peers
+        self._waiting: dict[Path, asyncio.Event] = {}
+        self._forgotten: dict[Path, float] = {}
         self._repository = repository
         self._versions = versions
         self._keep_versions = keep_versions
@@ -30,17 +46,21 @@ class Retention:
         versions.on_unload(self._unloaded)
 
     def retire_old(self, name: str) -> None:
-        """Retire all but the newest versions of the policy ``name`` and those that an alias names."""
+        """Retire all but the newest versions of the policy ``name`` and those that an alias names, if asked for."""
+        if self._keep_versions is None:
+            return
         policy = self._repository.policy(name)
         old = sorted(policy.versions)[: -self._keep_versions]
         self.retire(policy, [number for number in old if not policy.named(number)])
 
     def retire(self, policy: StoredPolicy, numbers: Sequence[int]) -> "asyncio.Future[None]":
         """Retire these versions; when the future is done, they stay retired also after a crash."""
+        for number in numbers:
+            _LOG.info("%s@%d is retired; its files are deleted after its last session", policy.name, number)
         versions = [policy.versions[number] for number in numbers if number in policy.versions]
         self._repository.forget(policy.name, numbers)
         self._retired.update(policy.folder / str(number) for number in numbers)
-        marked = asyncio.get_running_loop().run_in_executor(self._disk, mark_retired, policy.folder, list(numbers))
+        marked = asyncio.get_running_loop().run_in_executor(self._disk, self._mark, policy.folder, list(numbers))
         loaded = {version.folder for version in versions if self._versions.get(version.policy) is not None}
         for number in numbers:
             if policy.folder / str(number) not in loaded:
@@ -48,15 +68,41 @@ class Retention:
         self._versions.unload_unused()
         return marked
 
+    def _mark(self, policy: Path, numbers: Sequence[int]) -> None:
+        origin = self._repository.origin(policy)
+        if origin is not None:
+            for number in numbers:
+                origin.withdraw(policy.name, number)
+        mark_retired(policy, numbers)
+
     def is_retired(self, folder: Path) -> bool:
         """Whether the version in this folder is retired and not removed yet."""
-        return folder in self._retired
+        # Another process marks what it retires a moment after it was told here.
+        told = time.monotonic() - self._forgotten.get(folder, -_MARKED) < _MARKED
+        return folder in self._retired or told or is_retired(folder)
+
+    def forgotten(self, folder: Path) -> None:
+        """Note that another process retires the version in this folder."""
+        self._forgotten[folder] = time.monotonic()
+
+    async def left(self, folder: Path) -> None:
+        """Wait until this process has the version in this folder no longer loaded."""
+        while any(loaded.stored.folder == folder for loaded in self._versions.loaded):
+            await self._waiting.setdefault(folder, asyncio.Event()).wait()
 
     def _unloaded(self, version: StoredVersion) -> None:
+        waiting = self._waiting.pop(version.folder, None)
+        if waiting is not None:
+            waiting.set()
         if version.folder in self._retired:
             self._remove(version.folder)
 
     def _remove(self, folder: Path) -> None:
+        self._peers.when_left(folder, partial(self._delete, folder))
+
+    def _delete(self, folder: Path) -> None:
+        # A warning, which is logged without --verbose too: files that are gone do not come back.
+        _LOG.warning("%s is deleted: the version is retired, and no session is on it", folder)
         removed = asyncio.get_running_loop().run_in_executor(self._disk, remove_version, folder)
         removed.add_done_callback(lambda _: self._retired.discard(folder))
 

@@ -4,6 +4,8 @@ A folder ``DIR/<policy>/<number>/`` is complete when nothing in it has changed f
 change times (ctime) are compared, because a copying tool cannot set them. A rename of the folder is no change: a
 version that was written elsewhere on the file system is complete at once. A complete folder is published; a folder
 that is refused, with the reason in the log, is tried again when it changes.
+
+A ``policy.toml`` that changes under served versions changes none of them; the log says so.
 """
 
 import asyncio
@@ -16,6 +18,7 @@ from typing import Final
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_server.publishing.publisher import Publisher
 from policybridge_server.repository import Repository
+from policybridge_server.repository.config import POLICY_TOML, is_policy
 from policybridge_server.repository.reading import changed_at, policy_folders, read_policy, version_folders
 
 _LOG = logging.getLogger(__name__)
@@ -33,19 +36,24 @@ class FolderWatcher:
     Args:
         repository: whose folders are watched.
         publisher: publishes the versions.
+        folders: those that are watched; ``None``: all of the repository.
 
     """
 
-    def __init__(self, repository: Repository, publisher: Publisher) -> None:
+    def __init__(self, repository: Repository, publisher: Publisher, folders: Sequence[Path] | None = None) -> None:
         self._repository = repository
+        self._folders = repository.folders if folders is None else tuple(folders)
         self._publisher = publisher
         # Do not try again what was refused at start, unless it changes.
         self._tried = {folder: changed for folder, changed in self._found().items() if self._is_refused(folder)}
+        self._configs = self._found_configs()
 
     async def watch(self) -> None:
         """Publish new folders until cancelled. Without the package watchfiles, new folders are not noticed."""
+        if not self._folders:
+            return
         try:
-            changes = _changes(self._repository.folders)
+            changes = _changes(self._folders)
         except ImportError as error:
             _LOG.info("folders are not watched, %s: pip install 'policybridge[server]'", error)
             return
@@ -54,6 +62,7 @@ class FolderWatcher:
             await self._publish_new()
 
     async def _publish_new(self) -> None:
+        await asyncio.to_thread(self._tell_changed_configs)
         # Look for a while even if nothing is new: changes in a new folder are not reported before it is watched.
         end = time.monotonic() + SETTLED
         while not await self._publish_complete() or time.monotonic() < end:
@@ -69,10 +78,33 @@ class FolderWatcher:
         self._tried = {folder: changed for folder, changed in found.items() if folder in complete or folder not in new}
         return not new
 
+    def _found_configs(self) -> dict[str, float]:
+        """Give the policies that are served, with the time of the last change of their ``policy.toml``."""
+        policies = [policy for name in self._repository.policies() if (policy := self._repository.find(name))]
+        usable = [
+            each
+            for each in policies
+            if each.folder.parent in self._folders
+            and not isinstance(each.config, PreconditionError)
+            and is_policy(each.folder)
+        ]
+        return {policy.name: changed_at(policy.folder / POLICY_TOML) for policy in usable}
+
+    def _tell_changed_configs(self) -> None:
+        before, self._configs = self._configs, self._found_configs()
+        for name, changed in self._configs.items():
+            policy = self._repository.policy(name)
+            if before.get(name) != changed and read_policy(policy.folder).config != policy.config:
+                _LOG.warning(
+                    "policy.toml of %s has changed; its versions stay as they are until this server is started again,"
+                    " and have new digests then",
+                    name,
+                )
+
     def _found(self) -> dict[Path, float]:
         """Give the folders of policies and versions that are not served, with the time of their last change."""
         found: dict[Path, float] = {}
-        for repository in self._repository.folders:
+        for repository in self._folders:
             for policy in policy_folders(repository):
                 found.update(self._unserved(policy))
         return found
@@ -80,7 +112,7 @@ class FolderWatcher:
     def _unserved(self, folder: Path) -> dict[Path, float]:
         known = self._repository.find(folder.name)
         if known is None or isinstance(known.config, PreconditionError):
-            return {folder: changed_at(folder / "policy.toml")}
+            return {folder: changed_at(folder / POLICY_TOML if is_policy(folder) else folder)}
         if known.folder != folder:
             return {}
         new = [version for version in version_folders(folder) if int(version.name) not in known.versions]
@@ -96,7 +128,7 @@ class FolderWatcher:
         try:
             if folder.parent in self._repository.folders:
                 # A policy. Its versions are found the next time.
-                self._repository.put(await asyncio.to_thread(read_policy, folder))
+                await self._publisher.add_policy(folder)
             else:
                 await self._publisher.publish_folder(folder)
         except (PolicyBridgeError, OSError) as error:

@@ -28,5 +28,9 @@ def write_aliases(policy: Path, aliases: Mapping[str, int]) -> None:
         (policy / _FILE).unlink(missing_ok=True)
         sync(policy)
         return
-    text = "".join(f'"{name}" = {number}\n' for name, number in sorted(aliases.items()))
-    replace_file(policy / _FILE, text.encode())
+    replace_file(policy / _FILE, aliases_toml(aliases))
+
+
+def aliases_toml(aliases: Mapping[str, int]) -> bytes:
+    """Give the content of the file."""
+    return "".join(f'"{name}" = {number}\n' for name, number in sorted(aliases.items())).encode()

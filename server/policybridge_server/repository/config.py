@@ -1,7 +1,7 @@
 """``policy.toml``, and ``aliases.toml`` beside it."""
 
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -12,25 +12,34 @@ POLICY_TOML: Final = "policy.toml"
 _Parsed = TypeVar("_Parsed")
 
 
-class HeadConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class HeadConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The ``[head]`` of a ``policy.toml``: the model's output scores choices, and one of them is the advice.
 
     Attributes:
-        scores: what the output is: ``logits`` or ``probabilities``.
+        scores: what the output is: ``logits`` or ``probabilities``, one per choice; or ``choice``, the choice itself.
+        choices: with ``scores = "choice"``: how many choices there are; they are 0 to ``choices`` − 1.
         mask: the client's feature with an element per choice, 0 where the choice is illegal.
         advice: the advice's name.
         type: its element type, an integer one.
 
+    Raises:
+        ValueError: ``choices`` is missing, or given for scores.
+
     """
 
-    scores: Literal["logits", "probabilities"] = "logits"
+    scores: Literal["logits", "probabilities", "choice"] = "logits"
+    choices: Annotated[int, msgspec.Meta(ge=2, le=1 << 16)] | None = None
     mask: str | None = None
     advice: str = "advice"
     type: Literal["int8_t", "int16_t", "int32_t", "int64_t"] = "int64_t"
 
+    def __post_init__(self) -> None:
+        if (self.scores == "choice") != (self.choices is not None):
+            raise ValueError('scores = "choice" and choices = N belong together: a choice is 0 to N − 1')
 
-class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A ``policy.toml``.
+
+class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A ``policy.toml``. Defaults are left out of a version's digest (`version_digest`): a new key changes none.
 
     Attributes:
         backend: what loads the versions: ``onnx``, ``python``, …
@@ -43,12 +52,21 @@ class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         fill: input → value that it gets if the client lacks the feature.
         head: makes advice of scores, if the model gives scores.
         settings: for the backend to read.
+        isolation: where a version runs: in the server's process, or in a process of its own.
+        memory_limit: bytes that the version's own process may allocate.
+        decision_timeout: seconds for one decision; absent: the server's.
+
+    Raises:
+        ValueError: two keys exclude each other.
 
     """
 
     backend: str
     description: str = ""
     inline: bool | None = None
+    isolation: Literal["thread", "process"] = "thread"
+    memory_limit: Annotated[int, msgspec.Meta(ge=1 << 20)] | None = None
+    decision_timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
     aliases: dict[str, int] = {}
     features: list[dict[str, Any]] | None = None
     advice: dict[str, Any] | None = None
@@ -56,6 +74,12 @@ class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fill: dict[str, Any] = {}
     head: HeadConfig | None = None
     settings: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        if self.isolation == "process" and self.inline:
+            raise ValueError('inline = true runs on the loop thread, and isolation = "process" beside it; give one')
+        if self.isolation != "process" and self.memory_limit is not None:
+            raise ValueError('memory_limit needs isolation = "process": threads share the server\'s memory')
 
 
 def parse_toml(text: bytes, where: str, kind: type[_Parsed]) -> _Parsed:

@@ -11,7 +11,10 @@ from policybridge_serdes import PolicyVersion
 from policybridge_server.repository.aliases import read_aliases
 from policybridge_server.repository.checks import Limits, check_files, is_name, is_number
 from policybridge_server.repository.config import POLICY_TOML, PolicyConfig, is_policy, parse_toml
+from policybridge_server.repository.guessing import guess_config, has_versions
+from policybridge_server.repository.identity import version_digest
 from policybridge_server.repository.retired import is_retired
+from policybridge_server.repository.rollout import read_rollout
 from policybridge_server.repository.stored import StoredPolicy, StoredVersion
 
 _LOG = logging.getLogger(__name__)
@@ -20,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 def policy_folders(repository: Path) -> Iterator[Path]:
     """Give the folders of the policies in a repository."""
     for folder in sorted(repository.iterdir()):
-        if folder.name.startswith(".") or not is_policy(folder):
+        if folder.name.startswith(".") or not (is_policy(folder) or (folder.is_dir() and has_versions(folder))):
             continue
         if not is_name(folder.name):
             _LOG.warning("%s is not served: a policy cannot have this name", folder)
@@ -55,13 +58,20 @@ def changed_at(path: Path) -> float:
 
 
 def read_policy(folder: Path) -> StoredPolicy:
-    """Read a policy without its versions. If its config cannot be used, the error takes the config's place."""
+    """Read a policy without its versions. If its config cannot be used, the error takes the config's place.
+
+    Without a ``policy.toml`` the backend is told by the files of its newest version.
+    """
     name = folder.name
     file = folder / POLICY_TOML
     try:
         if file.is_symlink():
             raise PreconditionError(f"{file} is a symbolic link")
-        return StoredPolicy(name, folder, parse_toml(file.read_bytes(), str(file), PolicyConfig), read_aliases(folder))
+        text = file.read_bytes() if is_policy(folder) else b""
+        config = parse_toml(text, str(file), PolicyConfig) if is_policy(folder) else guess_config(folder)
+        return StoredPolicy(
+            name, folder, config, read_aliases(folder), rollout=read_rollout(folder), text=text.decode()
+        )
     except PreconditionError as error:
         _LOG.warning("%s", error)
         return StoredPolicy(name, folder, error)
@@ -78,4 +88,19 @@ def read_version(folder: Path, config: PolicyConfig, limits: Limits) -> StoredVe
         check_files(folder, limits)
     except PolicyBridgeError as error:
         raise PreconditionError(str(error)) from error
-    return StoredVersion(PolicyVersion(folder.parent.name, int(folder.name), digest(folder)), folder, config)
+    identity = version_digest(digest(folder), config)
+    return StoredVersion(PolicyVersion(folder.parent.name, int(folder.name), identity), folder, config)
+
+
+def check_unchanged(version: StoredVersion) -> None:
+    """Check that the files are still those that the version's digest was made of.
+
+    Raises:
+        PreconditionError: somebody has changed them.
+
+    """
+    if version_digest(digest(version.folder), version.config) != version.policy.digest:
+        raise PreconditionError(
+            f"the files of {version} have changed since this server read them; a version never changes: put them into a"
+            " folder with a new number, or restart the server, which gives them a new digest"
+        )

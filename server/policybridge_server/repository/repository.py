@@ -1,18 +1,27 @@
 """The repository: the policies in some folders, in memory as they are now."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from policybridge_core.errors import NotFoundError, PreconditionError
+from policybridge_core.text import meant
 from policybridge_serdes import PolicyReference
+from policybridge_server.repository.aliases import aliases_toml, write_aliases
 from policybridge_server.repository.checks import Limits
 from policybridge_server.repository.reading import policy_folders, read_policy, read_version, version_folders
+from policybridge_server.repository.remote import ALIASES, ROLLOUT, RemoteRepository
+from policybridge_server.repository.rollout import Rollout, rollout_json, write_rollout
 from policybridge_server.repository.stored import StoredPolicy, StoredVersion, listed
 
 BUNDLED: Final = Path(__file__).parents[1] / "bundled"
 """The policies of the package itself, which are not changed."""
+
+
+def is_bundled(folder: Path) -> bool:
+    """Whether ``folder`` lies in the package itself, whose code is as trusted as the server's own."""
+    return folder.resolve().is_relative_to(BUNDLED.resolve())
 
 
 def writable(folders: Iterable[Path]) -> list[Path]:
@@ -26,6 +35,11 @@ class Repository:
     Args:
         folders: each with a folder per policy.
         limits: how large a version may be.
+        policies: what the folders hold, if another process has read them; ``None``: they are read.
+        origins: of the folders that are copies of an address that this server may write; changes are made there first.
+
+    Attributes:
+        revision: grows with each change.
 
     Raises:
         NotFoundError: one of ``folders`` does not exist.
@@ -33,14 +47,27 @@ class Repository:
 
     """
 
-    def __init__(self, folders: Sequence[Path], limits: Limits | None = None) -> None:
-        self.folders = tuple(folders)
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        limits: Limits | None = None,
+        policies: Sequence[StoredPolicy] | None = None,
+        origins: Mapping[Path, RemoteRepository] | None = None,
+    ) -> None:
+        self._origins = {folder.absolute(): origin for folder, origin in (origins or {}).items()}
+        # Absolute: the code of a policy, or of a package, may change the process's folder.
+        self.folders = tuple(folder.absolute() for folder in folders)
         self.limits = limits or Limits()
         self._policies: dict[str, StoredPolicy] = {}
-        for folder in folders:
+        self._revisions: dict[str, int] = {}
+        self._told: list[Callable[[], None]] = []
+        self.revision = 0
+        for known in policies or ():
+            self.put(known)
+        for given, folder in zip(folders, self.folders, strict=True):
             if not folder.is_dir():
-                raise NotFoundError(f"the repository {folder} is not a folder")
-            for policy in policy_folders(folder):
+                raise NotFoundError(f"the repository {given} is not a folder")
+            for policy in policy_folders(folder) if policies is None else ():
                 self._add(policy)
 
     def _add(self, folder: Path) -> None:
@@ -70,7 +97,7 @@ class Repository:
         """
         policy = self._policies.get(name)
         if policy is None:
-            raise NotFoundError(f"no policy {name!r}; there are {listed(self._policies)}")
+            raise NotFoundError(f"no policy {name!r}; {meant(name, self._policies)}there are {listed(self._policies)}")
         return policy
 
     @property
@@ -88,6 +115,11 @@ class Repository:
         """
         return self.policy(reference.name).resolve(reference)
 
+    def chosen(self, reference: PolicyReference, file: str) -> PolicyReference:
+        """Give what a session asks for that compiles ``file``; see `StoredPolicy.chosen`."""
+        policy = self._policies.get(reference.name)
+        return reference if policy is None else policy.chosen(reference, file)
+
     def is_named(self, version: StoredVersion) -> bool:
         """Whether an alias names this version, ``latest`` among them."""
         policy = self._policies.get(version.policy.name)
@@ -96,6 +128,42 @@ class Repository:
     def put(self, policy: StoredPolicy) -> None:
         """Add the policy, or replace it."""
         self._policies[policy.name] = policy
+        self.revision += 1
+        self._revisions[policy.name] = self.revision
+        for tell in self._told:
+            tell()
+
+    def origin(self, policy: Path) -> RemoteRepository | None:
+        """Give what the folder of a policy is a copy of; ``None`` if it is none."""
+        return self._origins.get(policy.parent)
+
+    def write_aliases(self, policy: Path, aliases: Mapping[str, int]) -> None:
+        """Write the aliases of the policy in this folder, durably; they are not served yet. Blocks.
+
+        Raises:
+            UnavailableError: the folder is a copy, and what it is a copy of cannot be written.
+
+        """
+        origin = self.origin(policy)
+        if origin is not None:
+            origin.write(policy.name, ALIASES, aliases_toml(aliases))
+        write_aliases(policy, aliases)
+
+    def write_rollout(self, policy: Path, rollout: Rollout) -> None:
+        """Write the roll-out of the policy in this folder; see `write_aliases`."""
+        origin = self.origin(policy)
+        if origin is not None:
+            origin.write(policy.name, ROLLOUT, rollout_json(rollout))
+        write_rollout(policy, rollout)
+
+    def changed_since(self, revision: int) -> list[StoredPolicy]:
+        """Give the policies that have changed after this revision."""
+        return [self._policies[name] for name, changed in self._revisions.items() if changed > revision]
+
+    def on_change(self, tell: Callable[[], None]) -> Callable[[], None]:
+        """Call ``tell`` after each change, until the function that this gives is called."""
+        self._told.append(tell)
+        return lambda: self._told.remove(tell)
 
     def put_version(self, version: StoredVersion) -> None:
         """Add a version; it is no longer refused, if it was."""

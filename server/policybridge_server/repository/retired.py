@@ -1,10 +1,13 @@
 """Retired versions: a mark beside the folder, until the folder is removed after the last session."""
 
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from policybridge_server.repository.files import remove_folder, sync
+
+_LOG = logging.getLogger(__name__)
 
 _MARK: Final = ".out-"
 
@@ -30,4 +33,6 @@ def remove_version(version: Path) -> None:
 def remove_retired(policy: Path) -> None:
     """Remove all retired versions; for the start, when no session is on them."""
     for mark in policy.glob(f"{_MARK}*"):
-        remove_version(policy / mark.name.removeprefix(_MARK))
+        version = policy / mark.name.removeprefix(_MARK)
+        _LOG.warning("%s is deleted: it was retired before this server started", version)
+        remove_version(version)

@@ -36,7 +36,8 @@ class Staging:
         self.folder.mkdir(parents=True)
         if config:
             (self._root / POLICY_TOML).write_text(config)
-        self._sizes: dict[PurePosixPath, int] = {}
+        self._paths: dict[PurePosixPath, None] = {}
+        self._size = 0
         self._file: BinaryIO | None = None
 
     def write(self, path: str, data: bytes) -> None:
@@ -48,26 +49,28 @@ class Staging:
 
         """
         relative = check_path(path)
-        if self._file is None or relative != next(reversed(self._sizes)):
+        if self._file is None or relative != next(reversed(self._paths)):
             self._begin(relative)
-        self._sizes[relative] += len(data)
-        if sum(self._sizes.values()) > self._limits.bytes:
-            raise TooLargeError(f"more than {self._limits.bytes} bytes; the operator allows no more")
+        self._size += len(data)
+        if self._size > self._limits.bytes:
+            raise TooLargeError(
+                f"more than {self._limits.bytes} bytes; the operator allows no more (--max-artifact-bytes)"
+            )
         if self._file is not None:
             self._file.write(data)
 
     def _begin(self, path: PurePosixPath) -> None:
         self._end()
-        if path in self._sizes:
+        if path in self._paths:
             raise InvalidError(f"{path} came already; the pieces of one file must follow each other")
-        if len(self._sizes) == self._limits.files:
+        if len(self._paths) == self._limits.files:
             raise TooLargeError(f"more than {self._limits.files} files; the operator allows no more")
         try:
             (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
             self._file = (self.folder / path).open("xb")
         except (FileExistsError, NotADirectoryError):
             raise InvalidError(f"{path} is a file and a folder") from None
-        self._sizes[path] = 0
+        self._paths[path] = None
 
     def _end(self) -> None:
         if self._file is not None:

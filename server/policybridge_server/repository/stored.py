@@ -9,8 +9,13 @@ from typing import Final
 from policybridge_core.errors import NotFoundError, PreconditionError
 from policybridge_serdes import PolicyReference, PolicyVersion
 from policybridge_server.repository.config import PolicyConfig
+from policybridge_server.repository.rollout import Rollout
 
 LATEST: Final = "latest"
+
+_DIGEST: Final = "sha256:"
+_SHORTEST: Final = len(_DIGEST) + 12
+"""Characters of a digest that a client must give; ``policybridge policies show`` shows so many."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,8 @@ class StoredPolicy:
         changed: the aliases of ``aliases.toml``, which override those of ``policy.toml``.
         versions: number → version that is served.
         refused: number → error of a version that is not served.
+        rollout: the one that runs, or else the last one; ``None``: there never was one.
+        text: of its ``policy.toml``; empty where there is none.
 
     """
 
@@ -45,6 +52,8 @@ class StoredPolicy:
     changed: Mapping[str, int] = field(default_factory=dict)
     versions: Mapping[int, StoredVersion] = field(default_factory=dict)
     refused: Mapping[int, PreconditionError] = field(default_factory=dict)
+    rollout: Rollout | None = None
+    text: str = ""
 
     @property
     def usable(self) -> PolicyConfig:
@@ -65,14 +74,45 @@ class StoredPolicy:
         return {name: number for name, number in {**initial, **self.changed}.items() if name != LATEST}
 
     @cached_property
-    def latest(self) -> int | None:
+    def highest(self) -> int | None:
         """The highest number; ``None`` without a version."""
         return max(self.versions, default=None)
 
+    @cached_property
+    def latest(self) -> int | None:
+        """What ``latest`` names: the highest number, unless a roll-out holds that back; ``None`` without a version."""
+        rollout = self.rollout
+        if rollout is None or rollout.alias != LATEST or rollout.state == "promoted":
+            return self.highest
+        return rollout.base if rollout.version == self.highest and rollout.base in self.versions else self.highest
+
+    @cached_property
+    def shared_out(self) -> Rollout | None:
+        """The roll-out by which new sessions are shared out now.
+
+        There is none when a newer version has become ``latest``, or the version is not served.
+        """
+        rollout = self.rollout
+        if rollout is None or not rollout.running or rollout.version not in self.versions:
+            return None
+        overtaken = rollout.alias == LATEST and rollout.version != self.highest
+        return None if overtaken else rollout
+
+    def chosen(self, reference: PolicyReference, file: str) -> PolicyReference:
+        """Give what a session asks for that compiles ``file``: if a roll-out takes it, the version itself."""
+        rollout = self.shared_out
+        if rollout is None or reference.version is not None or (reference.alias or LATEST) != rollout.alias:
+            return reference
+        return PolicyReference(self.name, rollout.version) if rollout.takes(self.name, file) else reference
+
     def named(self, number: int) -> list[str]:
-        """Give the aliases that name ``number``, with ``latest``."""
-        latest = [LATEST] if number == self.latest else []
-        return latest + [alias for alias, named in self.aliases.items() if named == number]
+        """Give the aliases that name ``number``, with ``latest``, also for a share of the sessions."""
+        names = [LATEST] if number == self.latest else []
+        names += [alias for alias, named in self.aliases.items() if named == number]
+        rollout = self.shared_out
+        if rollout is not None and rollout.version == number:
+            names.append(f"{rollout.alias} for {rollout.share:.3g} of the sessions")
+        return names
 
     def resolve(self, reference: PolicyReference) -> StoredVersion:
         """Find the version that ``reference`` means now.
@@ -95,6 +135,8 @@ class StoredPolicy:
         if reference.version is not None:
             return reference.version
         alias, aliases = reference.alias or LATEST, self.aliases
+        if alias.startswith(_DIGEST):
+            return self._digested(alias)
         if alias in aliases:
             return aliases[alias]
         if alias != LATEST:
@@ -104,6 +146,16 @@ class StoredPolicy:
         if number is None:
             raise NotFoundError(f"policy {self.name!r} has no version yet")
         return number
+
+    def _digested(self, digest: str) -> int:
+        found = [number for number, version in self.versions.items() if version.policy.digest.startswith(digest)]
+        digests = {number: version.policy.digest for number, version in self.versions.items()}
+        if len(digest) < _SHORTEST or len({digests[number] for number in found}) != 1:
+            has = ", ".join(f"{number} is {digests[number]}" for number in sorted(digests))
+            raise NotFoundError(
+                f"no one version of policy {self.name!r} has the digest {digest}; {has or 'it has none'}"
+            )
+        return max(found)
 
 
 def listed(names: object) -> str:

@@ -9,6 +9,7 @@ import os
 import select
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from policybridge_server.loop import Handler, Loop
@@ -38,10 +39,14 @@ class Channel:
 
     def __init__(self, incoming: int, outgoing: int, close: Callable[[], None], loop: Loop, handler: Handler) -> None:
         self.is_open = True
-        self.unsent = b""
+        # A bytearray: to append to it, or to take from its front, does not copy what it holds.
+        self.unsent = bytearray()
         self._incoming = incoming
         self._outgoing = outgoing
         self._close = close
+        # As `partial` they cost no call of Python's. They raise BlockingIOError where there is nothing, or no room.
+        self._take: Callable[[int], bytes] = partial(os.read, incoming)
+        self._put: Callable[[bytes | bytearray], int] = partial(os.write, outgoing)
         self._loop = loop
         self._reading = True
         self._wanted = _READ
@@ -52,7 +57,7 @@ class Channel:
     def receive(self) -> bytes | None:
         """Give what has arrived: ``b""`` at the end or on a broken connection, ``None`` for nothing yet."""
         try:
-            data = os.read(self._incoming, self._wanted)
+            data = self._take(self._wanted)
         except BlockingIOError:
             return None
         except OSError:
@@ -69,18 +74,18 @@ class Channel:
             return
         sent = self._write(data)
         if sent != len(data):
-            self.unsent = data[sent:]
+            self.unsent += memoryview(data)[sent:]
             self._watch()
 
     def send_waiting(self) -> None:
         """Send as much of what waits as the client takes."""
-        self.unsent = self.unsent[self._write(self.unsent) :]
+        del self.unsent[: self._write(self.unsent)]
         if not self.unsent:
             self._watch()
 
-    def _write(self, data: bytes) -> int:
+    def _write(self, data: bytes | bytearray) -> int:
         try:
-            return os.write(self._outgoing, data)
+            return self._put(data)
         except BlockingIOError:
             return 0
         except OSError:

@@ -5,10 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast
 
 from policybridge_core.plugins import Table
+from policybridge_server.access import Access
 from policybridge_server.config import ServerConfig
 from policybridge_server.engine.opener import SessionOpener
+from policybridge_server.ledger.recorder import LedgerRecorder
 from policybridge_server.loop import Loop
 from policybridge_server.publishing.publisher import Publisher
+from policybridge_server.transports.doors import Doors
+from policybridge_server.transports.listener import Share
 
 _Shared = TypeVar("_Shared")
 
@@ -22,6 +26,9 @@ class Host:
         publisher: takes new versions.
         loop: the transport runs on it.
         config: the operator's limits.
+        access: what clients need.
+        recorder: of the ledger; ``None`` without one.
+        share: of the connections, where several processes listen on the same sockets; ``None``: this one takes all.
 
     """
 
@@ -29,7 +36,15 @@ class Host:
     publisher: Publisher
     loop: Loop
     config: ServerConfig
+    access: Access
+    recorder: LedgerRecorder | None = None
+    share: Share | None = None
     _shared: dict[type, object] = field(default_factory=dict)
+
+    @property
+    def doors(self) -> Doors:
+        """The one `Doors` of this server."""
+        return self.shared(Doors, lambda: Doors(self.loop, self.config))
 
     def shared(self, kind: type[_Shared], make: Callable[[], _Shared]) -> _Shared:
         """Give the one ``kind`` that all transports of this server share; the first call makes it by ``make``."""
@@ -68,6 +83,7 @@ TRANSPORTS = Table(
         "pipe": "policybridge_server.mlbridge.pipes.transport:PipeTransport [server]",
     },
 )
+"""The transports by the names in front of their addresses."""
 
 
 class _Made(Transport, Protocol):

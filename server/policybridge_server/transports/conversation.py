@@ -41,6 +41,11 @@ class Conversation(ABC, Generic[_Message]):
         self._over = False
         self._session: Session | None = None
 
+    @property
+    def _client(self) -> str:
+        """Who the session counts for: one host, or all of this machine together."""
+        return "this machine"
+
     @abstractmethod
     def _take(self, message: _Message) -> None:
         """Act on one message; what it raises becomes a `fail`. No other is taken while ``_unanswered`` is true."""
@@ -99,7 +104,7 @@ class Conversation(ABC, Generic[_Message]):
 
     async def _open_session(self, reference: PolicyReference, options: SessionOptions) -> None:
         try:
-            session = await self._host.opener.open(reference, options, self)
+            session = await self._host.opener.open(reference, options, self, self._client)
             if self._over:
                 session.close()
                 return
@@ -139,7 +144,7 @@ class Conversation(ABC, Generic[_Message]):
         self._answered()
 
     def _break(self, error: Exception) -> None:
-        self.fail(as_error(error, self._name))
+        self.fail(as_error(error, self._name, "" if self._session is None else self._session.view.id))
 
     def _end(self) -> None:
         """End the session and forget what waits; a second call does nothing."""

@@ -30,6 +30,9 @@ class Running(Generic[_Item]):
         self._items.discard(item)
         self._changed.set()
 
+    def __contains__(self, item: _Item) -> bool:
+        return item in self._items
+
     async def drain(self, grace: float, end: Callable[[_Item], object], last: float = 0.0) -> None:
         """Wait until nothing runs, at most ``grace`` seconds; then ``end`` what is left and wait ``last`` seconds."""
         await self._empty(grace)

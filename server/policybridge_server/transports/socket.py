@@ -2,13 +2,16 @@
 
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from policybridge_core.errors import UnavailableError
 from policybridge_server.transports.contract import Host
-from policybridge_server.transports.listener import Listener, remove_stale
+from policybridge_server.transports.listener import Listener, bind_unix, remove_own
 from policybridge_server.transports.running import Running
+from policybridge_server.transports.socket_frames import error_line
 from policybridge_server.transports.socket_session import SocketSession
+
+_REFUSAL: Final = error_line(UnavailableError("the server is full: all connections have sessions; try again later"))
 
 
 class SocketTransport:
@@ -16,7 +19,6 @@ class SocketTransport:
 
     def __init__(self, address: str) -> None:
         self._path = Path(address)
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._sessions: Running[SocketSession] = Running()
 
     @property
@@ -27,20 +29,24 @@ class SocketTransport:
     async def start(self, host: Host) -> None:
         """Listen on the path; a socket file that a dead server left there is replaced."""
         self._host = host
-        try:
-            remove_stale(self._path)
-            self._listener.bind(str(self._path))
-        except OSError as error:
-            raise UnavailableError(f"cannot listen on {self._path}: {error.strerror or error}") from error
-        self._listening = Listener(self._listener, host.loop, self._accept)
+        listener = bind_unix(str(self._path), host.access.sockets.own)
+        self._listening = Listener(listener, host.loop, host.doors, self._accept, _REFUSAL)
+        self._listening.share = host.share
 
     def _accept(self, connection: socket.socket, address: Any) -> None:  # noqa: ARG002
-        self._sessions.add(SocketSession(connection, self._host, self._sessions.discard))
+        self._sessions.add(SocketSession(connection, self._host, self._gone))
+        if self._host.share is not None:
+            self._host.share.connection(1)
+
+    def _gone(self, session: SocketSession) -> None:
+        if session in self._sessions and self._host.share is not None:
+            self._host.share.connection(-1)
+        self._sessions.discard(session)
 
     async def stop(self, grace: float) -> None:
         """Remove the path, give running sessions ``grace`` seconds to end, then end them."""
         self._listening.close()
-        self._path.unlink(missing_ok=True)
+        remove_own(self._path)
         for session in self._sessions:
             session.drain()
         error = UnavailableError("the server shut down before the session ended")

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_core.text import without_paths
 from policybridge_serdes import Exploration, PolicyReference, PolicyVersion, SessionOptions
 from policybridge_serdes.interactive import OutcomeFields
 
@@ -30,6 +31,7 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     framing: Literal["status", "chance", "raw"] = "status"
     options: dict[str, str] = {}
     labels: dict[str, str] = {}
+    context: str = ""
     exploration: Explore | None = None
 
     @property
@@ -52,7 +54,7 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         given = self.exploration
         exploration = None if given is None else Exploration(given.seed, given.temperature, given.epsilon)
-        return SessionOptions(options=self.options, labels=self.labels, exploration=exploration)
+        return SessionOptions(self.context, self.options, self.labels, exploration)
 
 
 class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,7 +77,7 @@ def parse_hello(line: bytes) -> Hello | Report:
         if "report" in msgspec.json.decode(line, type=dict[str, msgspec.Raw]):
             return msgspec.json.decode(line, type=Report)
         return msgspec.json.decode(line, type=Hello)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidError(f"the hello line is malformed: {error}; see proto/SOCKET.md") from error
 
 
@@ -87,4 +89,4 @@ def opened_line(session_id: str, policy: PolicyVersion) -> bytes:
 
 def error_line(error: PolicyBridgeError) -> bytes:
     """Write the line that tells an error and ends a session."""
-    return msgspec.json.encode({"error": {"status": int(error.status), "message": str(error)}}) + b"\n"
+    return msgspec.json.encode({"error": {"status": int(error.status), "message": without_paths(str(error))}}) + b"\n"

@@ -1,6 +1,5 @@
 """One connection of the Unix socket: hello, then LLVM's stream in and framed advice out."""
 
-import asyncio
 import socket
 import struct
 from collections.abc import Callable
@@ -14,14 +13,12 @@ from policybridge_server.engine.engine import Session
 from policybridge_server.transports.channel import SocketChannel
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.conversation import ChannelConversation
+from policybridge_server.transports.doors import Wait
 from policybridge_server.transports.socket_frames import RECORDED, Report, error_line, opened_line, parse_hello
 
 _ADVICE: Final = b"\0"
 _ERROR: Final = b"\1"
 _CHANCE: Final = struct.Struct("<f")
-
-_LINGER: Final = 1.0
-"""Seconds in which a client can read why its session ended, before the connection is closed."""
 
 
 class SocketSession(ChannelConversation[Event]):
@@ -37,16 +34,17 @@ class SocketSession(ChannelConversation[Event]):
     def __init__(self, connection: socket.socket, host: Host, closed: Callable[["SocketSession"], None]) -> None:
         super().__init__(host, "a session on the socket")
         self._closed = closed
-        self._line = b""
-        self._reader = InteractiveReader(host.config.max_observation_bytes)
+        self._line = bytearray()
+        self._reader = InteractiveReader(host.config.limits)
         self._framing = "status"
         self._prefix = _ADVICE
         self._sends_chance = False
-        self._lingering: asyncio.TimerHandle | None = None
+        self._half = False
         # These are set where observations or advice are not plain packed records.
         self._features: Codec | None = None
         self._advice: Codec | None = None
         self._channel: SocketChannel = SocketChannel(connection, host.loop, self)
+        host.doors.expect(self, Wait.HELLO)
 
     def _feed(self, data: bytes) -> None:
         if self._over:
@@ -54,17 +52,39 @@ class SocketSession(ChannelConversation[Event]):
         if self._session is None:
             self._greet(data)
         else:
-            self._receive(self._reader.feed(data))
+            events = self._reader.feed(data)
+            if self._half or self._reader.begun:
+                self._wait_for_the_rest(begun=bool(events))
+            self._receive(events)
+
+    def _wait_for_the_rest(self, *, begun: bool) -> None:
+        """Wait for the rest of a message, where the client has sent a part of one; ``begun``: a moment ago."""
+        doors, half = self._host.doors, self._reader.begun and not (self._paused or self._over)
+        if half and (begun or not self._half):
+            doors.expect(self, Wait.MESSAGE)
+        elif self._half and not half:
+            doors.satisfied(self)
+        self._half = half
+
+    def _pause(self, paused: bool) -> None:
+        super()._pause(paused)
+        # What is not read cannot come.
+        self._wait_for_the_rest(begun=True)
 
     def _greet(self, data: bytes) -> None:
-        line, newline, rest = (self._line + data).partition(b"\n")
-        if len(line) > MAX_LINE:
+        end = data.find(b"\n")
+        size = len(self._line) + (len(data) if end < 0 else end)
+        if size > MAX_LINE:
             raise TooLargeError(f"the hello line is longer than {MAX_LINE} bytes")
-        if not newline:
-            self._line = line
+        self._line += data
+        if end < 0:
             return
-        hello, self._line = parse_hello(line), rest
+        line = bytes(self._line[:size])
+        del self._line[: size + 1]
+        self._host.doors.satisfied(self)
+        hello = parse_hello(line)
         if isinstance(hello, Report):
+            hello.outcome.check(self._host.config.limits)
             self._hold()
             self._host.opener.engine.report(hello.report, hello.outcome.outcome, self._reported)
             return
@@ -75,8 +95,8 @@ class SocketSession(ChannelConversation[Event]):
         self._channel.send(opened_line(session.view.id, session.policy))
         self._prefix = b"" if self._framing == "raw" else _ADVICE
         self._sends_chance = self._framing == "chance"
-        self._waiting.extend(self._reader.feed(self._line))
-        self._line = b""
+        self._waiting.extend(self._reader.feed(bytes(self._line)))
+        self._line.clear()
 
     def _take(self, message: Event) -> None:
         session = self._session
@@ -122,6 +142,7 @@ class SocketSession(ChannelConversation[Event]):
         """Send the error where the framing has room for one, and end the session."""
         if self._over:
             return
+        self._host.loop.counters.told("socket", error.status)
         if self._session is None:
             self._channel.send(error_line(error))
         elif self._prefix:
@@ -133,7 +154,13 @@ class SocketSession(ChannelConversation[Event]):
         self._end()
         self._channel.read(True)
         self._channel.finish()
-        self._lingering = self._host.loop.call_later(_LINGER, self.close)
+        self._host.doors.expect(self, Wait.LEAVING)
+
+    def dismiss(self, error: PolicyBridgeError) -> None:
+        """End the session because the server waits no longer, and close the connection."""
+        self.fail(error)
+        # Nothing is unread, so closing at once does not cost the client the error line.
+        self.close()
 
     def drain(self) -> None:
         """Refuse a client that has not asked for a session yet, because the server shuts down."""
@@ -147,11 +174,10 @@ class SocketSession(ChannelConversation[Event]):
         """End the session and close the connection; a second call does nothing."""
         self._channel.close()
         self._end()
-        if self._lingering is not None:
-            self._lingering.cancel()
+        self._host.doors.satisfied(self)
         self._closed(self)
 
     def _end(self) -> None:
         super()._end()
-        self._line = b""
+        self._line.clear()
         self._reader = InteractiveReader()

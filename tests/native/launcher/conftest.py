@@ -7,12 +7,12 @@ import pytest
 
 from tests.client.conftest import folder, policies, server
 from tests.conftest import ServerFactory, running_server
-from tests.native.conftest import Target, sanitized
+from tests.native.conftest import Target, build_grpc, sanitized
 
 __all__ = ["ServerFactory", "folder", "policies", "running_server", "server"]
 
-_ELSEWHERE = ("ziglang", "grpc")
-"""Cases of the Python host's tests that are left out: zig starts slowly, and the launcher has no gRPC."""
+_ELSEWHERE = "ziglang"
+"""Cases of the Python host's tests that are left out: zig starts slowly."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     here = Path(__file__).parent
 
     def shared(item: pytest.Item) -> bool:
-        return here in item.path.parents and any(word in item.name.partition("[")[2] for word in _ELSEWHERE)
+        return here in item.path.parents and _ELSEWHERE in item.name.partition("[")[2]
 
     config.hook.pytest_deselected(items=[item for item in items if shared(item)])
     items[:] = [item for item in items if not shared(item)]
@@ -38,13 +38,21 @@ def checked_launcher(native: Target) -> str:
     return str(native("policybridge-run", *sanitized()) / "bin" / "policybridge-run")
 
 
+@pytest.fixture(scope="session")
+def grpc_launcher(native: Target, checked_launcher: str) -> str:
+    """Build one that reaches servers by gRPC: with those checks it is not linked statically."""
+    build_grpc(native, *sanitized())
+    return checked_launcher
+
+
 @pytest.fixture
-def launched(launcher: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def launched(launcher: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the Python host's tests start the launcher in place of ``policybridge run``."""
 
     def command(verb: str, *arguments: object) -> Sequence[str]:
         assert verb == "run"
-        return [launcher, *map(str, arguments)]
+        over_grpc = any(str(word).startswith("grpc:") for word in arguments)
+        return [request.getfixturevalue("grpc_launcher") if over_grpc else launcher, *map(str, arguments)]
 
     monkeypatch.setattr("tests.client.test_llvm_failures.command", command)
     monkeypatch.setattr("tests.client.test_llvm_host.command", command)

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from policybridge_client.connection import connect
+from policybridge_serdes import ElementType, PolicyReference, SessionOptions, Signature, TensorSpec
 from tests.client.compilers import parameters, write_source
-from tests.conftest import RunningServer
+from tests.conftest import RunningServer, running_server
 from tests.native.conftest import missing
+from tests.repositories import answering, write_python
 
 _NETWORK = "POLICYBRIDGE_REQUIRE_NETWORK"
 _SECONDS = 60
@@ -28,6 +31,13 @@ def need(tool: str) -> str:
 
 def asking(launcher: str, server: RunningServer, policy: str, *more: str) -> list[str]:
     return [launcher, "--policy", policy, "--server", server.socket, "--fallback", "error", *more, "--"]
+
+
+def digest_of(server: RunningServer, policy: str) -> str:
+    """Give the digest of the version that answers."""
+    signature = Signature.of([TensorSpec("x", ElementType.INT64)], TensorSpec("decision", ElementType.INT64))
+    with connect(server.socket) as connection:
+        return connection.open(PolicyReference.parse(policy), signature, SessionOptions()).policy.digest
 
 
 @pytest.fixture(scope="session")
@@ -157,6 +167,22 @@ class TestCcache:
         assert with_policy("never@2")[0] >= 16
         assert with_policy("always@1")[1] != made
         assert with_policy("never@1") == (0, made)
+
+    def test_by_a_digest_it_returns_objects_of_the_same_content_only(
+        self, launcher: str, folder: Path, compiler: str
+    ) -> None:
+        def asked(answer: str) -> tuple[str, int, bytes]:
+            shutil.rmtree(folder / "policies", ignore_errors=True)
+            write_python(folder / "policies", "one", answering(answer))
+            with running_server(folder / "policies", folder) as server:
+                digest = digest_of(server, "one@1")
+                words = asking(launcher, server, f"one@{digest}", "--stats", "stats.json")
+                return digest, *self.compile(need("ccache"), *words, compiler)
+
+        first, other, again = asked("0"), asked("1"), asked("0")
+        assert first[0] == again[0] != other[0]
+        assert (first[1] >= 16, other[1] >= 16, again[1]) == (True, True, 0)
+        assert first[2] == again[2] != other[2]
 
     def test_behind_the_launcher_it_stores_no_object_that_a_policy_decided_about(
         self, launcher: str, server: RunningServer, compiler: str

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.client import test_llvm_failures as failures
+from tests.client.test_llvm_failures import peers
 from tests.client.test_llvm_host import (
     test_a_command_that_asks_nothing_is_the_bare_compilers,
     test_a_compiler_that_is_not_there_is_127_as_in_a_shell,
@@ -12,6 +13,7 @@ from tests.client.test_llvm_host import (
 )
 
 __all__ = [
+    "peers",
     "test_a_command_that_asks_nothing_is_the_bare_compilers",
     "test_a_compiler_that_is_not_there_is_127_as_in_a_shell",
     "test_a_link_is_the_bare_compilers",
@@ -36,6 +38,18 @@ class TestIllegalAdvice(failures.TestIllegalAdvice):
 
 class TestServerDies(failures.TestServerDies):
     """The server is killed in the middle of a decision."""
+
+
+class TestSlowServer(failures.TestSlowServer):
+    """The server is reached, and does not answer as it should."""
+
+
+class TestAnyCommand(failures.TestAnyCommand):
+    """A build that passes without the launcher passes with it."""
+
+
+class TestGrowth(failures.TestGrowth):
+    """A policy that always inlines."""
 
 
 class TestHostEnds(failures.TestHostEnds):

@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 
 from policybridge_client.llvm.versions import llvm_version
+from policybridge_core.errors import Status
 from policybridge_demo.compilers import COMPILERS
 from policybridge_demo.corpus import demo_modules, library_root
+from policybridge_server.ledger import LedgerReader
 from tests.client.compilers import left_behind, parameters, write_source
 from tests.client.test_llvm_failures import wait_until
 from tests.conftest import RunningServer, command, running_server
-from tests.native.launcher.running import lasting, run
+from tests.native.launcher.running import HOST, lasting, run
+from tests.native.tls import serving_tls
 
 NOWHERE = ["--policy", "echo", "--server", "socket:/nowhere/server.sock"]
 
@@ -85,6 +88,31 @@ def test_a_command_that_may_need_advice_gets_llvms_flags_for_it(launcher: str, f
     assert said.stdout.strip().endswith(arguments)
 
 
+def test_a_launcher_that_can_make_no_process_becomes_the_compiler(
+    launcher: str, server: RunningServer, folder: Path
+) -> None:
+    compiler = write_compiler(folder / "clang", "import os, sys\nprint(os.getpid(), *sys.argv[1:])")
+    words = [
+        *("prlimit", "--nofile=5:5"),
+        launcher,
+        "--policy",
+        "weight",
+        "--server",
+        server.socket,
+        "--task",
+        "priority",
+        "--",
+        compiler,
+        "-O2",
+        "x.c",
+    ]
+
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+        said, complaints = started.communicate()
+    assert said.split() == [str(started.pid), "-O2", "x.c"]
+    assert "Too many open files" in complaints
+
+
 def test_a_compiler_inherits_the_same_descriptors_as_without_the_launcher(launcher: str, folder: Path) -> None:
     listing = "import os\nprint(*sorted(os.listdir('/proc/self/fd')), os.getcwd())"
     compiler = write_compiler(folder / "clang", listing)
@@ -99,7 +127,9 @@ def test_a_compiler_inherits_the_same_descriptors_as_without_the_launcher(launch
 
 
 def test_the_compiler_has_the_signal_mask_and_handlers_of_the_launcher(launcher: str, folder: Path) -> None:
-    compiler = write_compiler(folder / "clang", "print([line for line in open('/proc/self/status') if 'Sig' in line])")
+    # Not SigQ: it counts the signals that wait for any process of this user.
+    its = "[line for line in open('/proc/self/status') if line.startswith(('SigPnd', 'SigBlk', 'SigIgn', 'SigCgt'))]"
+    compiler = write_compiler(folder / "clang", f"print({its})")
     words = [launcher, "--policy", "x", "--server", "/nowhere", "--task", "evict", "--fallback", "error", compiler]
     bare, hosted = ((["nohup", *start, "-O2", "x.c"]) for start in ([compiler], words))
     seen = [subprocess.run(each, capture_output=True, check=True).stdout for each in (bare, hosted)]
@@ -123,6 +153,25 @@ def test_killed_at_any_moment_it_leaves_neither_pipes_nor_processes(
     wait_until(lambda: not left_behind(channels) and not list(channels.iterdir()))
 
 
+@pytest.mark.parametrize("compiler", parameters("clang-22"))
+def test_of_several_addresses_the_first_socket_that_answers_is_asked(
+    launcher: str, server: RunningServer, folder: Path, compiler: str
+) -> None:
+    write_source(folder)
+    addresses = f"grpcs:elsewhere:1,socket:{folder}/nobody, {server.socket},socket:{folder}/nobody-else"
+    words = [compiler, "-O2", "-c", "module.c", "-o", "made.o"]
+    options = ["--policy", "echo", "--fallback", "error"]
+    asked = [
+        run(host, options, words, {**os.environ, "POLICYBRIDGE_SERVER": addresses.replace("grpcs:elsewhere:1,", more)})
+        for host, more in (([launcher], "grpcs:elsewhere:1,"), (HOST, ""))
+    ]
+    assert [each.stats["decisions"] > 0 for each in asked] == [True, True], asked
+    nobody = addresses.replace(server.socket, f"socket:{folder}/none")
+    ended = run([launcher], options, words, {**os.environ, "POLICYBRIDGE_SERVER": nobody})
+    assert ended.status == 70
+    assert "none of 3 servers answers" in ended.said
+
+
 @pytest.mark.parametrize("address", ["grpc:127.0.0.1:50051", "127.0.0.1:50051", "inprocess:/x", "grpc:unix:/x", "name"])
 def test_an_address_that_is_not_a_sockets_is_refused_with_the_alternative(launcher: str, address: str) -> None:
     words = [launcher, "--policy", "echo", "--server", address, "--", "clang", "-c", "x.c"]
@@ -131,6 +180,24 @@ def test_an_address_that_is_not_a_sockets_is_refused_with_the_alternative(launch
     assert address in refused.stderr
     assert "socket:PATH" in refused.stderr
     assert "`policybridge run`" in refused.stderr
+    assert "-DPOLICYBRIDGE_LAUNCHER_STATIC=OFF" in refused.stderr
+
+
+@pytest.mark.parametrize("compiler", parameters("clang-22"))
+def test_over_tls_the_files_of_the_command_line_let_the_launcher_in(
+    grpc_launcher: str, folder: Path, compiler: str
+) -> None:
+    write_source(folder)
+    words = [compiler, "-O2", "-c", "module.c", "-o", "made.o"]
+    with serving_tls() as served:
+        files = served.environment()
+        options = ["--policy", "echo", "--server", served.tls, "--tls-ca", files["tls_ca"]]
+        refused = run([grpc_launcher], options, words)
+        asked = run([grpc_launcher], [*options, "--token-file", files["token_file"], "--fallback", "error"], words)
+    assert (refused.status, refused.stats["fallback"]["status"]) == (0, Status.UNAUTHENTICATED.value)
+    assert (asked.status, asked.said, asked.stats["fallback"]) == (0, "", None)
+    assert asked.stats["decisions"] > 0
+    assert asked.output == refused.output
 
 
 def test_help_names_every_option_of_the_python_command(launcher: str) -> None:
@@ -226,8 +293,9 @@ def said(*words: object) -> str:
     return subprocess.run(command(*words), capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.parametrize("output", [["-o", "made.o"], []])
 def test_a_compilation_of_the_launchers_can_be_replayed_from_the_ledger(
-    launcher: str, policies: Path, folder: Path, tmp_path_factory: pytest.TempPathFactory
+    launcher: str, policies: Path, folder: Path, tmp_path_factory: pytest.TempPathFactory, output: list[str]
 ) -> None:
     ledger = folder / "runs.db"
     write_source(folder)
@@ -235,9 +303,12 @@ def test_a_compilation_of_the_launchers_can_be_replayed_from_the_ledger(
         compiler = shutil.which("clang-22") or "clang-22"
         if not Path(compiler).exists():
             pytest.skip("no clang-22 here")
-        words = [compiler, "-Oz", "-c", "module.c", "-o", "made.o"]
+        words = [compiler, "-Oz", "-c", "module.c", *output]
         ran = run([launcher], ["--policy", "echo", "--server", running.socket, "--label", "a=b"], words)
         assert ran.stats["sessions"][0][:12] in said("sessions", "list", "--ledger", ledger, "--status", "ok")
     replayed = said("replay", "--ledger", ledger, ran.stats["sessions"][0])
     assert replayed.strip() == f"identical: {ran.stats['decisions']} observations and the object"
     assert lasting(ran.stats)["sessions"] == 1
+    with LedgerReader(ledger) as reader:
+        trajectory = reader.trajectory(reader.session(ran.stats["sessions"][0]))
+        assert {context for batch in trajectory.batches for context in batch.contexts} == {"module.c"}

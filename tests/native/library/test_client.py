@@ -324,16 +324,19 @@ def test_a_session_stays_on_its_version_while_another_is_published(
 
 
 def test_an_outcome_is_in_the_ledger_once_the_report_returns(
-    open_session: Open, connection: NativeConnection, server: RunningServer
+    open_session: Open, connection: NativeConnection, server: RunningServer, kind: Kind
 ) -> None:
+    # The C ABI has no numbers by context.
+    contexts = {"_Z1fv": {"text": 3.5}, "größer": {"text": 1.0, "exec": 0.0}} if "cpp" in kind.target else {}
     session = open_session("sum", SUM, labels={"project": "größer"})
     session.decide()
     session.report(Outcome({"text": 128.5, "größe": -1e300}, "ok"))
     name = session.id
     session.close()
-    connection.report_outcome(name, Outcome({"cycles": 0.1}, ""))
+    connection.report_outcome(name, Outcome({"cycles": 0.1}, "", contexts))
     with LedgerReader(Path(server.socket.removeprefix("socket:")).with_name("ledger.db")) as reader:
         found = reader.session(name)
+        assert reader.context_outcomes(found) == contexts
     assert found.outcome == Outcome({"text": 128.5, "größe": -1e300, "cycles": 0.1}, "ok")
     assert found.labels == {"project": "größer"}
     with pytest.raises(NotFoundError, match="nowhere"):

@@ -16,7 +16,13 @@ from tests.conftest import RunningServer, running_server
 from tests.native.conftest import BUILD, ROOT, Target, missing
 from tests.repositories import answering, write_python
 
-LIBRARY = ("-DPOLICYBRIDGE_GRPC=OFF", "-DPOLICYBRIDGE_ONNX=OFF", "-DPOLICYBRIDGE_LAUNCHER=OFF", "-DPOLICYBRIDGE_LLVM=")
+LIBRARY = (
+    "-DPOLICYBRIDGE_GRPC=OFF",
+    "-DPOLICYBRIDGE_ONNX=OFF",
+    "-DPOLICYBRIDGE_LAUNCHER=OFF",
+    "-DPOLICYBRIDGE_LLVM=",
+    "-DPOLICYBRIDGE_GCC=",
+)
 """Options with which only the library and the C ABI are built."""
 
 EXAMPLES = {"c": ROOT / "clients/c/examples/advice.c", "cpp": ROOT / "clients/cpp/examples/advice.cpp"}

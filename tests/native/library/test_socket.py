@@ -1,10 +1,7 @@
 """The C++ library and the C ABI on the Unix socket, against a server that is slow, dies or sends malformed answers."""
 
-import socket
 import struct
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -16,6 +13,7 @@ from policybridge_core.errors import (
     InvalidError,
     NotFoundError,
     PolicyBridgeError,
+    PolicyFailedError,
     PreconditionError,
     TooLargeError,
     UnavailableError,
@@ -23,59 +21,10 @@ from policybridge_core.errors import (
 )
 from policybridge_serdes import ElementType, Outcome, PolicyReference, SessionOptions, Signature, TensorSpec
 from policybridge_serdes.interactive import context_line, header_line
+from tests.client.peers import OPENED, PAUSE, Peer, Sent
 from tests.native.clients import Connect, NativeSession, programs
 from tests.native.conftest import Target
 from tests.native.library.test_client import KINDS, Kind
-
-OPENED = b'{"session":"s","policy":"p","version":3,"digest":"sha256:0"}\n'
-PAUSE = object()
-"""In the bytes that a peer sends: a pause of a fifth of a second."""
-
-Sent = bytes | object
-
-
-class Peer:
-    """Reads the hello and answers it; then ``answers`` observations, where there is a reply; then it closes."""
-
-    def __init__(self, path: Path, opened: tuple[Sent, ...], reply: tuple[Sent, ...], answers: int) -> None:
-        self.observed: list[bytes] = []
-        self._answers = answers if reply else 0
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(path))
-        self._listener.listen()
-        self._opened = opened
-        self._reply = reply
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._over.is_set():
-            # The client may leave whenever it has seen enough; and may come again where it was left.
-            with suppress(OSError):
-                peer, _ = self._listener.accept()
-                with peer:
-                    self._serve(peer)
-
-    def _serve(self, peer: socket.socket) -> None:
-        peer.recv(1 << 16)
-        self._send(peer, self._opened)
-        for _ in range(self._answers):
-            self.observed.append(peer.recv(1 << 16))
-            self._send(peer, self._reply)
-
-    def _send(self, peer: socket.socket, parts: tuple[Sent, ...]) -> None:
-        for part in parts:
-            if isinstance(part, bytes):
-                peer.sendall(part)
-            else:
-                self._over.wait(0.2)
-
-    def close(self) -> None:
-        self._over.set()
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join()
 
 
 @pytest.fixture(params=["cpp-socket-sanitized", "c-socket-sanitized"], scope="module")
@@ -238,6 +187,24 @@ def test_a_reply_that_trickles_meets_the_deadline_as_a_whole(open_at: OpenAt) ->
     with pytest.raises(DeadlineError, match=r"within 0\.5 s"):
         session.decide()
     assert monotonic() - begun < 1.5
+
+
+def test_a_hello_that_trickles_meets_the_deadline_as_a_whole(open_at: OpenAt) -> None:
+    with pytest.raises(DeadlineError, match=r"within 0\.5 s"):
+        open_at(NUMBER, opened=tuple([b"{", PAUSE] * 20), timeout=0.5)
+
+
+def test_a_request_and_all_parts_of_its_reply_have_one_deadline(open_at: OpenAt) -> None:
+    session = open_at(MANY, PAUSE, PAUSE, b"\0", PAUSE, PAUSE, size(16) + size(1), PAUSE, PAUSE, bytes(8), timeout=1)
+    with pytest.raises(DeadlineError, match="within 1 s"):
+        session.decide()
+
+
+def test_an_error_is_read_from_a_server_that_does_not_close(open_at: OpenAt) -> None:
+    line = b'\1{"error":{"status":13,"message":"boom"}}\n'
+    session = open_at(TensorSpec("advice", ElementType.INT64, (100,)), line, *[PAUSE] * 1000, timeout=100)
+    with pytest.raises(PolicyFailedError, match="boom"):
+        session.decide()
 
 
 def test_a_path_that_is_too_long_for_a_socket_is_refused(connect: Connect) -> None:

@@ -4,45 +4,16 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from policybridge_demo.compilers import COMPILERS
 from policybridge_demo.corpus import Module, library_root
 from tests.conftest import RunningServer
-from tests.native.conftest import Target, missing
-from tests.repositories import answering, write_python
+from tests.native.conftest import Target, build_grpc, missing
+from tests.repositories import answering, dying, sleeping, write_python
 
 ECHO = 'observation["inlining_default"]'
-
-_DYING = """
-import os
-import signal
-
-
-class Policy:
-    asked = 0
-
-    def evaluate(self, observation, session):
-        self.asked += 1
-        if self.asked > 9:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return observation["inlining_default"]
-"""
-
-_SLEEPING = """
-import time
-
-
-class Policy:
-    asked = 0
-
-    def evaluate(self, observation, session):
-        self.asked += 1
-        if self.asked > 3:
-            time.sleep(1)
-        return observation["inlining_default"]
-"""
 
 _PASSES = """
 class Policy:
@@ -60,8 +31,8 @@ def write_policies(repository: Path) -> None:
     write_python(repository, "always", answering("7"))
     write_python(repository, "obeying", answering('int(session.options["inline"])'))
     write_python(repository, "failing", answering("observation['no such feature']"))
-    write_python(repository, "dying", _DYING)
-    write_python(repository, "sleeping", _SLEEPING)
+    write_python(repository, "dying", dying(ECHO, after=9))
+    write_python(repository, "sleeping", sleeping(ECHO, after=3))
     write_python(repository, "passes", _PASSES.format(order=(0, 2, 3)))
     write_python(repository, "no-passes", _PASSES.format(order=()))
     write_python(repository, "wild-passes", answering("1000"))
@@ -105,17 +76,27 @@ class Plugin:
     Attributes:
         path: the shared object.
         server: its address.
+        transport: over what it connects, ``socket`` or ``grpc``.
 
     """
 
     major: str
     path: Path
     server: str
+    transport: str = "socket"
 
     @classmethod
     def of(cls, native: Target, name: str, major: str, server: RunningServer) -> "Plugin":
-        """Build it for the compilers of ``major``."""
-        return cls(major, built_plugin(native, name, major), server.socket)
+        """Build it for the compilers of ``major``; ``22-grpc`` reaches the server by gRPC."""
+        number, _, transport = major.partition("-")
+        if transport == "grpc":
+            build_grpc(native)
+        plugin = cls(number, built_plugin(native, name, number), "", transport or "socket")
+        return replace(plugin, server=plugin.address_of(server))
+
+    def address_of(self, server: RunningServer) -> str:
+        """Give the address of ``server`` over this plugin's transport."""
+        return server.grpc if self.transport == "grpc" else server.socket
 
     def environment(self, policy: str | None, **more: str) -> dict[str, str]:
         """Give the environment with which ``policy`` decides; ``stats="x"`` is POLICYBRIDGE_STATS."""

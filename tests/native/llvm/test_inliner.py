@@ -1,22 +1,26 @@
 """The inline advisor in stock opt and clang: a compilation succeeds, whatever happens to the server."""
 
 import json
+import os
+import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from itertools import product
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 
+from policybridge_client.decisions import read_sites
 from policybridge_serdes import Values
 from policybridge_server.ledger.query import Query, SessionRecord
 from policybridge_server.ledger.reader import LedgerReader
-from tests.client.compilers import write_source
-from tests.conftest import RunningServer, ServerFactory, command, running_server
+from tests.client.compilers import write_growing, write_source
+from tests.conftest import RunningServer, ServerFactory, command
 from tests.native.conftest import MAJORS, Target
-from tests.native.llvm.plugins import Plugin, emit, emit_demo, need, write_policies
+from tests.native.llvm.plugins import Plugin, built_plugin, emit, emit_demo, need, write_policies
 
 REAL = (
     "libc/musl/src/stdio/vfprintf.c",
@@ -26,6 +30,38 @@ REAL = (
 UNREACHABLE = "libcxx/src/filesystem/operations.cpp"
 """Calls in unreachable blocks, which LLVM's heuristic may inline and its machine-learned advisor never does."""
 
+RECURSIVE = """
+#include <stdlib.h>
+#include <string.h>
+typedef struct cell { char *name; struct cell *link; } Cell;
+static Cell *append(Cell *root, char *name) {
+  if (root == NULL) {
+    Cell *made = malloc(sizeof *made);
+    made->name = malloc(5 + strlen(name));
+    strcpy(made->name, name);
+    made->link = NULL;
+    return made;
+  }
+  Cell *last = root;
+  while (last->link != NULL)
+    last = last->link;
+  last->link = append(last->link, name);
+  return root;
+}
+Cell *all(char **names, int count) {
+  Cell *list = NULL;
+  for (int n = 0; n < count; n++)
+    list = append(list, names[n]);
+  return list;
+}
+int next(int x) { return x + 1; }
+int twice(int x) { return next(next(x)); }
+"""
+"""As bzip2.c keeps its file names. LLVM's heuristic inlines the recursion, its machine-learned advisor never does."""
+
+
+pytestmark = pytest.mark.usefixtures("own_memory")
+
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -34,22 +70,14 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return repository
 
 
-@pytest.fixture(scope="module")
-def ledger() -> Iterator[Path]:
-    with TemporaryDirectory(prefix="pb-") as folder:
-        yield Path(folder) / "ledger.db"
-
-
-@pytest.fixture(scope="module")
-def server(repository: Path, ledger: Path) -> Iterator[RunningServer]:
-    with running_server(repository, ledger.parent, "--ledger", ledger) as running:
-        yield running
-
-
 @pytest.fixture(params=MAJORS)
 def plugin(request: pytest.FixtureRequest, native: Target, server: RunningServer) -> Plugin:
     """Give the plugin of every major in turn."""
     return Plugin.of(native, "inliner", request.param, server)
+
+
+EVERY_TRANSPORT = pytest.mark.parametrize("plugin", [*MAJORS, "22-grpc"], indirect=True)
+"""For tests of what a server can do to a compilation."""
 
 
 @pytest.fixture(scope="session")
@@ -74,7 +102,11 @@ def observations(ledger: Path, session: SessionRecord) -> Values:
         return batch.observations
 
 
-@pytest.mark.parametrize("source", [*REAL, UNREACHABLE])
+@pytest.mark.parametrize(
+    ("plugin", "source"),
+    [*product(MAJORS, [*REAL, UNREACHABLE]), *product(["22-grpc"], REAL)],
+    indirect=["plugin"],
+)
 def test_an_echo_of_the_default_gives_the_bitcode_of_plain_oz(
     plugin: Plugin, demo: Path, tmp_path: Path, source: str
 ) -> None:
@@ -107,8 +139,31 @@ def test_observations_are_those_of_llvms_interactive_mode(
     interactive = observations(ledger, last_session(ledger, "echo"))
     assert plugin.opt(module, "echo").status == 0
     sent = observations(ledger, last_session(ledger, "echo"))
-    assert sent.dtype == interactive.dtype
-    assert sent.tobytes() == interactive.tobytes()
+    theirs = interactive.dtype.names or ()
+    assert sent.dtype.names == (*theirs, "site", "caller", "callee", "callee_local")
+    assert sent[list(theirs)].astype(interactive.dtype).tobytes() == interactive.tobytes()
+
+
+def test_observations_tell_the_site_caller_and_callee_as_a_log_of_sites_does(
+    plugin: Plugin, module: Path, ledger: Path, tmp_path: Path
+) -> None:
+    assert plugin.opt(module, "echo").status == 0
+    sent = observations(ledger, last_session(ledger, "echo"))
+    log_file = tmp_path / "sites"
+    assert plugin.opt(module, "echo", flags=[f"-policybridge-sites={log_file}"]).status == 0
+    log = read_sites(log_file)
+
+    def hashes(texts: Sequence[str]) -> list[str]:
+        return [sha256(text.encode()).hexdigest()[:16] for text in texts]
+
+    def shown(name: str) -> list[str]:
+        return [f"{value:016x}" for value in sent[name].reshape(-1).astype(np.uint64).tolist()]
+
+    assert shown("site") == list(log.keys)
+    assert shown("caller") == hashes(log.caller)
+    assert shown("callee") == hashes(log.callee)
+    assert sent["callee_local"].reshape(-1).tolist() == log.numbers["callee_local"].tolist()
+    assert sent["inlining_default"].reshape(-1).tolist() == log.default.tolist()
 
 
 def test_the_default_in_the_observation_is_llvms_own_decision_and_not_computed_from_the_cost(
@@ -131,19 +186,146 @@ def test_the_policy_decides(plugin: Plugin, module: Path, tmp_path: Path) -> Non
         assert stats["advice"] == {choice: stats["decisions"]}
 
 
-def test_there_is_no_growth_limit_unless_the_command_line_sets_one(plugin: Plugin, tmp_path: Path) -> None:
-    source = tmp_path / "growing.c"
-    levels = [f"int f{n}(int x) {{ return f{n - 1}(x) + f{n - 1}(x + 1) + f{n - 1}(x + 2); }}" for n in range(1, 5)]
-    source.write_text("\n".join(["int sink(int);", "int f0(int x) { return sink(x) ^ sink(x + 1); }", *levels]))
-    module = emit(plugin.major, source, tmp_path / "growing.bc")
-    free = plugin.opt(module, "always", stats=str(tmp_path / "free.json"))
-    as_llvm_does = ["-ml-advisor-size-increase-threshold=2"]
-    limited = plugin.opt(module, "always", flags=as_llvm_does, stats=str(tmp_path / "limited.json"))
-    few, many = (json.loads((tmp_path / f"{name}.json").read_text())["decisions"] for name in ("limited", "free"))
-    assert few < many == 12
-    assert limited.bitcode != free.bitcode
+def test_beyond_the_growth_limit_the_compiler_decides_and_it_is_counted_and_told(
+    plugin: Plugin, tmp_path: Path
+) -> None:
+    module = emit(plugin.major, write_growing(tmp_path), tmp_path / "growing.bc")
+    stats = tmp_path / "stats.json"
+    limited = plugin.opt(module, "always", stats=str(stats))
+    counted = json.loads(stats.read_text())
+    assert counted["limited"] > 0
+    assert limited.said.count(f"{counted['limited']} decisions are the compiler's own: ") == 1
+    free = plugin.opt(module, "always", stats=str(stats), growth_limit="inf")
+    assert (free.status, free.said) == (0, "")
+    assert json.loads(stats.read_text())["decisions"] == counted["decisions"] + counted["limited"]
+    # LLVM's own limit inlines no more where it is reached.
+    by_llvm = plugin.opt(module, "always", flags=["-ml-advisor-size-increase-threshold=2"], growth_limit="inf")
+    assert len({limited.bitcode, free.bitcode, by_llvm.bitcode}) == 3
+    echo = plugin.opt(module, "echo", growth_limit="0.001")
+    assert (echo.said, echo.bitcode) == ("", plugin.plain(module))
 
 
+@pytest.mark.parametrize("passes", ["default<O1>", "default<O2>", "default<O3>", "default<Os>"])
+def test_an_echo_gives_the_bitcode_of_a_plain_run_where_llvm_inlines_recursion(
+    plugin: Plugin, tmp_path: Path, passes: str
+) -> None:
+    source = tmp_path / "list.c"
+    source.write_text(RECURSIVE)
+    module = emit(plugin.major, source, tmp_path / "list.bc", "-O2")
+    made = plugin.opt(module, "echo", passes, stats=str(tmp_path / "stats.json"))
+    assert (made.status, made.said) == (0, "")
+    assert made.bitcode == plugin.plain(module, passes)
+    assert json.loads((tmp_path / "stats.json").read_text())["decisions"] > 0
+
+
+@pytest.mark.parametrize("name", ["inliner", "passes"])
+@pytest.mark.parametrize(("major", "other"), [("19", "22"), ("22", "19")])
+def test_a_compiler_of_another_major_says_so_and_does_not_crash(
+    native: Target, tmp_path: Path, name: str, major: str, other: str
+) -> None:
+    plugin = built_plugin(native, name, other)
+    source = write_source(tmp_path)
+    for words in (
+        [need(f"opt-{major}"), f"-load-pass-plugin={plugin}", "-passes=default<O2>", source],
+        [need(f"clang-{major}"), f"-fpass-plugin={plugin}", "-O2", "-c", source],
+    ):
+        done = subprocess.run(
+            [*map(str, words), "-o", str(tmp_path / "made")], capture_output=True, text=True, check=False
+        )
+        # LLVM aborts opt where it refuses a plugin.
+        assert done.returncode in (1, -6)
+        assert f"{plugin.stem} is a plugin for LLVM {other}, and this compiler has LLVM {major}; use " in done.stderr
+
+
+def test_a_server_that_hangs_is_waited_for_once(plugin: Plugin, module: Path, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "s"))
+        silent.listen()
+        server = f"socket:{tmp_path}/s"
+        first = plugin.opt(module, "echo", server=server, timeout="0.3")
+        again = plugin.opt(module, "echo", server=server, timeout="600")
+    assert "within 0.3 s" in first.said
+    assert "it is asked again in" in again.said
+    assert first.bitcode == again.bitcode == plugin.plain(module)
+
+
+class TestCcache:
+    """An object comes from the cache only for the same version of the same policy, and only if it has decided."""
+
+    @pytest.fixture(autouse=True)
+    def cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        need("ccache")
+        monkeypatch.setenv("CCACHE_DIR", str(tmp_path / "cache"))
+        monkeypatch.chdir(tmp_path)
+        write_source(tmp_path)
+
+    def compile(self, plugin: Plugin, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Compile behind ccache, with the settings as options of the command line."""
+        settings = [word for option in options for word in ("-mllvm", f"-policybridge-{option}")]
+        # clang 19 reads its command line before it loads a pass plugin.
+        words = ["ccache", need(f"clang-{plugin.major}"), "-Oz", f"-fpass-plugin={plugin.path}"]
+        words += [f"-fplugin={plugin.path}"] if plugin.major == "19" else []
+        environment = {**os.environ, "POLICYBRIDGE_STATS": "stats.json", **variables}
+        Path("stats.json").unlink(missing_ok=True)
+        command = [*words, *settings, "-c", "module.c", "-o", "made.o"]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    def test_settings_on_the_command_line_are_in_its_key(self, plugin: Plugin) -> None:
+        made: dict[str, bytes] = {}
+        for policy in ("never@1", "always@1", "never@1"):
+            options = (f"server={plugin.server}", f"policy={policy}", "fallback=error")
+            done = self.compile(plugin, *options)
+            assert (done.returncode, done.stderr) == (0, "")
+            hit = policy in made
+            assert Path("stats.json").exists() is not hit
+            assert made.setdefault(policy, Path("made.o").read_bytes()) == Path("made.o").read_bytes()
+        assert made["never@1"] != made["always@1"]
+
+    def test_an_object_without_the_policy_is_not_kept(self, plugin: Plugin, tmp_path: Path) -> None:
+        link = tmp_path / "s"
+        options = (f"server=socket:{link}", "policy=never@1", "fallback=error")
+        assert self.compile(plugin, *options).returncode == 1
+        link.symlink_to(plugin.server.removeprefix("socket:"))
+        assert self.compile(plugin, *options).returncode == 0
+        assert json.loads(Path("stats.json").read_text())["decisions"] >= 16
+
+    @pytest.mark.parametrize(
+        ("options", "variables", "message"),
+        [
+            (("server=socket:s", "policy=never@1"), {}, "fallback=error"),
+            (("server=socket:s", "policy=never", "fallback=error"), {}, "name the version"),
+            (("server=socket:s", "fallback=error"), {"POLICYBRIDGE_POLICY": "never@1"}, "not POLICYBRIDGE_POLICY"),
+            (
+                ("server=socket:s", "policy=never@1", "fallback=error"),
+                {"POLICYBRIDGE_OPTIONS": "a=b"},
+                "not POLICYBRIDGE_OPTIONS",
+            ),
+            (
+                ("server=socket:s", "policy=never@1", "fallback=error", "explore=epsilon=0.5,seed=7"),
+                {},
+                "nothing explores",
+            ),
+            (
+                ("server=socket:s", "policy=never@1", "fallback=error"),
+                {"POLICYBRIDGE_EXPLORE": "temperature=1"},
+                "nothing explores",
+            ),
+            ((), {}, "fallback=error"),
+            (("decisions=tuned.db",), {}, "name tuned.db in CCACHE_EXTRAFILES"),
+            ((), {"POLICYBRIDGE_DECISIONS": "tuned.db"}, "not POLICYBRIDGE_DECISIONS"),
+        ],
+    )
+    def test_what_its_key_does_not_hold_is_an_error(
+        self, plugin: Plugin, options: tuple[str, ...], variables: dict[str, str], message: str
+    ) -> None:
+        done = self.compile(plugin, *options, **variables)
+        assert done.returncode == 1
+        assert "under ccache" in done.stderr
+        assert message in done.stderr
+        assert "under ccache" not in self.compile(plugin, *options, **variables, CCACHE_DISABLE="1").stderr
+
+
+@EVERY_TRANSPORT
 def test_the_outcome_of_the_module_is_in_the_ledger(plugin: Plugin, module: Path, ledger: Path) -> None:
     made = plugin.opt(module, "always", labels="project=x,run=7", options="a=b")
     assert made.status == 0
@@ -161,9 +343,15 @@ def test_the_outcome_of_the_module_is_in_the_ledger(plugin: Plugin, module: Path
     assert 0 < values["instructions_before"] != values["instructions_after"] > 0
 
 
+def nowhere(plugin: Plugin, folder: Path) -> str:
+    """Give an address at which nobody listens."""
+    return "grpc:127.0.0.1:1" if plugin.transport == "grpc" else f"socket:{folder}/none"
+
+
+@EVERY_TRANSPORT
 def test_without_a_server_the_compiler_decides_everything(plugin: Plugin, module: Path, tmp_path: Path) -> None:
     stats = tmp_path / "stats.json"
-    made = plugin.opt(module, "echo", server=f"socket:{tmp_path}/none", stats=str(stats))
+    made = plugin.opt(module, "echo", server=nowhere(plugin, tmp_path), stats=str(stats))
     assert (made.status, made.bitcode) == (0, plugin.plain(module))
     assert made.said.count("policybridge: all decisions are the compiler's own: ") == 1
     fallback = json.loads(stats.read_text())["fallback"]
@@ -176,6 +364,7 @@ def own_server(repository: Path, server_factory: ServerFactory) -> RunningServer
     return server_factory(repository)
 
 
+@EVERY_TRANSPORT
 @pytest.mark.parametrize("source", [None, UNREACHABLE])
 def test_a_server_that_is_killed_in_the_middle_leaves_the_plain_bitcode(
     plugin: Plugin, own_server: RunningServer, demo: Path, tmp_path: Path, source: str | None
@@ -185,7 +374,7 @@ def test_a_server_that_is_killed_in_the_middle_leaves_the_plain_bitcode(
     else:
         module = emit_demo(plugin.major, source, demo)
     stats = tmp_path / "stats.json"
-    made = plugin.opt(module, "dying", server=own_server.socket, stats=str(stats))
+    made = plugin.opt(module, "dying", server=plugin.address_of(own_server), stats=str(stats))
     assert (made.status, made.bitcode) == (0, plugin.plain(module))
     written = json.loads(stats.read_text())
     assert (written["decisions"], written["fallback"]["status"]) == (9, 14)
@@ -193,6 +382,7 @@ def test_a_server_that_is_killed_in_the_middle_leaves_the_plain_bitcode(
     assert made.said.startswith(f"policybridge: {count} decisions are the compiler's own: ")
 
 
+@EVERY_TRANSPORT
 def test_after_a_policy_that_does_not_answer_in_time_the_compiler_decides(
     plugin: Plugin, module: Path, tmp_path: Path
 ) -> None:
@@ -202,12 +392,14 @@ def test_after_a_policy_that_does_not_answer_in_time_the_compiler_decides(
     assert json.loads(stats.read_text())["fallback"]["status"] == 4
 
 
+@EVERY_TRANSPORT
 def test_after_a_policy_that_fails_the_compiler_decides(plugin: Plugin, module: Path) -> None:
     made = plugin.opt(module, "failing")
     assert (made.status, made.bitcode) == (0, plugin.plain(module))
     assert "no such feature" in made.said
 
 
+@EVERY_TRANSPORT
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -229,6 +421,7 @@ def test_with_wrong_settings_the_compiler_decides_and_one_line_says_so(
     assert message in made.said
 
 
+@EVERY_TRANSPORT
 def test_without_a_fallback_missing_advice_is_an_error_of_the_compiler(
     plugin: Plugin, module: Path, tmp_path: Path
 ) -> None:
@@ -252,6 +445,7 @@ def test_the_command_line_wins_over_the_environment(plugin: Plugin, module: Path
     assert json.loads(stats.read_text())["policy"]["name"] == "obeying"
 
 
+@EVERY_TRANSPORT
 def test_statistics_have_the_fields_of_the_host_that_runs_compilers(
     plugin: Plugin, server: RunningServer, module: Path, tmp_path: Path
 ) -> None:
@@ -269,6 +463,7 @@ def test_statistics_have_the_fields_of_the_host_that_runs_compilers(
     assert (mine["status"], len(mine["sessions"]), mine["command"][0]) == (None, 1, f"opt-{plugin.major}")
 
 
+@EVERY_TRANSPORT
 def test_two_modules_at_once_do_not_disturb_each_other(plugin: Plugin, tmp_path: Path) -> None:
     sources = [write_source(tmp_path, f"module{count}.c", functions=count) for count in (6, 9)]
     modules = [emit(plugin.major, source, source.with_suffix(".bc")) for source in sources]
@@ -277,6 +472,7 @@ def test_two_modules_at_once_do_not_disturb_each_other(plugin: Plugin, tmp_path:
     assert [one.bitcode for one in made] == [plugin.plain(module) for module in modules] * 3
 
 
+@EVERY_TRANSPORT
 def test_each_module_of_a_thin_link_is_a_session_of_its_own(plugin: Plugin, ledger: Path, tmp_path: Path) -> None:
     names = ("one", "two")
     for name in names:
@@ -319,6 +515,7 @@ def compile_with(plugin: Plugin, policy: str | None, level: str, source: Path, *
     return made.read_bytes()
 
 
+@EVERY_TRANSPORT
 @pytest.mark.parametrize("level", ["-Oz", "-O2", "-O3"])
 def test_in_clang_the_policy_decides_and_an_echo_gives_the_plain_object(
     plugin: Plugin, tmp_path: Path, level: str
@@ -332,6 +529,7 @@ def test_in_clang_the_policy_decides_and_an_echo_gives_the_plain_object(
     assert compile_with(plugin, "never", level, source, loading) != plain
 
 
+@EVERY_TRANSPORT
 def test_clang_without_a_fallback_fails_where_there_is_no_advice(plugin: Plugin, tmp_path: Path) -> None:
     source = write_source(tmp_path)
     loading = f"-fpass-plugin={plugin.path}"

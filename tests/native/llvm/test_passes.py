@@ -1,8 +1,8 @@
 """The example of a pass plugin: a policy chooses each function's passes."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -10,16 +10,10 @@ from policybridge_server.ledger.query import Query
 from policybridge_server.ledger.reader import LedgerReader
 from tests.client.compilers import write_source
 from tests.conftest import RunningServer, running_server
-from tests.native.conftest import MAJORS, Target
+from tests.native.conftest import MAJORS, Target, build_grpc
 from tests.native.llvm.plugins import Plugin, emit, write_policies
 
 PASSES = "policybridge-passes"
-
-
-@pytest.fixture(scope="module")
-def ledger() -> Iterator[Path]:
-    with TemporaryDirectory(prefix="pb-") as folder:
-        yield Path(folder) / "ledger.db"
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +64,19 @@ def test_a_policy_that_stops_at_once_changes_nothing(plugin: Plugin, module: Pat
     made = plugin.opt(module, "", PASSES, passes_policy="no-passes")
     assert (made.status, made.said) == (0, "")
     assert made.bitcode == plugin.plain(module, "verify")
+
+
+@pytest.mark.parametrize("plugin", ["22-grpc"], indirect=True)
+def test_over_grpc_both_plugins_share_what_they_load(
+    plugin: Plugin, native: Target, server: RunningServer, module: Path, tmp_path: Path
+) -> None:
+    # From two folders: the protobuf library would end the process where two copies announced the same messages.
+    inliner = Plugin.of(native, "inliner", "22-grpc", server)
+    for path in (inliner.path, build_grpc(native)):
+        shutil.copy(path, tmp_path)
+    flags = [f"-load-pass-plugin={tmp_path / inliner.path.name}", "-policybridge-fallback=error"]
+    made = plugin.opt(module, "echo", f"default<Oz>,{PASSES}", flags, passes_policy="no-passes")
+    assert (made.status, made.said, made.bitcode) == (0, "", plugin.plain(module))
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,16 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
 from policybridge_bench.network import FEATURES, observations, write_network
-from policybridge_core.errors import PreconditionError
+from policybridge_client import open_runner
+from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes import ElementType, Layout, TensorSpec, join, pack
 from policybridge_server.backends.contract import Batch, SessionView, load_backend
 from policybridge_server.engine.probe import probe
@@ -18,7 +20,7 @@ from tests.frameworks import ADVICE as DECISION
 from tests.frameworks import write_network as write_exported
 from tests.onnx_models import make_model, write_onnx
 from tests.repositories import answering, write_python
-from tests.server.backends.backends import SESSION, BackendContract, TensorContract, add_setting, evaluate, load
+from tests.server.backends.backends import ADVICE, SESSION, BackendContract, TensorContract, add_setting, evaluate, load
 
 
 @pytest.mark.parametrize(
@@ -191,6 +193,85 @@ class TestOnnx(TensorContract):
         batch = join(features, rows)
         assert evaluate(packed, batch, spec).tobytes() == evaluate(named, batch, spec).tobytes()
         assert 0 < evaluate(packed, batch, spec)["inlining_decision"].sum() < 64
+
+    @pytest.mark.parametrize("dims", [["batch", 9], ["batch", "n"], [9]])
+    def test_vectors_are_packed_beside_scalars_of_another_type(self, tmp_path: Path, dims: list[int | str]) -> None:
+        node = helper.make_node("Identity", ["x"], ["advice"])
+        spec = (TensorProto.FLOAT, dims)
+        embedding = "{name = 'callee_embedding', type = 'float', shape = [3]}"
+        caller = "{name = 'caller_embedding', type = 'float', shape = [1, 3]}"
+        toml = f"[settings.pack.x]\nfeatures = ['users', {embedding}, {caller}, 'height', 'flag']"
+        toml = toml.replace("'flag'", "{name = 'flag', type = 'bool'}")
+        write_onnx(tmp_path, "packed", make_model([node], {"x": spec}, {"advice": spec}), toml)
+        model = load(tmp_path, "packed")
+        features = model.signature.features
+        assert features is not None
+        assert [str(spec) for spec in features.specs] == [
+            "users: int64_t[1]",
+            "callee_embedding: float[3]",
+            "caller_embedding: float[1, 3]",
+            "height: int64_t[1]",
+            "flag: bool[1]",
+        ]
+        given: dict[str, Any] = {
+            "users": 1,
+            "callee_embedding": [2, 3, 4],
+            "caller_embedding": [[5, 6, 7]],
+            "height": 8,
+            "flag": True,
+        }
+        rows = [pack(features, given)] if dims == [9] else [pack(features, {**given, "users": n}) for n in range(1, 70)]
+        (advice,) = [model.signature.advice]
+        assert advice is not None
+        for count in (1, len(rows)):
+            got = evaluate(model, join(features, rows[:count]), advice)["advice"]
+            assert [list(row) if advice.fixed else row.tolist() for row in got] == [
+                [number, 2, 3, 4, 5, 6, 7, 8, 1] for number in range(1, count + 1)
+            ]
+
+    def test_vectors_of_another_size_than_the_input_are_refused(self, tmp_path: Path) -> None:
+        node = helper.make_node("Identity", ["x"], ["advice"])
+        spec: tuple[int, list[int | str]] = (TensorProto.FLOAT, ["batch", 9])
+        toml = "[settings.pack.x]\nfeatures = ['users', {name = 'embedding', type = 'float', shape = [75]}]"
+        write_onnx(tmp_path, "packed", make_model([node], {"x": spec}, {"advice": spec}), toml)
+        with pytest.raises(PreconditionError, match=r"packs 2 features, 76 elements, into the input x: float\[9\]"):
+            load(tmp_path, "packed")
+
+    def test_a_missing_file_of_tensors_is_named_as_the_model_names_it(self, tmp_path: Path) -> None:
+        self.write_table(tmp_path, 64)
+        file = tmp_path / "table" / "1" / "model.onnx"
+        onnx.save(onnx.load(file), file, save_as_external_data=True, location="weights.bin", size_threshold=0)
+        load(tmp_path, "table").close()
+        (file.parent / "weights.bin").unlink()
+        with pytest.raises(PreconditionError, match=r"the version's folder has no 'weights\.bin'"):
+            load(tmp_path, "table")
+
+    @pytest.mark.parametrize("head", ["", "[head]"])
+    def test_batch_in_the_settings_is_named_as_the_cure_of_an_output_that_is_open(
+        self, tmp_path: Path, head: str
+    ) -> None:
+        node = helper.make_node("Identity", ["x"], ["y"])
+        x: tuple[int, list[int | str]] = (TensorProto.FLOAT, ["batch", 2])
+        y: tuple[int, list[int | str]] = (TensorProto.FLOAT, ["unk__6", 2])
+        write_onnx(tmp_path, "open", make_model([node], {"x": x}, {"y": y}), head)
+        decision = ADVICE if head else TensorSpec("y", ElementType.FLOAT, (2,))
+        features = [TensorSpec("x", ElementType.FLOAT, (2,))]
+
+        def ask() -> object:
+            target = f"inprocess:{tmp_path}"
+            with open_runner(target, policy="open", features=features, advice=decision) as runner:
+                runner["x"] = np.array([1, 2], np.float32)
+                return runner.evaluate()
+
+        with pytest.raises(
+            PolicyBridgeError, match=r"gives y: float\[-1, 2\].*counts observations, say `batch = true`"
+        ):
+            ask()
+        add_setting(tmp_path, "open", "batch = true")
+        if head:
+            toml = tmp_path / "open" / "policy.toml"
+            toml.write_text('backend = "onnx"\n[settings]\nbatch = true\n[head]\n')
+        assert np.array_equal(np.asarray(ask()), 1 if head else [1, 2])
 
     @pytest.mark.parametrize("shape", [(1,), ()])
     def test_a_model_without_a_dimension_for_batches_is_asked_singly(

@@ -26,6 +26,7 @@ import torch  # noqa: E402
 from torch.export import Dim  # noqa: E402
 
 from policybridge_demo.export.torch import save_program, save_script  # noqa: E402
+from policybridge_server.backends.torch.archive import RefusedError, check_script  # noqa: E402
 from tests import torch_modules as modules  # noqa: E402
 from tests.frameworks_torch import save_weights, write_weights_network  # noqa: E402
 
@@ -79,6 +80,8 @@ class TestPrograms(TensorContract):
             (lambda program: rename_operator(program, "_operator.methodcaller"), "methodcaller"),
             (lambda program: rename_size(program, "__import__('os').getpid()"), "is the expression"),
             (lambda program: rename_size(program, "exit(1)"), "is the expression"),
+            # A backtracking search would take years for this one.
+            (lambda program: rename_size(program, f"{'a' * 80};"), "is the expression"),
         ],
     )
     def test_a_program_that_would_run_code_is_refused(
@@ -308,3 +311,9 @@ def rewrite(
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, content in records.items():
             archive.writestr(name, change(name, content))
+
+
+def test_an_archive_that_declares_more_than_it_can_hold_is_refused_before_it_is_read() -> None:
+    data = (Path(__file__).parents[2] / "fuzzing" / "corpus" / "torch_script" / "declares-4-GB").read_bytes()
+    with pytest.raises(RefusedError, match="it declares 4,211,082,171 bytes of content and has 2,043 bytes in all"):
+        check_script(data)

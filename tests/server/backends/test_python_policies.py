@@ -202,7 +202,7 @@ class TestEpisodes:
             """
         write_python(tmp_path, "remembers", EPISODES, declared)
         model = load(tmp_path, "remembers")
-        assert probe(model).seconds > 0
+        assert probe(model).seconds is not None
 
     def test_an_episode_by_a_feature_that_is_not_sent_is_an_error(self, tmp_path: Path) -> None:
         model = self.load(tmp_path, '[settings.episode]\nfeature = "new"')

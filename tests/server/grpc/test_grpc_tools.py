@@ -32,7 +32,7 @@ LIMIT = 50_000
 
 def write_policies(repository: Path) -> None:
     write_python(repository, "sum", answering("observation['x'].sum()"))
-    write_python(repository, "loud", answering("{}['x' * 100_000]"))
+    write_python(repository, "loud", answering("{}['é' * 100_000]"))
     write_python(repository, "broken", "import nothing_of_this_name")
 
 
@@ -85,9 +85,7 @@ def test_health_is_told_of_the_server_of_each_policy_and_of_each_service(
 
 
 def test_health_of_what_there_is_not_is_not_found(channel: grpc.Channel) -> None:
-    with pytest.raises(
-        grpc.RpcError, match="no policy or service 'nothing'; policies are broken, loud, sum"
-    ) as failure:
+    with pytest.raises(grpc.RpcError, match="no policy or service 'nothing'") as failure:
         check(channel, "nothing")
     assert failure.value.code() is grpc.StatusCode.NOT_FOUND
 
@@ -185,10 +183,10 @@ def test_a_request_that_is_no_message_is_invalid(channel: grpc.Channel) -> None:
 
 
 def test_an_error_whose_message_is_too_long_for_a_client_is_cut(channel: grpc.Channel) -> None:
-    with pytest.raises(grpc.RpcError, match="the policy failed: KeyError: 'xxx") as failure:
+    with pytest.raises(grpc.RpcError, match="the policy failed: KeyError: 'ééé") as failure:
         evaluate(channel, "loud")
     assert failure.value.code() is grpc.StatusCode.INTERNAL
-    assert str(failure.value.details()).endswith("xxx …")
+    assert str(failure.value.details()).endswith("ééé …")
 
 
 @pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate])

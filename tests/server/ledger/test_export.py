@@ -46,14 +46,14 @@ def refused(recording: Recording, *arguments: object) -> str:
 
 
 def test_the_list_has_a_line_for_each_session(recording: Recording, known: list[str]) -> None:
-    lines = sessions(recording, "list").splitlines()
+    _, *lines = sessions(recording, "list").splitlines()
     assert [line.split()[0] for line in lines] == [one[:12] for one in known]
     assert all(part in lines[1] for part in ("network@2", "30", "ok", "n=1"))
     (line,) = sessions(recording, "list", "--label", "n=2", "--json", "--version", "1-2", "--since", "1h").splitlines()
     told = json.loads(line)
     assert told["outcome"] == {"values": {"text": 102.5}, "status": "ok"}
     assert (told["id"], told["decisions"], told["policy"]["version"]) == (known[2], 30, 2)
-    assert sessions(recording, "list", "--status", "crash") == ""
+    assert "no session with the status 'crash'" in refused(recording, "list", "--status", "crash")
 
 
 def test_a_session_is_shown_with_its_contexts_and_advices(recording: Recording, known: list[str]) -> None:
@@ -90,7 +90,25 @@ def test_an_export_without_decisions_or_without_the_score_says_so_and_leaves_no_
     assert f"the session {known[0]} has no outcome 'cycles'" in refused(
         recording, "export", "--to", tmp_path / "b", "--score", "cycles"
     )
+    assert "for the outcome that --score names" in refused(
+        recording, "export", "--to", tmp_path / "c", "--score-default", "1"
+    )
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["log", "parquet"])
+def test_sessions_without_the_outcome_get_the_default_score(
+    recording: Recording, known: list[str], tmp_path: Path, name: str
+) -> None:
+    assert len(known) == 3
+    words = ("--label", "n=1", "--score", "cycles", "--score-default", "-2.5", "--format", name)
+    sessions(recording, "export", "--to", tmp_path / "a", *words)
+    if name == "log":
+        with (tmp_path / "a").open("rb") as file:
+            rewards = {float(one.reward[0]) for one in TrainingLogReader(file) if one.reward is not None}
+    else:
+        rewards = set(pytest.importorskip("pyarrow.parquet").read_table(tmp_path / "a")["outcome.cycles"].to_pylist())
+    assert rewards == {-2.5}
 
 
 def test_parquet_has_a_row_for_each_decision(recording: Recording, known: list[str], tmp_path: Path) -> None:

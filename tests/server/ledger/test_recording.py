@@ -226,7 +226,7 @@ def test_a_second_server_on_the_same_ledger_is_refused(recording: Recording, pol
 def test_a_ledger_that_cannot_be_one_is_refused(policies: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("this is no database, and longer than the header of one" * 10)
     given = ["--repository", policies, "--socket", tmp_path / "s", "--ledger"]
-    assert "file is not a database" in refusal(*given, tmp_path / "text")
+    assert "it is no SQLite file" in refusal(*given, tmp_path / "text")
     assert "cannot be written" in refusal(*given, tmp_path / "none" / "ledger.db")
 
 

@@ -12,12 +12,13 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from policybridge_client.connection import connect
-from policybridge_client.llvm.config import HostConfig
+from policybridge_client.llvm.config import GROWTH_LIMIT, HostConfig
 from policybridge_client.llvm.host import run_compiler
 from policybridge_client.llvm.record import LABEL
 from policybridge_client.llvm.replay import replay
 from policybridge_client.llvm.replay_command import load_recorded
 from policybridge_client.llvm.statistics import Report
+from policybridge_core.closing import Closing
 from policybridge_core.errors import PreconditionError
 from policybridge_serdes import Outcome, PolicyReference
 from policybridge_server.ledger.query import SessionRecord
@@ -128,11 +129,22 @@ def replay_width(ledger: Path, session: str) -> int:
     return load_recorded(ledger, session).decisions[0].signature.features.size
 
 
-def test_a_changed_advice_is_reported_where_the_compilation_goes_another_way(ledger: Path, session: str) -> None:
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the replay has its files, so that its processes are told from those of other tests."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+def test_a_changed_advice_is_reported_where_the_compilation_goes_another_way(
+    ledger: Path, session: str, scratch: Path
+) -> None:
     tamper(ledger, "advices", 0)
     status, result = replayed(ledger, session)
     assert (status, result["identical"]) == (1, False)
-    assert left_behind("policybridge-replay") == []
+    assert left_behind(scratch) == []
 
 
 def test_a_changed_object_digest_is_reported(ledger: Path, session: str) -> None:
@@ -143,13 +155,14 @@ def test_a_changed_object_digest_is_reported(ledger: Path, session: str) -> None
     assert (status, result["difference"]) == (1, "all decisions are the same, but the object differs")
 
 
-def test_a_record_that_lacks_decisions_ends_a_compiler_that_asks_on(ledger: Path, session: str) -> None:
+def test_a_record_that_lacks_decisions_ends_a_compiler_that_asks_on(ledger: Path, session: str, scratch: Path) -> None:
     with sqlite3.connect(ledger) as database:
         database.execute("DELETE FROM segments")
+        database.execute("UPDATE sessions SET decisions = 0")
     database.close()
     status, result = replayed(ledger, session)
     assert (status, result["difference"]) == (1, "the compiler asks more often than the 0 times that are recorded")
-    assert left_behind("policybridge-replay") == []
+    assert left_behind(scratch) == []
 
 
 def test_another_source_is_reported_as_different(ledger: Path, session: str) -> None:
@@ -170,7 +183,7 @@ def test_the_host_tells_how_the_compiler_was_started_and_what_came_of_it(server:
         "command": words,
         "cwd": str(ledger.parent),
         "task": "inline",
-        "growth_limit": "inf",
+        "growth_limit": f"{GROWTH_LIMIT:g}",
     }
     assert found.outcome is not None
     assert found.outcome.status == "ok"
@@ -179,6 +192,7 @@ def test_the_host_tells_how_the_compiler_was_started_and_what_came_of_it(server:
         "seconds",
         "asked",
         "defaults",
+        "limited",
         "sessions",
         "headers",
         "object_digest",
@@ -220,14 +234,17 @@ def test_a_server_that_dies_with_the_last_answer_changes_nothing(server: Running
     assert Path("made.o").exists()
 
 
-class KilledBeforeTheReport:
+class KilledBeforeTheReport(Closing):
     """A connection whose server is gone when the outcome is reported."""
 
     def __init__(self, server: RunningServer) -> None:
         self._server = server
         self._inner = connect(server.socket)
-        self.open, self.check, self.close = self._inner.open, self._inner.check, self._inner.close
+        self.open, self.check = self._inner.open, self._inner.check
         self.tried = False
+
+    def close(self) -> None:
+        self._inner.close()
 
     def report_outcome(self, session_id: str, outcome: Outcome) -> None:
         self._server.kill()
@@ -240,3 +257,15 @@ def test_several_sources_in_one_command_are_refused(server: RunningServer, ledge
     report = compiled(server, "never", [*ZIG, "-Oz", "-c", *sources])
     with pytest.raises(PreconditionError, match="the command compiles several sources"):
         load_recorded(ledger, report.session_ids[0])
+
+
+def test_a_command_without_an_output_is_replayed_with_its_object_which_is_left_alone(
+    server: RunningServer, ledger: Path
+) -> None:
+    report = compiled(server, "always", [*ZIG, "-Oz", "-c", write_source(ledger.parent).name])
+    stop(server)
+    made = ledger.parent / "module.o"
+    made.write_bytes(b"mine")
+    status, result = replayed(ledger, report.session_ids[0])
+    assert (status, result["identical"], result["object"]) == (0, True, True)
+    assert made.read_bytes() == b"mine"

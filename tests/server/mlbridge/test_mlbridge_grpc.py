@@ -172,6 +172,8 @@ def test_the_ledger_holds_the_sessions_with_their_labels(server_factory: ServerF
     server = counting(server_factory, tmp_path, 'end_advice = 2\nlabels = { suite = "musl" }', "--ledger", ledger)
     with channel(server) as connection:
         assert [ask(connection, embedding(0.5, number)) for number in range(4)] == [1, 2, 1, 2]
+        with LedgerReader(ledger) as reader:
+            assert [each.closed is None for each in reader.sessions()] == [False, False], "their ends were answered"
     server.process.send_signal(signal.SIGTERM)
     server.process.wait(20)
     with LedgerReader(ledger) as reader:

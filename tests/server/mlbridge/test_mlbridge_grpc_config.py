@@ -10,6 +10,7 @@ import grpc.aio
 import pytest
 
 from policybridge_core.errors import PolicyBridgeError
+from policybridge_server.access import Access
 from policybridge_server.config import ServerConfig, make_config
 from policybridge_server.engine.engine import Engine
 from policybridge_server.engine.opener import SessionOpener
@@ -38,12 +39,12 @@ def refusal(folder: Path, toml: str) -> str:
     return str(failure.value)
 
 
-async def _added(config: ServerConfig) -> None:
-    engine = Engine(Repository(config.repository), allow_python=False)
+async def _added(config: ServerConfig, server: grpc.aio.Server | None = None) -> None:
+    engine = Engine(Repository([Path(each) for each in config.repository]), allow_python=False)
     opener = SessionOpener(engine)
     publisher = Publisher(opener, allowed=False, keep_versions=1)
     with closing(publisher), closing(Loop(engine.flush)) as turns:
-        add_to_server(grpc.aio.server(), Host(opener, publisher, turns, config), Running())
+        add_to_server(server or grpc.aio.server(), Host(opener, publisher, turns, config, Access(config)), Running())
 
 
 def test_a_server_whose_services_cannot_be_served_does_not_start(tmp_path: Path) -> None:
@@ -53,7 +54,7 @@ def test_a_server_whose_services_cannot_be_served_does_not_start(tmp_path: Path)
     serve = command("serve", "--grpc", "127.0.0.1:0", "--repository", tmp_path / "repository", "--config", config)
     done = subprocess.run(serve, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(
+    assert done.stderr.splitlines()[-1].startswith(
         "policybridge serve: [mlbridge] everytype.EveryType/askInt32 cannot be served: no policy"
     )
 
@@ -88,7 +89,6 @@ def test_a_configuration_that_cannot_be_served_says_why(tmp_path: Path, toml: st
     ("reply", "said"),
     [
         ("string s = 1; int32 i = 2;", "the client cannot read odd.Reply.s, the first declared field of the reply"),
-        ("int32 later = 2; string s = 1;", None),
         ("uint32 u = 1;", "cannot read odd.Reply.u"),
         ("repeated bool b = 1;", "cannot read odd.Reply.b"),
         ("Request r = 1;", "cannot read odd.Reply.r"),
@@ -96,17 +96,45 @@ def test_a_configuration_that_cannot_be_served_says_why(tmp_path: Path, toml: st
         ("", "odd.Reply, which has none"),
     ],
 )
-def test_a_reply_whose_first_declared_field_the_client_cannot_read_is_refused(
-    server_factory: ServerFactory, tmp_path: Path, reply: str, said: str | None
+def test_a_method_whose_reply_the_client_cannot_read_is_left_out_and_its_calls_are_told_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, reply: str, said: str
 ) -> None:
     folder = odd(tmp_path, "rpc ask(Request) returns (Reply);", reply)
-    toml = f'protos = ["{folder}"]\npolicy = "p"'
-    if said is not None:
-        assert said in refusal(tmp_path, toml)
-        return
+    toml = f'protos = ["{PROTOS}", "{folder}"]\npolicy = "p"'
+    status, details = served_beside(tmp_path, toml, "/odd.Odd/ask")
+    assert (status, said in details) == (grpc.StatusCode.UNIMPLEMENTED, True)
+    (warning,) = [each.getMessage() for each in caplog.records if "odd.Odd/ask" in each.getMessage()]
+    assert said in warning
+    assert "`serve = false`" in warning
+
+
+def served_beside(folder: Path, toml: str, path: str) -> tuple[grpc.StatusCode, str]:
+    """Call a method of a server that starts; give how the call ends."""
+    (folder / "config.toml").write_text(f"[mlbridge]\n{toml}")
+    (folder / "repository").mkdir()
+    config = make_config(folder / "config.toml", {"grpc": ["127.0.0.1:0"], "repository": [str(folder / "repository")]})
+
+    async def call() -> tuple[grpc.StatusCode, str]:
+        server = grpc.aio.server()
+        await _added(config, server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as connection:
+            with pytest.raises(grpc.aio.AioRpcError) as failure:
+                await connection.unary_unary(path, None, None)(b"", timeout=20)
+        await server.stop(0)
+        return failure.value.code(), failure.value.details() or ""
+
+    return asyncio.run(call())
+
+
+def test_the_first_field_that_is_declared_is_the_reply_whatever_its_number(
+    server_factory: ServerFactory, tmp_path: Path
+) -> None:
+    folder = odd(tmp_path, "rpc ask(Request) returns (Reply);", "int32 later = 2; string s = 1;")
     write_python(tmp_path / "repository", "p", answering("5"))
-    with channel(serving(server_factory, tmp_path / "repository", f"[mlbridge]\n{toml}")) as connection:
-        # The first field that is declared, whatever its number.
+    toml = f'[mlbridge]\nprotos = ["{folder}"]\npolicy = "p"'
+    with channel(serving(server_factory, tmp_path / "repository", toml)) as connection:
         assert connection.unary_unary("/odd.Odd/ask", None, None)(b"", timeout=20) == b"\x10\x05"
 
 

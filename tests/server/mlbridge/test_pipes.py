@@ -5,6 +5,7 @@ import resource
 import stat
 import struct
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,11 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Kit:
 @pytest.fixture(scope="module")
 def server(kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeServer]:
     """One server for all tests that leave it whole."""
+    with serving_all(kit, tmp_path_factory) as running:
+        yield running
+
+
+def serving_all(kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> AbstractContextManager[PipeServer]:
     pipes = [
         f"{form}-{kind}:{form},policy=same,advice={kind_fields(kind)},features.x=double"
         if form == "json" and ("float" in kind or "double" in kind)
@@ -76,8 +82,7 @@ def server(kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeS
         "small:bytes,policy=same,advice=int,fallback=-1",
         "slow:bytes,policy=slow,advice=int,features.x=int,fallback=-1",
     ]
-    with kit.serving(tmp_path_factory.mktemp("pipes"), "--max-observation-bytes", 1 << 20, pipes=pipes) as running:
-        yield running
+    return kit.serving(tmp_path_factory.mktemp("pipes"), "--max-observation-bytes", 1 << 20, pipes=pipes)
 
 
 @pytest.mark.parametrize(("kind", "sent", "answered"), KINDS)
@@ -183,6 +188,13 @@ def test_half_a_message_costs_nobody_else_anything(server: PipeServer) -> None:
 
 
 class TestFailures:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def server(cls, kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeServer]:
+        """Serve for this class alone: a log has 20 records of a kind in a minute, and these tests read it."""
+        with serving_all(kit, tmp_path_factory) as running:
+            yield running
+
     @pytest.mark.parametrize("form", ["bytes", "json"])
     def test_after_a_failure_the_fallback_answers_the_rest_of_the_compile(self, server: PipeServer, form: str) -> None:
         base = "boom" if form == "bytes" else "boom-json"

@@ -195,6 +195,8 @@ def test_the_ledger_holds_a_sequence_when_its_end_is_answered(
             "counts", x(step), sequence_id="kept", sequence_start=step == 0, sequence_end=step == 2
         ).get_response()
     session = reply.parameters["session_id"].string_param
+    with LedgerReader(folder / "ledger.db") as reader:
+        assert reader.session(session).closed is not None
     connect(server.grpc, timeout=20).report_outcome(session, Outcome({"text": 12.0}))
     with LedgerReader(folder / "ledger.db") as reader:
         (batch,) = reader.trajectory(reader.session(session)).batches

@@ -12,7 +12,10 @@ from onnx import TensorProto, helper
 
 from policybridge_client.connection import ClientSession, Connection, connect
 from policybridge_client.policies import RepositoryClient
+from policybridge_core.digest import digest
 from policybridge_serdes import ElementType, PolicyReference, PolicyVersion, SessionOptions, Signature, TensorSpec, pack
+from policybridge_server.repository.config import PolicyConfig, parse_toml
+from policybridge_server.repository.identity import version_digest
 from tests.conftest import RunningServer
 from tests.onnx_models import make_model
 
@@ -46,6 +49,11 @@ def write_policy(repository: Path, name: str = "adder", number: int = 100) -> Pa
     return repository / name
 
 
+def identity(folder: Path, toml: str = TOML) -> str:
+    """Give the digest that a version with these files has under this ``policy.toml``."""
+    return version_digest(digest(folder), parse_toml(toml.encode(), "policy.toml", PolicyConfig))
+
+
 def ask(session: ClientSession, value: int = 7) -> int:
     """Ask once; give the number that the version added."""
     return int(session.evaluate(pack(SIGNATURE.features, {"x": value}))["advice"].item()) - value
@@ -72,7 +80,7 @@ class Client:
 
 @contextmanager
 def client(server: RunningServer) -> Iterator[Client]:
-    made = Client(RepositoryClient(server.grpc, timeout=20), connect(server.socket, timeout=20))
+    made = Client(RepositoryClient(server.grpc, timeout=120), connect(server.socket, timeout=120))
     try:
         yield made
     finally:

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from policybridge_core.digest import digest
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import PolicyReference
 from tests.conftest import RunningServer, running_server
-from tests.server.publishing.policies import Client, client, write_adder, write_policy
+from tests.server.publishing.policies import Client, client, identity, write_adder, write_policy
 from tests.server.publishing.test_weights import own
 
 _LARGE = 24 << 20
@@ -36,7 +35,7 @@ def test_after_a_kill_in_a_publish_the_old_or_the_new_version_serves_whole(tmp_p
     policies = tmp_path / "policies"
     write_policy(policies)
     files = large_version(tmp_path / "large", 777)
-    digests = {1: digest(policies / "adder" / "1")}
+    digests = {1: identity(policies / "adder" / "1")}
     delays = random.Random(what)
     with running_server(policies, tmp_path, "--allow-publish") as running, client(running) as server:
         started = time.monotonic()
@@ -69,7 +68,7 @@ def check(server: Client, policies: Path, what: str, acknowledged: int, digests:
     for policy in server.repository.policies():
         version, number = server.ask(policy.name)
         folder = policies / policy.name / str(version.version)
-        assert digest(folder) == version.digest
+        assert identity(folder) == version.digest
         assert policy.error == ""
         assert number in ((100, 777) if what != "weights" else range(1, 10_000))
         assert not [path for path in folder.parent.iterdir() if path.name.startswith(".")]

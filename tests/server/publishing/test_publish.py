@@ -1,5 +1,6 @@
 """Publishing: who gets a new version, when, and what is refused for its artifact's sake."""
 
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,11 +10,12 @@ from onnx import TensorProto
 
 from policybridge.v1 import repository_service_pb2 as pb
 from policybridge_client.policies import RepositoryClient
-from policybridge_core.digest import digest
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
-from tests.conftest import ServerFactory, running_server
+from policybridge_serdes import PolicyReference
+from policybridge_server.repository import BUNDLED
+from tests.conftest import ServerFactory, command, running_server
 from tests.repositories import answering, write_python
-from tests.server.publishing.policies import TOML, Client, ask, client, wait_for, write_adder
+from tests.server.publishing.policies import TOML, Client, ask, client, identity, wait_for, write_adder
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def test_new_sessions_get_a_published_version_and_running_ones_stay(server: Clie
     old = server.open()
     files = write_adder(tmp_path / "new", 200)
     version = server.repository.publish("adder", files)
-    assert (version.version, version.digest) == (2, digest(files))
+    assert (version.version, version.digest) == (2, identity(files))
     assert server.ask() == (version, 200)
     assert (old.policy.version, ask(old)) == (1, 100)
     assert server.ask("adder@1")[1] == 100
@@ -128,12 +130,30 @@ def test_python_needs_a_permission_of_its_own(policies: Path, tmp_path: Path) ->
         server.repository.publish("more", tmp_path / "code", config='backend = "python"\n')
 
 
-def test_bundled_policies_are_left_alone(server_factory: ServerFactory, tmp_path: Path) -> None:
-    with client(server_factory(None, "--allow-publish")) as server:
-        with pytest.raises(PreconditionError, match="'inliner' is a part of the package"):
-            server.repository.publish("inliner", write_adder(tmp_path / "new", 1))
-        with pytest.raises(PreconditionError, match="no folder for new policies"):
-            server.repository.publish("mine", write_adder(tmp_path / "new", 1), config=TOML)
+def test_bundled_policies_are_left_alone(policies: Path, server_factory: ServerFactory, tmp_path: Path) -> None:
+    with client(server_factory(None, "--repository", policies, "--allow-publish")) as server:
+        files, before = write_adder(tmp_path / "new", 1), tree(BUNDLED)
+        for change in (
+            lambda: server.repository.publish("inliner", files),
+            lambda: server.repository.publish_weights(PolicyReference("inliner"), {}),
+            lambda: server.repository.set_alias("inliner", "mine", 1),
+            lambda: server.repository.retire("inliner", 1),
+        ):
+            with pytest.raises(PreconditionError, match="'inliner' is a part of the package"):
+                change()
+        server.repository.publish("mine", files, config=TOML)
+        assert ((policies / "mine").is_dir(), tree(BUNDLED)) == (True, before)
+
+
+def test_a_demo_alone_cannot_be_published_to(tmp_path: Path) -> None:
+    serve = command("serve", "--demo", "--allow-publish", "--socket", tmp_path / "s.sock")
+    refused = subprocess.run(serve, capture_output=True, text=True, timeout=60, check=False)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--demo are not published into; give --repository DIR too" in refused.stderr
+
+
+def tree(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.suffix != ".pyc" and path.name != "__pycache__"}
 
 
 def test_a_second_server_may_not_publish_into_the_same_repository(

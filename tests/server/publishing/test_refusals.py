@@ -3,13 +3,17 @@
 import os
 import pickle
 import struct
+import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 
 from policybridge.v1 import repository_service_pb2 as pb
+from policybridge.v1.policy_service_pb2 import PolicyReference as PolicyMessage
+from policybridge.v1.repository_service_pb2_grpc import RepositoryServiceStub
 from policybridge_core.errors import InvalidError, PreconditionError, TooLargeError
 from policybridge_serdes import PolicyReference
 from tests.conftest import ServerFactory
@@ -146,3 +150,34 @@ def test_weights_with_a_lying_header_are_refused(server: Client) -> None:
     for data in (b"", b"{}", struct.pack("<Q", 1 << 60) + b"{}", struct.pack("<Q", 2) + b"{}x"):
         with pytest.raises(InvalidError, match="not safetensors"):
             server.repository.publish_weights(PolicyReference("adder"), data)
+
+
+def said_to_weights(address: str, *pieces: bytes) -> str:
+    """Send the pieces of weights, and no end of them; give what the server says."""
+    silence = threading.Event()
+
+    def requests() -> Iterator[pb.PublishWeightsRequest]:
+        yield pb.PublishWeightsRequest(base=PolicyMessage(name="adder"))
+        for piece in pieces:
+            yield pb.PublishWeightsRequest(safetensors=piece)
+        silence.wait(60)
+
+    with grpc.insecure_channel(address.removeprefix("grpc:")) as channel, pytest.raises(grpc.RpcError) as raised:
+        RepositoryServiceStub(channel).PublishWeights(requests(), timeout=60)
+    silence.set()
+    return f"{raised.value.code().name} {raised.value.details()}"
+
+
+def test_weights_are_not_read_where_nobody_may_publish(policies: Path, server_factory: ServerFactory) -> None:
+    server = server_factory(policies)
+    assert said_to_weights(server.grpc).startswith("FAILED_PRECONDITION this server takes no changes")
+
+
+def test_weights_larger_than_allowed_are_refused_while_they_come_in_however_small_pieces(
+    policies: Path, server_factory: ServerFactory
+) -> None:
+    server = server_factory(policies, "--allow-publish", "--max-artifact-bytes", 3000)
+    assert said_to_weights(server.grpc, *([b"x"] * 4000)) == (
+        "RESOURCE_EXHAUSTED more than 3000 bytes; the operator allows no more (--max-artifact-bytes)"
+    )
+    assert [path.name for path in policies.glob("adder/.*")] == []

@@ -100,3 +100,26 @@ def test_old_versions_stay_where_the_server_may_not_publish(policies: Path, serv
     with client(server_factory(policies, "--keep-versions", "1")) as server:
         assert server.ask()[1] == 5
     assert len(numbers(policies)) == 5
+
+
+def test_nothing_is_deleted_unless_the_operator_says_how_many_versions_to_keep(
+    policies: Path, server_factory: ServerFactory, tmp_path: Path
+) -> None:
+    for version in range(2, 11):
+        write_adder(policies / "adder" / str(version), version)
+    with client(server_factory(policies, "--allow-publish")) as server:
+        publish(server, tmp_path, 11, 12)
+        assert {each.version for each in server.repository.show("adder").versions} == set(range(1, 13))
+    assert numbers(policies) == {str(version) for version in range(1, 13)}
+
+
+def test_each_deletion_is_logged(
+    policies: Path, server_factory: ServerFactory, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with client(server_factory(policies, "--allow-publish", "--keep-versions", "2")) as server:
+        publish(server, tmp_path, 2, 3)
+        wait_for(lambda: numbers(policies) == {"2", "3"})
+    logged = capfd.readouterr().err
+    assert [line.partition(" ")[2] for line in logged.splitlines() if "is deleted" in line] == [
+        f"WARNING {policies / 'adder' / '1'} is deleted: the version is retired, and no session is on it"
+    ]

@@ -38,7 +38,7 @@ def test_no_session_sees_two_versions_an_error_or_another_artifacts_answer(
     policies = tmp_path / "policies"
     write_first(policies)
     running = server_factory(policies, "--allow-publish", "--keep-versions", "3")
-    publisher, stop = Publisher(running.grpc, policies, tmp_path / "scratch"), threading.Event()
+    publisher, stop = Publisher(running.grpc, tmp_path / "scratch"), threading.Event()
     (tmp_path / "scratch").mkdir()
     addresses = [*[running.socket] * 6, *[running.grpc] * 2]
     clients = [

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from policybridge_client.policies import save_weights
-from policybridge_core.digest import digest
-from policybridge_core.errors import NotFoundError, PreconditionError
+from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
 from policybridge_core.session import SessionOptions
 from policybridge_serdes import ElementType, PolicyReference, Signature, TensorSpec, pack
 from tests.conftest import ServerFactory
-from tests.server.publishing.policies import Client, client, write_adder
+from tests.server.publishing.policies import Client, client, identity, write_adder
 
 
 @pytest.fixture
@@ -28,7 +27,7 @@ def own(number: int) -> dict[str, np.ndarray]:
 def test_weights_make_a_version_like_any_other(server: Client, policies: Path) -> None:
     version = server.repository.publish_weights(PolicyReference("adder"), own(200), aliases=["stable"])
     assert server.ask("adder@stable") == (version, 200)
-    assert version.digest == digest(policies / "adder" / "2")
+    assert version.digest == identity(policies / "adder" / "2")
     again = server.repository.publish_weights(PolicyReference("adder", version=1), own(300))
     assert (again.version, server.ask()[1], server.ask("adder@1")[1]) == (3, 300, 100)
 
@@ -92,3 +91,38 @@ def test_a_state_dict_of_torch_is_published_whole(policies: Path, server_factory
         session = server.connection.open(PolicyReference("linear"), signature, SessionOptions())
         assert session.policy.version == 2
         assert session.evaluate(pack(signature.features, {"x": [1, 2]}))["y"].item() == 8
+
+
+def test_the_weights_of_an_exported_program_are_published(policies: Path, server_factory: ServerFactory) -> None:
+    torch = pytest.importorskip("torch")
+    module = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)).eval()
+    tied = torch.nn.Linear(2, 2, bias=False)
+    tied.weight = module[0].weight
+    module.append(tied)
+    program = torch.export.export(module, (torch.zeros(2, 2),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
+    (policies / "program" / "1").mkdir(parents=True)
+    torch.export.save(program, policies / "program" / "1" / "model.pt2")
+    (policies / "program" / "policy.toml").write_text('backend = "torch"\n[rename]\ninput = "x"\n')
+    signature = Signature.of([TensorSpec("x", ElementType.FLOAT, (2,))], TensorSpec("y", ElementType.FLOAT, (2,)))
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(1)
+        expected = module(torch.tensor([[1.0, 2.0]])).tolist()
+    state = {name: tensor.numpy() for name, tensor in module.state_dict().items()}
+    with client(server_factory(policies, "--allow-publish")) as server:
+        for wrong, message in (
+            ({**state, "more": np.zeros(1)}, "the base has no tensor 'more'"),
+            ({**state, "0.bias": np.zeros(3, np.float32)}, r"0\.bias is F32\[3\]; in the base it is F32\[2\]"),
+            ({name: state[name] for name in state if name != "1.running_var"}, "the weights lack 1.running_var"),
+        ):
+            with pytest.raises(PreconditionError, match=message):
+                server.repository.publish_weights(PolicyReference("program"), wrong)
+        with pytest.raises(InvalidError, match="shares its bytes with another weight"):
+            server.repository.publish_weights(PolicyReference("program"), {**state, "2.weight": state["2.weight"] + 1})
+        # Of weights that share their bytes safetensors keeps one name.
+        server.repository.publish_weights(
+            PolicyReference("program"), {name: state[name] for name in state if name != "2.weight"}
+        )
+        session = server.connection.open(PolicyReference("program"), signature, SessionOptions())
+        assert session.policy.version == 2
+        assert session.evaluate(pack(signature.features, {"x": [1, 2]}))["y"].tolist() == expected

@@ -216,6 +216,7 @@ def test_a_hello_that_cannot_be_served_is_answered_with_the_reason(
     ("stream", "message"),
     [
         (b"\x80\x00\xff\n", "3 not a line of LLVM's stream"),
+        (b'{ "context":"f"}\n', "3 not a line of LLVM's stream"),
         (observation(0, 1, 2), "3 an observation came before the header"),
         (HEADER.replace(b"int64_t", b"int65_t"), "3 x: unknown element type 'int65_t'"),
         (HEADER.replace(b'"shape":[1]', b'"shape":[4294967296]'), "8 "),
@@ -242,7 +243,7 @@ def test_a_policy_that_raises_is_an_error_with_its_message(connect: Connect) -> 
     peer = connect()
     peer.send(b'{"policybridge":1,"policy":"raises"}\n', HEADER, observation(0, 40, 2))
     peer.line()
-    assert peer.error() == "13 the policy failed: ValueError: no idea"
+    assert peer.error() == "13 the policy failed: ValueError: no idea (policy.py, line 4)"
 
 
 def test_a_client_that_never_reads_its_answers_is_not_read_any_further(connect: Connect) -> None:

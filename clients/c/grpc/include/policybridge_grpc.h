@@ -7,8 +7,9 @@
 extern "C" {
 #endif
 
-/** For `pb_connect_options.schemes`; it lives as long as the program. */
+/** For `pb_connect_options.schemes`: gRPC in plaintext, and over TLS. They live as long as the program. */
 PB_EXPORT const pb_scheme *pb_grpc_scheme(void);
+PB_EXPORT const pb_scheme *pb_grpcs_scheme(void);
 
 #ifdef __cplusplus
 }

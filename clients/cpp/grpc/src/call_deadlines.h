@@ -1,9 +1,11 @@
 #ifndef POLICYBRIDGE_GRPC_CALL_DEADLINES_H
 #define POLICYBRIDGE_GRPC_CALL_DEADLINES_H
 
+#include "descriptor.h"
+
+#include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <thread>
@@ -12,6 +14,11 @@
 #include <grpcpp/client_context.h>
 
 namespace policybridge {
+
+class CallDeadlines;
+
+/// How a call's wait ended.
+enum class WaitEnd { Answered, Late, Interrupted };
 
 /// The deadline of a call's current wait, if the call is waiting.
 ///
@@ -22,51 +29,66 @@ class CallDeadline {
 public:
   using Clock = std::chrono::steady_clock;
 
-  explicit CallDeadline(::grpc::ClientContext &call) : call_(call) {}
+  /// `deadlines` watch it, and outlive it. Throws std::system_error where their thread cannot be started.
+  CallDeadline(CallDeadlines &deadlines, ::grpc::ClientContext &call);
+  CallDeadline(const CallDeadline &) = delete;
+  CallDeadline &operator=(const CallDeadline &) = delete;
+  ~CallDeadline();
 
-  /// Begin a wait that may last until `due`.
-  void begin(Clock::time_point due) noexcept { due_.store(ticks(due), std::memory_order_release); }
+  /// Begin a wait of at most so long, which is the longest of all.
+  void begin(Clock::duration longest) noexcept;
 
-  /// End the wait. True: it was late, and the call is cancelled.
-  bool end() noexcept { return due_.exchange(idle, std::memory_order_acq_rel) == late; }
+  /// The same for a shorter wait, which nothing interrupts.
+  void begin_last(Clock::duration time) noexcept;
+
+  /// End the wait. Unless it was answered, the call is cancelled.
+  WaitEnd end() noexcept {
+    const std::int64_t due = due_.exchange(idle);
+    return due == late ? WaitEnd::Late : due == interrupted ? WaitEnd::Interrupted : WaitEnd::Answered;
+  }
 
 private:
   friend class CallDeadlines;
   static constexpr std::int64_t idle = 0;
   static constexpr std::int64_t late = -1;
+  static constexpr std::int64_t interrupted = -2;
 
   static std::int64_t ticks(Clock::time_point time) noexcept { return time.time_since_epoch().count(); }
 
+  CallDeadlines &deadlines_;
   ::grpc::ClientContext &call_;
+  std::atomic<bool> is_last_{false};
   std::atomic<std::int64_t> due_{idle};
 };
 
 /// Watches the calls of one connection in a thread of its own. Any thread may use it.
 class CallDeadlines {
 public:
-  /// `longest`: no wait of a call is longer than this.
-  explicit CallDeadlines(CallDeadline::Clock::duration longest) : longest_(longest) {}
+  /// `longest`: no wait of a call is longer than this. `interrupts`: as in `ConnectOptions`.
+  CallDeadlines(CallDeadline::Clock::duration longest, std::array<int, 2> interrupts)
+      : longest_(longest), interrupts_(interrupts) {}
   CallDeadlines(const CallDeadlines &) = delete;
   CallDeadlines &operator=(const CallDeadlines &) = delete;
   ~CallDeadlines();
 
-  /// Watch `deadline` until it is removed. Throws std::system_error where no thread can be started.
+private:
+  friend class CallDeadline;
+
   void add(CallDeadline &deadline);
   void remove(CallDeadline &deadline) noexcept;
-
-  /// Check all deadlines again, because a wait has begun that is shorter than `longest`.
   void hurry() noexcept;
-
-private:
+  void start();
   void watch();
+  void sleep(CallDeadline::Clock::time_point until);
   CallDeadline::Clock::time_point cancel_late(CallDeadline::Clock::time_point now);
 
   const CallDeadline::Clock::duration longest_;
+  const std::array<int, 2> interrupts_;
   std::mutex mutex_;
-  std::condition_variable changed_;
   std::vector<CallDeadline *> watched_;
-  bool hurried_ = false;
-  bool ended_ = false;
+  std::atomic<bool> is_interrupted_{false}; // so is every wait from then on
+  std::atomic<bool> ended_{false};
+  Descriptor alarm_; // an eventfd, readable when the thread has to look again
   std::thread thread_;
 };
 

@@ -19,8 +19,8 @@ constexpr int largest_message = static_cast<int>(largest_values) + (1 << 20);
 
 class GrpcConnection final : public Connection {
 public:
-  GrpcConnection(std::string target, std::chrono::microseconds timeout)
-      : server_{std::move(target), timeout}, deadlines_(std::make_shared<CallDeadlines>(timeout)) {}
+  GrpcConnection(GrpcServer server, std::array<int, 2> interrupts)
+      : server_(std::move(server)), deadlines_(std::make_shared<CallDeadlines>(server_.timeout, interrupts)) {}
 
   Result<std::unique_ptr<Session>> open(const OpenOptions &options, const Signature &signature) override {
     return guarded([&] {
@@ -40,11 +40,10 @@ private:
   Status evaluate_nothing() {
     // An empty request: any answer shows that the server can be reached.
     v1::EvaluateResponse response;
-    const ::grpc::Status status = call(&v1::PolicyService::Stub::Evaluate, v1::EvaluateRequest(), response);
-    const ::grpc::StatusCode code = status.error_code();
-    if (code == ::grpc::StatusCode::UNAVAILABLE || code == ::grpc::StatusCode::DEADLINE_EXCEEDED)
+    const auto [end, status] = call(&v1::PolicyService::Stub::Evaluate, v1::EvaluateRequest(), response);
+    if (end == WaitEnd::Answered && status.error_code() == ::grpc::StatusCode::UNAVAILABLE)
       return unavailable("could not reach the server at " + server_.target + ": " + status.error_message());
-    return {};
+    return end == WaitEnd::Answered ? Status() : server_.status_of(end, status);
   }
 
   Status report(const std::string &session_id, const Outcome &outcome) {
@@ -52,18 +51,19 @@ private:
     request.set_session_id(session_id);
     *request.mutable_outcome() = to_message(outcome);
     v1::ReportOutcomeResponse response;
-    const ::grpc::Status status = call(&v1::PolicyService::Stub::ReportOutcome, request, response);
-    if (status.error_code() == ::grpc::StatusCode::DEADLINE_EXCEEDED)
-      return server_.late();
-    return status.ok() ? Status() : server_.status_of(status);
+    const auto [end, status] = call(&v1::PolicyService::Stub::ReportOutcome, request, response);
+    return status.ok() ? Status() : server_.status_of(end, status);
   }
 
   template <class Method, class Request, class Response>
-  ::grpc::Status call(Method method, const Request &request, Response &response) {
+  std::pair<WaitEnd, ::grpc::Status> call(Method method, const Request &request, Response &response) {
+    const std::shared_ptr<::grpc::Channel> channel = this->channel();
     ::grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + server_.timeout);
-    const std::unique_ptr<v1::PolicyService::Stub> stub = v1::PolicyService::NewStub(channel());
-    return ((*stub).*method)(&context, request, &response);
+    server_.access.show(context);
+    CallDeadline deadline(*deadlines_, context);
+    deadline.begin(server_.timeout);
+    const ::grpc::Status status = ((*v1::PolicyService::NewStub(channel)).*method)(&context, request, &response);
+    return {deadline.end(), status};
   }
 
   /// The channel that sessions share. A channel that could not connect fails its calls for a while without trying, so a
@@ -83,26 +83,40 @@ private:
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     // Otherwise channels of one target share a connection, and with it the pause after a failed try.
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    return ::grpc::CreateCustomChannel(server_.target, ::grpc::InsecureChannelCredentials(), arguments);
+    return ::grpc::CreateCustomChannel(server_.target, server_.access.channel(), arguments);
   }
 
-  const Server server_;
+  const GrpcServer server_;
   const std::shared_ptr<CallDeadlines> deadlines_;
   std::mutex mutex_;
   std::shared_ptr<::grpc::Channel> channel_;
 };
 
-} // namespace
-
-Result<std::shared_ptr<Connection>> connect_grpc(std::string_view target, const ConnectOptions &options) {
+Result<std::shared_ptr<Connection>> connected(std::string_view target, const ConnectOptions &options, bool secure) {
   if (target.empty())
-    return invalid_argument("a gRPC address is grpc:HOST:PORT or grpc:unix:PATH; there is nothing after grpc:");
+    return invalid_argument("a gRPC address is grpc:HOST:PORT, grpcs:HOST:PORT or grpc:unix:PATH; there is nothing "
+                            "after the colon");
   const std::chrono::microseconds timeout = std::min(options.timeout, longest_timeout);
   if (timeout.count() <= 0)
     return invalid_argument("a timeout is more than 0 seconds");
   return guarded([&]() -> Result<std::shared_ptr<Connection>> {
-    return std::shared_ptr<Connection>(std::make_shared<GrpcConnection>(std::string(target), timeout));
+    GrpcServer server{std::string(target), timeout, {}};
+    Result<Access> access = Access::of(options.credentials, server.target, secure);
+    if (!access.ok())
+      return access.status();
+    server.access = *std::move(access);
+    return std::shared_ptr<Connection>(std::make_shared<GrpcConnection>(std::move(server), options.interrupts));
   });
+}
+
+} // namespace
+
+Result<std::shared_ptr<Connection>> connect_grpc(std::string_view target, const ConnectOptions &options) {
+  return connected(target, options, false);
+}
+
+Result<std::shared_ptr<Connection>> connect_grpcs(std::string_view target, const ConnectOptions &options) {
+  return connected(target, options, true);
 }
 
 } // namespace policybridge

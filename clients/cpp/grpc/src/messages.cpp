@@ -1,5 +1,8 @@
 #include "messages.h"
 
+#include <cmath>
+#include <set>
+
 namespace policybridge {
 namespace {
 
@@ -49,6 +52,19 @@ v1::Outcome to_message(const Outcome &outcome) {
   v1::Outcome message;
   message.mutable_values()->insert(outcome.values.begin(), outcome.values.end());
   message.set_status(outcome.status);
+  std::set<std::string> names;
+  for (const auto &[context, values] : outcome.contexts) {
+    message.mutable_contexts()->add_contexts(context);
+    for (const auto &[name, value] : values)
+      names.insert(name);
+  }
+  for (const std::string &name : names) {
+    auto &column = (*message.mutable_contexts()->mutable_columns())[name];
+    for (const auto &[context, values] : outcome.contexts) {
+      const auto found = values.find(name);
+      column.add_values(found == values.end() ? std::nan("") : found->second);
+    }
+  }
   return message;
 }
 

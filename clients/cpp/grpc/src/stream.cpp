@@ -12,47 +12,49 @@ constexpr std::chrono::microseconds closing = std::chrono::seconds(1);
 
 } // namespace
 
-Status Server::status_of(const ::grpc::Status &failure) const {
+Status GrpcServer::status_of(const ::grpc::Status &failure) const {
   if (failure.ok())
     return unavailable("the server at " + target + " ended the session");
   const std::string details = failure.error_message().empty() ? "no reason given" : failure.error_message();
   const ::grpc::StatusCode code = failure.error_code();
   if (code == ::grpc::StatusCode::UNAVAILABLE || code == ::grpc::StatusCode::CANCELLED)
     return unavailable("the server at " + target + ": " + details);
+  // A server of another kind at this address: its details say nothing that a user could follow.
+  if (code == ::grpc::StatusCode::UNKNOWN || code == ::grpc::StatusCode::UNIMPLEMENTED)
+    return {status_code_from(code), details + " (said by the server at " + target + ")"};
   return {status_code_from(code), details};
 }
 
-Status Server::late() const {
-  return deadline_exceeded("no answer from the server at " + target + " within " + seconds(timeout));
+Status GrpcServer::status_of(WaitEnd end, const ::grpc::Status &failure) const {
+  if (end == WaitEnd::Late)
+    return deadline_exceeded("no answer from the server at " + target + " within " + seconds(timeout));
+  if (end == WaitEnd::Interrupted)
+    return {StatusCode::Cancelled, "interrupted while waiting for the server at " + target};
+  return status_of(failure);
 }
 
-Stream::Stream(const std::shared_ptr<::grpc::Channel> &channel, Server server, std::shared_ptr<CallDeadlines> deadlines)
+Stream::Stream(const std::shared_ptr<::grpc::Channel> &channel, GrpcServer server, std::shared_ptr<CallDeadlines> deadlines)
     : server_(std::move(server)), deadlines_(std::move(deadlines)), stub_(v1::PolicyService::NewStub(channel)) {
-  deadlines_->add(deadline_);
   context_.set_initial_metadata_corked(true);
+  server_.access.show(context_);
   call_ = stub_->Session(&context_);
-}
-
-Stream::~Stream() {
-  close();
-  deadlines_->remove(deadline_);
 }
 
 Status Stream::request(const v1::SessionRequest *before, const v1::SessionRequest &request,
                        v1::SessionResponse &response) {
   if (!over_.ok())
     return failed_precondition("the session is over: " + over_.message());
-  deadline_.begin(CallDeadline::Clock::now() + server_.timeout);
+  deadline_.begin(server_.timeout);
   const bool answered = exchange(before, request, response);
   ::grpc::Status status;
   if (!answered)
     status = call_->Finish();
-  const bool late = deadline_.end();
-  if (answered && !late)
+  const WaitEnd end = deadline_.end();
+  if (answered && end == WaitEnd::Answered)
     return {};
   if (answered)
     status = call_->Finish();
-  over_ = late ? server_.late() : server_.status_of(status);
+  over_ = server_.status_of(end, status);
   return over_;
 }
 
@@ -75,8 +77,7 @@ void Stream::close() noexcept {
   if (!over_.ok())
     return;
   over_ = unavailable("it was closed");
-  deadline_.begin(CallDeadline::Clock::now() + std::min(server_.timeout, closing));
-  deadlines_->hurry();
+  deadline_.begin_last(std::min(server_.timeout, closing));
   call_->WritesDone();
   call_->Finish();
   deadline_.end();

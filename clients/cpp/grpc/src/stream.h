@@ -1,6 +1,7 @@
 #ifndef POLICYBRIDGE_GRPC_STREAM_H
 #define POLICYBRIDGE_GRPC_STREAM_H
 
+#include "access.h"
 #include "call_deadlines.h"
 
 #include "policybridge/status.h"
@@ -13,25 +14,29 @@
 
 namespace policybridge {
 
-/// What the calls to one server share.
-struct Server {
+/// What the calls to one server share. Its name differs from that of `Server` in several.h, because a program may
+/// have both.
+struct GrpcServer {
   std::string target;
   std::chrono::microseconds timeout;
+  Access access;
 
   /// The status of a failed call. CANCELLED, where this client has not cancelled the call, comes from a server that was
   /// stopping; it becomes Unavailable.
   Status status_of(const ::grpc::Status &failure) const;
-  Status late() const;
+
+  /// The status of a call whose wait ended so: of one that was answered, that of `failure`.
+  Status status_of(WaitEnd end, const ::grpc::Status &failure) const;
 };
 
 /// One Session RPC with one request under way at a time. Each wait has its own deadline.
 class Stream {
 public:
   /// Throws std::system_error where the thread for the deadlines cannot be started.
-  Stream(const std::shared_ptr<::grpc::Channel> &channel, Server server, std::shared_ptr<CallDeadlines> deadlines);
+  Stream(const std::shared_ptr<::grpc::Channel> &channel, GrpcServer server, std::shared_ptr<CallDeadlines> deadlines);
   Stream(const Stream &) = delete;
   Stream &operator=(const Stream &) = delete;
-  ~Stream();
+  ~Stream() { close(); }
 
   /// Send `before`, which has no answer (null: nothing), then `request`, and wait for its answer. An error ends the
   /// session.
@@ -50,10 +55,10 @@ public:
 private:
   bool exchange(const v1::SessionRequest *before, const v1::SessionRequest &request, v1::SessionResponse &response);
 
-  const Server server_;
+  const GrpcServer server_;
   const std::shared_ptr<CallDeadlines> deadlines_;
   ::grpc::ClientContext context_;
-  CallDeadline deadline_{context_};
+  CallDeadline deadline_{*deadlines_, context_};
   const std::unique_ptr<v1::PolicyService::Stub> stub_;
   std::unique_ptr<::grpc::ClientReaderWriter<v1::SessionRequest, v1::SessionResponse>> call_;
   Status over_;

@@ -193,14 +193,14 @@ private:
 
 } // namespace
 
-int drive(const Scheme &scheme, int argument_count, char **arguments) {
+int drive(std::vector<Scheme> schemes, int argument_count, char **arguments) {
   if (argument_count != 3) {
     std::cerr << "usage: " << arguments[0] << " ADDRESS MILLISECONDS\n";
     return 2;
   }
   ConnectOptions options;
   options.timeout = std::chrono::milliseconds(std::atol(arguments[2]));
-  options.schemes = {scheme};
+  options.schemes = std::move(schemes);
   Result<std::shared_ptr<Connection>> connection = connect(arguments[1], options);
   std::cout << told(connection.status()) << std::endl;
   if (!connection.ok())

@@ -28,7 +28,7 @@ namespace policybridge {
 ///     disconnect                       give the connection back, but not its sessions
 ///     many THREADS DECISIONS POLICY OBSERVATION   in each thread a session of its own that asks and closes
 ///                                      -> ok and the different advices that came
-int drive(const Scheme &scheme, int argument_count, char **arguments);
+int drive(std::vector<Scheme> schemes, int argument_count, char **arguments);
 
 } // namespace policybridge
 

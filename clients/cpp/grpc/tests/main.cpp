@@ -3,5 +3,5 @@
 #include "policybridge/grpc.h"
 
 int main(int argument_count, char **arguments) {
-  return policybridge::drive(policybridge::grpc_scheme, argument_count, arguments);
+  return policybridge::drive({policybridge::grpc_scheme, policybridge::grpcs_scheme}, argument_count, arguments);
 }

@@ -5,6 +5,7 @@
 #include "policybridge/status.h"
 #include "policybridge/tensor_spec.h"
 
+#include <array>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -25,7 +26,7 @@ public:
   /// signature does not fit the policy, which over `socket:` is found at the first observation.
   virtual Result<std::unique_ptr<Session>> open(const OpenOptions &options, const Signature &signature) = 0;
 
-  /// Find out whether the server can be reached. Unavailable: it cannot.
+  /// Find out whether the server can be reached. Unavailable: it cannot. DeadlineExceeded: it does not answer in time.
   virtual Status check() = 0;
 
   /// Report the outcome of a session's compilation, from any process, also after the end of the session.
@@ -45,19 +46,38 @@ struct Scheme {
   Result<std::shared_ptr<Connection>> (*connect)(std::string_view target, const ConnectOptions &options);
 };
 
+/// What a client shows to a server on TCP, in files that are read when the connection is made. An empty path is that of
+/// the environment variable. `socket:` and `grpc:unix:` need none of it.
+struct Credentials {
+  /// PEM certificates of those who sign the server's; POLICYBRIDGE_TLS_CA, else gRPC's own.
+  std::string ca;
+  /// The client's own certificate chain in PEM, and its key, for servers that ask for one: POLICYBRIDGE_TLS_CERTIFICATE
+  /// and POLICYBRIDGE_TLS_KEY.
+  std::string certificate;
+  std::string key;
+  /// Holds the token; white space around it is ignored. POLICYBRIDGE_TOKEN_FILE. It is sent over TLS, and in plaintext
+  /// to this machine alone.
+  std::string token_file;
+};
+
 /// The options of a connection.
 struct ConnectOptions {
-  /// Bounds every wait for the server, opening and each decision alike; more than 0.
+  /// Bounds every exchange with the server as a whole, opening and each decision alike; more than 0.
   std::chrono::microseconds timeout = std::chrono::seconds(10);
   /// Over `socket:`, how long to spin for an answer before sleeping, because an answer mostly comes sooner than a
   /// sleeping core wakes up. Where cores are scarce and spinning fails, it is seldom tried. 0: never.
   std::chrono::microseconds spin = std::chrono::microseconds(50);
-  /// Kinds of connection beside the built-in ones, `socket` and `pipe`: `{grpc_scheme}` of policybridge/grpc.h,
-  /// `{onnx_scheme}` of policybridge/onnx.h, or your own. The first of a name wins.
+  /// Kinds of connection beside the built-in ones, `socket` and `pipe`: `{grpc_scheme, grpcs_scheme}` of
+  /// policybridge/grpc.h, `{onnx_scheme}` of policybridge/onnx.h, or your own. The first of a name wins.
   std::vector<Scheme> schemes;
   /// For `onnx:`, the library ONNX Runtime; empty for the environment variable POLICYBRIDGE_ONNXRUNTIME, else the
   /// loader's libonnxruntime.so.
   std::string onnxruntime;
+  /// For `grpc:` and `grpcs:`.
+  Credentials credentials;
+  /// File descriptors that end every wait for the server with the status Cancelled once they are readable, over
+  /// `socket:`, `grpc:` and `grpcs:`; −1 for none. They stay open as long as the connection and its sessions.
+  std::array<int, 2> interrupts = {-1, -1};
 };
 
 /// Over the server's Unix socket; see proto/SOCKET.md. `target` is the socket's path.
@@ -67,13 +87,18 @@ Result<std::shared_ptr<Connection>> connect_socket(std::string_view target, cons
 /// It has one session at a time, and neither a version nor outcomes (Unimplemented).
 Result<std::shared_ptr<Connection>> connect_pipe(std::string_view target, const ConnectOptions &options);
 
+/// The kinds of connection that every program has.
 inline constexpr Scheme socket_scheme{"socket", connect_socket};
 inline constexpr Scheme pipe_scheme{"pipe", connect_pipe};
 
 /// Make a connection; nothing is sent before it is used.
 ///
-/// `address` is `socket:PATH`, `pipe:BASE`, or of a scheme in `options.schemes`: `grpc:HOST:PORT`, `grpc:unix:PATH`,
-/// `onnx:FILE`. A bare path is a socket, anything else bare is a gRPC target, as for the Python client.
+/// `address` is `socket:PATH`, `pipe:BASE`, or of a scheme in `options.schemes`: `grpc:HOST:PORT`, `grpcs:HOST:PORT`
+/// (TLS), `grpc:unix:PATH`, `onnx:FILE`. A bare path is a socket, anything else bare is a gRPC target, as for the Python client.
+///
+/// Several addresses, with commas between, each with its scheme: the first server that answers is asked when a session
+/// is opened, but sockets that this machine has before all others. Those of schemes that the program does not have are
+/// left out, unless all are.
 /// Unimplemented: the program does not have that scheme; the message says what to link. InvalidArgument: the address or
 /// the timeout is invalid.
 Result<std::shared_ptr<Connection>> connect(std::string_view address, const ConnectOptions &options = {});

@@ -37,6 +37,15 @@ struct Exploration {
   double temperature = 0;
   /// With this probability, 0 to 1, any legal advice is drawn, each as likely.
   double epsilon = 0;
+
+  /// Read `temperature=T,epsilon=E,seed=S`: in any order, each at most once, a temperature or an epsilon among them.
+  /// InvalidArgument: the text is not of this form, or a value is out of its range.
+  static Result<Exploration> parse(std::string_view text);
+
+  /// The exploration of one module of a build: the same values, and as seed the first 8 bytes, as a big-endian number,
+  /// of the SHA-256 of the seed in decimal digits, a line feed and `module`, the source file as the compiler's command
+  /// names it. So the modules of a build explore differently, and each the same in every build.
+  Exploration of_module(std::string_view module) const;
 };
 
 /// What a session is opened with beside its signature.
@@ -69,6 +78,8 @@ struct Outcome {
   std::map<std::string, double> values;
   /// One word: `ok`, `crash`, `timeout`, …; or empty.
   std::string status;
+  /// Named numbers of parts of what was compiled, by the part's context: of functions, by their names.
+  std::map<std::string, std::map<std::string, double>> contexts = {};
 
   /// InvalidArgument: a name is empty or no UTF-8, or a number is not finite.
   Status check() const;

@@ -11,6 +11,6 @@ except ModuleNotFoundError as error:
 
 from policybridge_client.environment.compiler import Compiler
 from policybridge_client.environment.environment import CompilerEnvironment, Transition
-from policybridge_client.environment.methods import Method, load_method
+from policybridge_client.environment.methods import Method, Reply, load_method
 
-__all__ = ["Compiler", "CompilerEnvironment", "Method", "Transition", "load_method"]
+__all__ = ["Compiler", "CompilerEnvironment", "Method", "Reply", "Transition", "load_method"]

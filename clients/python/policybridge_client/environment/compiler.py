@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from policybridge_client.llvm.process import Watchdog
 from policybridge_core.errors import DeadlineError, InvalidError, UnavailableError
 
 _PAUSE: Final = 0.01
@@ -90,8 +91,10 @@ class RunningCompiler:
         except OSError as error:
             self._held.cleanup()
             raise UnavailableError(f"cannot start {command[0]}: {error.strerror}") from error
-        # Clean up also if the environment is never closed: a compiler would wait for its farewell forever.
-        self._clean = weakref.finalize(self, _clean_up, self._process, self._held)
+        # Clean up also if the environment is never closed: a compiler would wait for its farewell forever. Where a
+        # signal ends this process, the watchdog cleans up.
+        watchdog = _watchdog(self._process, self.folder)
+        self._clean = weakref.finalize(self, _clean_up, self._process, self._held, watchdog)
 
     def port(self) -> int:
         """Return the port, after waiting for the line that names it.
@@ -163,7 +166,16 @@ class RunningCompiler:
         self._clean()
 
 
-def _clean_up(process: "subprocess.Popen[bytes]", folder: "tempfile.TemporaryDirectory[str]") -> None:
+def _watchdog(process: "subprocess.Popen[bytes]", folder: Path) -> contextlib.ExitStack:
+    stack = contextlib.ExitStack()
+    with contextlib.suppress(OSError):
+        stack.enter_context(Watchdog(process.pid, folder))
+    return stack
+
+
+def _clean_up(
+    process: "subprocess.Popen[bytes]", folder: "tempfile.TemporaryDirectory[str]", watchdog: contextlib.ExitStack
+) -> None:
     # Kill the group, which outlives its leader, so that processes that the compiler started end too.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -172,6 +184,7 @@ def _clean_up(process: "subprocess.Popen[bytes]", folder: "tempfile.TemporaryDir
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
     folder.cleanup()
+    watchdog.close()
 
 
 def _filled(word: str, values: Mapping[str, object]) -> str:

@@ -11,7 +11,7 @@ import gymnasium
 from google.protobuf.message import Message
 
 from policybridge_client.environment.compiler import Compiler, RunningCompiler
-from policybridge_client.environment.methods import Method
+from policybridge_client.environment.methods import Method, Reply
 from policybridge_client.environment.spaces import ReplySpace, field_setter
 from policybridge_core.errors import (
     DeadlineError,
@@ -63,7 +63,8 @@ class CompilerEnvironment(gymnasium.Env[Any, Any]):
 
     If the compiler ends early, replies too late or replies with an error, the episode is truncated: the observation is
     the previous one, the reward is 0, and ``info["error"]`` says why. The next reset starts a new compiler.
-    ``info["reply"]`` is the latest reply; after the end, ``info["status"]`` is the compiler's exit status.
+    ``info["reply"]`` is the latest `Reply`; after the end, ``info["status"]`` is the compiler's exit status. Every
+    ``info`` can be pickled, as environments in processes of their own need it.
 
     Args:
         compiler: how the compiler is started and ended.
@@ -86,6 +87,7 @@ class CompilerEnvironment(gymnasium.Env[Any, Any]):
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - Gymnasium's own declaration
+    """Gymnasium's: there is nothing to draw."""
 
     def __init__(  # noqa: PLR0913 - by keyword
         self,
@@ -145,7 +147,7 @@ class CompilerEnvironment(gymnasium.Env[Any, Any]):
             self._end()
             raise
         self._over = False
-        return self._observation, {"reply": self._reply}
+        return self._observation, {"reply": self._told}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Send the action; return the result of the step.
@@ -175,7 +177,7 @@ class CompilerEnvironment(gymnasium.Env[Any, Any]):
         self, running: RunningCompiler, action: Any, before: Any
     ) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         transition = Transition(self._step, action, before, self._observation, self._reply, False, running.folder)
-        info: dict[str, Any] = {"reply": self._reply}
+        info: dict[str, Any] = {"reply": self._told}
         terminated = bool(self._terminated(transition))
         if terminated:
             if self._last is not None:
@@ -188,9 +190,13 @@ class CompilerEnvironment(gymnasium.Env[Any, Any]):
     def _truncated(
         self, running: RunningCompiler, error: PolicyBridgeError
     ) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        info = {"reply": self._reply, "error": str(error), "status": running.status}
+        info = {"reply": self._told, "error": str(error), "status": running.status}
         self._end()
         return self._observation, 0.0, False, True, info
+
+    @property
+    def _told(self) -> Reply:
+        return Reply(self._method, self._reply)
 
     def _connect(self, running: RunningCompiler) -> Callable[..., Message]:
         self._channel = grpc.insecure_channel(f"127.0.0.1:{running.port()}", options=_OPTIONS)

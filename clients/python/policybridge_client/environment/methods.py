@@ -1,11 +1,13 @@
 """Loading the compiler's method from .proto files or a descriptor set, into a descriptor pool of its own."""
 
+import functools
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
@@ -20,16 +22,62 @@ from policybridge_core.errors import InvalidError, NotFoundError, PreconditionEr
 class Method:
     """A unary method.
 
+    It can be pickled: environments are made in processes of their own.
+
     Attributes:
         path: the gRPC path, ``/package.Service/Method``.
         request: the class of the request.
         reply: the class of the reply.
+        descriptors: the serialized descriptor set from which the classes were made.
 
     """
 
     path: str
     request: type[Message]
     reply: type[Message]
+    descriptors: bytes = field(repr=False)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle what the classes are made from: they exist in this process only."""
+        return _made, (self.descriptors, self.path)
+
+
+class Reply:
+    """A compiler's reply in an ``info``: the message's fields are its attributes. It can be pickled.
+
+    Args:
+        method: the method that was called.
+        message: the reply.
+
+    """
+
+    def __init__(self, method: Method, message: Message) -> None:
+        self.message = message
+        """The reply as protobuf has it."""
+        self._method = method
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a field of the message."""
+        if name in ("message", "_method"):  # not yet set, in a copy
+            raise AttributeError(name)
+        return getattr(self.message, name)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the messages, also with a reply from another process."""
+        if not isinstance(other, Reply):
+            return NotImplemented
+        return self.message.SerializeToString() == other.message.SerializeToString()
+
+    # As a message, which can be changed.
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        """Return the message's text."""
+        return f"Reply({self.message!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the message's bytes and its method: the message's class exists in this process only."""
+        return _replied, (self._method, self.message.SerializeToString())
 
 
 def load_method(files: Sequence[Path | str], name: str) -> Method:
@@ -46,14 +94,23 @@ def load_method(files: Sequence[Path | str], name: str) -> Method:
         PreconditionError: .proto files are given, and grpcio-tools is not installed.
 
     """
+    return _made(_descriptors([Path(file) for file in files]).SerializeToString(), name)
+
+
+@functools.lru_cache(maxsize=64)
+def _made(descriptors: bytes, name: str) -> Method:
     pool = DescriptorPool()
-    for file in _descriptors([Path(file) for file in files]).file:
+    for file in FileDescriptorSet.FromString(descriptors).file:
         pool.Add(file)
     found = _find(pool, name.removeprefix("/"))
     if found.client_streaming or found.server_streaming:
         raise InvalidError(f"{name} streams; a step is one request and one reply")
     path = f"/{found.containing_service.full_name}/{found.name}"
-    return Method(path, GetMessageClass(found.input_type), GetMessageClass(found.output_type))
+    return Method(path, GetMessageClass(found.input_type), GetMessageClass(found.output_type), descriptors)
+
+
+def _replied(method: Method, data: bytes) -> Reply:
+    return Reply(method, method.reply.FromString(data))
 
 
 def _find(pool: DescriptorPool, name: str) -> MethodDescriptor:

@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
+from policybridge_core.errors import UnavailableError
+
 _PIECE: Final = 1 << 16
 """Capacity of a pipe, in bytes."""
 
@@ -16,17 +18,30 @@ class Channel(AbstractContextManager["Channel"]):
 
     The host opens both pipes for reading and writing before the compiler starts. So no open can block, even if the
     compiler never opens its ends, and the compiler never reads an end of file, after which LLVM would loop forever.
+
+    Raises:
+        UnavailableError: the folder or the pipes cannot be made.
+
     """
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="policybridge-"))
+        self._pipes: list[int] = []
+        try:
+            self.folder = Path(tempfile.mkdtemp(prefix="policybridge-"))
+        except OSError as error:
+            raise UnavailableError(f"no folder for temporary files can be made: {error}") from error
         self.base = str(self.folder / "llvm")
-        self._replies = self._pipe(".in")
-        self._observations = self._pipe(".out")
+        try:
+            self._replies = self._pipe(".in")
+            self._observations = self._pipe(".out")
+        except OSError as error:
+            self.__exit__()
+            raise UnavailableError(f"no named pipes can be made: {error}") from error
 
     def _pipe(self, end: str) -> int:
         os.mkfifo(self.base + end, 0o600)
-        return os.open(self.base + end, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._pipes.append(os.open(self.base + end, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
+        return self._pipes[-1]
 
     def fileno(self) -> int:
         """Return the descriptor that becomes readable when LLVM has written."""
@@ -41,6 +56,6 @@ class Channel(AbstractContextManager["Channel"]):
         os.write(self._replies, advice)
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._replies)
-        os.close(self._observations)
+        for pipe in self._pipes:
+            os.close(pipe)
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ class Kind(Enum):
     """The kinds of compilers, by the way in which LLVM's flags are passed."""
 
     CLANG = "clang"
+    CC1 = "clang -cc1"
     ZIG = "zig cc"
     OPT = "opt"
     LLC = "llc"
@@ -26,6 +28,7 @@ _NAMES: Final = {
     Kind.LLC: re.compile(r"(.+-)?llc(-[\d.]+)?"),
 }
 _ZIG: Final = re.compile(r"zig|python-zig")
+_ZIG_WORD: Final = re.compile(r"zig|python-zig|ziglang")
 _PYTHON: Final = re.compile(r"python[\d.]*")
 
 
@@ -59,35 +62,77 @@ class CompilerCommand:
             "behind a wrapper such as ccache"
         )
 
-    def with_flags(self, flags: Sequence[str]) -> list[str]:
-        """Return the command with LLVM's ``flags`` added; flags that are already in the command stay as they are."""
+    def with_flags(self, flags: Sequence[str], frontend: Sequence[str] = ()) -> list[str]:
+        """Return the command with LLVM's ``flags`` added; flags that are already in the command stay as they are.
+
+        ``frontend`` are words for ``clang -cc1``, or for opt.
+        """
         given = {_flag_name(argument) for argument in self.arguments}
         wanted = [flag for flag in flags if _flag_name(flag) not in given]
-        return [*self.start, *self._passed(wanted), *self.arguments]
+        if self.kind is Kind.CC1:
+            # clang takes -cc1 for what it is only as its first argument.
+            return [*self.start, self.arguments[0], *self._passed(wanted), *frontend, *self.arguments[1:]]
+        return [*self.start, *self._quiet([*self._passed(wanted), *self._to_frontend(frontend)]), *self.arguments]
+
+    def with_plugin(self, plugin: str, flags: Sequence[str], *, early: bool) -> list[str]:
+        """Return the command with a plugin of LLVM's passes loaded, and the plugin's ``flags`` added.
+
+        ``early`` is for LLVM before 22: its clang reads the flags before it loads such plugins, so that the plugin is
+        also loaded as one of clang's own.
+        """
+        if self.kind is Kind.OPT:
+            return [*self.start, f"-load-pass-plugin={plugin}", *flags, *self.arguments]
+        if self.kind is Kind.CC1:
+            loading = [*(["-load", plugin] if early else []), f"-fpass-plugin={plugin}"]
+            return [*self.start, self.arguments[0], *loading, *self._passed(list(flags)), *self.arguments[1:]]
+        loading = [*([f"-fplugin={plugin}"] if early else []), f"-fpass-plugin={plugin}"]
+        return [*self.start, *self._quiet([*loading, *self._passed(list(flags))]), *self.arguments]
+
+    def _quiet(self, words: list[str]) -> list[str]:
+        # Without this, a command that only links or preprocesses warns of unused flags, or fails under -Werror.
+        return (
+            ["--start-no-unused-arguments", *words, "--end-no-unused-arguments"] if self.kind is Kind.CLANG else words
+        )
 
     def _passed(self, flags: list[str]) -> list[str]:
         if self.kind in (Kind.OPT, Kind.LLC):
             return flags
         passed = [word for flag in flags for word in ("-mllvm", flag)]
-        if self.kind is Kind.CLANG:
-            # Without this, a command that only links or preprocesses warns of unused flags, or fails under -Werror.
-            return ["--start-no-unused-arguments", *passed, "--end-no-unused-arguments"]
-        return passed
+        return self._to_frontend(passed) if self.kind is Kind.CLANG and self._may_refuse_mllvm else passed
+
+    def _to_frontend(self, words: Sequence[str]) -> list[str]:
+        if self.kind in (Kind.OPT, Kind.LLC):
+            return list(words)
+        return [part for word in words for part in ("-Xclang", word)]
+
+    @property
+    def _may_refuse_mllvm(self) -> bool:
+        # clang refuses -mllvm with -fembed-bitcode. A response file may hold that option too.
+        return any(word.startswith(("-fembed-bitcode", "@")) for word in self.arguments)
+
+    @property
+    def is_zig(self) -> bool:
+        """Whether it is zig's clang, which is linked into zig and loads no plugins."""
+        return self.kind is Kind.ZIG or (
+            len(self.start) > 1 and _ZIG_WORD.fullmatch(Path(self.start[-2]).name) is not None
+        )
 
     @property
     def size_level(self) -> bool:
-        """Whether the command compiles at LLVM's -Oz; zig turns its own -Oz into -Os."""
+        """Whether the command compiles at LLVM's -Oz; zig turns its own -Oz into -Os, but not that behind -Xclang."""
         if self.kind is Kind.OPT:
             return any("default<Oz>" in argument or argument in ("-Oz", "--Oz") for argument in self.arguments)
-        levels = [argument for argument in self.arguments if argument.startswith("-O")]
-        return self.kind is Kind.CLANG and levels[-1:] == ["-Oz"]
+        words = pairwise(["", *self.arguments])
+        own = self.kind is not Kind.ZIG
+        levels = [word for before, word in words if word.startswith("-O") and (own or before == "-Xclang")]
+        return self.kind is not Kind.LLC and levels[-1:] == ["-Oz"]
 
     @property
     def repeatable(self) -> bool:
         """Whether the command can be run again: it neither reads stdin nor writes to stdout."""
         if {"-", "-o-", "-o=-", "--o=-"} & set(self.arguments):
             return False
-        if self.kind in (Kind.CLANG, Kind.ZIG):
+        if self.kind in (Kind.CLANG, Kind.CC1, Kind.ZIG):
             return True
         reads_file = any(Path(argument).is_file() for argument in self.arguments)
         writes_file = self.kind is Kind.LLC or bool(_opt_outputs(self.arguments))
@@ -101,12 +146,17 @@ def _opt_outputs(arguments: Sequence[str]) -> list[str]:
 
 def _recognise(words: Sequence[str]) -> tuple[Kind, int] | None:
     name = Path(words[0]).name
-    if _ZIG.fullmatch(name) and words[1:2] in (["cc"], ["c++"]):
-        return Kind.ZIG, 2
-    if _PYTHON.fullmatch(name) and words[1:3] == ["-m", "ziglang"] and words[3:4] in (["cc"], ["c++"]):
-        return Kind.ZIG, 4
-    kind = _by_name(name) or _by_name(_resolved_name(words[0]))
-    return (kind, 1) if kind else None
+    length = 1 if _ZIG.fullmatch(name) else 3 if _PYTHON.fullmatch(name) and words[1:3] == ["-m", "ziglang"] else 0
+    if length and words[length : length + 1] in (["cc"], ["c++"]):
+        return Kind.ZIG, length + 1
+    kind: Kind | None = Kind.CLANG
+    if length and words[length : length + 1] == ["clang"]:
+        length += 1
+    else:
+        length, kind = 1, _by_name(name) or _by_name(_resolved_name(words[0]))
+    if kind is Kind.CLANG and words[length : length + 1] == ["-cc1"]:
+        kind = Kind.CC1
+    return (kind, length) if kind else None
 
 
 def is_compiler(name: str) -> bool:

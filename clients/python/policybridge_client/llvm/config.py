@@ -4,12 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from policybridge_client.credentials import Credentials
 from policybridge_client.llvm.tasks import INLINE
 from policybridge_core.errors import InvalidError
-from policybridge_serdes import PolicyReference
+from policybridge_serdes import Exploration, PolicyReference
 
-NO_LIMIT: Final = float("inf")
-"""LLVM stops asking when a module has grown by a factor, 2 by default. No module reaches this factor."""
+GROWTH_LIMIT: Final = 4.0
+"""The factor of a module's size that a policy may add to it, if nothing else is said."""
+
+RETRY_AFTER: Final = 60.0
+"""Seconds for which it is remembered that a server did not answer in time, if nothing else is said."""
 
 
 @dataclass(frozen=True)
@@ -17,34 +21,52 @@ class HostConfig:
     """How a compiler is hosted.
 
     Attributes:
-        policy: the policy that gives the advice.
+        policy: the policy that gives the advice: a reference, or a string such as ``inliner`` or ``inliner@3``.
         server: the server's address, as for `connect`.
         task: a name in `TASKS`: ``inline``, ``evict``, ``priority``, or a task of another distribution.
         fallback: what happens without advice. ``default``: LLVM's own decision is used, in the same run if it is
             known, else in a second run without the policy. ``error``: the compiler is ended.
         timeout: limit of each wait for the server, in seconds.
-        growth_limit: the factor of growth after which LLVM stops asking and inlines no more; by default no limit.
+        growth_limit: the factor of the module's size that the policy may add to it; see `Growth`. Beyond that LLVM's
+            own decisions stand in; where they are not known, LLVM inlines no more.
+        retry_after: how long, in seconds, it is remembered that the server did not answer in time, so that the other
+            compilations of a build need not wait for it too; 0 for not at all. Only with the fallback ``default``.
         options: options that the policy may read.
         labels: labels by which the session is found in the ledger.
+        exploration: how the compiler's sessions depart from the policy's best advice, for policies with a ``[head]``;
+            ``None``: not. The seed is mixed with the source's name; see `Exploration.of_module`.
+        credentials: for gRPC on TCP; by default those that the environment names.
 
     Raises:
         InvalidError: a value is out of range.
 
     """
 
-    policy: PolicyReference
+    policy: PolicyReference | str
     server: str
     task: str = INLINE.name
     fallback: Literal["default", "error"] = "default"
     timeout: float = 10.0
-    growth_limit: float = NO_LIMIT
+    growth_limit: float = GROWTH_LIMIT
+    retry_after: float = RETRY_AFTER
     options: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    exploration: Exploration | None = None
+    credentials: Credentials | None = None
+
+    @property
+    def reference(self) -> PolicyReference:
+        """The policy as a reference."""
+        return PolicyReference.parse(self.policy) if isinstance(self.policy, str) else self.policy
 
     def __post_init__(self) -> None:
+        if not isinstance(self.reference, PolicyReference) or not self.reference.name:
+            raise InvalidError(f"a policy is NAME, NAME@VERSION, NAME@ALIAS or a PolicyReference, not {self.policy!r}")
         if self.fallback not in ("default", "error"):
             raise InvalidError(f"a fallback is 'default' or 'error', not {self.fallback!r}")
         if not self.timeout > 0:
             raise InvalidError(f"a timeout is more than 0 seconds, not {self.timeout}")
         if not self.growth_limit > 0:
             raise InvalidError(f"a growth limit is a factor above 0, not {self.growth_limit}")
+        if not self.retry_after >= 0:
+            raise InvalidError(f"a server is retried after 0 seconds or more, not {self.retry_after}")

@@ -68,9 +68,22 @@ class SentDefaults(UnknownDefaults):
     known = True
     flags: tuple[str, ...] = ("-inliner-interactive-include-default",)
 
+    def __init__(self) -> None:
+        self._answers = False
+
+    def extended(self, signature: Signature) -> Signature:
+        """Return the signature unchanged."""
+        self._learn(signature)
+        return signature
+
+    def _learn(self, signature: Signature) -> None:
+        """Find out whether the feature's bytes can be a reply: else LLVM would read too few or too many."""
+        sent = signature.features.by_name.get(INLINING_DEFAULT.name)
+        self._answers = sent is not None and sent.size == signature.advice.size == INLINING_DEFAULT.size
+
     def answer(self, observation: Values) -> bytes:
         """Return the feature's bytes."""
-        return observation[INLINING_DEFAULT.name].tobytes()
+        return observation[INLINING_DEFAULT.name].tobytes() if self._answers else super().answer(observation)
 
 
 class ComputedDefaults(SentDefaults):
@@ -83,17 +96,20 @@ class ComputedDefaults(SentDefaults):
     flags = ()
 
     def __init__(self) -> None:
+        super().__init__()
         self._cost = slice(0, 0)
 
     def extended(self, signature: Signature) -> Signature:
         """Add the default as the last feature."""
         specs = signature.features.specs
         before = list(takewhile(lambda spec: spec.name != "cost_estimate", specs))
-        if len(before) == len(specs):
+        if len(before) == len(specs) or specs[len(before)].size != INLINING_DEFAULT.size:
             raise InvalidError("LLVM sends no feature cost_estimate, from which its default at -Oz could be computed")
         offset = sum(spec.size for spec in before)
         self._cost = slice(offset, offset + INLINING_DEFAULT.size)
-        return Signature.of([*specs, INLINING_DEFAULT], signature.advice)
+        extended = Signature.of([*specs, INLINING_DEFAULT], signature.advice)
+        self._learn(extended)
+        return extended
 
     def completed(self, payload: bytes) -> bytes:
         """Append the decision, computed from the feature ``cost_estimate``."""

@@ -11,7 +11,9 @@ def asking_flags(task: Task, base: str, growth_limit: str, defaults: Defaults) -
     """Return LLVM's flags for a channel at ``base``."""
     flags = [flag.format(base=base) for flag in task.flags]
     if task.name == INLINE.name:
-        flags.append(f"-ml-advisor-size-increase-threshold={growth_limit}")
+        # LLVM's own limit does not go back to LLVM's own decisions, but inlines no more. So it serves only where those
+        # are not known; elsewhere `Growth` limits.
+        flags.append(f"-ml-advisor-size-increase-threshold={'inf' if defaults.known else growth_limit}")
     return [*flags, *defaults.flags]
 
 

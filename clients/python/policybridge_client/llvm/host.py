@@ -2,7 +2,7 @@
 
 import select
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -13,12 +13,17 @@ from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.defaults import defaults_of
 from policybridge_client.llvm.flags import asking_flags, asking_variables
+from policybridge_client.llvm.growth import Growth
+from policybridge_client.llvm.outage import Outage
+from policybridge_client.llvm.patience import Patience
 from policybridge_client.llvm.process import CompilerProcess, Surroundings, Watchdog
 from policybridge_client.llvm.record import Compilation, report_outcome
 from policybridge_client.llvm.responder import Responder
 from policybridge_client.llvm.signals import Interrupts
+from policybridge_client.llvm.sources import source_of
 from policybridge_client.llvm.statistics import FAILED, CompilationStatistics, Fallback, Report
 from policybridge_client.llvm.tasks import Task, load_task
+from policybridge_client.trace_context import with_trace_context
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes import PolicyReference, SessionOptions, Signature
 from policybridge_serdes.interactive import InteractiveReader
@@ -56,7 +61,7 @@ def run_compiler(
     begun = perf_counter()
     with ExitStack() as stack:
         if connection is None:
-            connection = connect(config.server, timeout=config.timeout)
+            connection = connect(config.server, timeout=config.timeout, credentials=config.credentials)
             stack.callback(connection.close)
         host = _Host(
             compiler,
@@ -95,13 +100,24 @@ class _Host:
     _started: bool = False
 
     def run(self) -> _Ending:
+        outage = Outage(self.config.server, self.config.reference, self._retry_after)
+        try:
+            outage.check()
+        except PolicyBridgeError as error:
+            return self._end_without(error)
         try:
             if self.config.fallback == "default":
                 self.connection.check()
             status = self._ask()
         except PolicyBridgeError as error:
+            outage.remember(error)
             return self._end_without(error)
+        outage.remember(self.statistics.failure)
         return _Ending(status, self._fallback_within())
+
+    @property
+    def _retry_after(self) -> float:
+        return self.config.retry_after if self.config.fallback == "default" else 0
 
     def _fallback_within(self) -> Fallback | None:
         failure = self.statistics.failure
@@ -132,10 +148,20 @@ class _Host:
                 variables = asking_variables(self.compiler.kind, channel.folder)
                 command = self.compiler.with_flags(flags)
                 process = stack.enter_context(CompilerProcess(command, self.surroundings, variables))
-                stack.enter_context(Watchdog(process.group, channel.folder))
+                with suppress(OSError):
+                    # The watchdog only cleans up after a host that is killed.
+                    stack.enter_context(Watchdog(process.group, channel.folder))
             self._started = True
             go_on = self.config.fallback == "default" and defaults.known
-            responder = Responder(self.task, self._open, defaults, self.statistics, go_on=go_on)
+            responder = Responder(
+                self.task,
+                self._open,
+                defaults,
+                self.statistics,
+                patience=Patience(self.config.timeout),
+                growth=Growth(self.config.growth_limit),
+                go_on=go_on,
+            )
             stack.callback(responder.close)
             return _serve(process, channel, responder)
 
@@ -158,7 +184,13 @@ class _Host:
         words = [*self.compiler.start, *self.compiler.arguments]
         folder = str(Path(self.surroundings.cwd or ".").absolute())
         labels = Compilation(words, folder, self.task.name, self._growth_limit).to_labels()
-        options = SessionOptions(context, self.config.options, {**labels, **self.config.labels})
+        source, explored = source_of(self.compiler.arguments), self.config.exploration
+        options = SessionOptions(
+            context or source,
+            self.config.options,
+            with_trace_context({**labels, **self.config.labels}),
+            None if explored is None else explored.of_module(source),
+        )
         session = self.connection.open(self._reference(), signature, options)
         self.statistics.policy = session.policy
         return session
@@ -166,7 +198,7 @@ class _Host:
     def _reference(self) -> PolicyReference:
         # All sessions of one compilation use one version; a second signature needs a second session.
         first = self.statistics.policy
-        return self.config.policy if first is None else PolicyReference(first.name, version=first.version)
+        return self.config.reference if first is None else PolicyReference(first.name, version=first.version)
 
 
 def _serve(process: CompilerProcess, channel: Channel, responder: Responder) -> int:

@@ -22,7 +22,16 @@ Stream = int | IO[bytes] | IO[str] | None
 
 @dataclass(frozen=True)
 class Surroundings:
-    """A compiler's folder, environment and streams; by default those of this process."""
+    """A compiler's folder, environment and streams; by default those of this process.
+
+    Attributes:
+        cwd: the folder that it runs in.
+        env: all of its environment variables.
+        stdin: what it reads.
+        stdout: where it prints.
+        stderr: where it prints its diagnostics.
+
+    """
 
     cwd: Path | str | None = None
     env: Mapping[str, str] | None = None
@@ -56,6 +65,12 @@ class CompilerProcess(AbstractContextManager["CompilerProcess"]):
             start_new_session=True,
         )
         self._pidfd = os.pidfd_open(self._child.pid)
+        self._cpu_seconds = 0.0
+
+    @property
+    def cpu_seconds(self) -> float:
+        """The processor time of the compiler and its children; 0 until `wait` has returned."""
+        return self._cpu_seconds
 
     @property
     def group(self) -> int:
@@ -71,6 +86,12 @@ class CompilerProcess(AbstractContextManager["CompilerProcess"]):
         self._exited(None)
         # Until its leader is reaped, no other process group can get this id.
         self._signal(signal.SIGKILL)
+        if self._child.returncode is None:
+            # Where SIGCHLD is ignored the kernel keeps no status; then Popen says what it can.
+            with suppress(ChildProcessError):
+                _, status, used = os.wait4(self._child.pid, 0)
+                self._child.returncode = os.waitstatus_to_exitcode(status)
+                self._cpu_seconds = used.ru_utime + used.ru_stime
         code = self._child.wait()
         return 128 - code if code < 0 else code
 
@@ -80,6 +101,10 @@ class CompilerProcess(AbstractContextManager["CompilerProcess"]):
         end = monotonic() + GRACE
         while _is_alive(self._child.pid) and monotonic() < end:
             sleep(_PAUSE)
+        self._signal(signal.SIGKILL)
+
+    def kill(self) -> None:
+        """End the compiler and its children at once. Their temporary files stay."""
         self._signal(signal.SIGKILL)
 
     def _exited(self, timeout: float | None) -> bool:

@@ -9,6 +9,8 @@ from typing import Final
 import msgspec
 
 from policybridge_client.connection import Connection
+from policybridge_client.llvm.compilers import CompilerCommand, Kind
+from policybridge_client.llvm.sources import clang_output
 from policybridge_client.llvm.statistics import Report
 from policybridge_core.errors import DeadlineError, InvalidError, PolicyBridgeError, UnavailableError
 from policybridge_core.text import is_unicode
@@ -31,7 +33,7 @@ class Compilation(msgspec.Struct, frozen=True):
         command: the compiler and its arguments, without the flags that the host adds.
         cwd: the folder in which it ran.
         task: the name of the task.
-        growth_limit: the factor of growth after which LLVM stops asking.
+        growth_limit: the factor of the module's size that the policy may add to it.
 
     """
 
@@ -65,6 +67,18 @@ def output_place(arguments: Sequence[str]) -> int | None:
     return places[-1] if places else None
 
 
+def output_file(command: Sequence[str]) -> str:
+    """Give the file that a compiler's command writes: that behind ``-o``, or the one that clang makes without it.
+
+    It is empty where the command does not tell one file.
+    """
+    place = output_place(command)
+    if place is not None:
+        return command[place]
+    compiler = CompilerCommand.of(command)
+    return clang_output(compiler.arguments) if compiler.kind in (Kind.CLANG, Kind.ZIG) else ""
+
+
 def object_digest(file: Path) -> float | None:
     """Return the first 52 bits of a file's SHA-256, ``None`` if the file does not exist."""
     if not file.is_file():
@@ -91,11 +105,12 @@ def _outcome(report: Report, cwd: Path | str | None) -> Outcome:
         "seconds": report.seconds,
         "asked": counted.decisions,
         "defaults": counted.defaults,
+        "limited": counted.limited,
         "sessions": len(counted.sessions),
         "headers": counted.headers,
     }
-    place = output_place(report.command)
-    digest = None if place is None else object_digest(Path(cwd or ".") / report.command[place])
+    output = output_file(report.command)
+    digest = object_digest(Path(cwd or ".") / output) if output else None
     if digest is not None and not report.status:
         values[OBJECT] = digest
     return Outcome(values, _status(report))

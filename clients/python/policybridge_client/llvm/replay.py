@@ -17,7 +17,7 @@ from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.defaults import defaults_of
 from policybridge_client.llvm.flags import asking_flags, asking_variables
 from policybridge_client.llvm.process import CompilerProcess, Surroundings
-from policybridge_client.llvm.record import Compilation, object_digest, output_place
+from policybridge_client.llvm.record import Compilation, object_digest, output_file, output_place
 from policybridge_client.llvm.tasks import Task, load_task
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
 
@@ -73,15 +73,17 @@ class _Replay:
         self._observations = folder / "llvm.out"
         self._object = folder / "object"
         flags = asking_flags(task, base, recorded.compilation.growth_limit, self._defaults)
-        self._command = self._to_our_object(compiler.with_flags(flags))
+        self._command = self._to_our_object(compiler.with_flags(flags), len(compiler.start))
         self._variables = asking_variables(compiler.kind, folder)
         self._comparison = Comparison(recorded.decisions, self._defaults)
         self._unplayable = self._write_replies(task, Path(f"{base}.in"))
 
-    def _to_our_object(self, command: list[str]) -> list[str]:
+    def _to_our_object(self, command: list[str], start: int) -> list[str]:
         # Write another object file: the recorded one may be in use.
         place = output_place(command)
-        return command if place is None else [*command[:place], str(self._object), *command[place + 1 :]]
+        if place is not None:
+            return [*command[:place], str(self._object), *command[place + 1 :]]
+        return [*command[:start], "-o", str(self._object), *command[start:]] if output_file(command) else command
 
     def _write_replies(self, task: Task, file: Path) -> Replayed | None:
         replies = b""

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
@@ -21,7 +21,8 @@ _DIFFERENT: Final = 1
 _USAGE: Final = 2
 
 _READER: Final = "policybridge_server.ledger.reader:LedgerReader [server]"
-"""Reads a ledger. It belongs to the server, and is imported only by this command."""
+_CHECK: Final = "policybridge_server.ledger.place:check_shown [server]"
+"""Read a ledger, and look for passwords in its place. They belong to the server; only this command imports them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,10 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "and the object with the record. The object is not kept. Exit status: 0 identical, 1 different, 2 not possible."
     )
     parser.usage = "policybridge replay --ledger FILE [options] SESSION [-- COMPILER ARGUMENT…]"
-    parser.add_argument("--ledger", required=True, type=Path, metavar="FILE")
-    parser.add_argument(
-        "--ledger-store", default="sqlite", metavar="NAME", help="the kind of ledger, as for policybridge serve"
-    )
+    parser.add_argument("--ledger", required=True, metavar="FILE|URL", help="as for policybridge sessions")
+    parser.add_argument("--ledger-store", metavar="NAME", help="the kind of ledger, as for policybridge serve")
     parser.add_argument("--cwd", type=Path, metavar="DIR", help="where to compile (default: where it was recorded)")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     parser.add_argument("session", help="the session's id, or its first characters")
@@ -47,6 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Replay the compilation; return the exit status."""
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     try:
+        cast("Callable[[str], str]", load_part(_CHECK, "the ledger's reader"))(arguments.ledger)
         recorded = load_recorded(arguments.ledger, arguments.session, command, kind=arguments.ledger_store)
         result = replay(recorded, Surroundings(cwd=arguments.cwd))
     except (PolicyBridgeError, OSError) as error:
@@ -69,7 +69,7 @@ def _in_words(result: Replayed) -> str:
 
 
 class _Reader(AbstractContextManager["_Reader"], Protocol):
-    def __init__(self, path: Path, kind: str) -> None: ...
+    def __init__(self, places: Path | str, kind: str | None) -> None: ...
 
     def session(self, session_id: str) -> Any: ...
 
@@ -77,15 +77,15 @@ class _Reader(AbstractContextManager["_Reader"], Protocol):
 
 
 def load_recorded(
-    ledger: Path, session_id: str, command: Sequence[str] = (), *, kind: str = "sqlite"
+    ledger: Path | str, session_id: str, command: Sequence[str] = (), *, kind: str | None = None
 ) -> RecordedCompilation:
     """Read a compilation from a ledger.
 
     Args:
-        ledger: the ledger's file.
+        ledger: the ledger's file, or its database's URL.
         session_id: the session's id, or its first characters.
         command: a command that replaces the recorded one.
-        kind: the name of the kind of ledger.
+        kind: the name of the kind of ledger; ``None``: what its place looks like.
 
     Raises:
         PreconditionError: the record lacks decisions, or does not say how the compiler was started.

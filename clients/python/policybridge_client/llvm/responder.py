@@ -1,4 +1,7 @@
-"""Answering one compiler's observations: with the policy's advice, and after a failure with LLVM's own default."""
+"""Answering one compiler's observations: with the policy's advice, or with LLVM's own default.
+
+The default answers after a failure, and beyond the growth limit.
+"""
 
 from collections.abc import Callable
 from time import perf_counter_ns
@@ -7,6 +10,9 @@ import numpy as np
 
 from policybridge_client.connection import ClientSession
 from policybridge_client.llvm.defaults import Defaults
+from policybridge_client.llvm.growth import Growth
+from policybridge_client.llvm.patience import Patience
+from policybridge_client.llvm.signature import check_llvm_signature
 from policybridge_client.llvm.statistics import CompilationStatistics
 from policybridge_client.llvm.tasks import Task
 from policybridge_core.errors import InvalidError, PolicyBridgeError
@@ -26,19 +32,25 @@ class Responder:
             no session. It is not called again after a failure.
         defaults: LLVM's own decisions, as far as they are known.
         statistics: counts the decisions.
+        patience: bounds all waits for the server together.
+        growth: bounds how much the policy can make a module grow.
         go_on: whether the defaults answer after a failure.
 
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of one compilation
         self,
         task: Task,
         open_session: OpenSession,
         defaults: Defaults,
         statistics: CompilationStatistics,
         *,
+        patience: Patience,
+        growth: Growth,
         go_on: bool,
     ) -> None:
+        self._patience = patience
+        self._growth = growth
         self._task = task
         self._open_session = open_session
         self._defaults = defaults
@@ -59,10 +71,12 @@ class Responder:
         if isinstance(event, bytes):
             self._observe(event, reply)
         elif isinstance(event, Header):
+            check_llvm_signature(event.signature)
             self._begin(self._defaults.extended(event.signature))
         elif isinstance(event, Context):
+            # LLVM's inliner gives an empty name. The context is the source then, which the session was opened with.
             self._context = event.name
-            if self._session is not None:
+            if event.name and self._session is not None:
                 self._session.context(event.name)
 
     def close(self) -> None:
@@ -76,12 +90,17 @@ class Responder:
         if signature != self._signature:
             self.close()
         self._signature = signature
+        self._growth.begin()
         self._statistics.headers += 1
 
     def _observe(self, payload: bytes, reply: Callable[[bytes], None]) -> None:
         if self._signature is None:
             raise InvalidError("an observation came before the header line with the features")
         observation: Values = np.ndarray(1, self._signature.features.dtype, self._defaults.completed(payload))
+        if self._growth.reached:
+            reply(self._defaults.answer(observation))
+            self._statistics.limited += 1
+            return
         if not self._failed:
             try:
                 self._ask(self._signature, observation, reply)
@@ -94,11 +113,16 @@ class Responder:
 
     def _ask(self, signature: Signature, observation: Values, reply: Callable[[bytes], None]) -> None:
         session = self._session or self._open(signature)
+        self._patience.check()
         begun = perf_counter_ns()
         advice = session.evaluate(observation)
         answer = self._task.legal(observation, advice)
         reply(answer)
-        self._statistics.count(answer, perf_counter_ns() - begun)
+        nanoseconds = perf_counter_ns() - begun
+        self._statistics.count(answer, nanoseconds)
+        self._patience.count(nanoseconds)
+        if self._defaults.known:
+            self._growth.count(observation, answer)
 
     def _open(self, signature: Signature) -> ClientSession:
         self._session = self._open_session(signature, self._context)

@@ -1,16 +1,24 @@
 """The command ``policybridge run``: run a compiler with the decisions of a policy."""
 
 import argparse
+import os
 import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
-from policybridge_client.llvm.config import HostConfig
+from policybridge_client.connection import SERVER
+from policybridge_client.credentials import Credentials
+from policybridge_client.credentials import add_arguments as add_credentials
+from policybridge_client.llvm.compiler_cache import compiler_cache
+from policybridge_client.llvm.config import GROWTH_LIMIT, RETRY_AFTER, HostConfig
+from policybridge_client.llvm.decided import DecisionsConfig, run_with_decisions
 from policybridge_client.llvm.host import run_compiler
-from policybridge_client.llvm.signals import Interrupted, TakenSignals
+from policybridge_client.llvm.signals import Interrupted, Interrupts, TakenSignals
 from policybridge_client.llvm.statistics import Report, write_report
-from policybridge_client.llvm.tasks import TASKS
-from policybridge_core.errors import PolicyBridgeError
-from policybridge_serdes import PolicyReference
+from policybridge_client.llvm.tasks import INLINE, TASKS
+from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_serdes import Exploration, PolicyReference
 
 _NOT_FOUND: Final = 127
 _NOT_STARTED: Final = 126
@@ -26,10 +34,30 @@ where the compiler cannot be started.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.description = _DESCRIPTION
-    parser.usage = "policybridge run --policy NAME --server ADDRESS [options] -- COMPILER ARGUMENT…"
+    parser.usage = (
+        "policybridge run --policy NAME --server ADDRESS [options] -- COMPILER ARGUMENT…\n"
+        "       policybridge run --decisions FILE [--plugins DIR] [options] -- COMPILER ARGUMENT…"
+    )
+    who = parser.add_mutually_exclusive_group(required=True)
+    who.add_argument("--policy", metavar="NAME[@VERSION|@ALIAS]", help="who decides")
+    who.add_argument(
+        "--decisions", type=Path, metavar="FILE", help="a store of tuned decisions, which needs no policy and no server"
+    )
     add = parser.add_argument
-    add("--policy", required=True, metavar="NAME[@VERSION|@ALIAS]", help="who decides")
-    add("--server", required=True, metavar="ADDRESS", help="socket:PATH, grpc:HOST:PORT[,serdes=NAME], or NAME:TARGET")
+    add(
+        "--server",
+        metavar="ADDRESS",
+        help="socket:PATH, grpc[s]:HOST:PORT[,serdes=NAME], or NAME:TARGET; several with commas between: the first "
+        "that answers (default: POLICYBRIDGE_SERVER of the environment)",
+    )
+    add(
+        "--plugins",
+        type=Path,
+        metavar="DIR",
+        help="with --decisions: where the plugins are, besides POLICYBRIDGE_PLUGINS and lib/policybridge of /usr/local "
+        "and /usr; without one that the compiler loads, it is asked as it is",
+    )
+    add_credentials(parser)
     add(
         "--task",
         default="inline",
@@ -48,8 +76,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--growth-limit",
         type=float,
+        default=GROWTH_LIMIT,
         metavar="FACTOR",
-        help="stop when a module has grown so much (default: never)",
+        help="the factor of a module's size that the policy may add to it before the compiler decides for itself "
+        "(default: %(default)g; inf: no limit)",
+    )
+    add(
+        "--retry-after",
+        type=float,
+        default=RETRY_AFTER,
+        metavar="SECONDS",
+        help="how long the other compilations of a build need not wait for a server that did not answer in time "
+        "(default: %(default)g; 0: each waits)",
     )
     add(
         "--label",
@@ -60,6 +98,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="label of the session",
     )
     add("--option", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="option for the policy")
+    add(
+        "--explore",
+        metavar="temperature=T,epsilon=E,seed=S",
+        help="depart from the policy's best advice, for training: draw it from softmax(scores / T), and with the "
+        "probability E from all legal ones; the seed and the source's name determine what is drawn",
+    )
     add("command", nargs=argparse.REMAINDER, metavar="-- COMPILER ARGUMENT…", help="the compiler and its arguments")
 
 
@@ -67,21 +111,49 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the compiler; return its exit status."""
     compiler = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     try:
+        _check(arguments)
         with TakenSignals() as interrupts:
+            if arguments.decisions is not None:
+                return _run_decided(compiler, arguments, interrupts)
             report = run_compiler(compiler, _config(arguments), interrupts=interrupts)
             if arguments.stats:
-                write_report(report, arguments.stats)
+                _write(report.status, report.to_json(), arguments.stats)
     except Interrupted as signal:
         return 128 + signal.number
     except PolicyBridgeError as error:
         return _say(str(error), _USAGE)
     except OSError as error:
         return _say(str(error), _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_STARTED)
-    return _told(report)
+    return _told(report, arguments.growth_limit)
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if arguments.decisions is None:
+        arguments.server = arguments.server or os.environ.get(SERVER)
+        if not arguments.server:
+            raise InvalidError(f"--policy needs --server ADDRESS, or {SERVER} in the environment")
+        if arguments.plugins is not None:
+            raise InvalidError("--plugins is for --decisions")
+        if arguments.explore is not None and (cache := compiler_cache()):
+            raise InvalidError(f"under {cache} nothing explores: it would keep an object that depends on chance")
+    elif arguments.server is not None:
+        raise InvalidError("with --decisions no server is asked: give either --decisions, or --policy and --server")
+    elif arguments.explore is not None:
+        raise InvalidError("--explore needs a policy; a store of decisions has nothing to explore")
+    elif arguments.task != INLINE.name:
+        raise InvalidError(f"a store has decisions of the task {INLINE.name!r} alone, not of {arguments.task!r}")
+
+
+def _run_decided(compiler: Sequence[str], arguments: argparse.Namespace, interrupts: Interrupts) -> int:
+    config = DecisionsConfig(arguments.decisions, arguments.plugins, arguments.fallback, arguments.growth_limit)
+    decided = run_with_decisions(compiler, config, interrupts=interrupts)
+    status = decided.report.status
+    if arguments.stats:
+        _write(status, decided.to_json(), arguments.stats)
+    return _say(decided.message, status) if decided.message else status
 
 
 def _config(arguments: argparse.Namespace) -> HostConfig:
-    chosen = {} if arguments.growth_limit is None else {"growth_limit": arguments.growth_limit}
     return HostConfig(
         PolicyReference.parse(arguments.policy),
         arguments.server,
@@ -90,7 +162,10 @@ def _config(arguments: argparse.Namespace) -> HostConfig:
         timeout=arguments.timeout,
         options=dict(arguments.option),
         labels=dict(arguments.label),
-        **chosen,
+        exploration=None if arguments.explore is None else Exploration.parse(arguments.explore),
+        credentials=Credentials.from_arguments(arguments),
+        growth_limit=arguments.growth_limit,
+        retry_after=arguments.retry_after,
     )
 
 
@@ -101,8 +176,22 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _told(report: Report) -> int:
+def _write(status: int, report: Mapping[str, object], path: str) -> None:
+    try:
+        write_report(report, path)
+    except OSError as error:
+        # The compilation is done, and its status stands.
+        _say(f"no statistics: {error}", status)
+
+
+def _told(report: Report, growth_limit: float) -> int:
     fallback = report.fallback
+    if limited := report.statistics.limited:
+        _say(
+            f"{limited} decisions are the compiler's own: the policy has added {growth_limit:g} times the module's "
+            "size (--growth-limit)",
+            report.status,
+        )
     if report.error is not None:
         _say(f"no advice, and the compiler was ended: {report.error}", report.status)
     elif fallback is not None:

@@ -29,6 +29,7 @@ class CompilationStatistics:
         advice: how often each advice was given, by its bytes; empty if the advice is not one of a few integers.
         latencies: nanoseconds from an observation's last byte to its reply, without the time to open a session.
         defaults: decisions answered with LLVM's own default after a failure; not counted in ``decisions``.
+        limited: decisions beyond the growth limit, answered with LLVM's own default; not counted in ``decisions``.
 
     """
 
@@ -40,6 +41,7 @@ class CompilationStatistics:
     advice: Counter[bytes] = field(default_factory=Counter)
     latencies: "array[int]" = field(default_factory=lambda: array("q"))
     defaults: int = 0
+    limited: int = 0
     failure: PolicyBridgeError | None = None
 
     def count(self, advice: bytes, nanoseconds: int) -> None:
@@ -74,9 +76,12 @@ class Report:
     """The result of one compilation.
 
     Attributes:
+        command: how the compiler was started.
+        task: what it asked about.
         status: the compiler's exit status, or 128 + n if signal n ended it, or `FAILED` if the host ended it because
             there was neither advice nor a fallback.
         seconds: wall time.
+        statistics: what was asked and answered.
         error: the reason if the host ended the compiler.
         fallback: set if the policy did not make all decisions.
 
@@ -109,6 +114,7 @@ class Report:
             "sessions": counted.sessions,
             "decisions": counted.decisions,
             "advice": _choices(counted.advice),
+            "limited": counted.limited,
             "latency_us": _latencies(counted.latencies),
             "fallback": asdict(self.fallback) if self.fallback else None,
             "error": _error(self.error),
@@ -134,9 +140,18 @@ def _error(error: PolicyBridgeError | None) -> Mapping[str, object] | None:
     return {"reason": str(error), "status": int(error.status)} if error else None
 
 
-def write_report(report: Report, path: str) -> Path:
+def write_report(report: Mapping[str, object], path: str) -> Path:
     """Write the statistics file atomically; ``%p`` in its name becomes the id of this process."""
     target = Path(path.replace("%p", str(os.getpid())))
     partial = target.with_name(f".{target.name}.{os.getpid()}")
-    partial.write_bytes(msgspec.json.format(msgspec.json.encode(report.to_json())) + b"\n")
+    partial.write_bytes(msgspec.json.format(msgspec.json.encode(_unicode(report))) + b"\n")
     return partial.replace(target)
+
+
+def _unicode(value: object) -> object:
+    """Return a value with U+FFFD for bytes of names and paths that are no UTF-8: JSON has no other way to hold them."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if isinstance(value, Mapping):
+        return {name: _unicode(each) for name, each in value.items()}
+    return [_unicode(each) for each in value] if isinstance(value, list) else value

@@ -7,7 +7,7 @@ from typing import Final, cast
 import numpy as np
 
 from policybridge_client.llvm.compilers import Kind
-from policybridge_core.errors import InvalidError, PolicyFailedError
+from policybridge_core.errors import InvalidError, PolicyFailedError, PreconditionError
 from policybridge_core.plugins import Table
 from policybridge_serdes import ElementType, TensorSpec, Values
 
@@ -55,6 +55,8 @@ def evictable(observation: Values, advice: Values) -> bytes:
     """
     raw = advice.tobytes()
     index = int.from_bytes(raw, "little", signed=True)
+    if "mask" not in (observation.dtype.names or ()):
+        raise PreconditionError("LLVM sends no feature mask, without which no eviction can be checked")
     mask = observation["mask"].reshape(-1)
     if 0 <= index < len(mask) and mask[index]:
         return raw
@@ -69,19 +71,19 @@ def any_priority(_: Values, advice: Values) -> bytes:
 
 INLINE: Final = Task(
     "inline",
-    frozenset({Kind.CLANG, Kind.ZIG, Kind.OPT}),
+    frozenset({Kind.CLANG, Kind.CC1, Kind.ZIG, Kind.OPT}),
     ("-enable-ml-inliner=release", "-inliner-interactive-channel-base={base}"),
     inline_or_not,
 )
 EVICT: Final = Task(
     "evict",
-    frozenset({Kind.CLANG, Kind.ZIG, Kind.LLC}),
+    frozenset({Kind.CLANG, Kind.CC1, Kind.ZIG, Kind.LLC}),
     ("-regalloc-enable-advisor=release", "-regalloc-evict-interactive-channel-base={base}"),
     evictable,
 )
 PRIORITY: Final = Task(
     "priority",
-    frozenset({Kind.CLANG, Kind.ZIG, Kind.LLC}),
+    frozenset({Kind.CLANG, Kind.CC1, Kind.ZIG, Kind.LLC}),
     ("-regalloc-enable-priority-advisor=release", "-regalloc-priority-interactive-channel-base={base}"),
     any_priority,
     choices=False,

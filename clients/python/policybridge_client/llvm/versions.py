@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -26,16 +26,28 @@ def llvm_version(start: Sequence[str]) -> int:
     Asking the compiler takes 10 to 90 ms, too long for each file of a build. So the version is cached in the user's
     cache folder, keyed by the compiler's path, size and modification time.
     """
+    return remembered(start, "", lambda: _ask(start))
+
+
+def remembered(start: Sequence[str], question: str, ask: Callable[[], int]) -> int:
+    """Return what ``ask`` finds out about a compiler, remembered on disk; `UNKNOWN` is asked again.
+
+    Args:
+        start: the words that start the compiler.
+        question: tells several facts about one compiler from each other.
+        ask: finds it out.
+
+    """
     identity = _identity(start)
     if identity is None:
-        return _ask(start)
-    kept = _cache_folder() / hashlib.sha256(identity.encode()).hexdigest()[:32]
+        return ask()
+    kept = _cache_folder() / hashlib.sha256(os.fsencode(f"{identity}{question}")).hexdigest()[:32]
     try:
         return int(kept.read_text(encoding="ascii"))
     except (OSError, ValueError):
-        version = _ask(start)
-        _keep(kept, version)
-        return version
+        answer = ask()
+        _keep(kept, answer)
+        return answer
 
 
 def _ask(start: Sequence[str]) -> int:
@@ -58,7 +70,7 @@ def _identity(start: Sequence[str]) -> str | None:
 
 
 def _file(start: Sequence[str]) -> Path | None:
-    found = shutil.which(start[-2] if len(start) > 1 and start[-1] in ("cc", "c++") else start[-1])
+    found = shutil.which(start[-2] if len(start) > 1 and start[-1] in ("cc", "c++", "clang") else start[-1])
     file = Path(found).resolve() if found else None
     # A link to a wrapper such as ccache does not identify the compiler behind the wrapper.
     return file if file and is_compiler(file.name) else None

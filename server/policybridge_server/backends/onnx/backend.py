@@ -1,5 +1,7 @@
 """Backend `onnx`: ONNX models in ONNX Runtime, one thread per operator unless ``policy.toml`` asks for more."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,6 +13,7 @@ from policybridge_serdes import ElementType, Values
 from policybridge_server.backends.artifacts import artifact_file, loading
 from policybridge_server.backends.contract import Batch, convert_settings
 from policybridge_server.backends.onnx.bound import BoundBatch
+from policybridge_server.backends.onnx.model_file import missing_files
 from policybridge_server.backends.tensors import Interface, Port, TensorModel, TensorSettings, choose_output
 from policybridge_server.repository import PolicyConfig
 
@@ -48,7 +51,7 @@ class OnnxBackend:
         settings: OnnxSettings = convert_settings(config, OnnxSettings)
         providers = _providers(settings)
         file = artifact_file(artifact, settings.file)
-        with loading(file):
+        with loading(file), _missing_files_named(file):
             session = ort.InferenceSession(str(file), _options(settings), providers=providers)
         _check_providers(session, settings)
         return OnnxModel(session, settings)
@@ -65,11 +68,27 @@ class OnnxBackend:
         file.write_bytes(model)
 
 
+@contextmanager
+def _missing_files_named(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        missing = ", ".join(map(repr, missing_files(file)))
+        if not missing:
+            raise
+        # ONNX Runtime names them in the folder where it looked. That of a publication is there only meanwhile.
+        raise PreconditionError(
+            f"its tensors are in other files, of which the version's folder has no {missing}; they belong into it, at "
+            f"the same place beside {file.name} as when it was exported"
+        ) from error
+
+
 def _options(settings: OnnxSettings) -> ort.SessionOptions:
     options = ort.SessionOptions()
     options.intra_op_num_threads = settings.threads
     options.inter_op_num_threads = 1
-    options.log_severity_level = 3
+    # Fatal errors alone: whatever fails is raised as well, and the probe asks models for what they may refuse.
+    options.log_severity_level = 4
     return options
 
 

@@ -50,6 +50,9 @@ class BoundBatch:
             array = np.zeros((*lead, *first.spec.shape), first.spec.type.dtype)
             if first.column is not None:
                 self._fills.append(partial(_fill, array, first.column, batched))
+            else:
+                parts = (partial(_fill, array[..., run.elements], run.column, batched) for run in first.runs)
+                self._fills.extend(parts)
             return [array]
         # Each input is a row, so that one transposition fills all of them.
         rows = np.zeros((len(inputs), count), first.spec.type.dtype)

@@ -15,17 +15,20 @@ A session is one episode unless ``[settings.episode]`` says where others start. 
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_core.authors import POLICY_MODULE, describe, interrupts
 from policybridge_core.errors import PolicyFailedError, PreconditionError
 from policybridge_serdes import Values
 from policybridge_serdes.values import pack
+from policybridge_server.backends.artifacts import artifact_file
 from policybridge_server.backends.contract import (
     Batch,
     ModelSignature,
@@ -76,26 +79,57 @@ class PythonBackend:
     def load(self, artifact: Path, config: PolicyConfig) -> "PythonModel":
         """Import the policy's file and call its class: with the models, or with nothing if there are no models."""
         settings: PythonSettings = convert_settings(config, PythonSettings)
-        file = artifact / settings.file
+        file = artifact_file(artifact, settings.file)
         models = load_models(artifact, settings.models)
         module = _import(file)
         policy = _make(file, module, settings.name, models)
         return PythonModel(_Code(policy, module, models), declared_signature(config), settings.episode)
 
 
+class _SourceLoader(SourceFileLoader):
+    """Reads the source and no bytecode: that in ``__pycache__`` is not a part of the version, and may be of another."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+
 def _import(file: Path) -> ModuleType:
-    name = f"policybridge_policy_{abs(hash(file))}"
-    spec = importlib.util.spec_from_file_location(name, file)
+    name, folder = f"{POLICY_MODULE}{abs(hash(file))}", str(file.parent)
+    _forget_beside(name)
+    # A package, so that `from .helper import …` finds a module of this version, and never one of another version.
+    sys.path_importer_cache[folder] = FileFinder(folder, (_SourceLoader, SOURCE_SUFFIXES))
+    spec = importlib.util.spec_from_file_location(
+        name, file, loader=_SourceLoader(name, str(file)), submodule_search_locations=[folder]
+    )
     if spec is None or spec.loader is None or not file.is_file():
         raise PreconditionError(f"there is no Python file {file}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        raise PreconditionError(f"{file} cannot be imported: {error!r}") from error
+    except BaseException as error:
+        _forget(module)
+        if interrupts(error):
+            raise
+        raise PreconditionError(f"{file} cannot be imported: {describe(error)}") from error
     return module
+
+
+def _forget(module: ModuleType) -> None:
+    """Forget the module and those beside it, unless the same file was imported again meanwhile."""
+    if sys.modules.get(module.__name__) is module:
+        del sys.modules[module.__name__]
+        _forget_beside(module.__name__)
+        for folder in module.__path__:
+            sys.path_importer_cache.pop(folder, None)
+
+
+def _forget_beside(name: str) -> None:
+    for each in list(sys.modules):
+        if each.startswith(f"{name}."):
+            del sys.modules[each]
 
 
 def _make(file: Path, module: ModuleType, name: str, models: Mapping[str, ConsultedModel]) -> Any:
@@ -103,8 +137,10 @@ def _make(file: Path, module: ModuleType, name: str, models: Mapping[str, Consul
         raise PreconditionError(f"{file} has no class {name!r}")
     try:
         policy = getattr(module, name)(models) if models else getattr(module, name)()
-    except Exception as error:
-        raise PreconditionError(f"{file}: {name}({'models' if models else ''}) raised {error!r}") from error
+    except BaseException as error:
+        if interrupts(error):
+            raise
+        raise PreconditionError(f"{file}: {name}({'models' if models else ''}) raised {describe(error)}") from error
     if not callable(getattr(policy, "evaluate", None)):
         raise PreconditionError(f"{file}: {name} has no method evaluate(observation, session)")
     return policy
@@ -116,13 +152,6 @@ class _Code(NamedTuple):
     policy: Any
     module: ModuleType
     models: Mapping[str, ConsultedModel]
-
-
-class _Episode(NamedTuple):
-    """The episode that a session is in, and the context with which it started."""
-
-    session: SessionView
-    context: str
 
 
 class Observation(Mapping[str, npt.NDArray[Any]]):
@@ -158,7 +187,6 @@ class PythonModel:
         self._evaluate: Callable[[Mapping[str, npt.NDArray[Any]], SessionView], Any] = code.policy.evaluate
         self._start: Callable[[SessionView], None] | None = getattr(code.policy, "start", None)
         self._end: Callable[[SessionView], None] | None = getattr(code.policy, "end", None)
-        self._episodes: dict[str, _Episode] = {}
 
     def evaluate(self, batch: Batch) -> Values:
         """Ask the policy about the one observation of ``batch``; an episode is started before its first observation."""
@@ -172,32 +200,29 @@ class PythonModel:
         return pack(batch.advice, {spec.name: _one_element(answer) if spec.fixed and spec.count == 1 else answer})
 
     def _follow(self, session: SessionView, observation: Observation) -> None:
-        episode = self._episodes.get(session.id)
-        # The probe that runs when a version is loaded makes several sessions with the same id.
-        if episode is not None and episode.session is session:
-            if not self._starts_anew(episode, observation):
+        if session.episode is not None:
+            if not self._starts_anew(session, session.episode, observation):
                 return
             self.end(session)
             session.state.clear()
-        self._episodes[session.id] = _Episode(session, session.context)
+        session.episode = session.context
         if self._start is not None:
             self._start(session)
 
-    def _starts_anew(self, episode: _Episode, observation: Observation) -> bool:
-        if self._config.context and episode.session.context != episode.context:
+    def _starts_anew(self, session: SessionView, context: str, observation: Observation) -> bool:
+        if self._config.context and session.context != context:
             return True
         return self._config.feature is not None and bool(np.any(observation[self._config.feature]))
 
     def end(self, session: SessionView) -> None:
         """Call the policy's ``end`` for the episode of ``session``, if there is one."""
-        if self._episodes.pop(session.id, None) is not None and self._end is not None:
+        begun, session.episode = session.episode is not None, None
+        if begun and self._end is not None:
             self._end(session)
 
     def close(self) -> None:
         """Forget the module, unless the same file was loaded again meanwhile, and close the models."""
-        module = self._code.module
-        if sys.modules.get(module.__name__) is module:
-            del sys.modules[module.__name__]
+        _forget(self._code.module)
         for model in self._code.models.values():
             model.close()
 

@@ -22,7 +22,8 @@ _OPERATORS = re.compile(
     r"|torch\.sym_\w+|math\.\w+"
     r"|_operator\.(abs|add|and_|eq|floordiv|ge|getitem|gt|le|lt|mod|mul|ne|neg|not_|or_|pos|pow|sub|truediv|xor)"
 )
-_EXPRESSION = re.compile(r"(?:'\w+'|\w+|\d+\.\d+|[-+*/%(),<>=!&|~ ])*")
+# Possessive, so that each character is read once: a long word before a wrong character took minutes otherwise.
+_EXPRESSION = re.compile(r"(?:'\w++'|\d++\.\d++|\w++|[-+*/%(),<>=!&|~ ])*+")
 _SYMBOL = re.compile(r"'?[a-z]{1,4}\d+'?|\d+")
 _FUNCTIONS = re.compile(
     r"Symbol|Integer|Float|Rational|Add|Mul|Pow|Abs|Mod|Max|Min|FloorDiv|CeilDiv|CleanDiv|PythonMod"
@@ -33,6 +34,10 @@ _FUNCTIONS = re.compile(
 )
 _FILES = re.compile(rb"\b(save|from_file)\b|\bops\s*\.\s*(?!(aten|prims?|_?quantized|mkldnn|prepacked)\b)\w+")
 _OBJECTS = re.compile(rb"torch\s*\.\s*classes\s*\.\s*(?!quantized\b)\w+")
+
+
+_EXPANSION = 1032
+"""Bytes that one byte of deflated data can come to at most (zlib's technical details)."""
 
 
 class RefusedError(Exception):
@@ -48,6 +53,7 @@ def check_program(data: bytes) -> None:
 
     """
     archive = PT2ArchiveReader(io.BytesIO(data))
+    _check_sizes(archive.archive_file, data)
     names: list[str] = archive.get_file_names()
     for name in names:
         if name.startswith(AOTINDUCTOR_DIR):
@@ -70,6 +76,7 @@ def check_script(data: bytes) -> None:
 
     """
     archive = torch._C.PyTorchFileReader(io.BytesIO(data))
+    _check_sizes(archive, data)
     names: list[str] = archive.get_all_records()
     if "constants.pkl" not in names:
         raise RefusedError(
@@ -78,6 +85,13 @@ def check_script(data: bytes) -> None:
     for name in names:
         if name.endswith((".py", ".pkl")):
             _check_script_record(name, archive.get_record(name))
+
+
+def _check_sizes(archive: Any, data: bytes) -> None:
+    """Refuse an archive that declares more than it can hold: the reader sets aside what it declares."""
+    declared = sum(archive.get_record_size(name) for name in archive.get_all_records())
+    if declared > _EXPANSION * len(data):
+        raise RefusedError(f"it declares {declared:,} bytes of content and has {len(data):,} bytes in all")
 
 
 def _check_script_record(name: str, content: bytes) -> None:

@@ -30,6 +30,7 @@ from policybridge_server.backends.contract import Batch, convert_settings, decla
 from policybridge_server.backends.tensors import Interface, Port, TensorModel, TensorSettings
 from policybridge_server.backends.torch.archive import check_script
 from policybridge_server.backends.torch.program import load_program
+from policybridge_server.backends.torch.weights import replace_program_weights
 from policybridge_server.backends.weights import replace_state
 from policybridge_server.repository import PolicyConfig
 
@@ -69,14 +70,20 @@ class TorchBackend:
             return _load(file, config, settings)
 
     def replace_weights(self, artifact: Path, config: PolicyConfig, weights: bytes) -> None:
-        """Replace the state dict of a module; an exported program cannot take other weights."""
+        """Replace the state dict of a module, or the weights of an exported program."""
         settings: TorchSettings = convert_settings(config, TorchSettings)
         file = artifact_file(artifact, *(_FILES if settings.file is None else [settings.file]))
-        if file.suffix != ".safetensors":
+        if file.suffix == ".safetensors":
+            replace_state(file, weights)
+        elif file.suffix == ".pt2":
+            program = replace_program_weights(file.read_bytes(), weights)
+            # Make a new file: this one may be a hard link to another version's.
+            file.unlink()
+            file.write_bytes(program)
+        else:
             raise PreconditionError(
-                f"{file.name} cannot take other weights, only a .safetensors can; publish the whole version"
+                f"{file.name} cannot take other weights, only a .pt2 or a .safetensors can; publish the whole version"
             )
-        replace_state(file, weights)
 
 
 def _load(file: Path, config: PolicyConfig, settings: TorchSettings) -> "TorchModel":

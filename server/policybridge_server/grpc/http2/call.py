@@ -11,14 +11,17 @@ import grpc.aio
 
 from policybridge_core.errors import InvalidError, Status
 from policybridge_server.grpc.calls import parsed
-from policybridge_server.grpc.http2.stream import Metadata, Stream
+from policybridge_server.grpc.http2.contract import Metadata
+from policybridge_server.grpc.http2.plain_methods import as_async
+from policybridge_server.grpc.http2.stream import Stream
 from policybridge_server.loop import Loop
 from policybridge_server.transports.failures import as_error
 
 _EOF = grpc.aio.EOF  # type: ignore[attr-defined]
 
 _AHEAD = 16
-"""Requests in a stream's queue; when it is full, its client must wait."""
+_AHEAD_BYTES = 1 << 20
+"""Requests in a stream's queue, and their bytes; when it is full, its client must wait."""
 
 
 class ServicerCall:
@@ -35,13 +38,15 @@ class ServicerCall:
         self._stream = stream
         self._handler = handler
         self._requests: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._queued = self._read_last = 0
         self._context = StreamContext(stream, self._read, handler.response_serializer)
         self._task = loop.spawn(self._run())
 
     def message(self, data: bytes) -> None:
         """Let the servicer read it."""
         self._requests.put_nowait(data)
-        if self._requests.qsize() >= _AHEAD:
+        self._queued += len(data)
+        if self._requests.qsize() >= _AHEAD or self._queued >= _AHEAD_BYTES:
             self._stream.hold(True)
 
     def half_closed(self) -> None:
@@ -55,13 +60,21 @@ class ServicerCall:
 
     async def _read(self) -> Any:
         data = await self._requests.get()
+        self._release()
         if data is None:
             self._requests.put_nowait(None)
             return _EOF
-        if self._requests.qsize() < _AHEAD // 2:
+        self._queued -= len(data)
+        self._read_last = len(data)
+        if self._requests.qsize() < _AHEAD // 2 and self._queued < _AHEAD_BYTES:
             self._stream.hold(False)
         parse = self._handler.request_deserializer
         return parsed(parse, data) if parse else data
+
+    def _release(self) -> None:
+        """Let the stream count the request no longer that was read before."""
+        self._stream.release(self._read_last)
+        self._read_last = 0
 
     async def _run(self) -> None:
         context = self._context
@@ -73,8 +86,18 @@ class ServicerCall:
         except asyncio.CancelledError:
             self._stream.finish(Status.CANCELLED, "the call was cancelled")
         except Exception as error:
-            self._stream.fail(as_error(error, "a call"))
+            self._fail(error)
         context.ended()
+
+    def _fail(self, error: Exception) -> None:
+        context = self._context
+        if not context.status:
+            self._stream.fail(as_error(error, "a call"))
+            return
+        # The servicer has said the status before it raised, as the methods do that generated code has by default.
+        if not isinstance(error, NotImplementedError):
+            as_error(error, "a call")
+        self._stream.finish(context.status, context.message, context.trailers)
 
     async def _serve(self) -> None:
         handler = self._handler
@@ -82,10 +105,10 @@ class ServicerCall:
         method = _method(handler)
         if handler.response_streaming:
             await self._stream_answers(method(request, self._context))
-        elif inspect.iscoroutinefunction(method):
-            await self._context.write(await method(request, self._context))
         else:
-            await self._context.write(await asyncio.to_thread(method, request, self._context))
+            answer = await method(request, self._context)
+            self._release()
+            await self._context.write(answer)
 
     async def _stream_answers(self, answers: Any) -> None:
         if inspect.isawaitable(answers):
@@ -110,7 +133,7 @@ def _method(handler: "grpc.RpcMethodHandler[Any, Any]") -> Callable[[Any, Any], 
         found = handler.stream_stream if handler.response_streaming else handler.stream_unary
     else:
         found = handler.unary_stream if handler.response_streaming else handler.unary_unary
-    return found  # type: ignore[return-value]
+    return as_async(found, requests=handler.request_streaming, responses=handler.response_streaming)  # type: ignore[arg-type]
 
 
 class StreamContext:
@@ -128,22 +151,23 @@ class StreamContext:
         self.is_done = False
 
     async def write(self, message: Any) -> None:
-        """Send one response."""
+        """Send one response; wait while those before it are not sent."""
+        await self._stream.all_sent()
         self._stream.send(self._serialize(message) if self._serialize else message)
 
     async def send_initial_metadata(self, metadata: Metadata) -> None:
         """Send the headers now."""
         self._stream.send_headers(metadata)
 
-    async def abort(self, code: grpc.StatusCode, details: str = "", trailing_metadata: Metadata = ()) -> NoReturn:
-        """End the call with an error."""
+    def abort(self, code: grpc.StatusCode, details: str = "", trailing_metadata: Metadata = ()) -> NoReturn:
+        """End the call with an error. It raises when it is called, so that plain functions can use it too."""
         self.status, self.message = code.value[0], details
         self.trailers = trailing_metadata or self.trailers
         raise grpc.aio.AbortError
 
-    async def abort_with_status(self, status: grpc.Status) -> NoReturn:
-        """End the call with a rich error."""
-        await self.abort(status.code, status.details, tuple(status.trailing_metadata or ()))
+    def abort_with_status(self, status: grpc.Status) -> NoReturn:
+        """End the call with a rich error, as `abort` does."""
+        self.abort(status.code, status.details, tuple(status.trailing_metadata or ()))
 
     def set_trailing_metadata(self, metadata: Metadata) -> None:
         """Send it with the status."""

@@ -1,85 +1,43 @@
-"""One HTTP/2 connection: frames in, streams, frames out."""
+"""One HTTP/2 connection: its turns, and how it begins and ends. Its parts have files of their own."""
 
+import asyncio
 import logging
 import select
 import socket
-from typing import Final, Protocol
+from collections.abc import Callable
+from functools import partial
+from typing import Final
 
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_server.grpc.http2.frames import (
-    DEFAULT_FRAME,
-    DEFAULT_WINDOW,
-    HEAD,
-    MAX_WINDOW,
-    PREFACE,
-    Code,
-    Flag,
-    Http2Error,
-    Kind,
-    Setting,
-    frame,
-    goaway_frame,
-    read_settings,
-    read_word,
-    reset_frame,
-    settings_frame,
-    unpadded,
-    window_frame,
-)
-from policybridge_server.grpc.http2.headers import MAX_BLOCK, HeaderReader, write_headers
-from policybridge_server.grpc.http2.stream import Call, Stream
-from policybridge_server.loop import Loop
-from policybridge_server.transports.channel import SocketChannel
+from policybridge_server.grpc.http2.budget import Budget, Patience
+from policybridge_server.grpc.http2.contract import TimedStream
+from policybridge_server.grpc.http2.frames import PREFACE, Code, Http2Error, goaway_frame
+from policybridge_server.grpc.http2.greeting import FRAME, HTTP1, OURS, has_preface, has_settings, is_http1
+from policybridge_server.grpc.http2.incoming import Incoming
+from policybridge_server.grpc.http2.owner import ConnectionOwner
+from policybridge_server.grpc.http2.receiving import Receiving
+from policybridge_server.grpc.http2.sending import Sending
+from policybridge_server.grpc.http2.streams import Streams
+from policybridge_server.grpc.http2.turn import Turn
+from policybridge_server.transports.doors import Wait
 
 _LOG = logging.getLogger(__name__)
 
-_STREAM_WINDOW: Final = 1 << 20
-_FRAME: Final = 1 << 18
-_STREAMS: Final = 10_000
-_SETTINGS: Final = settings_frame(
-    {
-        Setting.MAX_CONCURRENT_STREAMS: _STREAMS,
-        Setting.INITIAL_WINDOW_SIZE: _STREAM_WINDOW,
-        Setting.MAX_FRAME_SIZE: _FRAME,
-        Setting.MAX_HEADER_LIST_SIZE: MAX_BLOCK,
-    }
-)
-_HTTP1: Final = (
-    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis port speaks gRPC.\n"
-)
+_ROOM: Final = 32 << 20
+"""Bytes that a connection may hold beside one message of the largest size."""
 
-# Plain ints: looking up an IntEnum member takes longer than packing a frame (measured).
-_DATA: Final = int(Kind.DATA)
-_PADDED: Final = int(Flag.PADDED)
-_END: Final = int(Flag.END_STREAM)
-
-
-class ConnectionOwner(Protocol):
-    """The server that accepted a connection.
-
-    Attributes:
-        loop: where their events are served.
-        limit: largest request message in bytes.
-
-    """
-
-    loop: Loop
-    limit: int
-
-    def begin(self, stream: Stream) -> Call:
-        """Begin the call of a new stream.
-
-        Raises:
-            PolicyBridgeError: the server has no such method.
-
-        """
-
-    def gone(self, connection: "Http2Connection") -> None:
-        """Forget a connection that is closed."""
+_LAST_WORDS: Final = 1.0
+"""Seconds for a peer that broke the protocol to read what was wrong."""
 
 
 class Http2Connection:
     """Serves one connection inside the loop's turns.
+
+    In one turn it works for a millisecond or so and leaves the rest for the next, so that a client that sends a lot
+    keeps no other waiting. What it holds is bounded by `Budget`, and frames that bring no call further by `Patience`.
+
+    Its parts: `Incoming` cuts frames, `Streams` takes them, `Receiving` and `Sending` are the two directions of flow
+    control, `Turn` writes. What a `Stream` needs of them is an attribute here (`StreamConnection`).
 
     Args:
         connection: just accepted, non-blocking.
@@ -90,256 +48,202 @@ class Http2Connection:
 
     def __init__(self, connection: socket.socket, peer: str, owner: ConnectionOwner) -> None:
         self.peer = peer
-        self.window = DEFAULT_WINDOW
-        self.frame_size = DEFAULT_FRAME
+        self.sending = Sending(FRAME)
+        self.budget = Budget(owner.limit + _ROOM, owner.memory)
+        self.patience = Patience()
         self._owner = owner
-        self._rest = b""
-        self._prefaced = False
-        self._reader = HeaderReader()
-        self._block: tuple[int, int, bytes] | None = None
-        self._streams: dict[int, Stream] = {}
-        self._last = 0
-        self._stream_window = DEFAULT_WINDOW
-        self._charged = 0
-        self._out: list[bytes] | None = None
-        self._leaving = False
-        self._channel = SocketChannel(connection, owner.loop, self)
+        self._prefaced = self._leaving = self._broken = self._ending = False
+        self._closing: asyncio.TimerHandle | None = None
+        self._channel = owner.channel(connection, self)
+        self._turn = turn = Turn(self._channel, self.sending)
+        self._receiving = Receiving(self.budget, turn.write)
+        # Bound here, so that a stream's call of one of them is one call.
+        self.write: Callable[[bytes], None] = turn.write
+        self.told: Callable[[int], None] = partial(owner.loop.counters.told, "grpc")
+        self.is_tired: Callable[[], bool] = turn.is_tired
+        self.count: Callable[[int], None] = self._receiving.count
+        self.let_send: Callable[[TimedStream, int], bool] = self._receiving.let_send
+        self.relieve: Callable[[TimedStream], None] = self._receiving.relieve
+        self._streams = Streams(self, owner, self._receiving)
+        self._incoming = Incoming(turn, self._greet, self._streams.take)
 
     def ready(self, events: int) -> None:
         """Take what has arrived; an error ends this connection and no other."""
-        self._out = []
+        turn = self._turn
+        out = turn.out = []
+        turn.began = 0.0
         try:
             if events & select.EPOLLOUT:
-                self._channel.send_waiting()
+                self._drain()
             if events & select.EPOLLIN:
-                self._receive()
+                if not (self._incoming.behind or turn.unfinished):
+                    self._receive()
             elif events & (select.EPOLLHUP | select.EPOLLERR):
                 self.close()
+            else:
+                self._catch_up()
+            if self.sending.untried:
+                self.sending.pump()
         except Http2Error as fault:
             self._break(fault)
         except Exception as error:
             _LOG.error("a connection failed", exc_info=error)
             self._break(Http2Error(Code.INTERNAL_ERROR, f"the server failed: {error!r}"))
-        out, self._out = self._out, None
+        turn.out = None
         if out:
-            self._channel.send(b"".join(out))
+            turn.transmit(b"".join(out))
+        turn.began = 0.0
+        if self._incoming.behind or turn.unfinished or self._ending or self.sending.untried:
+            self._go_on()
 
-    def _break(self, fault: Http2Error) -> None:
-        self.write(goaway_frame(self._last, fault.code, str(fault)))
-        self._flush()
-        self.close()
+    def resume(self) -> None:
+        """Go on with what was left in the turn before."""
+        self._turn.again = False
+        self.ready(0)
 
-    def write(self, data: bytes) -> None:
-        """Send frames. Those that answer what one call of `ready` received are sent together."""
-        if self._out is None:
-            self._channel.send(data)
-        else:
-            self._out.append(data)
+    def _drain(self) -> None:
+        self._channel.send_waiting()
+        if not self._channel.unsent:
+            self.sending.drain()
 
-    def _flush(self) -> None:
-        if self._out:
-            self._channel.send(b"".join(self._out))
-            self._out.clear()
+    def _catch_up(self) -> None:
+        if self._ending:
+            self._end_streams()
+        elif self._turn.unfinished:
+            self._turn.proceed()
+        elif self._incoming.behind and not self._channel.unsent:
+            self._incoming.feed(b"")
+
+    def _go_on(self) -> None:
+        """Work in the next turn again, if anything is left that can be done."""
+        turn = self._turn
+        if turn.again:
+            return
+        # While the socket is full, no frames are taken; it tells when it is not.
+        left = turn.unfinished or self.sending.due or (self._incoming.behind and not self._channel.unsent)
+        if left or (self._ending and self._streams.open):
+            turn.again = True
+            self._owner.loop.again(self)
 
     def _receive(self) -> None:
         data = self._channel.receive()
-        if data:
-            self._feed(self._rest + data if self._rest else data)
-        elif data is not None:
-            self.close()
+        if not data:
+            if data is not None:
+                self.close()
+        elif not self._broken:
+            self._incoming.feed(data)
 
-    def _feed(self, data: bytes) -> None:
-        start = 0
-        if not self._prefaced:
-            start = self._preface(data)
-            if not self._prefaced:
-                self._rest = data
-                return
-        while len(data) - start >= HEAD.size:
-            high, low, kind, flags, number = HEAD.unpack_from(data, start)
-            size = high << 8 | low
-            if size > _FRAME:
-                raise Http2Error(Code.FRAME_SIZE_ERROR, f"a frame of {size} bytes; at most {_FRAME} are taken")
-            end = start + HEAD.size + size
-            if end > len(data):
-                break
-            self._frame(kind, flags, number & MAX_WINDOW, data[start + HEAD.size : end])
-            start = end
-        self._rest = data[start:]
-
-    def _preface(self, data: bytes) -> int:
-        if len(data) < len(PREFACE) and PREFACE.startswith(data):
+    def _greet(self, data: bytes) -> int:
+        """Take the preface and check that SETTINGS follow; give how many bytes are taken."""
+        if is_http1(data):
+            self.write(HTTP1)
+            self._end_badly()
+            return len(data)
+        if has_preface(data) and not self._prefaced:
+            self._prefaced = True
+            self.write(OURS)
+        if not has_settings(data):
             return 0
-        if not data.startswith(PREFACE):
-            self.write(_HTTP1)
-            self.close()
-            return 0
-        self._prefaced = True
-        self.write(_SETTINGS + window_frame(0, MAX_WINDOW - DEFAULT_WINDOW))
+        self._incoming.greeted = True
+        self._owner.doors.expect(self, Wait.IDLE)
         return len(PREFACE)
 
-    def _frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
-        if self._block is not None and kind != Kind.CONTINUATION:
-            raise Http2Error(Code.PROTOCOL_ERROR, "a frame among headers")
-        if kind == _DATA:
-            self._data(flags, number, payload)
-        elif kind == Kind.WINDOW_UPDATE:
-            self._widen(number, read_word(payload))
-        elif kind == Kind.HEADERS:
-            self._headers(number, flags, unpadded(flags, payload))
-        elif kind == Kind.CONTINUATION:
-            self._continue(number, flags, payload)
-        elif kind == Kind.RST_STREAM:
-            self._reset(number, payload)
-        elif kind == Kind.PING:
-            self._ping(flags, payload)
-        elif kind == Kind.SETTINGS:
-            self._settings(flags, payload)
-        elif kind == Kind.PUSH_PROMISE:
-            raise Http2Error(Code.PROTOCOL_ERROR, "clients do not push")
+    def _break(self, fault: Http2Error) -> None:
+        self.write(goaway_frame(self._streams.numbers.told, fault.code, str(fault)))
+        self._end_badly()
 
-    def _data(self, flags: int, number: int, payload: bytes) -> None:
-        size = len(payload)
-        self._charge(size)
-        stream = self._streams.get(number)
-        if stream is None:
-            if number > self._last or not number:
-                raise Http2Error(Code.PROTOCOL_ERROR, f"data on stream {number}, which was never opened")
-            return
-        try:
-            stream.data(unpadded(flags & _PADDED, payload) if flags & _PADDED else payload, size)
-            if flags & _END:
-                stream.half_closed()
-        except PolicyBridgeError as error:
-            stream.fail(error)
+    def _end_badly(self) -> None:
+        """Take nothing more, and let the peer read why: closing now would lose it if the peer has sent more."""
+        self._turn.flush()
+        self._owner.doors.satisfied(self)
+        self._broken = True
+        self._channel.finish()
+        if self._closing is None:
+            self._closing = self._owner.loop.call_later(_LAST_WORDS, self.close)
+        self._end_streams()
 
-    def _charge(self, size: int) -> None:
-        self._charged += size
-        if self._charged > MAX_WINDOW // 2:
-            self.write(window_frame(0, self._charged))
-            self._charged = 0
+    def pump(self) -> None:
+        """Send what waits, in this turn or in later ones."""
+        turn = self._turn
+        if turn.out is not None:
+            return  # the turn ends with it
+        out: list[bytes] = []
+        turn.out = out
+        self.sending.pump()
+        turn.out = None
+        if out:
+            turn.transmit(b"".join(out))
+        self._go_on()
 
-    def consumed(self, stream: Stream, size: int) -> None:
-        """Let the peer send ``size`` more bytes on ``stream``."""
-        stream.credit += size
-        if stream.credit > _STREAM_WINDOW // 2:
-            self.write(window_frame(stream.number, stream.credit))
-            stream.credit = 0
-
-    def _widen(self, number: int, more: int) -> None:
-        if not number:
-            self.window += more
-            if self.window > MAX_WINDOW:
-                raise Http2Error(Code.FLOW_CONTROL_ERROR, "a window of more than 2 GiB")
-            for each in list(self._streams.values()):
-                each.pump()
-        elif (stream := self._streams.get(number)) is not None:
-            stream.window += more
-            stream.pump()
-
-    def _headers(self, number: int, flags: int, block: bytes) -> None:
-        if number % 2 == 0:
-            raise Http2Error(Code.PROTOCOL_ERROR, f"headers on stream {number}")
-        if flags & Flag.END_HEADERS:
-            self._open(number, flags, block)
+    def await_rest(self, stream: TimedStream, waiting: bool) -> None:
+        """Wait for the rest of a message that the client has begun, for a limited time; or no longer."""
+        if waiting:
+            self._owner.doors.expect(stream, Wait.MESSAGE)
         else:
-            self._block = (number, flags, block)
+            self._owner.doors.satisfied(stream)
 
-    def _continue(self, number: int, flags: int, payload: bytes) -> None:
-        if self._block is None or self._block[0] != number:
-            raise Http2Error(Code.PROTOCOL_ERROR, "a CONTINUATION of nothing")
-        _, first, block = self._block
-        if len(block) + len(payload) > MAX_BLOCK:
-            raise Http2Error(Code.ENHANCE_YOUR_CALM, f"headers of more than {MAX_BLOCK} bytes")
-        self._block = (number, first, block + payload)
-        if flags & Flag.END_HEADERS:
-            self._block = None
-            self._open(number, first, block + payload)
+    def later(self, stream: TimedStream) -> None:
+        """Let ``stream`` proceed in a later turn."""
+        self._turn.unfinished[stream] = None
+        if self._turn.out is None:
+            self._go_on()
 
-    def _open(self, number: int, flags: int, block: bytes) -> None:
-        headers = self._reader.read(block)
-        stream = self._streams.get(number)
-        if stream is None:
-            if number <= self._last:
-                # The stream is already closed on our side: ignore its trailers.
-                return
-            self._last = number
-            if self._leaving or len(self._streams) >= _STREAMS:
-                self.write(reset_frame(number, Code.REFUSED_STREAM))
-                return
-            stream = Stream(self, number, self._stream_window, headers, self._owner.limit)
-            self._streams[number] = stream
-            self._serve(stream)
-        if flags & Flag.END_STREAM:
-            try:
-                stream.half_closed()
-            except PolicyBridgeError as error:
-                stream.fail(error)
-
-    def _serve(self, stream: Stream) -> None:
-        if not stream.headers.is_grpc:
-            self.write(frame(Kind.HEADERS, Flag.END_HEADERS | Flag.END_STREAM, stream.number, _NO_GRPC))
-            stream.reset()
-            return
-        try:
-            stream.serve(self._owner.begin(stream))
-        except PolicyBridgeError as error:
-            stream.fail(error)
-
-    def _reset(self, number: int, payload: bytes) -> None:
-        read_word(payload)
-        stream = self._streams.get(number)
-        if stream is not None:
-            stream.reset()
-
-    def _ping(self, flags: int, payload: bytes) -> None:
-        if len(payload) != 8:
-            raise Http2Error(Code.FRAME_SIZE_ERROR, "a PING that has not 8 bytes")
-        if not flags & Flag.ACK:
-            self.write(frame(Kind.PING, Flag.ACK, 0, payload))
-
-    def _settings(self, flags: int, payload: bytes) -> None:
-        if flags & Flag.ACK:
-            return
-        settings = read_settings(payload)
-        window = settings.get(Setting.INITIAL_WINDOW_SIZE, self._stream_window)
-        if window > MAX_WINDOW:
-            raise Http2Error(Code.FLOW_CONTROL_ERROR, "an initial window of more than 2 GiB")
-        largest = settings.get(Setting.MAX_FRAME_SIZE, self.frame_size)
-        if largest < DEFAULT_FRAME:
-            raise Http2Error(Code.PROTOCOL_ERROR, f"frames of {largest} bytes; everybody takes {DEFAULT_FRAME}")
-        self.frame_size = min(largest, _FRAME)
-        for stream in list(self._streams.values()):
-            stream.window += window - self._stream_window
-            stream.pump()
-        self._stream_window = window
-        self.write(frame(Kind.SETTINGS, Flag.ACK, 0))
-
-    def forget(self, stream: Stream) -> None:
+    def forget(self, stream: TimedStream) -> None:
         """Forget a stream that has ended."""
-        self._streams.pop(stream.number, None)
-        if self._leaving and not self._streams:
+        streams = self._streams
+        streams.open.pop(stream.number, None)
+        self._turn.unfinished.pop(stream, None)
+        if not stream.remote_closed:
+            streams.numbers.ended_first(stream.number)
+        if self._receiving.large:
+            self.relieve(stream)
+        if streams.open:
+            return
+        if self._leaving:
             self._channel.finish()
+        if not self._ending:
+            self._owner.doors.expect(self, Wait.IDLE)
 
     def leave(self) -> None:
         """Tell the peer that no new calls are taken, and close after the last one."""
-        self._leaving = True
-        self.write(goaway_frame(self._last, Code.NO_ERROR, "the server shuts down"))
-        if not self._streams:
+        self._leaving = self._streams.refused = True
+        self.write(goaway_frame(self._streams.numbers.told, Code.NO_ERROR, "the server shuts down"))
+        if not self._streams.open:
             self._channel.finish()
+
+    def dismiss(self, error: PolicyBridgeError) -> None:
+        """Close the connection, and tell the peer why."""
+        code = Code.NO_ERROR if self._incoming.greeted else Code.ENHANCE_YOUR_CALM
+        self.write(goaway_frame(self._streams.numbers.told, code, str(error)))
+        self.close()
 
     def shut(self, error: PolicyBridgeError) -> None:
         """End all calls with an error."""
-        for stream in list(self._streams.values()):
+        for stream in list(self._streams.open.values()):
             stream.fail(error)
 
     def close(self) -> None:
         """Close the connection; twice is once."""
-        self._flush()
+        if self._closing is not None:
+            self._closing.cancel()
+        self._turn.flush()
         self._channel.close()
-        for stream in list(self._streams.values()):
-            stream.reset()
         self._owner.gone(self)
+        self._end_streams()
 
-
-_NO_GRPC: Final = write_headers([(":status", "415")])
+    def _end_streams(self) -> None:
+        """End all calls: some in each turn, because there may be thousands."""
+        self._ending = True
+        self._streams.blocks.begun = None
+        self._incoming.clear()
+        self._receiving.large.clear()
+        while self._streams.open:
+            _, stream = self._streams.open.popitem()
+            stream.reset()
+            if self.is_tired():
+                break
+        if not self._streams.open:
+            # A little later, when what the calls left behind has come to its end too.
+            self._owner.loop.call_later(_LAST_WORDS, self.budget.close)
+        if self._turn.out is None:
+            self._go_on()

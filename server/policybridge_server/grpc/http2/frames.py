@@ -12,6 +12,7 @@ HEAD: Final = struct.Struct(">HBBBL")
 MAX_WINDOW: Final = 2**31 - 1
 DEFAULT_WINDOW: Final = 65_535
 DEFAULT_FRAME: Final = 16_384
+LARGEST_FRAME: Final = 2**24 - 1
 
 _WORD: Final = struct.Struct(">L")
 _SETTING: Final = struct.Struct(">HL")
@@ -22,6 +23,7 @@ class Kind(IntEnum):
 
     DATA = 0
     HEADERS = 1
+    PRIORITY = 2
     RST_STREAM = 3
     SETTINGS = 4
     PUSH_PROMISE = 5
@@ -44,6 +46,7 @@ class Flag(IntEnum):
 class Setting(IntEnum):
     """The settings that we read or send."""
 
+    ENABLE_PUSH = 2
     MAX_CONCURRENT_STREAMS = 3
     INITIAL_WINDOW_SIZE = 4
     MAX_FRAME_SIZE = 5
@@ -73,6 +76,44 @@ class Http2Error(Exception):
         self.code = code
 
 
+class StreamError(Exception):
+    """The peer broke the protocol on one stream, which ends with this code; the others go on."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+_ON_STREAM: Final = (True, True, True, True, False, True, False, False, None, True)
+"""Whether frames of a type belong to a stream, or to the connection; ``None``: to either."""
+
+_SIZES: Final[dict[int, int]] = {Kind.PRIORITY: 5, Kind.RST_STREAM: 4, Kind.PING: 8, Kind.WINDOW_UPDATE: 4}
+"""The bytes that frames of a type have."""
+
+_GOAWAY_SIZE: Final = 8
+
+
+def check_frame(kind: int, flags: int, stream: int, size: int) -> None:
+    """Check what RFC 9113 says of every frame of a type: whose it is, and its size.
+
+    Raises:
+        Http2Error: the frame breaks it.
+
+    """
+    if kind >= len(_ON_STREAM):
+        return
+    on_stream = _ON_STREAM[kind]
+    if on_stream is not None and on_stream is not (stream != 0):
+        raise Http2Error(Code.PROTOCOL_ERROR, f"a {Kind(kind).name} frame on stream {stream}")
+    right = _SIZES.get(kind, size)
+    if kind == Kind.SETTINGS:
+        right = 0 if flags & Flag.ACK else size - size % _SETTING.size
+    elif kind == Kind.GOAWAY:
+        right = max(size, _GOAWAY_SIZE)
+    if size != right:
+        raise Http2Error(Code.FRAME_SIZE_ERROR, f"a {Kind(kind).name} frame of {size} bytes")
+
+
 def frame(kind: int, flags: int, stream: int, payload: bytes | memoryview = b"") -> bytes:
     """Write one frame."""
     size = len(payload)
@@ -88,12 +129,18 @@ def read_settings(payload: bytes) -> dict[int, int]:
     """Read the peer's settings.
 
     Raises:
-        Http2Error: they are cut off.
+        Http2Error: a value is out of range.
 
     """
-    if len(payload) % _SETTING.size:
-        raise Http2Error(Code.FRAME_SIZE_ERROR, f"SETTINGS of {len(payload)} bytes")
-    return dict(_SETTING.iter_unpack(payload))
+    settings = dict(_SETTING.iter_unpack(payload))
+    if settings.get(Setting.ENABLE_PUSH, 0) > 1:
+        raise Http2Error(Code.PROTOCOL_ERROR, "ENABLE_PUSH is neither 0 nor 1")
+    if settings.get(Setting.INITIAL_WINDOW_SIZE, 0) > MAX_WINDOW:
+        raise Http2Error(Code.FLOW_CONTROL_ERROR, "an initial window of more than 2 GiB")
+    largest = settings.get(Setting.MAX_FRAME_SIZE, DEFAULT_FRAME)
+    if not DEFAULT_FRAME <= largest <= LARGEST_FRAME:
+        raise Http2Error(Code.PROTOCOL_ERROR, f"MAX_FRAME_SIZE is {largest}; it is {DEFAULT_FRAME} to {LARGEST_FRAME}")
+    return settings
 
 
 def window_frame(stream: int, more: int) -> bytes:
@@ -112,15 +159,8 @@ def goaway_frame(last: int, code: Code, message: str = "") -> bytes:
 
 
 def read_word(payload: bytes) -> int:
-    """Read the 31 bits of a WINDOW_UPDATE or RST_STREAM.
-
-    Raises:
-        Http2Error: it has another size.
-
-    """
-    if len(payload) != _WORD.size:
-        raise Http2Error(Code.FRAME_SIZE_ERROR, f"a frame of {len(payload)} bytes where 4 are right")
-    return int(_WORD.unpack(payload)[0]) & MAX_WINDOW
+    """Read 31 bits: what a WINDOW_UPDATE adds, or the stream that another one depends on."""
+    return int(_WORD.unpack_from(payload)[0]) & MAX_WINDOW
 
 
 def unpadded(flags: int, payload: bytes) -> bytes:
@@ -138,3 +178,11 @@ def unpadded(flags: int, payload: bytes) -> bytes:
     if start > end:
         raise Http2Error(Code.PROTOCOL_ERROR, "a frame of padding alone")
     return payload[start:end]
+
+
+def priority_of(flags: int, payload: bytes) -> bytes:
+    """Give the five bytes of priority in a HEADERS frame; ``b""`` where it has none."""
+    if not flags & Flag.PRIORITY:
+        return b""
+    start = 1 if flags & Flag.PADDED else 0
+    return payload[start : start + 5]

@@ -1,52 +1,20 @@
 """Header blocks (HPACK, RFC 7541): read with the hpack library, written without compression, which needs no state."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from hpack import Decoder
-from hpack.exceptions import HPACKError
+from hpack.exceptions import HPACKError, OversizedHeaderListError
 
 from policybridge_server.grpc.http2.frames import Code, Http2Error
+from policybridge_server.grpc.http2.requests import RequestHeaders
 
-MAX_BLOCK: Final = 64 << 10
-"""Bytes of a request's headers, packed and unpacked."""
+MAX_BLOCK: Final = 16 << 10
+"""Bytes of a request's headers, packed and unpacked: as much as gRPC's own library takes."""
 
 _CACHED: Final = 16
 _LARGEST_CACHED: Final = 1 << 10
 """Blocks of a connection that are read once, and the bytes of one: a client must not fill the memory with them."""
-_TIMEOUT_DIGITS: Final = 8
-_UNITS: Final = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
-
-
-class RequestHeaders:
-    """The headers of one request, and what gRPC reads from them.
-
-    Attributes:
-        path: ``/package.Service/Method``.
-        is_grpc: whether the request is one of gRPC.
-        timeout: seconds that the client waits, if it says so; a ``grpc-timeout`` that cannot be read is none.
-        encoding: of compressed messages.
-        metadata: all headers but those of HTTP/2.
-
-    """
-
-    __slots__ = ("encoding", "is_grpc", "metadata", "path", "timeout")
-
-    def __init__(self, headers: Sequence[tuple[str, str]]) -> None:
-        values = dict(headers)
-        is_grpc = values.get("content-type", "").startswith("application/grpc")
-        self.path = values.get(":path", "")
-        self.is_grpc = is_grpc and values.get(":method") == "POST"
-        self.timeout = _timeout(values.get("grpc-timeout", ""))
-        self.encoding = values.get("grpc-encoding", "identity")
-        self.metadata = [header for header in headers if not header[0].startswith(":")]
-
-
-def _timeout(header: str) -> float | None:
-    digits, unit = header[:-1], _UNITS.get(header[-1:])
-    if unit is None or not digits.isdecimal() or len(digits) > _TIMEOUT_DIGITS:
-        return None
-    return int(digits) * unit
 
 
 class HeaderReader:
@@ -74,7 +42,9 @@ class HeaderReader:
         try:
             read = self._decoder.decode(block, raw=True)
             headers = RequestHeaders([(_text(name), _text(value)) for name, value in read])
-        except (HPACKError, UnicodeDecodeError) as error:
+        except OversizedHeaderListError as error:
+            raise Http2Error(Code.ENHANCE_YOUR_CALM, f"headers of more than {MAX_BLOCK} bytes, unpacked") from error
+        except HPACKError as error:
             raise Http2Error(Code.COMPRESSION_ERROR, f"the headers cannot be read: {error}") from error
         if before != self._table() or len(self._known) >= _CACHED:
             self._known.clear()

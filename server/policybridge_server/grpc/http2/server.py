@@ -4,19 +4,30 @@ import itertools
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import grpc
 
 from policybridge_core.errors import UnavailableError, UnsupportedError
+from policybridge_server.access import Access
+from policybridge_server.grpc.guard import check_call
+from policybridge_server.grpc.http2.budget import Memory
 from policybridge_server.grpc.http2.call import ServicerCall
 from policybridge_server.grpc.http2.connection import Http2Connection
-from policybridge_server.grpc.http2.stream import Call, Stream
+from policybridge_server.grpc.http2.contract import Call
+from policybridge_server.grpc.http2.greeting import REFUSAL
+from policybridge_server.grpc.http2.stream import Stream
+from policybridge_server.loop import Handler as EventHandler
 from policybridge_server.loop import Loop
-from policybridge_server.transports.listener import Listener, remove_stale
+from policybridge_server.transports.channel import SocketChannel
+from policybridge_server.transports.doors import Doors, Wait
+from policybridge_server.transports.listener import Listener, Share, bind_tcp, bind_unix, check_port, remove_own
 from policybridge_server.transports.running import Running
+from policybridge_server.transports.tls_door import TlsDoor
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+
+_PROTOCOLS: Final = ["h2"]
 
 
 class Http2Server:
@@ -25,12 +36,24 @@ class Http2Server:
     Args:
         loop: where its sockets are served.
         limit: largest request message in bytes.
+        access: what clients on TCP need, and how socket files are made.
+        doors: know the connections that say nothing.
+        memory: what all connections may hold, also those of other addresses.
+
+    Attributes:
+        share: of the connections; to be set before `listen`, if other processes listen on the same address.
 
     """
 
-    def __init__(self, loop: Loop, limit: int) -> None:
+    def __init__(self, loop: Loop, limit: int, access: Access, doors: Doors, memory: Memory) -> None:
+        self.share: Share | None = None
         self.loop = loop
         self.limit = limit
+        self.doors = doors
+        self.memory = memory
+        self._access = access
+        self._door: TlsDoor | None = None
+        self._checks = False
         self._calls: dict[str, Callable[[Stream], Call]] = {}
         self._handlers: dict[str, Handler] = {}
         self._generic: list[grpc.GenericRpcHandler[Any, Any]] = []
@@ -56,15 +79,23 @@ class Http2Server:
 
         Raises:
             UnavailableError: the address cannot be used.
+            PreconditionError: others can reach it, and it lacks TLS or tokens.
 
         """
-        try:
-            listener = _unix(address.removeprefix("unix:")) if address.startswith("unix:") else _tcp(address)
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise UnavailableError(f"cannot listen on {address}: {reason}") from error
-        self._listeners.append(Listener(listener, self.loop, self._accept))
-        if listener.family == socket.AF_UNIX:
+        on_tcp = not address.startswith("unix:")
+        if on_tcp:
+            check_port(address)
+            self._access.check_address(address)
+            self._checks = self._access.asks_for_tokens
+            self._door = TlsDoor(self._access.tls, _PROTOCOLS, self.loop) if self._access.tls else None
+            listener = bind_tcp(address)
+        else:
+            listener = bind_unix(address.removeprefix("unix:"), self._access.sockets.own)
+        refusal = b"" if self._door else REFUSAL
+        listening = Listener(listener, self.loop, self.doors, self._accept, refusal)
+        listening.share = self.share
+        self._listeners.append(listening)
+        if not on_tcp:
             self._paths.append(Path(address.removeprefix("unix:")))
             return address
         return f"{address.rpartition(':')[0]}:{listener.getsockname()[1]}"
@@ -76,10 +107,27 @@ class Http2Server:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             peer = _peer(connection.family, address)
-        self._connections.add(Http2Connection(connection, peer, self))
+        try:
+            accepted = Http2Connection(connection, peer, self)
+        except OSError:
+            connection.close()  # TLS cannot begin on a connection that is reset already
+            return
+        self._connections.add(accepted)
+        if self.share is not None:
+            self.share.connection(1)
+        self.doors.expect(accepted, Wait.HELLO)
+
+    def channel(self, connection: socket.socket, handler: EventHandler) -> SocketChannel:
+        """Make the channel of a connection, with TLS if the port speaks it."""
+        if self._door is None:
+            return SocketChannel(connection, self.loop, handler)
+        return self._door.channel(connection, handler)
 
     def gone(self, connection: Http2Connection) -> None:
         """Forget a connection that is closed."""
+        self.doors.satisfied(connection)
+        if connection in self._connections and self.share is not None:
+            self.share.connection(-1)
         self._connections.discard(connection)
 
     def begin(self, stream: Stream) -> Call:
@@ -87,15 +135,20 @@ class Http2Server:
 
         Raises:
             UnsupportedError: there is no such method.
+            UnauthenticatedError: the client needs a token that the server knows.
+            PermissionDeniedError: the client's token lacks the scope.
 
         """
-        serve = self._calls.get(stream.headers.path)
+        path = stream.headers.path
+        serve = self._calls.get(path)
+        handler = None if serve else self._handlers.get(path) or self._found(stream)
+        if serve is None and handler is None:
+            raise UnsupportedError(f"there is no method {path}")
+        if self._checks:
+            check_call(self._access, path, stream.headers.metadata)
         if serve is not None:
             return serve(stream)
-        handler = self._handlers.get(stream.headers.path) or self._found(stream)
-        if handler is None:
-            raise UnsupportedError(f"there is no method {stream.headers.path}")
-        return ServicerCall(stream, handler, self.loop)
+        return ServicerCall(stream, cast("Handler", handler), self.loop)
 
     def _found(self, stream: Stream) -> "Handler | None":
         details = _Details(stream.headers.path, tuple(stream.headers.metadata))
@@ -110,41 +163,19 @@ class Http2Server:
         for listener in self._listeners:
             listener.close()
         for path in self._paths:
-            path.unlink(missing_ok=True)
+            remove_own(path)
         for connection in self._connections:
             connection.shut(UnavailableError("the server shut down before the call ended"))
             connection.leave()
         await self._connections.drain(1.0, Http2Connection.close)
+        if self._door is not None:
+            self._door.close()
 
 
 class _Details(grpc.HandlerCallDetails):
     def __init__(self, method: str, metadata: tuple[tuple[str, str | bytes], ...]) -> None:
         self.method = method
         self.invocation_metadata = metadata
-
-
-def _tcp(address: str) -> socket.socket:
-    host, _, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return _bound(family, (host, int(port)))
-
-
-def _unix(path: str) -> socket.socket:
-    remove_stale(Path(path))
-    return _bound(socket.AF_UNIX, path)
-
-
-def _bound(family: int, address: Any) -> socket.socket:
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        if family != socket.AF_UNIX:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
 
 
 def _peer(family: int, address: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 from google.protobuf.descriptor import Descriptor
 
 from policybridge_core.errors import TooLargeError
-from policybridge_server.grpc.forms import varint
+from policybridge_serdes.protobuf_fields import varint
 
 MAX_ROWS: Final = 1 << 20
 """Messages and strings in one request."""

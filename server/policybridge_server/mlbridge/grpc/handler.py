@@ -9,6 +9,7 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError, PreconditionError, UnavailableError
+from policybridge_core.text import without_paths
 from policybridge_serdes import PolicyReference, SessionOptions, Signature
 from policybridge_serdes.values import Row
 from policybridge_server.engine.binding import bind
@@ -46,7 +47,8 @@ class MethodHandler:
         most: number of sessions at a time.
 
     Raises:
-        InvalidError: the configuration does not fit the messages, or the client could not read the reply.
+        UnreadableReplyError: the client could not read the reply.
+        InvalidError: the configuration does not fit the messages.
 
     """
 
@@ -83,7 +85,7 @@ class MethodHandler:
             if self._fallback is None:
                 raise
             self._count_fallback(error)
-            context.set_trailing_metadata(((FALLBACK, str(error)[:_REASON].encode()),))
+            context.set_trailing_metadata(((FALLBACK, without_paths(str(error))[:_REASON].encode()),))
             return self._fallback
 
     async def _advise(self, data: bytes, context: Context) -> bytes:

@@ -28,11 +28,15 @@ _VECTORS: Final = {kind: spec for kind, spec in _SCALARS.items() if spec is not 
 _FLOAT_MAX: Final = float(np.finfo(np.float32).max)
 
 
+class UnreadableReplyError(InvalidError):
+    """ML-Compiler-Bridge's client cannot read the replies of a method, whatever they hold."""
+
+
 class Replies:
     """Writes the replies of one method.
 
     Raises:
-        InvalidError: the client could not read the reply's first field.
+        UnreadableReplyError: the client could not read the reply's first field.
 
     """
 
@@ -121,10 +125,10 @@ class Replies:
 
 def _first_field(reply: Descriptor) -> FieldDescriptor:
     if not reply.fields:
-        raise InvalidError(f"the client reads the first field of {reply.full_name}, which has none")
+        raise UnreadableReplyError(f"the client reads the first field of {reply.full_name}, which has none")
     field: FieldDescriptor = reply.fields[0]
     if field.cpp_type not in (_VECTORS if repeats(field) else _SCALARS):
-        raise InvalidError(
+        raise UnreadableReplyError(
             f"the client cannot read {field.full_name}, the first declared field of the reply: it reads int32, int64, "
             "float, double and bool, and repeated int32, int64, float and double"
         )

@@ -1,22 +1,31 @@
 """Users' own services on the gRPC port: `[mlbridge]` of the configuration."""
 
+import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import grpc
 import grpc.aio
 
-from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_core.errors import InvalidError, PolicyBridgeError, UnsupportedError
+from policybridge_server.access import Scope
 from policybridge_server.config import convert_fields
-from policybridge_server.grpc.calls import Calls, add_handlers
+from policybridge_server.grpc.calls import Calls, Context, add_handlers
 from policybridge_server.mlbridge.grpc.config import MethodConfig, MlBridgeConfig
 from policybridge_server.mlbridge.grpc.descriptors import ForeignMethod, load_methods
 from policybridge_server.mlbridge.grpc.handler import MethodHandler
+from policybridge_server.mlbridge.grpc.replies import UnreadableReplyError
 from policybridge_server.transports.contract import Host
+
+_LOG = logging.getLogger(__name__)
+
+_Call = Callable[[bytes, Context], Awaitable[bytes]]
 
 
 def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:
     """Serve every unary method of the configured services; none where there is no ``[mlbridge]``.
+
+    A method whose reply the client cannot read is left out: its calls are told the reason, and so is the log.
 
     Raises:
         PolicyBridgeError: a source, or the configuration of a method, cannot be used; the message says which and why.
@@ -27,11 +36,11 @@ def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:
     config = convert_fields(host.config.mlbridge, MlBridgeConfig, "[mlbridge] ")
     handlers: dict[str, dict[str, grpc.RpcMethodHandler[bytes, bytes]]] = defaultdict(dict)
     for foreign, how in _served(config, load_methods(config.protos, config.descriptors)):
-        method = _made(foreign, how, host, calls, config.max_sessions)
-        method.check()
         # Bytes in and out: a request that is sent again is known by them.
-        handlers[foreign.service][foreign.name] = grpc.unary_unary_rpc_method_handler(method.call)
+        call = _call(foreign, how, host, calls, config.max_sessions)
+        handlers[foreign.service][foreign.name] = grpc.unary_unary_rpc_method_handler(call)
     for service, methods in handlers.items():
+        host.access.scopes[f"/{service}/"] = Scope.EVALUATE
         add_handlers(server, calls, service, methods)
 
 
@@ -49,8 +58,21 @@ def _check_names(table: str, configured: dict[str, MethodConfig], found: set[str
             raise InvalidError(f"[mlbridge.{table}] {name!r} is in none of the sources; there are {known}")
 
 
-def _made(foreign: ForeignMethod, config: MethodConfig, host: Host, calls: Calls, most: int) -> MethodHandler:
+def _call(foreign: ForeignMethod, config: MethodConfig, host: Host, calls: Calls, most: int) -> _Call:
     try:
-        return MethodHandler(foreign, config, host, calls, most)
+        method = MethodHandler(foreign, config, host, calls, most)
+    except UnreadableReplyError as error:
+        # Not the operator's fault: protos often have methods that are not for ML-Compiler-Bridge.
+        _LOG.warning("%s is not served: %s. `serve = false` in [mlbridge.methods] leaves it out", foreign, error)
+        return _refusing(f"{foreign} is not served: {error}")
     except PolicyBridgeError as error:
         raise InvalidError(f"[mlbridge] {foreign} cannot be served: {error}") from error
+    method.check()
+    return method.call
+
+
+def _refusing(reason: str) -> _Call:
+    async def refuse(data: bytes, context: Context) -> bytes:  # noqa: ARG001
+        raise UnsupportedError(reason)
+
+    return refuse

@@ -1,6 +1,7 @@
 """The sessions of one method: which client has which, when they end, and requests that are sent again."""
 
 import asyncio
+import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -10,6 +11,8 @@ from policybridge_serdes import Values
 from policybridge_serdes.values import Row
 from policybridge_server.engine.engine import Session
 from policybridge_server.transports.failures import as_error
+
+_LOG = logging.getLogger(__name__)
 
 Write = Callable[[Values], tuple[bytes, list[Any]]]
 """Makes of advice the reply's bytes, and gives the numbers in it."""
@@ -107,9 +110,23 @@ class ForeignSession:
         except Exception as error:
             self._fail(request, as_error(error, "writing a reply for ML-Compiler-Bridge"))
             return
-        request.result.set_result(reply)
         if request.ends or (self._end_advice is not None and numbers == self._end_advice):
-            self.end()
+            self._finish(request, reply)
+        else:
+            request.result.set_result(reply)
+
+    def _finish(self, request: PendingRequest, reply: bytes) -> None:
+        """End the session, and reply when the ledger holds its end. A ledger that fails takes nobody's advice away."""
+        session, self._session, self.over = self._session, None, True
+
+        def finished(error: PolicyBridgeError | None) -> None:
+            if error is not None:
+                _LOG.warning("the ledger has no record of the end of an ML-Compiler-Bridge session: %s", error)
+            request.result.set_result(reply)
+            self._ended(self)
+
+        if session is not None:
+            session.finish(finished)
 
     def fail(self, error: PolicyBridgeError) -> None:
         """Give the error to the request, and end the session."""

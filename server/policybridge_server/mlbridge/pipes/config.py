@@ -12,6 +12,9 @@ from policybridge_server.config import convert_fields
 Fallback = bool | int | float | str | list[bool | int | float]
 """An advice as TOML and JSON write it."""
 
+ANY: Final = ""
+"""The key of what holds for every message; no feature has this name."""
+
 _C_NAMES: Final = {"int": "int32_t", "long": "int64_t", "char": "int8_t"}
 """The element types that ML-Compiler-Bridge's users know by their names in C++."""
 
@@ -25,10 +28,12 @@ class PipeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     Attributes:
         base: ``BASE.in`` leads to the compiler and ``BASE.out`` from it.
         policy: who answers: ``NAME``, ``NAME@VERSION`` or ``NAME@ALIAS``.
-        advice: what the compiler reads, which no message says: ``int``, ``float[4]``, ``int[-1]`` for any number.
+        advice: what the compiler reads, which no message says: ``int``, ``float[4]``, ``int[-1]`` for any number. Of a
+            compiler that reads several types: feature → what it reads after a message with that feature.
         format: the name of the format in which messages are written.
         count: a pool for so many compiles at once, ``BASE-0`` and on; absent: one pair, ``BASE`` itself.
-        fallback: the advice where the policy gives none; absent: the compiler is made to end.
+        fallback: the advice where the policy gives none; absent: the compiler is made to end. Beside several types of
+            advice: one for all, or feature → fallback.
         features: element types by feature, where neither the message nor the policy tells them.
         options: for the policy to read.
         labels: to find the sessions by, beside ``pipe``, which is the base.
@@ -37,17 +42,17 @@ class PipeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     base: str
     policy: str
-    advice: str
+    advice: str | dict[str, str]
     format: str = "bytes"
     count: Annotated[int, msgspec.Meta(ge=1, le=1000)] | None = None
-    fallback: Fallback | None = None
+    fallback: Fallback | dict[str, Fallback] | None = None
     features: dict[str, str] = {}
     options: dict[str, str] = {}
     labels: dict[str, str] = {}
 
     def __post_init__(self) -> None:
         try:
-            _ = self.advice_spec, self.feature_types
+            _ = self.advice_specs, self.fallbacks, self.feature_types
         except InvalidError as error:
             raise ValueError(str(error)) from error
 
@@ -57,20 +62,46 @@ class PipeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         return [self.base] if self.count is None else [f"{self.base}-{index}" for index in range(self.count)]
 
     @property
-    def advice_spec(self) -> TensorSpec:
-        """What the compiler reads, shape [1], [n] or [−1].
+    def advice_specs(self) -> dict[str, TensorSpec]:
+        """What the compiler reads, shape [1], [n] or [−1], by the feature that tells it, or by `ANY`.
 
         Raises:
-            InvalidError: it is no type with at most one dimension.
+            InvalidError: one is no type with at most one dimension, or there is none.
 
         """
-        match = _ADVICE.fullmatch(self.advice)
+        if isinstance(self.advice, str):
+            return {ANY: self._advice_spec(self.advice)}
+        if not self.advice or ANY in self.advice:
+            raise InvalidError(f"pipe {self.base}: a table of advice names features, and what the compiler reads")
+        return {feature: self._advice_spec(text) for feature, text in self.advice.items()}
+
+    def _advice_spec(self, text: str) -> TensorSpec:
+        match = _ADVICE.fullmatch(text)
         if match is None:
-            raise InvalidError(f"pipe {self.base}: advice is a type as int, float[4] or int[-1], not {self.advice}")
+            raise InvalidError(f"pipe {self.base}: advice is a type as int, float[4] or int[-1], not {text}")
         spec = TensorSpec("advice", self._type(match[1]), (1 if match[2] is None else int(match[2]),))
         if spec.type.is_text and spec.shape != (1,):
-            raise InvalidError(f"pipe {self.base}: a compiler reads one string, not {self.advice}")
+            raise InvalidError(f"pipe {self.base}: a compiler reads one string, not {text}")
         return spec
+
+    @property
+    def fallbacks(self) -> dict[str, Fallback]:
+        """The fallbacks by the keys of `advice_specs`; keys without one are left out.
+
+        Raises:
+            InvalidError: one is for a feature that `advice` does not name.
+
+        """
+        if self.fallback is None:
+            return {}
+        if not isinstance(self.fallback, dict):
+            return dict.fromkeys(self.advice_specs, self.fallback)
+        unknown = self.fallback.keys() - self.advice_specs.keys()
+        if unknown:
+            raise InvalidError(
+                f"pipe {self.base}: fallback names {', '.join(sorted(unknown))}, which the table `advice` does not"
+            )
+        return self.fallback
 
     @property
     def feature_types(self) -> dict[str, ElementType]:
@@ -93,6 +124,8 @@ class PipeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     def parse(cls, text: str) -> "PipeConfig":
         """Read ``/tmp/mlb:json,policy=inliner,advice=int,fallback=0,count=8,features.cost=double``.
 
+        A table's keys are written as those of ``features``: ``advice.request_int=int,advice.request_vec=float[-1]``.
+
         Raises:
             InvalidError: a field is unknown, of the wrong type or missing.
 
@@ -103,10 +136,13 @@ class PipeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         for field in rest:
             key, _, value = field.partition("=")
             table, dot, name = key.partition(".")
-            if dot:
-                fields.setdefault(table, {})[name] = value
+            plain = _plain(value) if table in ("fallback", "count") else value
+            if not dot:
+                fields[key] = plain
+            elif isinstance(fields.setdefault(table, {}), dict):
+                fields[table][name] = plain
             else:
-                fields[key] = _plain(value) if key in ("fallback", "count") else value
+                raise InvalidError(f"--pipe {text}: {key} beside {table}={fields[table]}; one of both is right")
         return convert_fields(fields, cls, f"--pipe {text}: ")
 
 

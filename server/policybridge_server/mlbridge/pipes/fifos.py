@@ -7,8 +7,10 @@ first bytes, a new pair takes the paths. So half a message or an unread reply of
 import contextlib
 import os
 import stat
+from pathlib import Path
 
 from policybridge_core.errors import UnavailableError
+from policybridge_server.access import SocketFiles
 
 
 class Fifos:
@@ -19,17 +21,21 @@ class Fifos:
         outgoing: descriptor of ``.in``, non-blocking. It is open for reading too: so the compiler's own open never
             blocks, and a write after the compiler's end raises no SIGPIPE.
 
+    Args:
+        base: of the paths.
+        files: who may use the pair.
+
     Raises:
         OSError: the pair cannot be made.
 
     """
 
-    def __init__(self, base: str) -> None:
+    def __init__(self, base: str, files: SocketFiles) -> None:
         self.base = base
         # Make .out first: a compiler that finds .in opens .out at once, and makes a regular file if there is none.
-        self.incoming = _make(base + ".out", os.O_RDONLY)
+        self.incoming = _make(base + ".out", os.O_RDONLY, files)
         try:
-            self.outgoing = _make(base + ".in", os.O_RDWR)
+            self.outgoing = _make(base + ".in", os.O_RDWR, files)
         except OSError:
             os.close(self.incoming)
             raise
@@ -78,13 +84,14 @@ def claim(base: str) -> None:
     raise UnavailableError(f"cannot make the FIFO {base}.out: another server serves it")
 
 
-def _make(path: str, access: int) -> int:
+def _make(path: str, access: int, files: SocketFiles) -> int:
     fresh = f"{path}.new"
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISFIFO(os.lstat(fresh).st_mode):
             os.unlink(fresh)  # noqa: PTH108
-    os.mkfifo(fresh, 0o666)
+    os.mkfifo(fresh, 0o600)
     try:
+        files.own(Path(fresh))
         descriptor = os.open(fresh, access | os.O_NONBLOCK)
         try:
             os.rename(fresh, path)  # noqa: PTH104

@@ -4,29 +4,20 @@ import logging
 from collections.abc import Callable
 
 from policybridge_core.errors import PolicyBridgeError, UnavailableError
-from policybridge_serdes import Outcome, PolicyReference, SessionOptions, Signature, Values
+from policybridge_serdes import Layout, Outcome, PolicyReference, SessionOptions, Signature, Values
 from policybridge_server.engine.engine import Session
 from policybridge_server.mlbridge.pipes.config import PipeConfig
+from policybridge_server.mlbridge.pipes.expected import ExpectedAdvice
 from policybridge_server.mlbridge.pipes.fifos import Fifos
-from policybridge_server.mlbridge.pipes.formats import Format, load_format
+from policybridge_server.mlbridge.pipes.formats import load_format
 from policybridge_server.mlbridge.pipes.frames import FrameReader
 from policybridge_server.mlbridge.pipes.observations import ObservationReader
-from policybridge_server.mlbridge.pipes.replies import ReplyWriter, encode_reply, reply_writer
+from policybridge_server.mlbridge.pipes.replies import ReplyWriter, reply_writer
 from policybridge_server.transports.channel import Channel
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.conversation import ChannelConversation
 
 _LOG = logging.getLogger(__name__)
-
-
-def fallback_reply(config: PipeConfig, form: Format) -> bytes | None:
-    """Give the framed reply where there is no advice; ``None`` where the compiler is made to end.
-
-    Raises:
-        InvalidError: the fallback is not what the compiler reads.
-
-    """
-    return None if config.fallback is None else encode_reply(config.advice_spec, config.fallback, form)
 
 
 class PipeSession(ChannelConversation[bytes | PolicyBridgeError]):
@@ -61,13 +52,14 @@ class PipeSession(ChannelConversation[bytes | PolicyBridgeError]):
         self._fifos = fifos
         self._config = config
         self._format = load_format(config.format)
-        self._fallback = fallback_reply(config, self._format)
+        self._expected = ExpectedAdvice(config, self._format)
         self._on_start = started
         self._on_close = closed
         self._frames = FrameReader(host.config.max_observation_bytes)
         self._started = False
         self._refused = False
         self._first: bytes | None = None
+        self._latest: bytes | None = None
         self._observations: ObservationReader | None = None
         self._write: ReplyWriter | None = None
         self._failure: PolicyBridgeError | None = None
@@ -104,6 +96,7 @@ class PipeSession(ChannelConversation[bytes | PolicyBridgeError]):
 
     def _take(self, message: bytes | PolicyBridgeError) -> None:
         self._unanswered = True
+        self._latest = message if isinstance(message, bytes) else None
         if self._failure is not None:
             self._refuse()
         elif isinstance(message, PolicyBridgeError):
@@ -120,16 +113,21 @@ class PipeSession(ChannelConversation[bytes | PolicyBridgeError]):
         if self._failure is not None or self._first is None:
             session.close()
             return
-        model, read = session.loaded.signature, self._config.advice_spec
-        given = model.advice or read
+        model = session.loaded.signature
         rename = session.loaded.stored.config.rename
         takes = () if model.features is None else model.features.specs
         declared = {rename.get(spec.name, spec.name): spec for spec in takes}
-        self._write = reply_writer(read, given, self._format)
         self._observations = ObservationReader(
-            self._config.feature_types, declared, lambda features: session.bind(Signature(features, given))
+            self._config.feature_types, declared, lambda features: self._bind(session, features)
         )
         self._waiting.appendleft(self._first)
+
+    def _bind(self, session: Session, features: Layout) -> None:
+        # Not when the session opens: the first message tells what its compiler reads.
+        read = self._expected.spec(features.by_name)
+        given = session.loaded.signature.advice or read
+        self._write = reply_writer(read, given, self._format)
+        session.bind(Signature(features, given))
 
     def answer(self, advice: Values, log_probability: float | None) -> None:
         """Send the advice, and take the next message if it is there already."""
@@ -153,8 +151,11 @@ class PipeSession(ChannelConversation[bytes | PolicyBridgeError]):
         if self._failure is not None:
             return
         self._failure = error
-        what = "its compiler is made to end" if self._fallback is None else "the fallback answers the rest of it"
-        _LOG.warning("pipe %s: a compile has no more advice, %s: %s", self._base, what, error)
+        self._host.loop.counters.told("pipe", error.status)
+        what = "the fallback answers the rest of it" if self._expected.has_fallback else "its compiler is made to end"
+        _LOG.warning(
+            "pipe %s: a compile has no more advice, %s: %s", self._base, what, error, extra={"session": self._id}
+        )
         if self._session is not None:
             self._session.close()
         if self._asked:
@@ -166,8 +167,13 @@ class PipeSession(ChannelConversation[bytes | PolicyBridgeError]):
         """Whether the compiler waits for a reply that has not been written."""
         return self._unanswered and not self._channel.unsent
 
+    @property
+    def _id(self) -> str:
+        return "" if self._session is None else self._session.view.id
+
     def _refuse(self) -> None:
-        if self._fallback is None:
+        fallback = self._expected.fallback(self._latest)
+        if fallback is None:
             # `_unanswered` stays true: nothing that this compiler still sends is answered.
             self._refused = True
             self._waiting.clear()
@@ -175,7 +181,7 @@ class PipeSession(ChannelConversation[bytes | PolicyBridgeError]):
             self._pause(True)
             return
         self.fallbacks += 1
-        self._channel.send(self._fallback)
+        self._channel.send(fallback)
         self._unanswered = bool(self._channel.unsent)
 
     def _pause(self, paused: bool) -> None:
@@ -198,7 +204,9 @@ class PipeSession(ChannelConversation[bytes | PolicyBridgeError]):
         self._on_close(self)
 
     def _report_fallbacks(self, session: Session) -> None:
-        _LOG.info("pipe %s: session %s is over, %d fallbacks", self._base, session.view.id, self.fallbacks)
+        _LOG.info(
+            "pipe %s: a session is over, %d fallbacks", self._base, self.fallbacks, extra={"session": session.view.id}
+        )
         if session.recorded and self.fallbacks:
             session.report(Outcome({"fallbacks": self.fallbacks}), _log_unrecorded)
 

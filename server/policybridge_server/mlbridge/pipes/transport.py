@@ -7,9 +7,10 @@ from typing import Any
 from policybridge_core.errors import UnavailableError
 from policybridge_server.config import convert_fields
 from policybridge_server.mlbridge.pipes.config import PipeConfig
+from policybridge_server.mlbridge.pipes.expected import ExpectedAdvice
 from policybridge_server.mlbridge.pipes.fifos import Fifos, claim
 from policybridge_server.mlbridge.pipes.formats import load_format
-from policybridge_server.mlbridge.pipes.session import PipeSession, fallback_reply
+from policybridge_server.mlbridge.pipes.session import PipeSession
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.running import Running
 
@@ -37,7 +38,7 @@ class PipeTransport:
         else:
             self._config = convert_fields(address, PipeConfig, "[[pipe]] ")
         # Made only to be checked: each session makes its own.
-        fallback_reply(self._config, load_format(self._config.format))
+        ExpectedAdvice(self._config, load_format(self._config.format))
         self._bases: list[_Base] = []
 
     @property
@@ -79,7 +80,7 @@ class _Base:
         self._wait()
 
     def _wait(self) -> None:
-        self._fifos = fifos = Fifos(self._base)
+        self._fifos = fifos = Fifos(self._base, self._host.access.sockets)
         self._waiting: PipeSession | None = PipeSession(
             fifos, self._config, self._host, self._started, self._running.discard
         )

@@ -2,11 +2,12 @@
 
 import numpy as np
 
+from policybridge_core.closing import Closing
 from policybridge_core.errors import UnsupportedError
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
 
 
-class AlwaysConnection:
+class AlwaysConnection(Closing):
     """Opens sessions that answer ``target``."""
 
     def __init__(self, target: str, timeout: float) -> None:
@@ -27,7 +28,7 @@ class AlwaysConnection:
         """Give nothing back."""
 
 
-class AlwaysSession:
+class AlwaysSession(Closing):
     """Answers every observation with one number."""
 
     id = "always"

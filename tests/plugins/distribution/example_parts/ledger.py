@@ -68,6 +68,10 @@ class LinesReader:
         """Give nothing: decisions are not kept."""
         return iter(())
 
+    def context_outcomes(self, session: SessionRecord) -> dict[str, dict[str, float]]:
+        """Give nothing: they are not kept."""
+        return {}
+
     def close(self) -> None:
         """Give nothing back: the file is closed."""
 

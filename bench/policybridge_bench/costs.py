@@ -1,0 +1,81 @@
+"""``python -m policybridge_bench.costs``: what sessions and decisions cost a server, for the plan in docs/scale.md.
+
+A server with the bundled policy and a ledger, and one client over its Unix socket, as a compiler of a build asks: many
+sessions of one decision, and then some sessions of many.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from policybridge_bench.processes import wait_ready
+from policybridge_client import open_runner
+from policybridge_train.tasks.inline import NUMBERS, InlineForSize
+
+_POLICY: Final = "inliner"
+_SETTLED: Final = 2.0
+"""Seconds until the ledger has written what it has."""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure, and tell."""
+    parser = argparse.ArgumentParser(prog="python -m policybridge_bench.costs", description=__doc__)
+    parser.add_argument("--sessions", type=int, default=1000, help="of one decision each (default: %(default)s)")
+    parser.add_argument("--decisions", type=int, default=50_000, help="in ten sessions (default: %(default)s)")
+    asked = parser.parse_args(words)
+    with tempfile.TemporaryDirectory(prefix="policybridge-bench-") as name:
+        folder = Path(name)
+        command = [sys.executable, "-m", "policybridge_client.cli", "serve", "--demo", "--socket", str(folder / "s")]
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [*command, "--ledger", str(folder / "ledger.db")], stdout=subprocess.PIPE, stderr=log
+            )
+        try:
+            wait_ready(process, folder / "log")
+            _measure(folder, psutil.Process(process.pid), asked.sessions, asked.decisions)
+        finally:
+            process.terminate()
+            process.wait()
+    return 0
+
+
+def _measure(folder: Path, server: psutil.Process, sessions: int, decisions: int) -> None:
+    _ask(folder, 20, 1)
+    short, kept = _spent(folder, server, sessions, 1)
+    print(f"a session of one decision: {short * 1e3:.3f} ms of the server's processor time, {kept:.0f} bytes of ledger")
+    each = max(1, decisions // 10)
+    long, bytes_ = _spent(folder, server, 10, each)
+    print(f"a decision, one client: {long / each * 1e6:.1f} µs, {bytes_ / each:.0f} bytes of ledger")
+
+
+def _spent(folder: Path, server: psutil.Process, sessions: int, decisions: int) -> tuple[float, float]:
+    """Give the server's processor seconds, and the bytes of its ledger, for each session."""
+    before, size = sum(server.cpu_times()[:2]), _size(folder)
+    _ask(folder, sessions, decisions)
+    time.sleep(_SETTLED)
+    return (sum(server.cpu_times()[:2]) - before) / sessions, (_size(folder) - size) / sessions
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.glob("ledger.db*"))
+
+
+def _ask(folder: Path, sessions: int, decisions: int) -> None:
+    own = {"features": InlineForSize.features, "advice": InlineForSize.advice, "policy": _POLICY}
+    for _ in range(sessions):
+        with open_runner(f"socket:{folder / 's'}", **own) as runner:  # type: ignore[arg-type]
+            for number in range(decisions):
+                for place, name in enumerate(NUMBERS):
+                    runner[name] = number * place % 97
+                runner.evaluate()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""What the driver of the kills and its processes tell each other: one JSON object a line."""
+
+from typing import Any
+
+import msgspec
+
+
+class Serving(msgspec.Struct, tag=True):
+    """Serve: fields of `ServerConfig`, and the file that says by how many seconds the clock is wrong."""
+
+    config: dict[str, Any]
+    offset: str
+
+
+class Asking(msgspec.Struct):
+    """Ask the server at these addresses until it is gone."""
+
+    socket: str
+    grpc: str
+
+
+class Publishing(msgspec.Struct, tag=True):
+    """Publish version after version of a policy, from a folder with its files, by a copy in a folder for that."""
+
+    grpc: str
+    policy: str
+    files: str
+    scratch: str
+
+
+class Wanted(msgspec.Struct):
+    """Make a process that does a task, and whose output goes into a file."""
+
+    task: Serving | Publishing
+    output: str
+
+
+class Acknowledged(msgspec.Struct, tag=True):
+    """What a client was told to be durable.
+
+    Attributes:
+        thread: that asked; it begins each session after the end of the one before.
+        seed: of the observations.
+        count: of the session's decisions so far.
+        advices: SHA-256 of their bytes.
+        report: the number in the last outcome; 0: none was reported.
+        ended: whether the session's end was answered with OK.
+
+    """
+
+    session: str
+    thread: str
+    seed: int
+    count: int
+    advices: str
+    report: int
+    ended: bool = False
+
+
+class Asked(msgspec.Struct, tag=True):
+    """A session that never reports has so many decisions at this moment of the machine's monotonic clock."""
+
+    session: str
+    count: int
+    at: float
+
+
+class Published(msgspec.Struct, tag=True):
+    """A version that the server has acknowledged."""
+
+    version: int
+    digest: str
+
+
+class Over(msgspec.Struct, tag=True):
+    """The server is gone, and all was told."""
+
+
+Said = Acknowledged | Asked | Published | Over
+
+
+def say(message: Said) -> None:
+    """Write a message to standard output."""
+    print(msgspec.json.encode(message).decode(), flush=True)

@@ -1,0 +1,1 @@
+"""PostgreSQL under servers: stopped and killed, while compilers ask."""

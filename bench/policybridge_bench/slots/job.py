@@ -1,0 +1,30 @@
+"""A compiler that only sleeps, beside all that a real compile has: its process, its module, its result."""
+
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+
+from policybridge_core.errors import PreconditionError
+from policybridge_train.compiling.job import Limits, compile_by
+from policybridge_train.farms.contract import Place, SharedModule
+from policybridge_train.tasks.task import Ran
+
+FUNCTIONS = 100
+"""Of a module, each with its cost, which is about what our corpus has."""
+
+
+@dataclass(frozen=True)
+class Sleeping:
+    """Sleeps for some seconds in a process of its own, and tells what functions cost."""
+
+    module: SharedModule
+    seconds: float
+
+    def run(self, place: Place) -> Ran:
+        """Sleep."""
+        module = self.module.at(place)
+        with TemporaryDirectory(prefix="policybridge-bench-") as folder:
+            done = compile_by(["sleep", f"{self.seconds:g}"], Limits(), cwd=folder, running=place.running)
+        if not done.ok:
+            raise PreconditionError(f"sleep: {done.message}")
+        size = module.bitcode.stat().st_size
+        return Ran({f"{number:016x}": float(size) for number in range(FUNCTIONS)}, ["a session"], {"text": size})

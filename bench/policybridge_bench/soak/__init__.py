@@ -1,0 +1,1 @@
+"""A soak: clients ask and a publisher publishes for a long time, while random faults happen."""

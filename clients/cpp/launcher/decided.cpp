@@ -1,0 +1,160 @@
+#include "decided.h"
+
+#include "decision_store.h"
+#include "files.h"
+#include "llvm_version.h"
+#include "plugins.h"
+#include "sources.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+
+namespace policybridge {
+
+namespace {
+
+/// A cache of compilers that can be told of no file besides the sources.
+constexpr std::string_view unseeing = "sccache";
+
+void say(const std::string &message) { (void)fprintf(stderr, "policybridge-run: %s\n", message.c_str()); }
+
+std::string absolute(const std::string &path) {
+  return path.compare(0, 1, "/") == 0 ? path : working_folder() + "/" + path;
+}
+
+void append_to_variable(const char *name, const std::string &files) {
+  const std::string before = variable(name);
+  setenv(name, (before.empty() ? files : before + ":" + files).c_str(), 1);
+}
+
+/// One compilation.
+class Decided {
+public:
+  Decided(Config config, const Compiler &compiler, Signals &signals)
+      : config_(std::move(config)), compiler_(compiler), signals_(signals) {}
+
+  Result<CompilationReport> run();
+
+private:
+  Result<CompilationReport> run_without(const Status &why);
+  Result<CompilationReport> run_plain_saying(const std::string &why);
+  Result<CompilationReport> run_by_sequence(const DecisionStore &store, const DecisionStore::Section &section);
+  Status become_with(const std::string &plugin);
+  CompiledModule module_by(const char *by) const;
+  const DecisionStore::Section *find(const DecisionStore &store, const char *by) const;
+
+  Config config_;
+  const Compiler &compiler_;
+  Signals &signals_;
+  int major_ = 0;
+};
+
+Result<CompilationReport> Decided::run() {
+  const Result<DecisionStore> store = DecisionStore::open(config_.decisions);
+  if (!store.ok())
+    return run_without(store.status());
+  const Result<int> major = llvm_version(compiler_.start, signals_);
+  if (!major.ok())
+    return major.status();
+  major_ = *major;
+  const Result<std::string> plugin = find_plugin(compiler_, major_, config_.plugins, signals_);
+  if (!plugin.ok())
+    return plugin.status();
+  const DecisionStore::Section *sequence = find(*store, "sequence");
+  const DecisionStore::Section *site = find(*store, "site");
+  if (!plugin->empty() && (site || !sequence))
+    return become_with(*plugin);
+  if (sequence)
+    return run_by_sequence(*store, *sequence);
+  if (site && DecisionStore::is_path_of(*site, module_by("site")))
+    return run_plain_saying(file_name(config_.decisions) + " has those of " + site->module.path +
+                            " by site, and there is no plugin that this compiler loads (--plugins)");
+  return run_plain(compiler_, signals_);
+}
+
+CompiledModule Decided::module_by(const char *by) const {
+  return {std::to_string(major_), compiler_.level(), by, "", source_of(compiler_.arguments)};
+}
+
+const DecisionStore::Section *Decided::find(const DecisionStore &store, const char *by) const {
+  const CompiledModule module = module_by(by);
+  return module.path.empty() ? nullptr : store.find(module);
+}
+
+Result<CompilationReport> Decided::run_plain_saying(const std::string &why) {
+  Result<CompilationReport> report = run_plain(compiler_, signals_);
+  if (report.ok())
+    say("all decisions are the compiler's own: " + why);
+  return report;
+}
+
+/// Finish after a failure of the store: without it, or as failed.
+Result<CompilationReport> Decided::run_without(const Status &why) {
+  if (config_.falls_back) {
+    Result<CompilationReport> report = run_plain(compiler_, signals_);
+    if (report.ok())
+      report->fallback = FallbackReport{why, 0, false};
+    return report;
+  }
+  CompilationReport report;
+  report.status = failed_status;
+  report.error = why;
+  return report;
+}
+
+/// Returns only where the compiler cannot be started. The settings are options where they reach no other tool, because a
+/// cache of compilers knows those alone; else variables, and such a cache is switched off.
+Status Decided::become_with(const std::string &plugin) {
+  Compiler compiler = compiler_;
+  if (compiler.start.size() > 1 && file_name(compiler.start[compiler.start.size() - 2]) == unseeing)
+    compiler.start = {compiler.start.back()};
+  const std::string store = absolute(config_.decisions);
+  Strings options;
+  if (compiler.only_compiles()) {
+    options.push_back("-policybridge-decisions=" + store);
+    if (!config_.falls_back)
+      options.emplace_back("-policybridge-fallback=error");
+    for (const char *name : {"CCACHE_EXTRAFILES", "BUILDCACHE_HASH_EXTRA_FILES"})
+      append_to_variable(name, plugin + ":" + store);
+  } else {
+    setenv("POLICYBRIDGE_DECISIONS", store.c_str(), 1);
+    setenv("POLICYBRIDGE_FALLBACK", config_.falls_back ? "default" : "error", 1);
+    setenv("CCACHE_DISABLE", "1", 1);
+  }
+  if (!config_.stats.empty())
+    setenv("POLICYBRIDGE_STATS", config_.stats.c_str(), 1);
+  signals_.restore();
+  return become(compiler.with_plugin(plugin, options, major_ < first_major_that_reads_late));
+}
+
+Result<CompilationReport> Decided::run_by_sequence(const DecisionStore &store, const DecisionStore::Section &section) {
+  Result<Decisions> decisions = store.read(section);
+  if (!decisions.ok())
+    return run_without(decisions.status());
+  const Result<Defaults> defaults = Defaults::of(compiler_, *config_.task, signals_);
+  if (!defaults.ok())
+    return defaults.status();
+  if (!defaults->known())
+    return run_plain_saying("this LLVM tells its own decisions at -Oz only, and there is no plugin for it (--plugins)");
+  StoredDecisions stored{*std::move(decisions)};
+  config_.growth_limit = std::numeric_limits<double>::infinity();
+  Result<CompilationReport> report = run_compiler(config_, compiler_, signals_, &stored);
+  if (!report.ok())
+    return report;
+  const CompiledModule module = module_by("sequence");
+  const std::size_t count = stored.decisions.size();
+  report->store = StoreReport{config_.decisions, module.path, false, count, stored.applied};
+  if (stored.applied != count && (stored.applied || DecisionStore::is_path_of(section, module)))
+    say(file_name(config_.decisions) + ": " + std::to_string(stored.applied) + " of " + std::to_string(count) +
+        " decisions applied to " + module.path);
+  return report;
+}
+
+} // namespace
+
+Result<CompilationReport> run_decided(Config config, const Compiler &compiler, Signals &signals) {
+  return Decided(std::move(config), compiler, signals).run();
+}
+
+} // namespace policybridge

@@ -1,0 +1,85 @@
+#include "plugins.h"
+
+#include "files.h"
+#include "llvm_version.h"
+#include "process.h"
+
+#include <fcntl.h>
+#include <glob.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace policybridge {
+
+namespace {
+
+constexpr int timeout_milliseconds = 30000;
+constexpr int loads = 1, loads_not = 2;
+
+void add_libraries(const std::string &prefix, Strings &folders) {
+  for (const char *pattern : {"/lib/policybridge", "/lib64/policybridge", "/lib/*-linux-gnu*/policybridge"}) {
+    glob_t found{};
+    if (glob((prefix + pattern).c_str(), 0, nullptr, &found) == 0)
+      folders.insert(folders.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);
+    globfree(&found);
+  }
+}
+
+Strings folders_of(const std::string &given) {
+  Strings folders;
+  if (!given.empty())
+    folders.push_back(given);
+  const std::string named = variable("POLICYBRIDGE_PLUGINS") + ":";
+  for (std::size_t start = 0, end = 0; (end = named.find(':', start)) != std::string::npos; start = end + 1)
+    if (end > start)
+      folders.push_back(named.substr(start, end - start));
+  const std::string prefix = folder_of(folder_of(real_path("/proc/self/exe")));
+  add_libraries(prefix, folders);
+  folders.push_back(prefix + "/lib"); // as CMake builds
+  folders.emplace_back(POLICYBRIDGE_INSTALLED_PLUGINS);
+  for (const char *usual : {"/usr/local", "/usr"})
+    add_libraries(usual, folders);
+  return folders;
+}
+
+/// Compile nothing with the plugin, at a level at which it has nothing to do.
+Result<int> try_plugin(const Compiler &compiler, const std::string &plugin, Signals &signals) {
+  Compiler trial{compiler.kind, {compiler.start.back()}, {"-O0", "-c", "-o", "/dev/null", "-x", "c", "/dev/null"}};
+  if (compiler.kind == CompilerKind::Opt)
+    trial.arguments = {"-passes=no-op-module", "-disable-output", "/dev/null"};
+  const Descriptor nowhere(open("/dev/null", O_WRONLY | O_CLOEXEC));
+  ProcessOptions options;
+  options.variables = {{"CCACHE_DISABLE", "1"}};
+  options.output = nowhere.get();
+  Result<Process> process = Process::start(trial.with_plugin(plugin, {}, true), signals, options);
+  if (!process.ok())
+    return loads_not;
+  if (Status status = process->await(signals, timeout_milliseconds); !status.ok())
+    return status;
+  return process->reap() == 0 ? loads : loads_not;
+}
+
+} // namespace
+
+Result<std::string> find_plugin(const Compiler &compiler, int major, const std::string &folder, Signals &signals) {
+  if (!major || (compiler.kind != CompilerKind::Clang && compiler.kind != CompilerKind::Opt))
+    return std::string();
+  for (const std::string &place : folders_of(folder)) {
+    const std::string plugin = real_path(place + "/policybridge-inliner-" + std::to_string(major) + ".so");
+    struct stat found{};
+    if (plugin.empty() || stat(plugin.c_str(), &found) != 0 || !S_ISREG(found.st_mode))
+      continue;
+    const long long changed = found.st_mtim.tv_sec * 1000000000LL + found.st_mtim.tv_nsec;
+    const std::string question =
+        " loads " + plugin + " " + std::to_string(found.st_size) + " " + std::to_string(changed) + " native";
+    const Result<int> answer =
+        remembered(compiler.start, question, [&] { return try_plugin(compiler, plugin, signals); });
+    if (!answer.ok())
+      return answer.status();
+    if (*answer == loads)
+      return plugin;
+  }
+  return std::string();
+}
+
+} // namespace policybridge

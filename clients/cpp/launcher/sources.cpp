@@ -1,0 +1,82 @@
+#include "sources.h"
+
+#include "files.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+namespace policybridge {
+
+namespace {
+
+constexpr std::string_view suffixes[] = {".c",   ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CC",  ".CPP",
+                                         ".cppm", ".ixx", ".i",  ".ii",  ".mi",  ".mii", ".m", ".mm",  ".M",
+                                         ".f",   ".f90", ".cu", ".hip", ".cl",  ".ll",  ".bc"};
+
+/// Options whose value is the next word.
+constexpr std::string_view with_word[] = {"-o",         "--o",      "-x",           "-I",         "-D",
+                                          "-U",         "-L",       "-T",           "-MF",        "-MT",
+                                          "-MQ",        "-include", "-imacros",     "-isystem",   "-iquote",
+                                          "-idirafter", "-target",  "-arch",        "-Xclang",    "-mllvm",
+                                          "-Xlinker",   "-dumpdir", "-include-pch", "-Xassembler", "-Xpreprocessor",
+                                          "--serialize-diagnostics"};
+
+constexpr std::string_view without_object[] = {"-E",        "-M",     "-MM", "-fsyntax-only", "-###",
+                                               "--version", "--help", "-v",  "--analyze"};
+
+template <class Words> bool holds(const Words &words, std::string_view word) {
+  return std::find(std::begin(words), std::end(words), word) != std::end(words);
+}
+
+/// Where the suffix of a file's name begins; the length of the name where it has none.
+std::size_t suffix_of(std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  return dot == std::string_view::npos || dot == 0 ? name.size() : dot;
+}
+
+bool is_source(const std::string &word) {
+  const std::string name = file_name(word);
+  return word.front() != '-' && holds(suffixes, std::string_view(name).substr(suffix_of(name)));
+}
+
+/// The file that clang writes without `-o`.
+std::string clang_output(const Strings &arguments) {
+  std::string name = file_name(source_of(arguments));
+  const auto given = [&](std::string_view word) { return holds(arguments, word); };
+  if (name.empty() || std::any_of(std::begin(without_object), std::end(without_object), given))
+    return "";
+  if (!given("-c") && !given("-S"))
+    return "a.out";
+  const bool text = given("-S");
+  name.resize(suffix_of(name));
+  if (given("-emit-llvm"))
+    return name + (text ? ".ll" : ".bc");
+  return name + (text ? ".s" : ".o");
+}
+
+} // namespace
+
+std::string source_of(const Strings &arguments) {
+  std::string found;
+  for (std::size_t place = 0; place < arguments.size(); ++place) {
+    const bool is_value = place > 0 && holds(with_word, arguments[place - 1]);
+    if (is_value || arguments[place].empty() || !is_source(arguments[place]))
+      continue;
+    if (!found.empty())
+      return "";
+    found = arguments[place];
+  }
+  return found;
+}
+
+std::string output_of(const Compiler &compiler) {
+  const Strings command = compiler.command();
+  for (std::size_t place = command.size(); place-- > 1;)
+    if (command[place - 1] == "-o" || command[place - 1] == "--o")
+      return command[place];
+  const bool is_clang = compiler.kind == CompilerKind::Clang || compiler.kind == CompilerKind::Zig;
+  return is_clang ? clang_output(compiler.arguments) : "";
+}
+
+} // namespace policybridge

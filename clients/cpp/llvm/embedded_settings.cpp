@@ -1,0 +1,52 @@
+#include "settings.h"
+
+#include "cache_key.h"
+#include "compiler_cache.h"
+#include "embedded_policy_symbols.h"
+#include "host_version.h"
+
+#include "llvm/Support/Process.h"
+
+#include <dlfcn.h>
+
+using namespace llvm;
+
+namespace policybridge::plugin {
+namespace {
+
+/// Asked while the plugin is loaded, before anything of LLVM's is used.
+const bool right_host = is_right_host("policybridge-inliner");
+
+/// The file of this plugin; empty where the system does not tell it.
+std::string own_file() {
+  Dl_info info{};
+  return dladdr(&right_host, &info) && info.dli_fname ? info.dli_fname : "";
+}
+
+} // namespace
+
+bool has_options() { return right_host; }
+
+bool may_take(std::string_view name) {
+  for (std::size_t index = 0; index < embedded_policy_feature_count; ++index)
+    if (embedded_policy_features[index].name == name)
+      return true;
+  return false;
+}
+
+const char *plugin_version() { return embedded_policy_identity; }
+
+/// No setting changes the object: the file alone does.
+Status Settings::read() {
+  stats = sys::Process::GetEnv("POLICYBRIDGE_STATS").value_or("");
+  growth_limit = embedded_policy_growth_limit;
+  const std::string cache = compiler_cache();
+  if (cache.empty())
+    return {};
+  Status status = check_in_key(cache, own_file(), "no policy in a plugin can be used", "the policy changes");
+  // An object without the policy would be kept as the policy's.
+  default_stands_in = status.ok();
+  return status;
+}
+
+} // namespace policybridge::plugin

@@ -1,0 +1,125 @@
+#include "store_session.h"
+
+#include "module_names.h"
+#include "module_report.h"
+#include "process_names.h"
+
+#include "percent.h"
+
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace llvm;
+
+namespace policybridge::plugin {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// What an order of -policybridge-module says instead of the module.
+std::string path_of(const Module &module, const Settings &settings) {
+  return settings.module.empty() ? name_of(module) : settings.module;
+}
+
+CompiledModule describe(const Module &module, const Settings &settings) {
+  ModuleTraits traits = ModuleTraits::of(module);
+  return {std::to_string(LLVM_VERSION_MAJOR), std::move(traits.level), "site", std::move(traits.digest),
+          path_of(module, settings)};
+}
+
+} // namespace
+
+StoreSession::StoreSession(Module &module, ModuleAnalysisManager &, std::shared_ptr<const Configuration> configuration)
+    : module_(module), configuration_(std::move(configuration)), failure_(configuration_->invalid),
+      begun_(Clock::now()) {
+  const Settings &settings = configuration_->settings;
+  const DecisionStore *store = configuration_->store ? &*configuration_->store : nullptr;
+  const bool is_logged = failure_.ok() && !settings.sites.empty();
+  if ((store && !store->sections().empty()) || is_logged)
+    compiled_ = describe(module, settings);
+  report_.store = settings.decisions;
+  report_.module = path_of(module, settings);
+  if (failure_.ok() && store)
+    failure_ = read_store();
+  if (!failure_.ok())
+    fail(failure_);
+  if (is_logged)
+    log_.emplace();
+  if (!decisions_.empty() || is_logged)
+    sites_.emplace(module);
+}
+
+Status StoreSession::read_store() {
+  const DecisionStore &store = *configuration_->store;
+  const DecisionStore::Section *section = store.find(compiled_);
+  if (!section)
+    return Status();
+  auto decisions = store.read(*section);
+  if (!decisions.ok())
+    return decisions.status();
+  decisions_ = std::move(*decisions);
+  report_.exact = section->module.digest == compiled_.digest;
+  report_.decisions = decisions_.size();
+  is_own_section_ = DecisionStore::is_path_of(*section, compiled_);
+  size_ = static_cast<double>(module_.getInstructionCount());
+  return Status();
+}
+
+void StoreSession::fail(const Status &why) {
+  if (!configuration_->settings.default_stands_in) {
+    fatal_ = true;
+    // Written now, because opt exits at the error.
+    write_statistics();
+    module_.getContext().emitError("policybridge: no decisions: " + why.message());
+  } else {
+    errs() << "policybridge: all decisions are the compiler's own: " << why.message() << "\n";
+  }
+}
+
+std::optional<bool> StoreSession::find(const Site &site) const {
+  const auto found = decisions_.find({site.key, 0});
+  return found == decisions_.end() ? std::nullopt : std::optional(found->second);
+}
+
+StoreSession::~StoreSession() {
+  if (sites_)
+    sites_->strip();
+  tell();
+  if (log_)
+    write_log();
+  write_statistics();
+}
+
+/// Says nothing of a file that shares no more than its name with one of the store.
+void StoreSession::tell() const {
+  if (report_.applied == report_.decisions || (!report_.applied && !is_own_section_))
+    return;
+  errs() << "policybridge: " << sys::path::filename(report_.store) << ": " << report_.applied << " of "
+         << report_.decisions << " decisions applied to " << report_.module << "\n";
+}
+
+void StoreSession::write_log() {
+  const std::string first_line = "policybridge-sites 1\t" + compiled_.digest + "\t" + compiled_.level + "\t" +
+                                 percent_encoded(compiled_.path) + "\t" + std::to_string(report_.applied) + "\t" +
+                                 std::to_string(report_.decisions);
+  if (Error error = log_->write(file_of(configuration_->settings.sites, name_of(module_)), first_line))
+    errs() << "policybridge: no log of sites: " << toString(std::move(error)) << "\n";
+}
+
+void StoreSession::write_statistics() {
+  const std::string &path = configuration_->settings.stats;
+  if (path.empty())
+    return;
+  ModuleReport report;
+  report.statistics.failure = failure_;
+  if (!report_.store.empty())
+    report.store = report_;
+  report.fatal = fatal_;
+  report.seconds = std::chrono::duration<double>(Clock::now() - begun_).count();
+  if (Error error = report.write(file_of(path, name_of(module_))))
+    errs() << "policybridge: no statistics: " << toString(std::move(error)) << "\n";
+}
+
+} // namespace policybridge::plugin

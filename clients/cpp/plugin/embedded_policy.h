@@ -1,0 +1,45 @@
+#ifndef POLICYBRIDGE_PLUGIN_EMBEDDED_POLICY_H
+#define POLICYBRIDGE_PLUGIN_EMBEDDED_POLICY_H
+
+#include "policybridge/policybridge.h"
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace policybridge::plugin {
+
+/// The policy that `policybridge embed` linked into this plugin, and the observation that it decides on.
+class EmbeddedPolicy {
+public:
+  /// Find the policy's features among the compiler's. InvalidArgument: one is missing, or has another type or size.
+  Status bind(const std::vector<TensorSpec> &features);
+
+  /// Decide. `value_of` gives where the value of a feature of `bind` lies, by its place.
+  template <class ValueOf> Result<std::int64_t> decide(const ValueOf &value_of) {
+    auto *bytes = reinterpret_cast<char *>(observation_.data());
+    for (const Move &move : moves_)
+      std::memcpy(bytes + move.offset, value_of(move.feature), move.size);
+    return decide();
+  }
+
+  /// The version that decides.
+  static PolicyVersion version();
+
+private:
+  /// Where a feature of the compiler's lies in the policy's observation.
+  struct Move {
+    std::size_t feature;
+    std::size_t offset;
+    std::size_t size;
+  };
+
+  Result<std::int64_t> decide();
+
+  std::vector<Move> moves_;
+  std::vector<std::uint64_t> observation_; ///< of 64 bits, so that it is aligned for every element type
+};
+
+} // namespace policybridge::plugin
+
+#endif

@@ -1,0 +1,18 @@
+#ifndef POLICYBRIDGE_PLUGIN_PROCESS_NAMES_H
+#define POLICYBRIDGE_PLUGIN_PROCESS_NAMES_H
+
+#include <string>
+#include <vector>
+
+namespace policybridge::plugin {
+
+/// The command line of this process; empty where the system does not give it.
+std::vector<std::string> own_command();
+
+/// The file for this process and what it compiles: `%p` in the pattern stands for the process id, `%m` for `name`, in
+/// which everything but letters, digits, `.`, `_` and `-` becomes `_`.
+std::string file_of(std::string pattern, std::string name);
+
+} // namespace policybridge::plugin
+
+#endif

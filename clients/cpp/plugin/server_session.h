@@ -1,0 +1,62 @@
+#ifndef POLICYBRIDGE_PLUGIN_SERVER_SESSION_H
+#define POLICYBRIDGE_PLUGIN_SERVER_SESSION_H
+
+#include "outage.h"
+#include "patience.h"
+#include "server_settings.h"
+#include "statistics.h"
+
+#include "policybridge/policybridge.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace policybridge::plugin {
+
+/// The session of one compilation with the server: reached once, bounded in all its waits together, and remembered where
+/// it does not answer in time (`Outage`). The advice is one integer.
+class ServerSession {
+public:
+  /// `context` is what is compiled, in UTF-8, and `client` the label of that name. Nothing is sent yet.
+  ServerSession(const ServerSettings &settings, std::string context, std::string client)
+      : settings_(settings), context_(std::move(context)), client_(std::move(client)), patience_(settings.timeout) {}
+
+  /// Connect, and see whether somebody answers; nothing happens after it has succeeded once.
+  Status reach();
+
+  /// Open the session, after `reach`, and note it in `statistics`.
+  Status open(const std::vector<TensorSpec> &features, const char *advice, Statistics &statistics);
+
+  /// Whether the session is open.
+  bool is_open() const { return runner_ != nullptr; }
+
+  /// Holds the features; only of an open session.
+  ModelRunner &runner() { return *runner_; }
+
+  /// Ask for the advice on the features.
+  Result<std::int64_t> evaluate();
+
+  /// End session and connection because of a failure, and remember it for other compilations, if it is that the server
+  /// did not answer in time. Nothing of them is left when the compiler exits because of it.
+  void fail(const Status &failure);
+
+  /// Report the outcome and close the session, which is open.
+  void finish(const Outcome &outcome);
+
+private:
+  void remember(const Status &failure) const;
+  void close();
+  Outage outage() const;
+
+  const ServerSettings &settings_;
+  const std::string context_;
+  const std::string client_;
+  std::shared_ptr<Connection> connection_;
+  std::unique_ptr<ModelRunner> runner_;
+  Patience patience_;
+};
+
+} // namespace policybridge::plugin
+
+#endif

@@ -1,0 +1,47 @@
+#include "compiler_cache.h"
+
+#include <climits>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string_view>
+#include <unistd.h>
+
+namespace policybridge {
+namespace {
+
+/// A compiler is started by its driver, and that by a wrapper at most.
+constexpr int most_parents = 4;
+
+std::string program_of(pid_t process) {
+  char path[PATH_MAX];
+  const ssize_t size = readlink(("/proc/" + std::to_string(process) + "/exe").c_str(), path, sizeof path);
+  const std::string program(path, size > 0 ? static_cast<std::size_t>(size) : 0);
+  return program.substr(program.rfind('/') + 1);
+}
+
+/// 0 where there is none, or it is not known.
+pid_t parent_of(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat", std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  // The name in parentheses may hold anything; behind it come the state and the parent.
+  const std::size_t name_end = text.rfind(") ");
+  const std::size_t state_end = name_end == std::string::npos ? name_end : text.find(' ', name_end + 2);
+  return state_end == std::string::npos ? 0 : static_cast<pid_t>(std::strtol(text.c_str() + state_end, nullptr, 10));
+}
+
+bool is_cache(std::string_view program) {
+  return program == "ccache" || program == "sccache" || program == "buildcache";
+}
+
+} // namespace
+
+std::string compiler_cache() {
+  pid_t process = getppid();
+  for (int n = 0; n < most_parents && process > 1; ++n, process = parent_of(process))
+    if (const std::string program = program_of(process); is_cache(program))
+      return program;
+  return "";
+}
+
+} // namespace policybridge

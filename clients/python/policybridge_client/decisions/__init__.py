@@ -1,0 +1,27 @@
+"""The store of tuned decisions, and the log of the calls about which a compilation asked."""
+
+from policybridge_client.decisions.files import path_in_store, read_store, update_store, write_store
+from policybridge_client.decisions.format import format_store, parse_store
+from policybridge_client.decisions.keys import FeaturesKeys, site_key
+from policybridge_client.decisions.sites import SiteLog, parse_sites, read_sites
+from policybridge_client.decisions.store import By, Decision, Heading, Level, Section, Store
+
+__all__ = [
+    "By",
+    "Decision",
+    "FeaturesKeys",
+    "Heading",
+    "Level",
+    "Section",
+    "SiteLog",
+    "Store",
+    "format_store",
+    "parse_sites",
+    "parse_store",
+    "path_in_store",
+    "read_sites",
+    "read_store",
+    "site_key",
+    "update_store",
+    "write_store",
+]

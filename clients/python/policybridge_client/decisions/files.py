@@ -1,0 +1,133 @@
+"""Stores as files: read whole, replaced whole."""
+
+import fcntl
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from policybridge_client.decisions.format import format_store, parse_store
+from policybridge_client.decisions.store import Store
+from policybridge_core.errors import InvalidError, NotFoundError, TooLargeError
+
+_LIMIT: Final = 1 << 28
+"""Bytes that a store or a log of sites may have: a hundred times that of 20,000 decisions."""
+
+_FOR_ALL: Final = 0o666
+
+
+def read_store(path: Path | str) -> Store:
+    """Read a store.
+
+    Raises:
+        NotFoundError: there is no such file.
+        InvalidError: the file cannot be read, or is no store.
+        TooLargeError: it has more than 256 MiB.
+
+    """
+    return parse_store(read_limited(path, "store of decisions"), str(path))
+
+
+def read_limited(path: Path | str, what: str) -> bytes:
+    """Read a regular file of at most 256 MiB; raise as `read_store`. ``what`` is what messages call the file."""
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise InvalidError(f"{path} is not a regular file, and so no {what}")
+            data = file.read(_LIMIT + 1)
+    except FileNotFoundError as error:
+        raise NotFoundError(f"there is no {what} at {path}") from error
+    except (OSError, ValueError) as error:
+        raise InvalidError(f"the {what} cannot be read: {error}") from error
+    if len(data) > _LIMIT:
+        raise TooLargeError(f"{path} has more than {_LIMIT >> 20} MiB, too much for a {what}")
+    return data
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    # Opening a named pipe would else wait for a writer.
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def write_store(store: Store, path: Path | str) -> None:
+    """Replace a store, or make it. Who reads it meanwhile gets the old one or the new one, also after a power cut.
+
+    The permissions stay. If ``path`` is a symbolic link, the file that it leads to is replaced.
+
+    Raises:
+        OSError: the folder does not exist, cannot be written to, or the disk is full. The old file is untouched then.
+
+    """
+    target = Path(path).resolve()
+    data = format_store(store)
+    descriptor, name = tempfile.mkstemp(prefix=".policybridge-", dir=target.parent)
+    partial = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), _mode(target))
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(target)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    _sync(target.parent)
+
+
+def _mode(target: Path) -> int:
+    with suppress(FileNotFoundError):
+        return stat.S_IMODE(target.stat().st_mode)
+    # mkstemp makes files that only their owner reads. There is no way to ask for the umask without setting it.
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return _FOR_ALL & ~mask
+
+
+def _sync(folder: Path) -> None:
+    with suppress(OSError), _opened(folder) as descriptor:
+        os.fsync(descriptor)
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def update_store(path: Path | str, change: Callable[[Store], Store]) -> Store:
+    """Read a store (an empty one if there is no file), change it, and replace it; return the new one.
+
+    Several processes may do so at the same time: each waits for the one before it, by a lock of the store's folder.
+
+    Raises:
+        InvalidError: the file is no store. It is left as it is.
+        OSError: as for `write_store`.
+
+    """
+    with _opened(Path(path).resolve().parent) as folder:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        try:
+            store = read_store(path)
+        except NotFoundError:
+            store = Store()
+        changed = change(store)
+        if changed != store:
+            write_store(changed, path)
+        return changed
+
+
+def path_in_store(source: Path | str, store: Path | str) -> str:
+    """Return what a store calls a source: its path from the store's folder if it lies below, else its absolute path."""
+    folder = Path(store).resolve().parent
+    absolute = Path(source).absolute()
+    for found in (Path(os.path.normpath(absolute)), absolute.resolve()):
+        if found.is_relative_to(folder):
+            return str(found.relative_to(folder))
+    return str(absolute.resolve())

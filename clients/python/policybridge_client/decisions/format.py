@@ -1,0 +1,162 @@
+"""The text of a store.
+
+    policybridge-decisions 1
+    module llvm=22 level=Oz by=site digest=0123456789abcdef path=src/a.cpp
+    00d1c2a34b5e6f70 inline caller callee
+    module llvm=22 level=Oz by=sequence digest=- path=src/b.cpp
+    8a9bacbdcedfe0f1.0 call caller callee
+
+Words are separated by single spaces; names and paths are percent-encoded (`policybridge_client.decisions.names`).
+Sections are sorted by path and decisions by key, so that a change of the store is a small diff.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from policybridge_client.decisions.names import quoted, unquoted
+from policybridge_client.decisions.store import By, Decision, Heading, Section, Store, checked_kind, checked_level
+from policybridge_core.errors import InvalidError
+
+_FIRST_LINE: Final = b"policybridge-decisions 1"
+_MODULE: Final = b"module"
+_ANSWERS: Final = {b"inline": True, b"call": False}
+_WORDS: Final = {inline: word for word, inline in _ANSWERS.items()}
+_DIGEST: Final = re.compile(rb"[0-9a-f]{16}")
+_KEYS: Final = {"site": _DIGEST, "sequence": re.compile(rb"[0-9a-f]{16}\.[0-9]{1,9}")}
+_MAJOR: Final = re.compile(rb"[1-9][0-9]{0,3}")
+_CONFLICT: Final = (b"<<<<<<<", b"=======", b">>>>>>>", b"|||||||")
+_SHOWN: Final = 60
+"""Bytes of a wrong line that a message shows."""
+
+
+def parse_store(data: bytes, name: str = "the store") -> Store:
+    """Read the text of a store.
+
+    Args:
+        data: the bytes of the file.
+        name: what messages call the file.
+
+    Raises:
+        InvalidError: it is no store, or was cut off; the message says in which line, and what would be right there.
+
+    """
+    reading: list[_Reading] = []
+    for number, line in enumerate(_lines(data, name), 1):
+        try:
+            if number == 1:
+                _check_first(line)
+            else:
+                _read(line, reading)
+        except InvalidError as error:
+            raise InvalidError(f"{name}, line {number}: {error}") from error
+    return Store([section.done() for section in reading])
+
+
+class _Reading:
+    """A section whose decisions are being read."""
+
+    def __init__(self, heading: Heading) -> None:
+        self.heading = heading
+        self._decisions: dict[str, Decision] = {}
+
+    def add(self, decision: Decision) -> None:
+        # The plugin takes the first of two, too.
+        self._decisions.setdefault(decision.key, decision)
+
+    def done(self) -> Section:
+        return Section(self.heading, tuple(self._decisions.values()))
+
+
+def _lines(data: bytes, name: str) -> list[bytes]:
+    lines = data.split(b"\n")
+    if lines.pop():
+        raise InvalidError(f"{name}: the last line has no end, so the file was cut off; take a whole one")
+    if not lines:
+        raise InvalidError(f"{name} is empty; a store begins with the line {_FIRST_LINE.decode()!r}")
+    return lines
+
+
+def _check_first(line: bytes) -> None:
+    if line == _FIRST_LINE:
+        return
+    name, _, version = line.partition(b" ")
+    if name == _FIRST_LINE.split()[0] and version.isdigit():
+        raise InvalidError(f"version {version.decode()} of the format is not known here; known is 1")
+    raise InvalidError(f"a store begins with {_FIRST_LINE.decode()!r}, not with {_shown(line)}")
+
+
+def _read(line: bytes, sections: list[_Reading]) -> None:
+    if line.startswith(_MODULE + b" "):
+        sections.append(_Reading(_heading(line)))
+    elif line.startswith(_CONFLICT):
+        raise InvalidError(f"{_shown(line)} is a conflict of a merge; take one side, or both without repeated sections")
+    elif not sections:
+        raise InvalidError(f"before the first decision comes a line 'module llvm=…', not {_shown(line)}")
+    else:
+        sections[-1].add(_decision(line, sections[-1].heading.by))
+
+
+def _heading(line: bytes) -> Heading:
+    given = dict(word.partition(b"=")[::2] for word in line.split(b" ")[1:])
+    missing = [name for name in ("llvm", "level", "by", "digest", "path") if name.encode() not in given]
+    if missing:
+        raise InvalidError(f"a module line says llvm=, level=, by=, digest= and path=; here is no {missing[0]}=")
+    if not _MAJOR.fullmatch(given[b"llvm"]):
+        raise InvalidError(f"llvm= is LLVM's major version, such as 22, not {_shown(given[b'llvm'])}")
+    digest = given[b"digest"]
+    if digest != b"-" and not _DIGEST.fullmatch(digest):
+        raise InvalidError(f"a digest is 16 hexadecimal digits, or -, not {_shown(digest)}")
+    return Heading(
+        int(given[b"llvm"]),
+        checked_level(given[b"level"].decode("utf-8", "replace")),
+        checked_kind(given[b"by"].decode("utf-8", "replace")),
+        None if digest == b"-" else digest.decode(),
+        unquoted(given[b"path"]),
+    )
+
+
+def _decision(line: bytes, by: By) -> Decision:
+    # What follows the callee is for later versions of the format.
+    key, answer, caller, callee = (*line.split(b" ", 4)[:4], b"", b"", b"", b"")[:4]
+    if not _KEYS[by].fullmatch(key):
+        behind = "" if by == "site" else " with .N behind them"
+        raise InvalidError(f"a key by {by} is 16 hexadecimal digits{behind}, not {_shown(key)}")
+    if answer not in _ANSWERS:
+        raise InvalidError(f"after the key comes inline or call, not {_shown(answer)}")
+    return Decision(key.decode(), _ANSWERS[answer], unquoted(caller), unquoted(callee))
+
+
+def _shown(words: bytes) -> str:
+    shown = words[:_SHOWN].decode("utf-8", "backslashreplace")
+    return repr(shown + "…" if len(words) > _SHOWN else shown)
+
+
+def format_store(store: Store) -> bytes:
+    """Return the text of a store."""
+    sections = sorted(store.sections, key=lambda section: _order(section.heading))
+    lines = [_FIRST_LINE]
+    for section in sections:
+        lines += _section_lines(section)
+    return b"".join(line + b"\n" for line in lines)
+
+
+def _section_lines(section: Section) -> Iterator[bytes]:
+    heading = section.heading
+    start = f"module llvm={heading.llvm} level={heading.level} by={heading.by} digest={heading.digest or '-'} path="
+    yield start.encode() + quoted(heading.path)
+    for decision in _sorted(section.decisions):
+        words = [decision.key.encode(), _WORDS[decision.inline], quoted(decision.caller), quoted(decision.callee)]
+        yield b" ".join(words).rstrip(b" ")
+
+
+def _order(heading: Heading) -> tuple[object, ...]:
+    return quoted(heading.path), heading.llvm, heading.level, heading.by, heading.digest or ""
+
+
+def _sorted(decisions: Iterable[Decision]) -> list[Decision]:
+    def order(decision: Decision) -> tuple[str, int]:
+        key, _, occurrence = decision.key.partition(".")
+        return key, int(occurrence or 0)
+
+    return sorted(decisions, key=order)

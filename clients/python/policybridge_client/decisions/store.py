@@ -1,0 +1,175 @@
+"""The store: decisions of tuned modules, which a compiler takes without a server.
+
+Only what differs from LLVM's own decision is in it. So a compilation that takes the store's decisions reaches the same
+calls in the same order as the one that made them.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, Literal
+
+from policybridge_core.errors import InvalidError
+
+Level = Literal["Oz", "Os", "O2"]
+"""``minsize``, ``optsize`` or neither of them, as LLVM marks the functions of a module."""
+
+By = Literal["site", "sequence"]
+"""What the keys are made of: `site_key`, or `FeaturesKeys` where the compiler does not tell the site."""
+
+LEVELS: Final[tuple[Level, ...]] = ("Oz", "Os", "O2")
+KINDS: Final[tuple[By, ...]] = ("site", "sequence")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A decision that differs from LLVM's own.
+
+    Attributes:
+        key: 16 hexadecimal digits; with ``.N`` behind them if the section is by sequence.
+        inline: whether the call is inlined.
+        caller: the function that holds the call, for people.
+        callee: the called function, for people.
+
+    """
+
+    key: str
+    inline: bool
+    caller: str = ""
+    callee: str = ""
+
+
+@dataclass(frozen=True)
+class Heading:
+    """What a section is for, and what a compilation looks its section up with.
+
+    Attributes:
+        llvm: LLVM's major version.
+        level: see `Level`.
+        by: see `By`.
+        digest: 16 hexadecimal digits over the module as the pipeline starts; ``None`` if it is not known.
+        path: the source: relative to the store's folder if it lies below, else absolute, else a module's name.
+
+    """
+
+    llvm: int
+    level: Level
+    by: By
+    digest: str | None
+    path: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """The decisions of one module.
+
+    Attributes:
+        heading: which module it is, and how it was compiled.
+        decisions: in their order.
+
+    """
+
+    heading: Heading
+    decisions: Sequence[Decision] = ()
+
+    @cached_property
+    def answers(self) -> Mapping[str, bool]:
+        """Whether to inline, by the decision's key."""
+        return {decision.key: decision.inline for decision in self.decisions}
+
+
+@dataclass(frozen=True)
+class Store:
+    """All sections of a store.
+
+    Attributes:
+        sections: one for each module that has decisions.
+
+    """
+
+    sections: Sequence[Section] = field(default=())
+
+    def with_section(self, section: Section, *, beside: Collection[str] = ()) -> "Store":
+        """Return a store with this section in the place of all with its path, LLVM version, level and kind of keys.
+
+        A section without decisions only removes. A source that a build compiles twice, with other options, is two
+        modules: ``beside`` holds the digests of the others, whose sections stay.
+        """
+        heading = section.heading
+        others = set(beside) - {heading.digest}
+        kept = [
+            each for each in self.sections if _place(each.heading) != _place(heading) or each.heading.digest in others
+        ]
+        return Store([*kept, section] if section.decisions else kept)
+
+    def section_for(self, heading: Heading) -> Section | None:
+        """Choose the section for a compilation; ``None`` if no section is for it.
+
+        A section is for it if level and kind of keys are equal, and the digest or the last component of the path. The
+        best has, in this order: the same LLVM version, the same digest, the most equal components at the path's end.
+        Of equally good ones it is the first.
+        """
+        fitting = [section for section in self.sections if _fits(section.heading, heading)]
+        return max(fitting, key=lambda section: _quality(section.heading, heading), default=None)
+
+
+def _place(heading: Heading) -> tuple[object, ...]:
+    return heading.path, heading.llvm, heading.level, heading.by
+
+
+def _fits(section: Heading, wanted: Heading) -> bool:
+    if (section.level, section.by) != (wanted.level, wanted.by):
+        return False
+    return _same_digest(section, wanted) or _equal_components(section.path, wanted.path) > 0
+
+
+def _quality(section: Heading, wanted: Heading) -> tuple[int, ...]:
+    return (
+        section.llvm == wanted.llvm,
+        _same_digest(section, wanted),
+        _equal_components(section.path, wanted.path),
+    )
+
+
+def _same_digest(section: Heading, wanted: Heading) -> bool:
+    return section.digest is not None and section.digest == wanted.digest
+
+
+def _equal_components(first: str, second: str) -> int:
+    """Count the path components that are equal, from the last one on."""
+    count = 0
+    for one, other in zip(reversed(_components(first)), reversed(_components(second)), strict=False):
+        if one != other:
+            break
+        count += 1
+    return count
+
+
+def _components(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".")]
+
+
+def checked_level(word: str) -> Level:
+    """Return ``word`` as a level.
+
+    Raises:
+        InvalidError: it is none.
+
+    """
+    for level in LEVELS:
+        if word == level:
+            return level
+    raise InvalidError(f"a level is {', '.join(LEVELS[:-1])} or {LEVELS[-1]}, not {word!r}")
+
+
+def checked_kind(word: str) -> By:
+    """Return ``word`` as a kind of keys.
+
+    Raises:
+        InvalidError: it is none.
+
+    """
+    for kind in KINDS:
+        if word == kind:
+            return kind
+    raise InvalidError(f"decisions are by {' or '.join(KINDS)}, not by {word!r}")

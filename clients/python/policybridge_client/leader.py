@@ -1,0 +1,113 @@
+"""What a replica says to its leader and hears from it: the ReplicationService, as a client."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Final
+
+import grpc
+
+from policybridge.v1 import replication_service_pb2 as pb
+from policybridge.v1.replication_service_pb2_grpc import ReplicationServiceStub
+from policybridge.v1.repository_service_pb2 import FileChunk
+from policybridge_client.credentials import Credentials
+from policybridge_client.grpc_channel import open_channel, split_address, token_metadata
+from policybridge_client.grpc_stream import error_of
+from policybridge_core.closing import Closing
+from policybridge_core.errors import InvalidError
+
+_LONGEST: Final = 120.0
+"""Seconds that a download may take."""
+
+_OPTIONS: Final = (
+    ("grpc.enable_http_proxy", 0),
+    # A leader whose machine is gone says nothing any more.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    # gRPC waits up to two minutes by itself before it tries to connect again.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.max_receive_message_length", -1),
+)
+
+
+class LeaderLink(Closing):
+    """One replica's calls to its leader. `close` may be called from any thread.
+
+    Args:
+        address: of the leader, ``grpc:HOST:PORT``, ``grpcs:HOST:PORT`` or ``grpc:unix:PATH``.
+        ca: see `Credentials`; what is not given is taken from the environment.
+        certificate: likewise.
+        key: likewise.
+        token_file: likewise.
+
+    Raises:
+        InvalidError: the address is none of gRPC, a file cannot be read, or the token would be sent in plaintext.
+
+    """
+
+    def __init__(
+        self,
+        address: str,
+        ca: Path | None = None,
+        certificate: Path | None = None,
+        key: Path | None = None,
+        token_file: Path | None = None,
+    ) -> None:
+        scheme = address.partition(":")[0]
+        if scheme not in ("grpc", "grpcs"):
+            raise InvalidError(f"the leader {address!r} is not grpc:HOST:PORT, grpcs:HOST:PORT or grpc:unix:PATH")
+        self._target, secure = split_address(address)
+        default = Credentials.from_environment()
+        shown = Credentials(
+            ca or default.ca, certificate or default.certificate, key or default.key, token_file or default.token_file
+        )
+        self._metadata = token_metadata(self._target, shown, secure=secure)
+        self._channel = open_channel(self._target, shown, secure=secure, options=_OPTIONS)
+        self._stub = ReplicationServiceStub(self._channel)
+        self._requests: SimpleQueue[pb.FollowRequest | None] = SimpleQueue()
+        self._call: Any = None
+        self._closed = False
+
+    def follow(self, hello: pb.Hello) -> Iterator[pb.FollowResponse]:
+        """Give what the leader tells, until `close`.
+
+        Raises:
+            PolicyBridgeError: the leader cannot be reached, or refuses.
+
+        """
+        self._requests.put(None)
+        self._requests = SimpleQueue()
+        self._requests.put(pb.FollowRequest(hello=hello))
+        self._call = self._stub.Follow(iter(self._requests.get, None), metadata=self._metadata)
+        yield from self._received(self._call)
+
+    def adopted(self, adopted: pb.Adopted) -> None:
+        """Say what this replica serves."""
+        self._requests.put(pb.FollowRequest(adopted=adopted))
+
+    def download(self, request: pb.DownloadRequest) -> Iterator[FileChunk]:
+        """Give the files of a version.
+
+        Raises:
+            PolicyBridgeError: the leader cannot be reached, or does not have the version any more.
+
+        """
+        return self._received(self._stub.Download(request, timeout=_LONGEST, metadata=self._metadata))
+
+    def _received(self, call: Any) -> Iterator[Any]:
+        try:
+            yield from call
+        except grpc.RpcError as failure:
+            if not self._closed:
+                raise error_of(failure, self._target) from failure
+
+    def close(self) -> None:
+        """End all calls."""
+        self._closed = True
+        self._requests.put(None)
+        if self._call is not None:
+            self._call.cancel()
+        self._channel.close()

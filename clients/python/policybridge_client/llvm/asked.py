@@ -1,0 +1,249 @@
+"""Compiling once with given decisions and no plugin, and learning what the compiler asked.
+
+For compilers that load no plugin: the interactive mode sends the features of each call, and LLVM's remarks add
+the names.
+"""
+
+import select
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from resource import RLIMIT_AS, prlimit
+from time import monotonic
+from typing import IO, Final
+
+import numpy as np
+
+from policybridge_client.decisions.keys import FeaturesKeys
+from policybridge_client.decisions.sites import Numbers, SiteLog
+from policybridge_client.decisions.store import Level
+from policybridge_client.llvm.channel import Channel
+from policybridge_client.llvm.compilers import CompilerCommand, Kind
+from policybridge_client.llvm.defaults import Defaults, defaults_of
+from policybridge_client.llvm.flags import asking_flags, asking_variables
+from policybridge_client.llvm.process import CompilerProcess, Surroundings, Watchdog
+from policybridge_client.llvm.remarks import PASSES, Remark, aligned, read_remarks
+from policybridge_client.llvm.sources import source_of
+from policybridge_client.llvm.tasks import INLINE, INLINING_DEFAULT
+from policybridge_core.errors import InvalidError, PreconditionError
+from policybridge_serdes import Signature, Values
+from policybridge_serdes.interactive import Event, Header, InteractiveReader
+
+_SHOWN: Final = 2000
+"""Bytes of a compiler's words that are kept."""
+
+_ALIASES: Final = {
+    "cost": "cost_estimate",
+    "callee_uses": "callee_users",
+    "callee_blocks": "callee_basic_block_count",
+    "constant_arguments": "nr_ctant_params",
+}
+"""Columns of the plugin's log that are among the features, under other names."""
+
+
+Counted = Callable[[Callable[[], None]], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True)
+class AskLimits:
+    """What one compilation may take: wall seconds, and bytes of address space."""
+
+    seconds: float = 600.0
+    memory: int = 8 << 30
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A compilation that has ended.
+
+    Attributes:
+        status: the compiler's exit status, or 128 + n if signal n ended it.
+        late: whether it was ended because it took too long.
+        seconds: the processor time that it took.
+        message: what the compiler said.
+        log: what it asked, by sequence, up to its end. Besides the columns of the plugin's log that are known here, its
+            ``numbers`` have all features by LLVM's names. Where a name is not known it is empty.
+
+    """
+
+    status: int
+    late: bool
+    seconds: float
+    message: str
+    log: SiteLog
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is an object."""
+        return not self.status and not self.late
+
+
+def asked(
+    command: Sequence[str],
+    decisions: Mapping[str, bool],
+    *,
+    limits: AskLimits | None = None,
+    surroundings: Surroundings | None = None,
+    counted: Counted = nullcontext,
+) -> Asked:
+    """Compile with these decisions, and LLVM's own elsewhere; the object is the same as without remarks.
+
+    Args:
+        command: a compiler and its arguments: clang, ``clang -cc1``, opt, or zig's; it compiles one module.
+        decisions: whether to inline, by the decision's name (`FeaturesKeys`), ``KEY.N``.
+        limits: the time and the memory that the compiler may take.
+        surroundings: the compiler's folder and environment; its streams are not used.
+        counted: makes a context manager that is open while the compiler runs, from a function that ends the compiler
+            and may be called from any thread.
+
+    Raises:
+        InvalidError: the command starts no known compiler, or the compiler sends what cannot be understood.
+        PreconditionError: LLVM's own decisions are not known: LLVM 20 and older tell them at -Oz only; or the command
+            compiles several modules.
+        OSError: the compiler cannot be started.
+
+    """
+    compiler = CompilerCommand.of(command)
+    INLINE.check(compiler.kind)
+    defaults = defaults_of(compiler, INLINE)
+    if not defaults.known:
+        raise PreconditionError("LLVM's own decisions are not known: before LLVM 21 it tells them at -Oz only")
+    asking = _Asking(compiler, decisions, defaults)
+    return asking.run(limits or AskLimits(), surroundings or Surroundings(), counted)
+
+
+@dataclass
+class _Asking:
+    compiler: CompilerCommand
+    decisions: Mapping[str, bool]
+    defaults: Defaults
+    _signature: Signature | None = None
+    _namer: FeaturesKeys | None = None
+    _keys: list[str] = field(default_factory=list)
+    _taken: list[bool] = field(default_factory=list)
+    _payloads: list[bytes] = field(default_factory=list)
+
+    def run(self, limits: AskLimits, surroundings: Surroundings, counted: Counted) -> Asked:
+        with ExitStack() as stack:
+            channel = stack.enter_context(Channel())
+            said: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())
+            remarks = channel.folder / "remarks.yaml"
+            flags = asking_flags(INLINE, channel.base, "inf", self.defaults)
+            words = self.compiler.with_flags(flags, _remark_words(self.compiler.kind, remarks))
+            variables = asking_variables(self.compiler.kind, channel.folder)
+            streams = Surroundings(surroundings.cwd, surroundings.env, subprocess.DEVNULL, said, said)
+            process = stack.enter_context(CompilerProcess(words, streams, variables))
+            stack.enter_context(Watchdog(process.group, channel.folder))
+            prlimit(process.group, RLIMIT_AS, (limits.memory, limits.memory))
+            with counted(process.kill):
+                late = not self._serve(process, channel, limits.seconds)
+            if late:
+                process.end()
+            status = process.wait()
+            said.seek(0)
+            message = said.read(_SHOWN).decode(errors="replace").strip()
+            log = self._log(_remarks(remarks))
+            return Asked(status, late, process.cpu_seconds, message, log)
+
+    def _serve(self, process: CompilerProcess, channel: Channel, seconds: float) -> bool:
+        """Answer until the compiler has exited; return false if it took too long."""
+        end = monotonic() + seconds
+        reader = InteractiveReader()
+        poll = select.poll()
+        for source in (process, channel):
+            poll.register(source, select.POLLIN)
+        while (left := end - monotonic()) > 0:
+            ready = [descriptor for descriptor, _ in poll.poll(left * 1000)]
+            if process.fileno() in ready:
+                return True
+            if ready:
+                for event in reader.feed(channel.read()):
+                    self._answer(event, channel)
+        return False
+
+    def _answer(self, event: Event, channel: Channel) -> None:
+        if isinstance(event, Header):
+            if self._signature is not None:
+                raise PreconditionError("the command compiles several modules; give one at a time")
+            self._signature = self.defaults.extended(event.signature)
+            self._namer = FeaturesKeys(event.signature)
+        elif isinstance(event, bytes):
+            channel.reply(self._decide(event))
+
+    def _decide(self, payload: bytes) -> bytes:
+        if self._signature is None or self._namer is None:
+            raise InvalidError("an observation came before the header line with the features")
+        key = self._namer.next(payload)
+        whole = self.defaults.completed(payload)
+        chosen = self.decisions.get(key)
+        if chosen is None:
+            chosen = bool(_one(self._signature, whole)[INLINING_DEFAULT.name].any())
+        self._keys.append(key)
+        self._taken.append(chosen)
+        self._payloads.append(whole)
+        return int(chosen).to_bytes(self._signature.advice_layout.size, "little")
+
+    def _log(self, remarks: Sequence[Remark]) -> SiteLog:
+        features = self._features()
+        rows = np.stack(list(features.values()), axis=1) if features else np.zeros((0, 0))
+        found = aligned(remarks, self._taken, rows)
+        empty = [""] * len(self._keys)
+        default = features.get(INLINING_DEFAULT.name, np.zeros(0)) != 0
+        taken = np.array(self._taken, np.bool_)
+        inlined = np.array([each is not None and each.inlined for each in found], np.bool_)
+        numbers = {name: values for name, values in features.items() if name != INLINING_DEFAULT.name}
+        numbers |= {name: numbers[other] for name, other in _ALIASES.items() if other in numbers}
+        return SiteLog(
+            "sequence",
+            None,
+            level_of(self.compiler),
+            source_of(self.compiler.arguments),
+            len(self.decisions.keys() & set(self._keys)),
+            len(self.decisions),
+            self._keys,
+            default,
+            taken,
+            inlined,
+            [each.caller if each else "" for each in found],
+            empty,
+            [each.callee if each else "" for each in found],
+            empty,
+            numbers,
+        )
+
+    def _features(self) -> dict[str, Numbers]:
+        if self._signature is None:
+            return {}
+        table: Values = np.frombuffer(b"".join(self._payloads), self._signature.features.dtype)
+        names = table.dtype.names or ()
+        scalars = [name for name in names if table[name].size == len(table)]
+        return {name: table[name].reshape(-1).astype(np.float64) for name in scalars}
+
+
+def _one(signature: Signature, payload: bytes) -> Values:
+    return np.ndarray(1, signature.features.dtype, payload)
+
+
+def _remark_words(kind: Kind, file: Path) -> list[str]:
+    if kind is Kind.OPT:
+        return [f"-pass-remarks-output={file}", f"-pass-remarks-filter={PASSES}"]
+    # Of the driver's own options, -fsave-optimization-record would also add line tables to the object.
+    return ["-opt-record-file", str(file), "-opt-record-passes", PASSES]
+
+
+def _remarks(file: Path) -> list[Remark]:
+    # A compiler that failed early has not made the file.
+    return list(read_remarks(file.read_bytes())) if file.is_file() else []
+
+
+def level_of(compiler: CompilerCommand) -> Level:
+    """Return the level at which a command compiles, as far as its words say it; zig's -Oz is -Os."""
+    if compiler.size_level:
+        return "Oz"
+    if compiler.kind is Kind.OPT and any("default<Os>" in word for word in compiler.arguments):
+        return "Os"
+    levels = [word for word in compiler.arguments if word.startswith(("-O", "--O"))]
+    return "Os" if levels and levels[-1].lstrip("-") in ("Os", "Oz") else "O2"

@@ -1,0 +1,91 @@
+"""Finding the plugin for a compiler (`docs/plugin.md`)."""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from policybridge_client.llvm.compilers import CompilerCommand, Kind
+from policybridge_client.llvm.versions import UNKNOWN, llvm_version, remembered
+
+VARIABLE: Final = "POLICYBRIDGE_PLUGINS"
+"""The environment variable with folders of plugins, separated by colons."""
+
+_PREFIXES: Final = (Path("/usr/local"), Path("/usr"))
+_TIMEOUT: Final = 30.0
+_LOADS, _LOADS_NOT = 1, 2
+
+_READS_LATE: Final = 22
+"""From this version on, clang reads the flags of a plugin after it has loaded the plugin."""
+
+
+def find_plugin(compiler: CompilerCommand, folder: Path | None = None) -> Path | None:
+    """Return the inliner's plugin for a compiler; ``None`` if there is none that it loads.
+
+    Looked into are ``folder``, those that `VARIABLE` names, and where CMake installs: ``lib/policybridge`` (and
+    ``lib/ARCHITECTURE/policybridge``) under /usr/local and /usr. Whether the compiler loads the plugin is tried once
+    and remembered: a clang that is not linked as the plugin's LLVM cannot.
+    """
+    major = llvm_version(compiler.start)
+    if compiler.is_zig or compiler.kind is Kind.LLC or not major:
+        return None
+    found = ((place / f"policybridge-inliner-{major}.so").absolute() for place in plugin_folders(folder))
+    return next((plugin for plugin in found if _loads(compiler, plugin)), None)
+
+
+def loads_early(compiler: CompilerCommand) -> bool:
+    """Tell whether the plugin has to be loaded as one of clang's own, too; see `CompilerCommand.with_plugin`."""
+    return llvm_version(compiler.start) < _READS_LATE
+
+
+def plugin_folders(folder: Path | None = None) -> Iterator[Path]:
+    """Give the folders in which plugins are looked for, the first one first; see `find_plugin`."""
+    if folder is not None:
+        yield folder
+    yield from (Path(word) for word in os.environ.get(VARIABLE, "").split(":") if word)
+    for prefix in _PREFIXES:
+        for libraries in ("lib", "lib64"):
+            yield prefix / libraries / "policybridge"
+        yield from sorted(prefix.glob("lib/*-linux-gnu*/policybridge"))
+
+
+def _loads(compiler: CompilerCommand, plugin: Path) -> bool:
+    try:
+        stat = plugin.stat()
+    except OSError:
+        return False
+    question = f" loads {plugin} {stat.st_size} {stat.st_mtime_ns}"
+    return remembered(compiler.start, question, lambda: _try(compiler, plugin)) == _LOADS
+
+
+def _try(compiler: CompilerCommand, plugin: Path) -> int:
+    try:
+        with tempfile.TemporaryDirectory(prefix="policybridge-") as name:
+            return _LOADS if _compiles(compiler, plugin, Path(name)) else _LOADS_NOT
+    except (OSError, subprocess.TimeoutExpired):
+        # This says nothing about the plugin, so that it is tried again the next time.
+        return UNKNOWN
+
+
+def _compiles(compiler: CompilerCommand, plugin: Path, folder: Path) -> bool:
+    store = folder / "empty.db"
+    store.write_text("policybridge-decisions 1\n")
+    source = folder / ("empty.ll" if compiler.kind is Kind.OPT else "empty.c")
+    source.touch()
+    trial = CompilerCommand(compiler.kind, compiler.start[-1:], _arguments(compiler.kind, source))
+    words = trial.with_plugin(str(plugin), [f"-policybridge-decisions={store}"], early=loads_early(compiler))
+    environment = {**os.environ, "CCACHE_DISABLE": "1", "TMPDIR": str(folder)}
+    tried = subprocess.run(
+        words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT, check=False, env=environment
+    )
+    return not tried.returncode
+
+
+def _arguments(kind: Kind, source: Path) -> tuple[str, ...]:
+    if kind is Kind.OPT:
+        return ("-passes=default<Oz>", "-disable-output", str(source))
+    if kind is Kind.CC1:
+        return ("-cc1", "-Oz", "-emit-obj", "-o", "/dev/null", str(source))
+    return ("-Oz", "-c", "-o", "/dev/null", str(source))

@@ -1,0 +1,115 @@
+"""LLVM's optimisation remarks of its machine-learned inliner: which functions each decision was about.
+
+The interactive mode sends features and no names. The remarks have one document for each decision, in the same order, as
+YAML in a fixed form (llvm/lib/Analysis/MLInlineAdvisor.cpp, reportContextForRemark). Reading that form line by line is
+a hundred times faster than a YAML parser.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from policybridge_client.decisions.names import to_text
+
+PASSES: Final = "^inline-ml$"
+"""The passes whose remarks are read, as ``-foptimization-record-passes`` wants them."""
+
+_DOCUMENT: Final = re.compile(rb"^--- ", re.MULTILINE)
+_FIELD: Final = re.compile(rb"^(?:  - )?(Name|Function|Callee|ShouldInline): +(.*)$", re.MULTILINE)
+_FEATURE: Final = re.compile(rb"^  - \w+: +'?(-?\d+)'?$", re.MULTILINE)
+_INLINED: Final = b"InliningSuccess"
+
+_ESCAPE: Final = re.compile(r"\\(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)")
+_ESCAPED: Final = {
+    "0": "\0", "a": "\a", "b": "\b", "t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r", "e": "\x1b",
+    "N": "\x85", "_": "\xa0", "L": "\u2028", "P": "\u2029",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What LLVM says about one decision.
+
+    Attributes:
+        caller: the function that holds the call.
+        callee: the called function.
+        inline: whether the advice was to inline.
+        inlined: whether LLVM did.
+        text: the document, for its features.
+
+    """
+
+    caller: str
+    callee: str
+    inline: bool
+    inlined: bool
+    text: bytes
+
+    @property
+    def features(self) -> list[int]:
+        """The features' values, in LLVM's order."""
+        return [int(value) for value in _FEATURE.findall(self.text)]
+
+
+def read_remarks(data: bytes) -> Iterator[Remark]:
+    """Give the remarks of a file. Documents of another form are left out."""
+    for text in _DOCUMENT.split(data)[1:]:
+        found = dict(_FIELD.findall(text))
+        if found.keys() >= {b"Name", b"Function", b"Callee", b"ShouldInline"}:
+            yield Remark(
+                read_scalar(found[b"Function"]),
+                read_scalar(found[b"Callee"]),
+                b"true" in found[b"ShouldInline"],
+                found[b"Name"].startswith(_INLINED),
+                text,
+            )
+
+
+def read_scalar(word: bytes) -> str:
+    """Give the text of a YAML scalar on one line, with or without quotes."""
+    text = to_text(word)
+    if text.startswith("'"):
+        return text[1:-1].replace("''", "'")
+    if text.startswith('"'):
+        return _ESCAPE.sub(_unescaped, text[1:-1])
+    return text
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    escape = found[1]
+    if len(escape) > 1:
+        code = int(escape[1:], 16)
+        return chr(code) if code < 0x110000 else "�"
+    return _ESCAPED.get(escape, escape)
+
+
+def aligned(
+    remarks: Sequence[Remark], taken: Sequence[bool], observations: npt.NDArray[np.float64]
+) -> list[Remark | None]:
+    """Give the remark of each decision; ``None`` where it is not found.
+
+    LLVM also remarks on calls of functions that are always inlined, about which it does not ask. Such a remark shows
+    the features of the decision before it.
+
+    Args:
+        remarks: all of the compilation.
+        taken: the answers, in order.
+        observations: a row for each decision: the features' values, in LLVM's order.
+
+    """
+    if [remark.inline for remark in remarks] == list(taken):
+        return list(remarks)
+    found: list[Remark | None] = []
+    waiting = iter(remarks)
+    for answer, observation in zip(taken, observations, strict=True):
+        found.append(next((each for each in waiting if each.inline == answer and _shows(each, observation)), None))
+    return found
+
+
+def _shows(remark: Remark, observation: npt.NDArray[np.float64]) -> bool:
+    shown = remark.features[: len(observation)]
+    return bool(np.array_equal(shown, observation[: len(shown)]))

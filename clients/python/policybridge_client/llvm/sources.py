@@ -1,0 +1,50 @@
+"""The source and the output of a compiler's command, where its words say them."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import PurePath
+from typing import Final
+
+_SOURCES: Final = frozenset([
+    ".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CC", ".CPP", ".cppm", ".ixx", ".i", ".ii", ".mi", ".mii",
+    ".m", ".mm", ".M", ".f", ".f90", ".cu", ".hip", ".cl", ".ll", ".bc",
+])  # fmt: skip
+"""Suffixes by which clang, opt and llc know a source."""
+
+_WITH_WORD: Final = frozenset([
+    "-o", "--o", "-x", "-I", "-D", "-U", "-L", "-T", "-MF", "-MT", "-MQ", "-include", "-imacros", "-include-pch",
+    "-isystem", "-iquote", "-idirafter", "-target", "-arch", "-Xclang", "-mllvm", "-Xlinker", "-Xassembler",
+    "-Xpreprocessor", "--serialize-diagnostics", "-dumpdir",
+])  # fmt: skip
+"""Options whose value is the next word."""
+
+_ONE_OBJECT: Final = ("-S", "-c")
+_NO_OBJECT: Final = frozenset(["-E", "-M", "-MM", "-fsyntax-only", "-###", "--version", "--help", "-v", "--analyze"])
+
+
+def source_of(arguments: Sequence[str]) -> str:
+    """Give the one source that the arguments of a compiler name; empty if there is none, or if there are several."""
+    found = _sources(arguments)
+    return found[0] if len(found) == 1 else ""
+
+
+def compiles(arguments: Sequence[str]) -> bool:
+    """Tell whether the arguments name something to compile; false where they can only link, or ask for a version."""
+    return bool(_sources(arguments)) or any(word in ("-", "-x") or word.startswith(("@", "-x")) for word in arguments)
+
+
+def _sources(arguments: Sequence[str]) -> list[str]:
+    words = [word for before, word in pairwise(["", *arguments]) if before not in _WITH_WORD]
+    return [word for word in words if not word.startswith("-") and PurePath(word).suffix in _SOURCES]
+
+
+def clang_output(arguments: Sequence[str]) -> str:
+    """Give the file that clang writes for these arguments without ``-o``; empty where they do not tell one file."""
+    words = set(arguments)
+    source = source_of(arguments)
+    if not source or words & _NO_OBJECT:
+        return ""
+    if not words & set(_ONE_OBJECT):
+        return "a.out"
+    kinds = (".ll", ".bc") if "-emit-llvm" in words else (".s", ".o")
+    return f"{PurePath(source).stem}{kinds[0] if '-S' in words else kinds[1]}"

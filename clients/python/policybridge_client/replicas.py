@@ -1,0 +1,67 @@
+"""The replicas of a server, and waiting for them."""
+
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+import grpc
+import msgspec
+
+from policybridge.v1 import replication_service_pb2 as pb
+from policybridge.v1.replication_service_pb2_grpc import ReplicationServiceStub
+
+WaitFor = Literal["none", "most", "all"]
+
+_WAITS: Final = {"none": pb.WAIT_FOR_NONE, "most": pb.WAIT_FOR_MOST, "all": pb.WAIT_FOR_ALL}
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """One replica.
+
+    Attributes:
+        name: its machine, and where it listens.
+        current: whether it serves all that the leader served when it was asked.
+        away: for how many seconds it has not been connected; ``None`` if it is.
+        lacks: what it cannot serve, and why.
+
+    """
+
+    name: str
+    current: bool
+    away: float | None
+    lacks: list[str]
+
+    def __str__(self) -> str:
+        if self.current:
+            return f"{self.name} is current"
+        if self.away is not None:
+            return f"{self.name} has been away for {self.away:.0f} s"
+        return f"{self.name} lacks {'; '.join(self.lacks)}" if self.lacks else f"{self.name} is not done yet"
+
+
+class Replicas(msgspec.Struct, frozen=True):
+    """The replicas, and whether as many of them are current as were waited for."""
+
+    met: bool
+    replicas: list[Replica]
+
+    @property
+    def behind(self) -> list[Replica]:
+        """Those that are not current."""
+        return [replica for replica in self.replicas if not replica.current]
+
+
+def ask_replicas(channel: grpc.Channel, call: Callable[..., Any], wait_for: WaitFor, seconds: float) -> Replicas:
+    """See `RepositoryClient.replicas`."""
+    request = pb.ReplicasRequest(wait_for=_WAITS[wait_for], seconds=seconds)
+    response: pb.ReplicasResponse = call(ReplicationServiceStub(channel).Replicas, request, more_seconds=seconds)
+    return Replicas(response.met, [_replica(each) for each in response.replicas])
+
+
+def _replica(message: pb.Replica) -> Replica:
+    away = message.away_seconds if message.HasField("away_seconds") else None
+    return Replica(message.name, message.current, away, [_lack(lack) for lack in message.lacks])
+
+
+def _lack(message: pb.Lack) -> str:
+    what = f"{message.policy}@{message.version}" if message.version else message.policy
+    return f"{what}: {message.reason}"

@@ -1,0 +1,90 @@
+"""``policybridge policies``: rollout, promote, withdraw."""
+
+import argparse
+import re
+
+from policybridge_client.policies import Conditions, RepositoryClient, Rollout
+from policybridge_serdes import PolicyReference
+
+
+def add_rollout(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``rollout``."""
+    parser.add_argument("version", metavar="POLICY@VERSION")
+    parser.add_argument(
+        "--share", required=True, type=_share, metavar="PERCENT%", help="of the files of new sessions, such as 10%%"
+    )
+    parser.add_argument("--alias", default="latest", help="whose sessions are shared out (default: latest)")
+    parser.add_argument(
+        "--promote-if",
+        action="append",
+        default=[],
+        metavar="CONDITION",
+        help="such as 'text < -0.1%%': the server promotes the version when this is sure, and withdraws it when the "
+        "contrary is; repeatable: all must hold",
+    )
+    parser.add_argument(
+        "--withdraw-if",
+        action="append",
+        default=[],
+        metavar="CONDITION",
+        help="such as 'failed > 0.5%%': the server withdraws the version when this is sure; repeatable",
+    )
+    parser.add_argument(
+        "--files", type=int, default=20, metavar="N", help="that both versions compile before they are compared (20)"
+    )
+
+
+def add_end(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``promote`` and ``withdraw``."""
+    parser.add_argument("policy")
+    parser.add_argument("--reason", default="", help="for the ledger")
+
+
+def roll_out(client: RepositoryClient, arguments: argparse.Namespace) -> tuple[Rollout, str]:
+    """Begin or change a roll-out; give it and what to print.
+
+    Raises:
+        PolicyBridgeError: no version's number is given, or the server refuses it.
+
+    """
+    reference = PolicyReference.parse(arguments.version)
+    conditions = Conditions(arguments.promote_if, arguments.withdraw_if, arguments.files)
+    rollout = client.roll_out(reference, arguments.share, alias=arguments.alias, conditions=conditions)
+    return rollout, described(reference.name, rollout)
+
+
+def end(client: RepositoryClient, arguments: argparse.Namespace, *, promote: bool) -> tuple[Rollout, str]:
+    """End a roll-out; give it and what to print.
+
+    Raises:
+        PolicyBridgeError: the server refuses it.
+
+    """
+    rollout = client.end_rollout(arguments.policy, promote=promote, reason=arguments.reason)
+    return rollout, described(arguments.policy, rollout)
+
+
+def described(policy: str, rollout: Rollout) -> str:
+    """Say in a line how a roll-out stands."""
+    because = f" ({rollout.reason})" if rollout.reason else ""
+    if rollout.state == "running":
+        conditions = [f"promoted if {each}" for each in rollout.promote_if]
+        conditions += [f"withdrawn if {each}" for each in rollout.withdraw_if]
+        text = "".join(f"; {each}" for each in conditions)
+        return (
+            f"{policy}@{rollout.alias} is {rollout.version} for {100 * rollout.share:.4g}% of the files, "
+            f"{rollout.base} for the others{text}{because}"
+        )
+    return f"{policy}@{rollout.version} is {rollout.state}; {rollout.alias} is {_named(rollout)}{because}"
+
+
+def _named(rollout: Rollout) -> int:
+    return rollout.version if rollout.state == "promoted" else rollout.base
+
+
+def _share(text: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d*)?)(%?)", text)
+    share = float(found[1]) / (100 if found[2] else 1) if found else 0.0
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share: above 0 and at most 100%, such as 10% or 0.1")
+    return share

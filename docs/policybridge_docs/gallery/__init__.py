@@ -1,0 +1,1 @@
+"""Makes the pictures of docs/gallery.md from real runs: ``make gallery``."""

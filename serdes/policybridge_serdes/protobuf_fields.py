@@ -1,0 +1,121 @@
+"""Messages, looked at before they are parsed. Clients without gRPC do not import this: it loads protobuf."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from google.protobuf.descriptor import FieldDescriptor
+
+from policybridge_core.errors import InvalidError, TooLargeError
+
+_LARGE: Final = 1 << 18
+"""Bytes of a message that is looked at before it is parsed. Smaller ones are parsed in some milliseconds anyway."""
+
+_FIELDS: Final = 1 << 14
+"""Fields of a large message, those of messages within it included. The packed values of a tensor are one field."""
+
+_ELEMENTS: Final = 1 << 19
+"""Numbers of one field. Each becomes an object of its own, and takes a hundred times as long as in packed bytes."""
+
+_VARINT: Final = 0
+_LENGTH: Final = 2
+_SIZES: Final = {1: 8, 5: 4}
+"""Bytes by the wire types of fixed size."""
+
+_WIDTHS: Final = {
+    FieldDescriptor.TYPE_DOUBLE: 8,
+    FieldDescriptor.TYPE_FIXED64: 8,
+    FieldDescriptor.TYPE_SFIXED64: 8,
+    FieldDescriptor.TYPE_FLOAT: 4,
+    FieldDescriptor.TYPE_FIXED32: 4,
+    FieldDescriptor.TYPE_SFIXED32: 4,
+}
+"""Bytes of a packed element; those of the other types vary."""
+_WHOLE: Final = (FieldDescriptor.TYPE_BYTES, FieldDescriptor.TYPE_STRING)
+_LAST_BYTES: Final = bytes(range(128, 256))
+"""The bytes that do not end a varint."""
+
+
+def check_message(kind: Any, data: bytes) -> None:
+    """Refuse a large message of very many small parts: to parse it takes memory and time out of measure.
+
+    Args:
+        kind: the message's descriptor.
+        data: the message, serialized.
+
+    Raises:
+        TooLargeError: there are too many parts.
+        InvalidError: the bytes are no such message.
+
+    """
+    if len(data) > _LARGE:
+        try:
+            _count(kind, data, 0, len(data), 0)
+        except IndexError:
+            raise InvalidError(f"not a {kind.full_name}: it is cut off") from None
+
+
+def _count(kind: Any, data: bytes, start: int, end: int, count: int) -> int:
+    for number, begin, stop in fields(data, start, end):
+        count += 1
+        if count > _FIELDS:
+            raise TooLargeError(f"a message of {len(data)} bytes has more than {_FIELDS} fields; send less in one")
+        field = kind.fields_by_number.get(number)
+        if field is None or stop is None or field.type in _WHOLE:
+            continue
+        if field.message_type is not None:
+            count = _count(field.message_type, data, begin, stop, count)
+        elif _packed(field, data, begin, stop) > _ELEMENTS:
+            raise TooLargeError(f"{field.name} has more than {_ELEMENTS} numbers; send them as raw bytes, or fewer")
+    return count
+
+
+def _packed(field: Any, data: bytes, start: int, end: int) -> int:
+    width = _WIDTHS.get(field.type)
+    return (end - start) // width if width else len(data[start:end].translate(None, _LAST_BYTES))
+
+
+def fields(data: bytes, start: int, end: int) -> Iterator[tuple[int, int, int | None]]:
+    """Walk over the fields of the message that lies in ``data`` from ``start`` to ``end``.
+
+    Each is its number, where its value begins and, of a field with a length, where it ends; else ``None``. The walk
+    ends at a group, which none of our messages has. The wire format: https://protobuf.dev/programming-guides/encoding/.
+
+    Raises:
+        IndexError: the message is cut off.
+
+    """
+    while start < end:
+        tag, start = varint(data, start)
+        number, wire = tag >> 3, tag & 7
+        if wire == _LENGTH:
+            size, start = varint(data, start)
+            if start + size > end:
+                raise IndexError
+            yield number, start, start + size
+            start += size
+            continue
+        if wire == _VARINT:
+            _, start = varint(data, start)
+        elif wire in _SIZES:
+            start += _SIZES[wire]
+        else:
+            return
+        yield number, start, None
+
+
+def varint(data: bytes, place: int) -> tuple[int, int]:
+    """Read the number at ``place``, of at most 11 bytes; give it and the place behind it.
+
+    Raises:
+        IndexError: the data end before the number does.
+
+    """
+    byte = data[place]
+    place += 1
+    value, shift = byte & 127, 7
+    while byte >= 128 and shift < 70:
+        byte = data[place]
+        value |= (byte & 127) << shift
+        shift += 7
+        place += 1
+    return value, place

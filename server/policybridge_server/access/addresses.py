@@ -1,0 +1,18 @@
+"""Which addresses others than this machine can reach."""
+
+import socket
+from ipaddress import ip_address
+
+
+def host_of(address: str) -> str:
+    """Give the HOST of ``HOST:PORT``; brackets of IPv6 are cut off."""
+    return address.rpartition(":")[0].removeprefix("[").removesuffix("]")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this machine alone can reach the name or address; not if it is unknown."""
+    try:
+        found = {str(each[4][0]) for each in socket.getaddrinfo(host or None, None, type=socket.SOCK_STREAM)}
+    except (OSError, UnicodeError):
+        return False
+    return bool(host) and all(ip_address(address.partition("%")[0]).is_loopback for address in found)

@@ -1,0 +1,74 @@
+"""ONNX model files, read without the package ``onnx``.
+
+Only the messages that lead to the initializers are described here; protobuf keeps all other fields as they are.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
+
+_FIELDS: Final = {
+    "Model": {"graph": (7, "Graph")},
+    "Graph": {"initializer": (5, "Tensor")},
+    "Tensor": {
+        "dims": (1, "int64"),
+        "data_type": (2, "int32"),
+        "name": (8, "bytes"),
+        "raw_data": (9, "bytes"),
+        "external_data": (13, "Entry"),
+    },
+    "Entry": {"key": (1, "bytes"), "value": (2, "bytes")},
+}
+_REPEATED: Final = ("initializer", "dims", "external_data")
+_LARGEST: Final = 1 << 26
+"""Bytes of a file that is read to explain an error. A model whose tensors are in other files is far smaller."""
+
+
+def parse_model(model: bytes) -> Any:
+    """Parse a model's file.
+
+    Raises:
+        google.protobuf.message.DecodeError: it is none.
+
+    """
+    return _message_class().FromString(model)
+
+
+def missing_files(file: Path) -> list[str]:
+    """Name the files that hold tensors of the model in ``file``, and are not there; as the model names them."""
+    if file.stat().st_size > _LARGEST:
+        return []
+    try:
+        initializers = parse_model(file.read_bytes()).graph.initializer
+    except message.DecodeError:
+        return []
+    entries = (entry for tensor in initializers for entry in tensor.external_data if entry.key == b"location")
+    names = {entry.value.decode(errors="replace").replace("\0", "\ufffd") for entry in entries}
+    # A file elsewhere is refused by ONNX Runtime, in words of its own.
+    inside = (name for name in sorted(names) if (file.parent / name).resolve().is_relative_to(file.parent.resolve()))
+    return [name for name in inside if not (file.parent / name).is_file()]
+
+
+@cache
+def _message_class() -> Any:
+    file = descriptor_pb2.FileDescriptorProto(name="onnx_model.proto", package="model_file", syntax="proto2")
+    for kind, fields in _FIELDS.items():
+        described = file.message_type.add(name=kind)
+        for name, (number, holds) in fields.items():
+            _add_field(described, name, number, holds)
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("model_file.Model"))
+
+
+def _add_field(described: Any, name: str, number: int, holds: str) -> None:
+    kinds = descriptor_pb2.FieldDescriptorProto
+    label = kinds.LABEL_REPEATED if name in _REPEATED else kinds.LABEL_OPTIONAL
+    if holds in _FIELDS:
+        described.field.add(
+            name=name, number=number, label=label, type=kinds.TYPE_MESSAGE, type_name=f".model_file.{holds}"
+        )
+    else:
+        described.field.add(name=name, number=number, label=label, type=kinds.Type.Value(f"TYPE_{holds.upper()}"))

@@ -1,0 +1,267 @@
+"""A server's copy of a policy becomes what the source says: its files first, then one step for new sessions."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from policybridge_core.digest import digest
+from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
+from policybridge_serdes import PolicyReference, PolicyVersion, Signature
+from policybridge_server.engine.loaded import LoadedVersion
+from policybridge_server.engine.opener import SessionOpener
+from policybridge_server.following.state import Lack, PolicyState
+from policybridge_server.publishing.compatibility import check_compatible
+from policybridge_server.publishing.publisher import Publisher
+from policybridge_server.repository import LATEST, PolicyConfig, StoredPolicy, StoredVersion, version_digest
+from policybridge_server.repository.aliases import write_aliases
+from policybridge_server.repository.checks import check_files, check_name, is_name, is_number
+from policybridge_server.repository.config import POLICY_TOML, parse_toml
+from policybridge_server.repository.files import remove_folder, replace_file
+from policybridge_server.repository.rollout import write_rollout
+from policybridge_server.repository.staging import Staging
+
+_LOG = logging.getLogger(__name__)
+
+MEANWHILE: Final = "it was changed here meanwhile"
+"""The reason for which nothing was done, if ``still`` gives false."""
+
+Fetch = Callable[[str, int, str, Staging], None]
+"""Writes the files of a version: policy, number, digest, and where to."""
+
+
+@dataclass
+class _Target:
+    """What a policy becomes, and what comes of it on the way."""
+
+    policy: StoredPolicy
+    lacks: list[Lack] = field(default_factory=list)
+    loaded: list[LoadedVersion] = field(default_factory=list)
+
+    def lack(self, number: int | None, error: Exception, *, passing: bool = False) -> None:
+        self.lacks.append(Lack(self.policy.name, number, str(error), passing))
+
+
+class Adopter:
+    """Makes the policies in one folder those of a source. For the loop thread, and for one policy at a time.
+
+    Args:
+        opener: of the engine whose sessions get the versions.
+        publisher: of the server.
+        folder: holds the copies; nobody else changes it.
+
+    """
+
+    def __init__(self, opener: SessionOpener, publisher: Publisher, folder: Path) -> None:
+        self._opener = opener
+        self._engine = opener.engine
+        self._repository = opener.engine.repository
+        self._publisher = publisher
+        self._folder = folder.absolute()
+        self._refused: dict[PolicyVersion, str] = {}
+
+    async def adopt(self, state: PolicyState, fetch: Fetch, *, still: Callable[[], bool] = lambda: True) -> list[Lack]:
+        """Let new sessions get what ``state`` says; give what cannot be served of it.
+
+        Versions that the state does not have are retired. New sessions see one step: its versions, its aliases and its
+        roll-out together. A version that cannot be had or loaded is lacking, and everything else counts all the same.
+
+        Args:
+            state: of one policy.
+            fetch: writes the files of a version; called in a thread.
+            still: whether nothing has changed here since the state was read; where it gives false, nothing is done.
+
+        """
+        known = self._repository.find(state.name)
+        if known is not None and known.folder.parent != self._folder:
+            reason = "this server has a policy of this name in a repository of its own"
+            return [Lack(state.name, None, reason)]
+        try:
+            target = await asyncio.to_thread(self._prepared, state, known, fetch)
+        except (PolicyBridgeError, OSError) as error:
+            return [Lack(state.name, None, str(error), passing=True)]
+        async with self._opener.changing():
+            if not still():
+                return [Lack(state.name, None, MEANWHILE, passing=True)]
+            await self._switch(state, target)
+        return target.lacks
+
+    def _prepared(self, state: PolicyState, known: StoredPolicy | None, fetch: Fetch) -> _Target:
+        """Bring the files of all versions to the disk; blocks."""
+        _check(state)
+        folder = self._folder / state.name
+        config = parse_toml(state.config.encode(), f"the policy.toml of {state.name}", PolicyConfig)
+        folder.mkdir(exist_ok=True)
+        toml = folder / POLICY_TOML
+        if not toml.is_file() or toml.read_text() != state.config:
+            replace_file(toml, state.config.encode())
+        before = {} if known is None or known.config != config else known.versions
+        # Somebody may have written others into a file by hand.
+        aliases = {alias: number for alias, number in state.aliases.items() if is_name(alias) and alias != LATEST}
+        policy = StoredPolicy(state.name, folder, config, aliases, rollout=state.rollout, text=state.config)
+        target = _Target(policy)
+        versions: dict[int, StoredVersion] = {}
+        for number, wanted in sorted(state.versions.items()):
+            stored = StoredVersion(PolicyVersion(state.name, number, wanted), folder / str(number), config)
+            if number in before and before[number].policy == stored.policy:
+                versions[number] = before[number]
+                continue
+            try:
+                self._bring(stored, fetch)
+                versions[number] = stored
+            except (PolicyBridgeError, OSError) as error:
+                target.lack(number, error, passing=True)
+        target.policy = replace(policy, versions=versions)
+        return target
+
+    def _bring(self, stored: StoredVersion, fetch: Fetch) -> None:
+        """Bring the files of a version into its folder, unless they are there."""
+        folder, wanted = stored.folder, stored.policy.digest
+        if self._publisher.retention.is_retired(folder):
+            raise PreconditionError("another version of this number is being removed here")
+        if folder.is_dir():
+            with suppress(PolicyBridgeError):
+                check_files(folder, self._repository.limits)
+                if version_digest(digest(folder), stored.config) == wanted:
+                    return
+            remove_folder(folder)
+        staging = Staging(folder.parent, self._repository.limits)
+        try:
+            fetch(stored.policy.name, stored.policy.version, wanted, staging)
+            found = version_digest(staging.seal(), stored.config)
+            if found != wanted:
+                raise PreconditionError(
+                    f"what came of {stored} has the digest {found}, and not {wanted}; it is not used"
+                )
+            staging.place(folder)
+        except BaseException:
+            staging.remove()
+            raise
+
+    async def _switch(self, state: PolicyState, target: _Target) -> None:
+        known = self._repository.find(state.name)
+        with ExitStack() as undo:
+            await self._load(target, known, undo)
+            target.policy = replace(target.policy, changed=_aliases(known, target.policy))
+            try:
+                await asyncio.to_thread(_write, target.policy, known)
+            except OSError as error:
+                target.lack(None, error, passing=True)
+                return
+            undo.pop_all()
+        for loaded in target.loaded:
+            self._engine.versions.admit(loaded)
+        if known is None or _differ(known, target.policy):
+            self._repository.put(target.policy)
+        self._retire(known, state)
+        self._engine.versions.unload_unused()
+        await self._publisher.peers.take(self._repository.policy(state.name))
+
+    async def _load(self, target: _Target, known: StoredPolicy | None, undo: ExitStack) -> None:
+        """Load the new versions that an alias names; where one is refused, `latest` may name another."""
+        current = self._current(target.policy.name)
+        clients = [] if current is None else current.clients()
+        while (stored := self._next(target, known)) is not None:
+            is_latest = stored.policy.version == target.policy.latest
+            try:
+                loaded = await asyncio.to_thread(self._loaded, stored, current if is_latest else None, clients)
+                await self._prepare_peers(stored, loaded)
+            except PolicyBridgeError as error:
+                self._refused[stored.policy] = str(error)
+                self._refuse(target, stored, PreconditionError(str(error)))
+            else:
+                undo.callback(loaded.close)
+                target.loaded.append(loaded)
+
+    async def _prepare_peers(self, stored: StoredVersion, loaded: LoadedVersion) -> None:
+        try:
+            await self._publisher.peers.prepare(stored, published=True)
+        except BaseException:
+            loaded.close()
+            raise
+
+    def _next(self, target: _Target, known: StoredPolicy | None) -> StoredVersion | None:
+        """Give a version that has to be loaded; refuse those that were refused before."""
+        for stored in [each for each in target.policy.versions.values() if each.policy in self._refused]:
+            self._refuse(target, stored, PreconditionError(self._refused[stored.policy]))
+        for number, stored in target.policy.versions.items():
+            is_new = known is None or known.versions.get(number) != stored or not known.named(number)
+            if is_new and target.policy.named(number) and not self._is_loaded(target, stored):
+                return stored
+        return None
+
+    def _is_loaded(self, target: _Target, stored: StoredVersion) -> bool:
+        loaded = self._engine.versions.get(stored.policy)
+        return loaded is not None or any(each.stored == stored for each in target.loaded)
+
+    def _refuse(self, target: _Target, stored: StoredVersion, error: PreconditionError) -> None:
+        number = stored.policy.version
+        target.lack(number, error)
+        versions = {each: version for each, version in target.policy.versions.items() if each != number}
+        target.policy = replace(target.policy, versions=versions, refused={**target.policy.refused, number: error})
+        _LOG.warning("%s is not served: %s", stored, error)
+
+    def _loaded(
+        self, stored: StoredVersion, current: LoadedVersion | None, clients: Sequence[Signature]
+    ) -> LoadedVersion:
+        loaded = self._engine.versions.prepare(stored)
+        try:
+            if current is not None and current.stored.policy.version < stored.policy.version:
+                check_compatible(loaded, current, clients)
+        except PolicyBridgeError:
+            loaded.close()
+            raise
+        return loaded
+
+    def _current(self, name: str) -> LoadedVersion | None:
+        with suppress(NotFoundError, PreconditionError):
+            return self._engine.loaded(PolicyReference(name))
+        return None
+
+    def _retire(self, known: StoredPolicy | None, state: PolicyState) -> None:
+        if known is None:
+            return
+        gone = [number for number in known.versions if number not in state.versions]
+        if gone:
+            # Their sessions go on: the files are removed after the last one.
+            self._publisher.retention.retire(known, gone)
+
+
+def _check(state: PolicyState) -> None:
+    """Check what becomes a name or a number of a file, or is written into one: whoever wrote it may err."""
+    check_name(state.name)
+    for number in state.versions:
+        if not is_number(str(number)):
+            raise InvalidError(f"{number} is no number of a version")
+
+
+def _aliases(known: StoredPolicy | None, policy: StoredPolicy) -> dict[str, int]:
+    """Give the aliases; one whose version is lacking stays where it is, if it can."""
+    before = {} if known is None else known.changed
+    wanted = {name: [number, before.get(name)] for name, number in policy.changed.items()}
+    found = {
+        name: [each for each in numbers if each is not None and each in policy.versions]
+        for name, numbers in wanted.items()
+    }
+    return {name: numbers[0] for name, numbers in found.items() if numbers}
+
+
+def _differ(known: StoredPolicy, now: StoredPolicy) -> bool:
+    # An error is not equal to another one of the same text.
+    same = (known.config, known.changed, known.versions, known.rollout) == (
+        now.config,
+        now.changed,
+        now.versions,
+        now.rollout,
+    )
+    return not same or known.refused.keys() != now.refused.keys()
+
+
+def _write(policy: StoredPolicy, known: StoredPolicy | None) -> None:
+    if known is None or dict(known.changed) != dict(policy.changed):
+        write_aliases(policy.folder, policy.changed)
+    if policy.rollout is not None and (known is None or known.rollout != policy.rollout):
+        write_rollout(policy.folder, policy.rollout)

@@ -1,0 +1,174 @@
+"""The replicas that follow this server, and what each of them serves."""
+
+import asyncio
+import math
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from policybridge_server.following.state import Lack
+from policybridge_server.repository import Repository
+
+REMEMBERED: Final = 600.0
+"""Seconds for which a replica that is away counts."""
+
+_LOOK: Final = 0.05
+"""Seconds between two looks at replicas of other processes."""
+
+_MOST: Final = 1000
+"""Replicas that are remembered."""
+
+
+class WaitFor(StrEnum):
+    """How many replicas somebody waits for."""
+
+    NONE = "none"
+    MOST = "most"
+    ALL = "all"
+
+
+@dataclass
+class Replica:
+    """One replica.
+
+    Attributes:
+        name: for people.
+        revision: of the repository that it serves.
+        lacks: what it lacks of that.
+        left: when its last connection ended, by `time.monotonic`; ``None`` while it is connected.
+        connections: of this replica that are open.
+
+    """
+
+    name: str
+    revision: int = 0
+    lacks: Sequence[Lack] = ()
+    left: float | None = None
+    connections: int = 0
+
+    @property
+    def away(self) -> float | None:
+        """For how many seconds it has been away; ``None`` while it is connected."""
+        return None if self.left is None else time.monotonic() - self.left
+
+    def is_current(self, revision: int) -> bool:
+        """Whether it serves all of this revision."""
+        return self.left is None and self.revision >= revision and not self.lacks
+
+
+@dataclass(frozen=True)
+class View:
+    """The replicas that are connected to one process of this server.
+
+    Attributes:
+        process: its number.
+        revision: of its repository; each process counts for itself.
+        replicas: by their ids.
+
+    """
+
+    process: int
+    revision: int
+    replicas: Mapping[str, Replica]
+
+
+@dataclass(frozen=True)
+class Waited:
+    """What somebody who waited for replicas learns.
+
+    Attributes:
+        met: whether as many serve what this server serves as were waited for.
+        replicas: all of them by name, and whether each is current.
+
+    """
+
+    met: bool
+    replicas: Sequence[tuple[Replica, bool]]
+
+
+@dataclass
+class Replicas:
+    """All of them, those too that have been away for less than `REMEMBERED` seconds. For the loop thread.
+
+    Attributes:
+        repository: of this process.
+        gather: gives the views of the server's other processes.
+
+    """
+
+    repository: Repository
+    gather: Callable[[], Awaitable[Sequence[View]]]
+    _known: dict[str, Replica] = field(default_factory=dict)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @contextmanager
+    def joined(self, identity: str, name: str) -> Iterator[Replica]:
+        """Count a replica as connected."""
+        self._forget()
+        replica = self._known.setdefault(identity, Replica(name))
+        replica.name, replica.left = name, None
+        # It is told everything anew.
+        replica.revision, replica.lacks = 0, ()
+        replica.connections += 1
+        try:
+            yield replica
+        finally:
+            replica.connections -= 1
+            replica.left = None if replica.connections else time.monotonic()
+
+    def adopted(self, replica: Replica, revision: int, lacks: Sequence[Lack]) -> None:
+        """Note what a replica serves."""
+        replica.revision, replica.lacks = revision, lacks
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def view(self) -> View:
+        """Give what is known in this process."""
+        self._forget()
+        return View(os.getpid(), self.repository.revision, self._known)
+
+    async def wait(self, wanted: WaitFor, seconds: float) -> Waited:
+        """Wait until so many replicas serve what this server serves now, or for some seconds."""
+        end = time.monotonic() + seconds
+        views = [self.view(), *await self.gather()]
+        needed = {view.process: view.revision for view in views}
+        while True:
+            found = sorted(_merged(views, needed), key=lambda each: each[0].name)
+            met = _is_met(wanted, [is_current for _, is_current in found])
+            left = end - time.monotonic()
+            if met or left <= 0:
+                return Waited(met, found)
+            # A replica of another process is looked for from time to time.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), min(left, _LOOK) if len(views) > 1 else left)
+            views = [self.view(), *await self.gather()]
+
+    def _forget(self) -> None:
+        now = time.monotonic()
+        ends = {key: replica.left for key, replica in self._known.items() if replica.left is not None}
+        for key, left in sorted(ends.items(), key=lambda each: each[1]):
+            if now - left > REMEMBERED or len(self._known) > _MOST:
+                del self._known[key]
+
+
+def _merged(views: Sequence[View], needed: Mapping[int, int]) -> list[tuple[Replica, bool]]:
+    """Give each replica once, as the process knows it to which it is connected, or was last."""
+    found: dict[str, tuple[Replica, bool]] = {}
+    for view in views:
+        for key, replica in view.replicas.items():
+            if key not in found or _last(replica) > _last(found[key][0]):
+                found[key] = replica, replica.is_current(needed.get(view.process, view.revision))
+    return list(found.values())
+
+
+def _last(replica: Replica) -> float:
+    return math.inf if replica.left is None else replica.left
+
+
+def _is_met(wanted: WaitFor, current: Sequence[bool]) -> bool:
+    needed = {WaitFor.NONE: 0, WaitFor.MOST: len(current) // 2 + 1, WaitFor.ALL: len(current)}[wanted]
+    return sum(current) >= min(needed, len(current))

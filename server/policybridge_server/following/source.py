@@ -1,0 +1,62 @@
+"""The contract of a source: where the policies of a copy come from."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from policybridge_server.following.state import Lack, PolicyState
+from policybridge_server.repository.staging import Staging
+
+
+@dataclass(frozen=True)
+class Change:
+    """Policies that have changed, as they are now.
+
+    Attributes:
+        policies: all of them in the first change.
+        revision: of the source; it grows.
+
+    """
+
+    policies: Sequence[PolicyState]
+    revision: int = 0
+
+
+class Source(Protocol):
+    """Where policies come from. All methods but `close` block; they are called in threads.
+
+    Attributes:
+        name: for people, such as ``the leader grpc:HOST:PORT``.
+        polled: whether it is looked at from time to time, and changed by this server too. Then it gives a policy again
+            of which something was lacking that may be there at the next try.
+
+    """
+
+    name: str
+    polled: bool
+
+    def changes(self) -> Iterator[Change]:
+        """Give the policies, then each change, until `close`. After an error it is called again.
+
+        Raises:
+            PolicyBridgeError: the source cannot be reached, or is none.
+
+        """
+        ...
+
+    def fetch(self, policy: str, number: int, digest: str, staging: Staging) -> None:
+        """Write the files of a version.
+
+        Raises:
+            PolicyBridgeError: they cannot be had now.
+
+        """
+        ...
+
+    def adopted(self, revision: int, lacks: Sequence[Lack]) -> None:
+        """Take the news that this server serves the change, all but what it lacks."""
+        ...
+
+    def close(self) -> None:
+        """End `changes`; from any thread."""
+        ...

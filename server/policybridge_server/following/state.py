@@ -1,0 +1,119 @@
+"""All that new sessions of a policy follow from, as a leader tells it or a remote repository holds it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from policybridge.v1 import replication_service_pb2 as pb
+from policybridge.v1 import repository_service_pb2
+from policybridge_core.errors import InvalidError
+from policybridge_serdes.messages import version_to_pb
+from policybridge_server.repository import PolicyConfig, StoredPolicy
+from policybridge_server.repository.rollout import Rollout
+
+
+@dataclass(frozen=True)
+class PolicyState:
+    """One policy.
+
+    Attributes:
+        name: of the policy.
+        config: the text of its ``policy.toml``.
+        aliases: those that were set while a server ran.
+        rollout: the one that runs, or else the last one.
+        versions: number → digest of the version.
+
+    """
+
+    name: str
+    config: str
+    aliases: Mapping[str, int] = field(default_factory=dict)
+    rollout: Rollout | None = None
+    versions: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Lack:
+    """What a replica does not serve.
+
+    Attributes:
+        policy: its name.
+        version: its number; ``None``: the whole policy.
+        reason: for people.
+        passing: whether it may be there at the next try, although nothing else changes.
+
+    """
+
+    policy: str
+    version: int | None
+    reason: str
+    passing: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.policy}@{self.version}: {self.reason}" if self.version else f"{self.policy}: {self.reason}"
+
+
+def state_of(policy: StoredPolicy) -> PolicyState:
+    """Give the state of a policy that this server can use."""
+    versions = {number: version.policy.digest for number, version in policy.versions.items()}
+    text = policy.text or _guessed(policy.usable)
+    return PolicyState(policy.name, text, dict(policy.changed), policy.rollout, versions)
+
+
+def _guessed(config: PolicyConfig) -> str:
+    """Write the ``policy.toml`` of a policy without one; a config that was guessed has no other keys."""
+    lines = [f"backend = {json.dumps(config.backend)}", "[settings]"]
+    return "\n".join([*lines, *(f"{key} = {json.dumps(value)}" for key, value in config.settings.items()), ""])
+
+
+def state_to_pb(policy: StoredPolicy) -> pb.PolicyState:
+    """Convert the state of a policy."""
+    state = state_of(policy)
+    rollout = None if state.rollout is None else _rollout_to_pb(state.rollout)
+    versions = [version_to_pb(version.policy) for version in policy.versions.values()]
+    return pb.PolicyState(
+        policy=state.name, config=state.config, aliases=state.aliases, versions=versions, rollout=rollout
+    )
+
+
+def state_from_pb(message: pb.PolicyState) -> PolicyState:
+    """Convert the state of a policy.
+
+    Raises:
+        InvalidError: its roll-out is none.
+
+    """
+    rollout = _rollout_from_pb(message.rollout) if message.HasField("rollout") else None
+    versions = {version.version: version.digest for version in message.versions}
+    return PolicyState(message.policy, message.config, dict(message.aliases), rollout, versions)
+
+
+def lack_to_pb(lack: Lack) -> pb.Lack:
+    """Convert what a replica lacks."""
+    return pb.Lack(policy=lack.policy, version=lack.version or 0, reason=lack.reason)
+
+
+def lack_from_pb(message: pb.Lack) -> Lack:
+    """Convert what a replica lacks."""
+    return Lack(message.policy, message.version or None, message.reason)
+
+
+def _rollout_to_pb(rollout: Rollout) -> repository_service_pb2.Rollout:
+    fields = {name: value for name, value in msgspec.structs.asdict(rollout).items() if name != "looks"}
+    return repository_service_pb2.Rollout(**fields)
+
+
+def _rollout_from_pb(message: repository_service_pb2.Rollout) -> Rollout:
+    # Only a leader compares, so that a replica need not know how often it did.
+    fields: dict[str, Any] = {
+        name: getattr(message, name)
+        for name in ("version", "base", "alias", "share", "files", "state", "reason", "begun")
+    }
+    fields |= {"promote_if": list(message.promote_if), "withdraw_if": list(message.withdraw_if)}
+    try:
+        return msgspec.convert({**fields, "ended": message.ended if message.HasField("ended") else None}, Rollout)
+    except msgspec.ValidationError as error:
+        raise InvalidError(f"the roll-out of version {message.version} is none: {error}") from error

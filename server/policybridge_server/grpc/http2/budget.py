@@ -1,0 +1,153 @@
+"""What clients may make the server hold in memory: open calls, their headers, messages, and answers nobody reads."""
+
+import ctypes
+import time
+from contextlib import suppress
+from typing import Final
+
+from policybridge_core.errors import TooLargeError
+from policybridge_server.grpc.http2.frames import Code, Http2Error
+
+_STEP: Final = 64 << 10
+"""Bytes that a connection takes from what all may hold at once, so that small changes are its own business."""
+
+_MUCH: Final = 8 << 20
+"""Bytes. After a connection that held more, what the allocator keeps of them is given back to the system."""
+
+FREE: Final = 64 << 10
+"""Bytes that each connection has, whatever the others hold: a client that asks for little is always served."""
+
+
+class Memory:
+    """What all connections of a server may hold together.
+
+    Args:
+        most: bytes.
+
+    Attributes:
+        held: bytes that they hold.
+
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.held = 0
+
+
+class Budget:
+    """What one connection may hold. All of it is given back when its calls are over.
+
+    Args:
+        most: bytes.
+        memory: of all connections.
+
+    Attributes:
+        held: bytes that the connection holds.
+        peak: most bytes that it has held, as far as it took them from what all may hold.
+
+    """
+
+    __slots__ = ("_low", "_memory", "_most", "_reserved", "held", "peak")
+
+    def __init__(self, most: int, memory: Memory) -> None:
+        self.held = 0
+        self.peak = 0
+        self._most = most
+        self._memory = memory
+        self._reserved = FREE
+        self._low = 0
+
+    def take(self, size: int) -> None:
+        """Count ``size`` bytes more.
+
+        Raises:
+            TooLargeError: the connection, or all of them together, would hold too much; nothing is counted.
+
+        """
+        self.held += size
+        if self.held > self._reserved:
+            self._reserve(size)
+
+    def _reserve(self, size: int) -> None:
+        more = -(-(self.held - self._reserved) // _STEP) * _STEP
+        memory = self._memory
+        if self.held > self._most:
+            self.held -= size
+            raise TooLargeError(
+                f"the calls of this connection would make the server hold more than {self._most} bytes of requests and "
+                "unread answers; wait for answers, and read them, before more is sent"
+            )
+        if memory.held + more > memory.most:
+            self.held -= size
+            raise TooLargeError(
+                f"all clients together make the server hold {memory.most} bytes of requests and unread answers "
+                "(max_buffered_bytes); try again later"
+            )
+        memory.held += more
+        self.peak = max(self.peak, self.held)
+        self._keep(self._reserved + more)
+
+    def give(self, size: int) -> None:
+        """Count ``size`` bytes less."""
+        self.held -= size
+        if self.held < self._low:
+            kept = max(FREE, -(-self.held // _STEP) * _STEP + _STEP)
+            self._memory.held -= self._reserved - kept
+            self._keep(kept)
+
+    def close(self) -> None:
+        """Give the memory back that the connection held, now that its calls are over."""
+        if self.peak > _MUCH:
+            self.peak = 0
+            _trim()
+
+    def _keep(self, reserved: int) -> None:
+        self._reserved = reserved
+        # Not at once what was taken: a call that ends is mostly followed by one that begins.
+        self._low = 0 if reserved == FREE else max(1, reserved - 4 * _STEP)
+
+
+_BURST: Final = 2000
+_PER_SECOND: Final = 50
+
+
+def _trim() -> None:
+    # The C library keeps freed memory for later, and frees the end of its heap alone by itself.
+    with suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+class Patience:
+    """Bears frames that bring no call further, up to a bound; answers, and time, let it recover.
+
+    Such frames are pings, settings, empty or tiny DATA, resets of calls and the like. Clients send some of them for
+    each answer. A peer that sends thousands of them beside its answers only uses the server up.
+
+    Attributes:
+        left: points; a frame of such a kind takes one, an answer adds some.
+
+    """
+
+    __slots__ = ("_since", "left")
+
+    def __init__(self) -> None:
+        self.left = _BURST
+        self._since = time.monotonic()
+
+    def spend(self, points: int = 1) -> None:
+        """Bear one frame more.
+
+        Raises:
+            Http2Error: there were too many.
+
+        """
+        self.left = min(self.left, _BURST) - points
+        if self.left < 0:
+            self._recover()
+
+    def _recover(self) -> None:
+        now = time.monotonic()
+        self.left += min(_BURST, int((now - self._since) * _PER_SECOND))
+        self._since = now
+        if self.left < 0:
+            raise Http2Error(Code.ENHANCE_YOUR_CALM, "too many frames that bring no call further")

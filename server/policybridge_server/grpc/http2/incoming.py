@@ -1,0 +1,71 @@
+"""Cutting what a connection receives into frames (RFC 9113, section 4.1)."""
+
+from collections.abc import Callable
+
+from policybridge_server.grpc.http2.frames import HEAD, MAX_WINDOW, Code, Http2Error
+from policybridge_server.grpc.http2.greeting import FRAME
+from policybridge_server.grpc.http2.turn import Turn
+
+
+class Incoming:
+    """Gives whole frames, until the turn is over; keeps the rest.
+
+    Args:
+        turn: the connection's.
+        greet: takes what comes before the first frame; gives how many bytes it took.
+        take: takes a frame: its type, flags, stream and payload.
+
+    Attributes:
+        greeted: whether what comes before the first frame is taken.
+        behind: whether whole frames are left for a later turn.
+
+    """
+
+    __slots__ = ("_greet", "_missing", "_rest", "_take", "_turn", "behind", "greeted")
+
+    def __init__(self, turn: Turn, greet: Callable[[bytes], int], take: Callable[[int, int, int, bytes], None]) -> None:
+        self.greeted = self.behind = False
+        self._rest = bytearray()
+        self._missing = 0
+        self._turn = turn
+        self._greet = greet
+        self._take = take
+
+    def clear(self) -> None:
+        """Drop what was kept."""
+        self.behind, self._missing, self._rest = False, 0, bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes, and the frames that were left; without bytes only those.
+
+        Raises:
+            Http2Error: they are against the rules.
+
+        """
+        if self._missing > len(data):
+            self._rest += data
+            self._missing -= len(data)
+            return
+        if self._rest:
+            data = b"".join((self._rest, data))
+        start, self._missing, self.behind = 0, 0, False
+        if not self.greeted:
+            start = self._greet(data)
+        while self.greeted and len(data) - start >= HEAD.size:
+            high, low, kind, flags, number = HEAD.unpack_from(data, start)
+            size = high << 8 | low
+            if size > FRAME:
+                raise Http2Error(Code.FRAME_SIZE_ERROR, f"a frame of {size} bytes; at most {FRAME} are taken")
+            end = start + HEAD.size + size
+            if end > len(data):
+                self._missing = end - len(data)
+                break
+            self._take(kind, flags, number & MAX_WINDOW, data[start + HEAD.size : end])
+            start = end
+            if start < len(data) and (self._turn.unfinished or self._turn.is_tired()):
+                self.behind = True
+                break
+        if start < len(data):
+            self._rest = bytearray(memoryview(data)[start:])
+        elif self._rest:
+            self._rest = bytearray()

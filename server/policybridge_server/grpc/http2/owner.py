@@ -1,0 +1,45 @@
+"""What a connection asks of the server that accepted it."""
+
+import socket
+from typing import TYPE_CHECKING, Protocol
+
+from policybridge_server.grpc.http2.budget import Memory
+from policybridge_server.grpc.http2.contract import Call
+from policybridge_server.loop import Handler, Loop
+from policybridge_server.transports.channel import SocketChannel
+from policybridge_server.transports.doors import Doors
+
+if TYPE_CHECKING:
+    from policybridge_server.grpc.http2.connection import Http2Connection
+    from policybridge_server.grpc.http2.stream import Stream
+
+
+class ConnectionOwner(Protocol):
+    """The server that accepted a connection.
+
+    Attributes:
+        loop: where their events are served.
+        limit: largest request message in bytes.
+        memory: what all connections may hold.
+        doors: are told when the connection carries a call, and when it does not.
+
+    """
+
+    loop: Loop
+    limit: int
+    memory: Memory
+    doors: Doors
+
+    def channel(self, connection: socket.socket, handler: Handler) -> SocketChannel:
+        """Make the channel of a connection."""
+
+    def begin(self, stream: "Stream") -> Call:
+        """Begin the call of a new stream.
+
+        Raises:
+            PolicyBridgeError: the server has no such method.
+
+        """
+
+    def gone(self, connection: "Http2Connection") -> None:
+        """Forget a connection that is closed."""

@@ -1,0 +1,104 @@
+"""Servicers' methods that are plain functions and generators: as coroutines and asynchronous generators, in a thread.
+
+grpc.aio takes such methods as well; they block, and the loop must not.
+"""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final
+
+Method = Callable[[Any, Any], Any]
+
+_END: Final = object()
+
+
+def as_async(method: Method, *, requests: bool, responses: bool) -> Method:
+    """Give a method that does not block; one that does not block already is given as it is.
+
+    Args:
+        method: of a servicer.
+        requests: whether it takes an iterator of requests.
+        responses: whether it gives an iterator of responses.
+
+    """
+    if _is_async(method):
+        return method
+    return partial(_answers if responses else _answer, method, requests)
+
+
+def _is_async(method: Method) -> bool:
+    while isinstance(method, partial):
+        method = method.func
+    called = method if inspect.isroutine(method) else getattr(method, "__call__", method)  # noqa: B004
+    return inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
+
+
+async def _answer(method: Method, streams: bool, request: Any, context: Any) -> Any:
+    with _OneThread() as thread:
+        answer = await thread.run(method, thread.requests(request) if streams else request, context)
+        # A plain function may give what an asynchronous one returned.
+        return await answer if inspect.isawaitable(answer) else answer
+
+
+async def _answers(method: Method, streams: bool, request: Any, context: Any) -> AsyncIterator[Any]:
+    with _OneThread() as thread:
+        answers = await thread.run(method, thread.requests(request) if streams else request, context)
+        if inspect.isawaitable(answers):
+            await answers
+        elif hasattr(answers, "__aiter__"):
+            async for answer in answers:
+                yield answer
+        else:
+            iterator = iter(answers)
+            try:
+                while (answer := await thread.run(next, iterator, _END)) is not _END:
+                    yield answer
+            finally:
+                thread.close(iterator)
+
+
+class _OneThread:
+    """The thread of one call: a method that blocks for long takes no thread from others."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._pool = ThreadPoolExecutor(1, "servicer")
+        self._reading: set[Any] = set()
+
+    def __enter__(self) -> "_OneThread":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # A method that still waits for a request must not wait for ever.
+        for read in self._reading:
+            read.cancel()
+        self._pool.shutdown(wait=False)
+
+    async def run(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        return await self._loop.run_in_executor(self._pool, work, *arguments)
+
+    def requests(self, requests: AsyncIterator[Any]) -> Iterator[Any]:
+        """Give the requests to the thread, each as it comes."""
+        while (request := self._next(requests)) is not _END:
+            yield request
+
+    def _next(self, requests: AsyncIterator[Any]) -> Any:
+        read = asyncio.run_coroutine_threadsafe(_next(requests), self._loop)
+        self._reading.add(read)
+        try:
+            return read.result()
+        finally:
+            self._reading.discard(read)
+
+    def close(self, iterator: Iterator[Any]) -> None:
+        """Let a generator leave its ``with`` blocks, in its thread."""
+        close = getattr(iterator, "close", None)
+        if close is not None:
+            self._pool.submit(close)
+
+
+async def _next(requests: AsyncIterator[Any]) -> Any:
+    return await anext(requests, _END)

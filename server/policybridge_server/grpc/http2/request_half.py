@@ -1,0 +1,250 @@
+"""The receiving half of a stream: a call's request messages, put together and handed on within its bounds."""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import Final
+
+from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_server.grpc.http2.contract import Call, StreamConnection
+from policybridge_server.grpc.http2.frames import Code, StreamError
+from policybridge_server.grpc.http2.messages import PREFIX, TINY, Assembly, Unpacking
+from policybridge_server.grpc.http2.requests import RequestHeaders
+
+WINDOW: Final = 1 << 20
+"""Bytes that a client may send on a stream before it is told to go on."""
+
+_SMALL: Final = 4 << 10
+"""Bytes of a message that does not count by itself while its call has it: an open call counts for as much."""
+
+
+class RequestHalf(ABC):
+    """What the peer sends on one stream. `Stream` adds the answers, the deadline and the end.
+
+    Args:
+        connection: of the stream.
+        number: HTTP/2's.
+        headers: of the request.
+        limit: largest request message, also unpacked.
+
+    Attributes:
+        remote_closed: whether the peer sends nothing more.
+
+    """
+
+    __slots__ = (
+        "_assembly",
+        "_awaited",
+        "_held",
+        "_holding",
+        "_limit",
+        "_over",
+        "_owed",
+        "_received",
+        "_unanswered",
+        "_unpacking",
+        "_waiting",
+        "call",
+        "connection",
+        "headers",
+        "number",
+        "remote_closed",
+    )
+
+    def __init__(self, connection: StreamConnection, number: int, headers: RequestHeaders, limit: int) -> None:
+        self.connection = connection
+        self.number = number
+        self.headers = headers
+        self.call: Call | None = None
+        self.remote_closed = False
+        self._limit = limit
+        self._assembly: Assembly | None = None
+        self._unpacking: Unpacking | None = None
+        # Answers that are not sent: while there are some, the peer may not send more.
+        self._waiting: deque[memoryview] | None = None
+        self._holding = self._over = self._awaited = False
+        # Bytes: not given back to flow control; of DATA; counted in the budget; of those, what the call has.
+        self._owed = self._received = self._held = self._unanswered = 0
+
+    @abstractmethod
+    def fail(self, error: PolicyBridgeError) -> None:
+        """End the call with an error; messages that are not sent yet are dropped."""
+
+    @abstractmethod
+    def proceed(self) -> None:
+        """Go on with what was left for this turn."""
+
+    def take(self, size: int) -> None:
+        """Count ``size`` bytes in the budget, until the stream ends at the latest.
+
+        Raises:
+            TooLargeError: the connection holds too much.
+
+        """
+        self.connection.budget.take(size)
+        self._held += size
+
+    def _give(self, size: int) -> None:
+        self._held -= size
+        self.connection.budget.give(size)
+
+    def data(self, payload: bytes, charged: int) -> None:
+        """Take a DATA frame's payload; ``charged`` is what flow control counts for it.
+
+        Raises:
+            PolicyBridgeError: a message cannot be taken; the call ends with it.
+            StreamError: the peer was not allowed to send so much.
+            Http2Error: the peer has sent too many tiny pieces.
+
+        """
+        if self._over:
+            return
+        size = len(payload)
+        self._owed += charged
+        self._received += size
+        if self._owed > WINDOW:
+            raise StreamError(Code.FLOW_CONTROL_ERROR, f"more than the window of {WINDOW} bytes")
+        if not (self._takes_whole(payload, size) or not size):
+            self._gather(payload)
+        if self._owed > WINDOW // 2:
+            self.give_back()
+
+    def _takes_whole(self, payload: bytes, size: int) -> bool:
+        """Take a message that comes alone and whole, as most do; say whether it is one."""
+        if self._assembly is not None or self._holding or size < 5 or self.call is None:
+            return False
+        packed, length = PREFIX.unpack_from(payload)
+        if packed or length != size - 5 or length > self._limit:
+            return False
+        if length > _SMALL:
+            self._have(length)
+        self.call.message(payload[5:])
+        return True
+
+    def _gather(self, payload: bytes) -> None:
+        self.take(len(payload))
+        if self._assembly is None:
+            self._assembly = Assembly()
+        if len(payload) < TINY:
+            self.connection.patience.spend()
+        self._assembly.add(payload)
+        self._hand_on()
+
+    def _hand_on(self) -> None:
+        """Give the call the messages that are there, until it has enough or the turn is over."""
+        while self._assembly is not None and not (self._holding or self._over):
+            if not self._advance(self._assembly):
+                if not self._assembly.size:
+                    self._assembly = None
+                elif not self._awaited:
+                    self._awaited = True
+                    self.connection.await_rest(self, True)
+                if self.remote_closed:
+                    self._end_requests()
+                return
+            if self.connection.is_tired():
+                self.connection.later(self)
+                return
+
+    def _advance(self, assembly: Assembly) -> bool:
+        """Hand on one message, or unpack some of it; say whether there was anything to do."""
+        if self._unpacking is not None:
+            self._unpack(self._unpacking)
+            return True
+        found = assembly.next(self._limit)
+        if found is None:
+            return False
+        packed, message = found
+        self._give(PREFIX.size + len(message))
+        self._has_rest()
+        if len(message) > WINDOW // 2:
+            self.connection.relieve(self)
+        if packed:
+            self._unpacking = Unpacking(self.headers.encoding, message, self._limit)
+        else:
+            if len(message) > _SMALL:
+                self._have(len(message))
+            self._pass(message)
+        return True
+
+    def _has_rest(self) -> None:
+        if self._awaited:
+            self._awaited = False
+            self.connection.await_rest(self, False)
+
+    def dismiss(self, error: PolicyBridgeError) -> None:
+        """End the call because the rest of a message does not come."""
+        self._awaited = False
+        self.fail(error)
+
+    def _unpack(self, unpacking: Unpacking) -> None:
+        self._have(unpacking.step())
+        if unpacking.done:
+            self._unpacking = None
+            message = unpacking.message()
+            if len(message) <= _SMALL:
+                self._done(len(message))
+            self._pass(message)
+
+    def _pass(self, message: bytes) -> None:
+        self.connection.patience.left += 1
+        if self.call is not None:
+            self.call.message(message)
+
+    def _have(self, size: int) -> None:
+        self.take(size)
+        self._unanswered += size
+        self.connection.count(size)
+
+    def release(self, size: int) -> None:
+        """Count a message of ``size`` bytes no longer, because the call is done with it."""
+        if size > _SMALL:
+            self._done(min(size, self._unanswered))
+
+    def _done(self, size: int) -> None:
+        self._unanswered -= size
+        self._give(size)
+        self.connection.count(-size)
+
+    def hold(self, holding: bool) -> None:
+        """Hand no more messages to the call, and stop the peer from sending more; or go on."""
+        self._holding = holding
+        if holding:
+            return
+        if self._assembly is not None:
+            self.proceed()
+        if self._owed > WINDOW // 2:
+            self.give_back()
+
+    def give_back(self) -> None:
+        """Let the peer send more, where it may."""
+        # No window update while answers are unsent: a client that does not read cannot queue more requests.
+        if self._holding or self._waiting or self.remote_closed or self._over:
+            return
+        # Another stream's end asks all that wait, also one that has given everything back; 0 would be a fault of ours.
+        if self._owed and self.connection.let_send(self, self._owed):
+            self._owed = 0
+
+    def half_closed(self) -> None:
+        """Take the end of the requests.
+
+        Raises:
+            PolicyBridgeError: it is in the midst of a message.
+            StreamError: it comes before or after what the request's headers say.
+
+        """
+        self.remote_closed = True
+        if self._over:
+            return
+        declared = self.headers.content_length
+        if declared is not None and declared != self._received:
+            raise StreamError(Code.PROTOCOL_ERROR, f"{self._received} bytes, and a content-length of {declared}")
+        if self._assembly is None:
+            self._end_requests()
+        elif not self._holding:
+            self._hand_on()
+
+    def _end_requests(self) -> None:
+        if self._assembly is not None:
+            raise InvalidError("the requests end in the midst of a message")
+        if self.call is not None and not self._over:
+            self.call.half_closed()

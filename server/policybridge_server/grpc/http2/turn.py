@@ -1,0 +1,72 @@
+"""One connection's share of a turn of the loop: what it writes is sent together, and what it works is bounded."""
+
+import time
+from collections import OrderedDict
+from typing import Final
+
+from policybridge_server.grpc.http2.contract import TimedStream
+from policybridge_server.grpc.http2.sending import Sending
+from policybridge_server.transports.channel import SocketChannel
+
+_SLICE: Final = 1e-3
+"""Seconds that a connection works in one turn of the loop; the rest waits for the next turn, as the others did."""
+
+
+class Turn:
+    """The turn that a connection has now, or has next.
+
+    Args:
+        channel: takes what is written.
+        sending: is told when the socket is full.
+
+    Attributes:
+        out: the frames of this turn; ``None`` between turns, where each is sent at once.
+        began: when the connection first looked at the clock in this turn; 0 before.
+        unfinished: streams that go on in a later turn.
+        again: whether the loop is asked for another turn.
+
+    """
+
+    __slots__ = ("_channel", "_sending", "again", "began", "out", "unfinished")
+
+    def __init__(self, channel: SocketChannel, sending: Sending) -> None:
+        self._channel = channel
+        self._sending = sending
+        self.out: list[bytes] | None = None
+        self.began = 0.0
+        self.unfinished: OrderedDict[TimedStream, None] = OrderedDict()
+        self.again = False
+
+    def write(self, data: bytes) -> None:
+        """Send frames. Those of one turn are sent together."""
+        if self.out is None:
+            self.transmit(data)
+        else:
+            self.out.append(data)
+
+    def transmit(self, data: bytes) -> None:
+        """Send frames now."""
+        self._channel.send(data)
+        if self._channel.unsent:
+            self._sending.fill()
+
+    def flush(self) -> None:
+        """Send now what this turn has written so far."""
+        if self.out:
+            self.transmit(b"".join(self.out))
+            self.out.clear()
+
+    def is_tired(self) -> bool:
+        """Whether the connection has worked long enough in this turn of the loop."""
+        now = time.perf_counter()
+        if not self.began:
+            self.began = now
+        return now - self.began > _SLICE
+
+    def proceed(self) -> None:
+        """Let the streams go on that were left, until all had their share or the turn is over."""
+        for _ in range(len(self.unfinished)):
+            stream, _ = self.unfinished.popitem(last=False)
+            stream.proceed()
+            if self.is_tired():
+                return

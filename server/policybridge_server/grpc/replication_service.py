@@ -1,0 +1,140 @@
+"""The ReplicationService: what a leader tells its replicas; see its .proto for what each call does."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import grpc.aio
+
+from policybridge.v1 import replication_service_pb2 as pb
+from policybridge.v1.replication_service_pb2_grpc import add_ReplicationServiceServicer_to_server
+from policybridge.v1.repository_service_pb2 import FileChunk
+from policybridge_core.digest import version_files
+from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
+from policybridge_core.text import without_paths
+from policybridge_serdes import PolicyReference
+from policybridge_serdes.messages import version_from_pb
+from policybridge_server.following.replicas import Replica, Replicas, WaitFor
+from policybridge_server.following.state import lack_from_pb, lack_to_pb, state_to_pb
+from policybridge_server.grpc.calls import Calls, Method, add_service
+from policybridge_server.repository import Repository, StoredPolicy
+from policybridge_server.transports.contract import Host
+
+_PIECE: Final = 256 << 10
+_NAME: Final = 200
+_LACKS: Final = 1000
+"""What is kept of a replica's name and id, and of what it lacks."""
+
+_LONGEST_WAIT: Final = 600.0
+_WAITS: Final = {
+    pb.WAIT_FOR_NONE: WaitFor.NONE,
+    pb.WAIT_FOR_MOST: WaitFor.MOST,
+    pb.WAIT_FOR_ALL: WaitFor.ALL,
+}
+
+
+def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:  # noqa: ARG001
+    """Serve ReplicationService on ``server``."""
+    repository = host.opener.engine.repository
+    methods = _Methods(repository, replicas_of(host))
+    by_name: dict[str, Method] = {
+        "Follow": methods.follow,
+        "Download": methods.download,
+        "Replicas": methods.replicas,
+    }
+    # A drain does not wait for replicas, which would stay for ever.
+    add_service(add_ReplicationServiceServicer_to_server, by_name, server, None)
+
+
+def replicas_of(host: Host) -> Replicas:
+    """Give the replicas that are connected to this process, and by their `wait` those of the whole server."""
+    peers = host.publisher.peers
+    return host.shared(Replicas, lambda: Replicas(host.opener.engine.repository, lambda: peers.gather("replicas")))
+
+
+class _Methods:
+    def __init__(self, repository: Repository, replicas: Replicas) -> None:
+        self._repository = repository
+        self._replicas = replicas
+
+    async def follow(self, requests: AsyncIterator[pb.FollowRequest]) -> AsyncIterator[pb.FollowResponse]:
+        first = await anext(requests, None)
+        if first is None or first.WhichOneof("message") != "hello" or not first.hello.id:
+            raise InvalidError("the first message of a replica is `hello`, with its id")
+        changed = asyncio.Event()
+        forget = self._repository.on_change(changed.set)
+        try:
+            with self._replicas.joined(first.hello.id[:_NAME], _printable(first.hello.name)) as replica:
+                reading = asyncio.create_task(self._read(requests, replica))
+                reading.add_done_callback(lambda _: changed.set())
+                try:
+                    sent = -1
+                    while not reading.done():
+                        changed.clear()
+                        revision = self._repository.revision
+                        if revision > sent:
+                            yield self._change(sent, revision)
+                            sent = revision
+                        await changed.wait()
+                finally:
+                    reading.cancel()
+        finally:
+            forget()
+
+    async def _read(self, requests: AsyncIterator[pb.FollowRequest], replica: Replica) -> None:
+        async for request in requests:
+            if request.HasField("adopted"):
+                lacks = [lack_from_pb(lack) for lack in request.adopted.lacks[:_LACKS]]
+                self._replicas.adopted(replica, request.adopted.revision, lacks)
+
+    def _change(self, sent: int, revision: int) -> pb.FollowResponse:
+        policies = [policy for policy in self._repository.changed_since(sent) if self._is_followed(policy)]
+        return pb.FollowResponse(revision=revision, policies=map(state_to_pb, policies))
+
+    def _is_followed(self, policy: StoredPolicy) -> bool:
+        # Every server has the policies of the package itself.
+        mine = policy.folder.parent in self._repository.writable
+        return mine and not isinstance(policy.config, PreconditionError)
+
+    async def download(self, request: pb.DownloadRequest) -> AsyncIterator[FileChunk]:
+        wanted = version_from_pb(request.version)
+        stored = self._repository.resolve(PolicyReference(wanted.name, wanted.version))
+        if stored.policy != wanted or not self._is_followed(self._repository.policy(wanted.name)):
+            raise NotFoundError(f"{stored} has the digest {stored.policy.digest} here, not {wanted.digest}")
+        for file in await asyncio.to_thread(version_files, stored.folder):
+            async for chunk in _chunks(file, file.relative_to(stored.folder).as_posix()):
+                yield chunk
+
+    async def replicas(self, request: pb.ReplicasRequest) -> pb.ReplicasResponse:
+        wanted = _WAITS.get(request.wait_for)
+        if wanted is None or not 0 <= request.seconds <= _LONGEST_WAIT:
+            raise InvalidError(f"replicas are waited for none, most or all of, for 0 to {_LONGEST_WAIT:g} seconds")
+        waited = await self._replicas.wait(wanted, request.seconds)
+        return pb.ReplicasResponse(met=waited.met, replicas=[_replica(*each) for each in waited.replicas])
+
+
+async def _chunks(file: Path, path: str) -> AsyncIterator[FileChunk]:
+    try:
+        opened = await asyncio.to_thread(file.open, "rb")
+    except OSError as error:
+        raise NotFoundError(f"{path} is not there any more") from error
+    with opened:
+        # An empty file has one piece, too.
+        piece = await asyncio.to_thread(opened.read, _PIECE)
+        while True:
+            yield FileChunk(path=path, data=piece)
+            piece = await asyncio.to_thread(opened.read, _PIECE)
+            if not piece:
+                return
+
+
+def _printable(name: str) -> str:
+    return "".join(each if each.isprintable() else "?" for each in name[:_NAME])
+
+
+def _replica(replica: Replica, is_current: bool) -> pb.Replica:
+    lacks = [lack_to_pb(lack) for lack in replica.lacks]
+    for lack in lacks:
+        lack.reason = without_paths(lack.reason)
+    return pb.Replica(name=replica.name, current=is_current, away_seconds=replica.away, lacks=lacks)

@@ -1,0 +1,111 @@
+"""Where a ledger is: a file, or a database by its URL."""
+
+import glob
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qsl, urlencode
+
+from policybridge_core.errors import InvalidError
+
+_SCHEMES: Final = ("postgresql://", "postgres://")
+
+_URL: Final = re.compile(
+    r"postgres(?:ql)?://"
+    r"(?:(?P<user>[^@:/?#\s]*)(?P<password>:[^@/?#\s]*)?@)?"
+    r"(?P<hosts>[^@/?#\s]*)(?:/(?P<database>[^@/?#\s]*))?(?:\?(?P<options>[^?#\s]*))?"
+)
+
+_SECRET: Final = ("password", "sslpassword")
+_SHOWN: Final = ("host", "port", "user", "dbname")
+"""Options of a URL that say where the database is. The others may be secret in future versions of libpq."""
+
+
+@dataclass(frozen=True)
+class DatabaseUrl:
+    """The URL of a database. As text it shows no password, and no option that does not say where the database is.
+
+    Attributes:
+        secret: the whole URL, for libpq alone.
+
+    """
+
+    secret: str = field(repr=False)
+
+    @property
+    def has_password(self) -> bool:
+        """Whether a password is part of the URL."""
+        found = _URL.fullmatch(self.secret)
+        return found is None or bool(found["password"]) or any(name in _SECRET for name, _ in _options(found))
+
+    def __str__(self) -> str:
+        found = _URL.fullmatch(self.secret)
+        if found is None:
+            return "postgresql://…"
+        user = f"{found['user']}@" if found["user"] else ""
+        database = f"/{found['database']}" if found["database"] else ""
+        shown = [(name, value) for name, value in _options(found) if name in _SHOWN]
+        options = f"?{urlencode(shown, safe='/')}" if shown else ""
+        return f"postgresql://{user}{found['hosts']}{database or '/' * bool(options)}{options}"
+
+
+Place = Path | DatabaseUrl
+"""Of a ledger."""
+
+
+def _options(found: re.Match[str]) -> list[tuple[str, str]]:
+    return parse_qsl(found["options"] or "", keep_blank_values=True)
+
+
+def parse_place(text: str | Path) -> Place:
+    """Give the place that ``text`` names.
+
+    Raises:
+        InvalidError: it is the URL of a database and cannot be read. The message does not repeat it, because parts of
+            the password may be anywhere in it.
+
+    """
+    if isinstance(text, Path) or not text.lower().startswith(_SCHEMES):
+        return Path(text)
+    if _URL.fullmatch(text) is None:
+        raise InvalidError(
+            "the URL of the ledger's database cannot be read: postgresql://USER@HOST:PORT/DATABASE is right, with all "
+            "but letters, digits and -._~ written as %XX"
+        )
+    return DatabaseUrl(text)
+
+
+def check_shown(text: str) -> str:
+    """Check a place that is an argument of a command, which everybody on the machine can read.
+
+    Raises:
+        InvalidError: it has a password, or it cannot be read.
+
+    """
+    place = parse_place(text)
+    if isinstance(place, DatabaseUrl) and place.has_password:
+        raise InvalidError(
+            f"the URL of the ledger has a password, which `ps` shows to everybody; write {place}, and give the "
+            "password in ~/.pgpass or by PGPASSWORD"
+        )
+    return text
+
+
+def expand(texts: Iterable[str]) -> list[str]:
+    """Give the places that ``texts`` name; a pattern such as ``runs-*.db`` names all files that fit it, in order.
+
+    Raises:
+        InvalidError: no file fits a pattern.
+
+    """
+    found: list[str] = []
+    for text in texts:
+        fitting = [text]
+        if isinstance(parse_place(text), Path) and glob.has_magic(text) and not Path(text).exists():
+            fitting = sorted(glob.glob(text))  # noqa: PTH207 - the pattern may begin anywhere
+            if not fitting:
+                raise InvalidError(f"no file fits {text!r}")
+        found += fitting
+    return list(dict.fromkeys(found))

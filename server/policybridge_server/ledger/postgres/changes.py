@@ -1,0 +1,91 @@
+"""What many rows come to for each session, so that its own row is written once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+
+from policybridge_server.ledger.rows import (
+    EndRow,
+    InterruptedRow,
+    LostRow,
+    OutcomeRow,
+    Row,
+    SegmentRow,
+    SessionRow,
+    StepRow,
+)
+
+Named = tuple[Any, Row]
+"""A row, and the name by which its refusal is told."""
+
+
+@dataclass
+class Change:
+    """What rows come to for one session.
+
+    Attributes:
+        begun: ``None``: it was begun before.
+        asked: the names of the rows that want an acknowledgement.
+
+    """
+
+    begun: SessionRow | None = None
+    decisions: int = 0
+    lost: int = 0
+    closed: float | None = None
+    reported: float | None = None
+    status: str = ""
+    outcomes: dict[str, float] = field(default_factory=dict)
+    contexts: list[bytes] = field(default_factory=list)
+    segments: list[SegmentRow] = field(default_factory=list)
+    asked: list[Any] = field(default_factory=list)
+
+    def add(self, name: Any, row: Row) -> None:
+        """Take a row of the session."""
+        match row:
+            case SessionRow():
+                self.begun = row
+            case SegmentRow():
+                self.segments.append(row)
+                self.decisions += row.count
+            case LostRow():
+                self.lost += row.count
+            case EndRow():
+                self.closed = row.when
+                self.asked.append(name)
+            case OutcomeRow():
+                self.asked.append(name)
+                self._add_outcome(row)
+
+    def _add_outcome(self, row: OutcomeRow) -> None:
+        if row.values is not None:
+            self.reported, self.status = row.when, row.status or self.status
+            self.outcomes |= row.values
+            self.contexts += [] if row.contexts is None else [row.contexts]
+
+    @property
+    def changes_session(self) -> bool:
+        """Whether the session's own row is another one after it."""
+        return bool(self.decisions or self.lost or self.closed is not None or self.reported is not None)
+
+
+def by_session(rows: Sequence[Named]) -> dict[str, Change]:
+    """Give what rows come to, by the sessions' ids.
+
+    Raises:
+        psycopg.errors.UniqueViolation: a session begins twice.
+
+    """
+    changes: dict[str, Change] = {}
+    for name, row in rows:
+        match row:
+            case StepRow() | InterruptedRow():
+                pass
+            case _:
+                change = changes.setdefault(row.session, Change())
+                if isinstance(row, SessionRow) and change.begun is not None:
+                    raise psycopg.errors.UniqueViolation(f"there is a session {row.session!r}")
+                change.add(name, row)
+    return changes

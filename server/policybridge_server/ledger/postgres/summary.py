@@ -1,0 +1,25 @@
+"""Summaries of the ledger `postgresql`."""
+
+from typing import Any, Final
+
+from policybridge_server.ledger.postgres.reader import PostgresReader
+from policybridge_server.ledger.summary import TableSummary
+
+_VALUES: Final = """
+SELECT DISTINCT ON (sessions.file, sessions.version)
+sessions.file AS name, sessions.version AS version, {value} AS value
+FROM sessions {join}
+WHERE sessions.policy = ? AND sessions.version IN (?, ?) AND sessions.reported IS NOT NULL
+AND sessions.exploration IS NULL AND sessions.file <> ''
+ORDER BY sessions.file, sessions.version, sessions.number DESC
+"""
+
+
+class PostgresSummary(TableSummary, PostgresReader):
+    """Implements `Summary`."""
+
+    def _values(self, value: str, join: str) -> str:
+        return _VALUES.format(value=value, join=join)
+
+    def _file(self, row: Any) -> str:
+        return str(row["file"])

@@ -1,0 +1,169 @@
+"""Records as rows: packed as the tables hold them, so that they can be stored anywhere and sent anywhere."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from policybridge_serdes import Signature
+from policybridge_serdes.interactive import header_line
+from policybridge_server.ledger.packing import pack_numbers, pack_outcomes, pack_rows
+from policybridge_server.ledger.records import Begun, Ended, Lost, Record, Reported, Segment, Step
+
+
+class SessionRow(msgspec.Struct, frozen=True, tag=0, array_like=True):
+    """A session began; ``labels``, ``options`` and ``exploration`` are JSON, ``file`` is what it compiles."""
+
+    session: str
+    policy: str
+    version: int
+    digest: str
+    labels: str
+    options: str
+    exploration: str | None
+    opened: float
+    file: str
+
+
+class SegmentRow(msgspec.Struct, frozen=True, tag=1, array_like=True):
+    """Decisions of a session, its columns as in packing.py; ``signature`` is LLVM's JSON line."""
+
+    session: str
+    first: int
+    count: int
+    signature: str
+    context: str
+    observations: bytes
+    advices: bytes
+    chances: bytes | None
+    latencies: bytes
+
+
+class LostRow(msgspec.Struct, frozen=True, tag=2, array_like=True):
+    """Decisions of a session that were dropped."""
+
+    session: str
+    count: int
+
+
+class EndRow(msgspec.Struct, frozen=True, tag=3, array_like=True):
+    """A session ended."""
+
+    session: str
+    when: float
+
+
+class OutcomeRow(msgspec.Struct, frozen=True, tag=4, array_like=True):
+    """An outcome; ``values`` is ``None`` where only the acknowledgement of the rows before this one is wanted."""
+
+    session: str
+    when: float
+    status: str
+    values: dict[str, float] | None
+    contexts: bytes | None
+
+
+class StepRow(msgspec.Struct, frozen=True, tag=5, array_like=True):
+    """Something happened to a roll-out, which is JSON."""
+
+    policy: str
+    what: str
+    rollout: str
+    when: float
+
+
+class InterruptedRow(msgspec.Struct, frozen=True, tag=6, array_like=True):
+    """A writer was killed: the sessions that it left open are over."""
+
+    writer: str
+    when: float
+
+
+Row = SessionRow | SegmentRow | LostRow | EndRow | OutcomeRow | StepRow | InterruptedRow
+
+_DECODER: Final = msgspec.msgpack.Decoder(list[Row])
+
+
+def encode(rows: Sequence[Row]) -> bytes:
+    """Give rows as bytes."""
+    return msgspec.msgpack.encode(rows)
+
+
+def decode(data: bytes) -> list[Row]:
+    """Give the rows of `encode`.
+
+    Raises:
+        msgspec.MsgspecError: these are other bytes.
+
+    """
+    return _DECODER.decode(data)
+
+
+class Packer:
+    """Packs records."""
+
+    def __init__(self) -> None:
+        self._texts: dict[Signature, str] = {}
+
+    def pack(self, record: Record) -> Row:
+        """Give the row of a record."""
+        match record:
+            case Segment():
+                return self._segment(record)
+            case Begun():
+                return _session(record)
+            case Ended():
+                return EndRow(record.session_id, record.when)
+            case Lost():
+                return LostRow(record.session_id, record.count)
+            case Reported():
+                return _outcome(record)
+            case Step(step):
+                return StepRow(step.policy, step.what, _json(step.rollout), step.when)
+
+    def _segment(self, segment: Segment) -> SegmentRow:
+        rows, advices, chances, nanoseconds = zip(*segment.decisions, strict=True)
+        return SegmentRow(
+            segment.session_id,
+            segment.first,
+            len(rows),
+            self._text(segment.signature),
+            segment.context,
+            pack_rows(segment.signature.features, rows),
+            pack_rows(segment.signature.advice_layout, advices),
+            None if chances[0] is None else pack_numbers(chances, "<f8"),
+            pack_numbers(nanoseconds, "<i8"),
+        )
+
+    def _text(self, signature: Signature) -> str:
+        text = self._texts.get(signature)
+        if text is None:
+            text = self._texts[signature] = header_line(signature).decode().rstrip()
+        return text
+
+
+def _session(record: Begun) -> SessionRow:
+    session, policy = record.session, record.session.policy
+    return SessionRow(
+        session.id,
+        policy.name,
+        policy.version,
+        policy.digest,
+        _json(session.labels),
+        _json(session.options),
+        None if session.exploration is None else _json(session.exploration),
+        record.when,
+        session.file or "",
+    )
+
+
+def _outcome(record: Reported) -> OutcomeRow:
+    outcome = record.outcome
+    if outcome is None:
+        return OutcomeRow(record.session_id, record.when, "", None, None)
+    contexts = pack_outcomes(outcome.contexts) if outcome.contexts else None
+    return OutcomeRow(record.session_id, record.when, outcome.status, dict(outcome.values), contexts)
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,248 @@
+"""The spool: rows that wait on this machine's disk for a database elsewhere. One SQLite file for each server."""
+
+import fcntl
+import os
+import sqlite3
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from policybridge_core.errors import UnavailableError
+from policybridge_server.ledger.failures import mapped
+from policybridge_server.ledger.place import DatabaseUrl, Place
+from policybridge_server.ledger.rows import InterruptedRow, Row, decode, encode
+
+_CREATE: Final = """
+PRAGMA auto_vacuum = INCREMENTAL;
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = NORMAL;
+PRAGMA journal_size_limit = 16777216;
+-- Numbers grow and are never used again, so that a batch that the database has taken already can be told.
+CREATE TABLE IF NOT EXISTS batches (
+  number INTEGER PRIMARY KEY AUTOINCREMENT, writer TEXT NOT NULL, rows BLOB NOT NULL
+);
+-- The servers that wrote this spool, and that may have left sessions open.
+CREATE TABLE IF NOT EXISTS writers (id TEXT PRIMARY KEY);
+"""
+
+_LARGE: Final = 16 << 20
+"""Bytes of an empty file, beyond which its room is given back."""
+
+
+def default_spool() -> Path:
+    """Give the folder of the spools where none is named: in the state folder of systemd's service, or of the user.
+
+    Raises:
+        UnavailableError: the user has no home.
+
+    """
+    service, user = os.environ.get("STATE_DIRECTORY"), os.environ.get("XDG_STATE_HOME")
+    if service:
+        return Path(service.split(":")[0]) / "spool"
+    try:
+        state = Path(user) if user else Path("~/.local/state").expanduser()
+    except RuntimeError as error:
+        raise UnavailableError(
+            "this user has no home for the ledger's spool; name a folder by --ledger-spool DIR"
+        ) from error
+    return state / "policybridge" / "spool"
+
+
+def spool_of(place: Place, folder: Path | None) -> Path | None:
+    """Give the folder of a ledger's spool: ``folder``, or the default; ``None``: the ledger has none.
+
+    Raises:
+        UnavailableError: there is no default here.
+
+    """
+    return (folder or default_spool()) if isinstance(place, DatabaseUrl) else None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows that were written together.
+
+    Attributes:
+        number: of the spool's batches; it grows.
+        writer: the server that wrote them. Number and writer together are the batch's name, wherever it is sent.
+        rows: as `encode` gives them.
+
+    """
+
+    number: int
+    writer: str
+    rows: bytes
+
+    @classmethod
+    def of(cls, number: int, writer: str, rows: Sequence[Row]) -> "Batch":
+        """Make the batch of ``rows``."""
+        return cls(number, writer, encode(rows))
+
+    def decoded(self) -> list[Row]:
+        """Give the rows."""
+        return decode(self.rows)
+
+
+class Spool:
+    """One file of waiting batches. Used by any thread.
+
+    A server that opens the file of one that was killed sends what that one left, under the name of that one.
+
+    Args:
+        file: which nobody else has open.
+        lock: the descriptor by which that is so; it is closed with the spool.
+
+    Raises:
+        UnavailableError: from any method, the file cannot be used.
+
+    """
+
+    def __init__(self, file: Path, lock: int) -> None:
+        self.file = file
+        self._lock = lock
+        self._mutex = threading.Lock()
+        self.writer = uuid.uuid4().hex
+        with mapped(file):
+            self._database = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+            self._database.executescript(_CREATE)
+        (self.waiting_bytes,) = self._run("SELECT coalesce(sum(length(rows)), 0) FROM batches")[0]
+        (last,) = self._run("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'batches'")[0]
+        self.last = int(last)
+        """The number of the newest batch."""
+
+    def _run(self, statement: str, *values: object) -> list[tuple[int, ...]]:
+        with self._mutex, mapped(self.file):
+            return self._database.execute(statement, values).fetchall()
+
+    def begin(self, when: float) -> None:
+        """Say that the servers that wrote this spool before are gone, and that this one writes it now."""
+        with self._transaction():
+            before = [writer for (writer,) in self._database.execute("SELECT id FROM writers")]
+            if before:
+                self._add([InterruptedRow(writer, when) for writer in before])
+            self._database.execute("DELETE FROM writers")
+            self._database.execute("INSERT INTO writers VALUES (?)", (self.writer,))
+
+    def append(self, rows: Sequence[Row]) -> int:
+        """Add a batch, which survives the process after this; give its number."""
+        with self._transaction():
+            return self._add(rows)
+
+    def _add(self, rows: Sequence[Row]) -> int:
+        data = encode(rows)
+        added = self._database.execute("INSERT INTO batches (writer, rows) VALUES (?, ?)", (self.writer, data))
+        self.waiting_bytes += len(data)
+        self.last = int(added.lastrowid or 0)
+        return self.last
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._mutex, mapped(self.file):
+            bytes_before, last = self.waiting_bytes, self.last
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._database.execute("COMMIT")
+            except BaseException:
+                self.waiting_bytes, self.last = bytes_before, last
+                with suppress(sqlite3.Error):
+                    self._database.execute("ROLLBACK")
+                raise
+
+    def oldest(self, size: int) -> list[Batch]:
+        """Give the oldest batches, of one writer: one at least where there is any, and else up to ``size`` bytes."""
+        found: list[Batch] = []
+        with self._mutex, mapped(self.file):
+            for row in self._database.execute("SELECT number, writer, rows FROM batches ORDER BY number"):
+                batch = Batch(*row)
+                size -= len(batch.rows)
+                if found and (size < 0 or batch.writer != found[0].writer):
+                    break
+                found.append(batch)
+        return found
+
+    def remove(self, last: int) -> None:
+        """Remove the batches up to number ``last``, which are in the database."""
+        with self._transaction():
+            gone = self._database.execute(
+                "SELECT coalesce(sum(length(rows)), 0) FROM batches WHERE number <= ?", (last,)
+            )
+            self.waiting_bytes -= int(gone.fetchone()[0])
+            self._database.execute("DELETE FROM batches WHERE number <= ?", (last,))
+        if not self.waiting_bytes and self.file.stat().st_size > _LARGE:
+            with self._mutex, mapped(self.file):
+                self._database.executescript("PRAGMA incremental_vacuum")
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._mutex:
+            self._database.close()
+            os.close(self._lock)
+
+
+def open_spool(folder: Path, name: str) -> Spool:
+    """Open the first spool of ``name`` in a folder that no other server has; the folder is made.
+
+    Raises:
+        UnavailableError: it cannot be used; the message says how another folder is named.
+
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for number in count():
+            file = folder / f"{name}-{number}.db"
+            lock = _locked(file)
+            if lock is not None:
+                return _opened(file, lock)
+    except (OSError, UnavailableError) as error:
+        raise UnavailableError(
+            f"the spool of the ledger in {folder} cannot be used: {error}; name another folder by --ledger-spool DIR"
+        ) from error
+    raise AssertionError("a count ends")
+
+
+def left_spools(folder: Path, name: str) -> Iterator[Spool]:
+    """Open the spools of ``name`` that no server has, and in which rows wait; one after the other.
+
+    Raises:
+        UnavailableError: one cannot be used.
+
+    """
+    for file in sorted(folder.glob(f"{name}-*.db")):
+        with mapped(file):
+            lock = _locked(file)
+        if lock is None:
+            continue
+        spool = _opened(file, lock)
+        try:
+            if spool.waiting_bytes:
+                yield spool
+        finally:
+            spool.close()
+
+
+def _opened(file: Path, lock: int) -> Spool:
+    try:
+        return Spool(file, lock)
+    except BaseException:
+        os.close(lock)
+        raise
+
+
+def _locked(file: Path) -> int | None:
+    """Lock a spool, and give what holds the lock; ``None``: another server has it."""
+    descriptor = os.open(file.with_name(f"{file.name}-lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor

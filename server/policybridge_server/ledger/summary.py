@@ -1,0 +1,173 @@
+"""Summaries of a ledger: what people look at, found by the database itself, without reading whole sessions."""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol, cast, runtime_checkable
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from policybridge_core.errors import UnsupportedError
+from policybridge_server.ledger.contract import load_ledger
+from policybridge_server.ledger.place import Place, parse_place
+from policybridge_server.ledger.query import Query, SessionRecord
+from policybridge_server.ledger.table_reader import TableReader
+from policybridge_server.ledger.trajectory import DecisionBatch
+from policybridge_server.repository.conditions import FAILED
+from policybridge_server.repository.rollout import Rollout, RolloutStep
+
+_TOTALS: Final = """
+SELECT count(*) AS sessions, CAST(coalesce(sum(decisions), 0) AS BIGINT) AS decisions,
+CAST(coalesce(sum(lost), 0) AS BIGINT) AS lost, CAST(coalesce(sum(interrupted), 0) AS BIGINT) AS interrupted,
+count(reported) AS reported, count(*) - count(closed) AS open FROM sessions
+"""
+
+_VERSIONS: Final = """
+SELECT policy, version, count(*) AS sessions, CAST(sum(decisions) AS BIGINT) AS decisions,
+count(reported) AS reported, count(CASE WHEN reported IS NOT NULL AND status NOT IN ('', 'ok') THEN 1 END) AS failed
+FROM sessions GROUP BY policy, version ORDER BY policy, version
+"""
+
+_NAMES: Final = """
+SELECT outcomes.name AS name, count(*) AS count FROM sessions JOIN outcomes ON outcomes.session = sessions.number
+WHERE sessions.policy = ? AND sessions.version = ? GROUP BY outcomes.name ORDER BY count DESC, outcomes.name LIMIT ?
+"""
+
+_STEPS: Final = """
+SELECT * FROM rollout_steps WHERE CAST(? AS TEXT) IS NULL OR policy = ? ORDER BY number DESC LIMIT ?
+"""
+
+_FROM: Final = "SELECT * FROM segments WHERE session = ? AND first + count > ? ORDER BY first"
+
+
+@dataclass(frozen=True)
+class VersionSums:
+    """What the ledger holds of a version: numbers of sessions, of those with an outcome, and of those that failed."""
+
+    policy: str
+    version: int
+    sessions: int
+    decisions: int
+    reported: int
+    failed: int
+
+
+@runtime_checkable
+class Summary(Protocol):
+    """Reads summaries; each call sees one state of the ledger. Used by one thread. Errors are those of `Reader`."""
+
+    def totals(self) -> tuple[Mapping[str, int], Sequence[VersionSums]]:
+        """Give the numbers of sessions, decisions and so on of the whole ledger, and those of each version."""
+
+    def newest(self, query: Query, before: int | None, most: int) -> Sequence[tuple[SessionRecord, str]]:
+        """Give sessions and what each compiled, the newest first: at most so many, of those with a lower number."""
+
+    def decisions(self, session: SessionRecord, first: int, most: int) -> Sequence[DecisionBatch]:
+        """Give batches of a session's decisions that hold at least those from step ``first`` on, ``most`` of them."""
+
+    def steps(self, policy: str | None, most: int) -> Sequence[RolloutStep]:
+        """Give the last steps of roll-outs, the newest first."""
+
+    def pairs(self, policy: str, base: int, version: int, name: str) -> npt.NDArray[np.float64]:
+        """Give the last value of an outcome for each file of both versions, in base and version; shape [n, 2].
+
+        Sessions that explored do not count.
+        """
+
+    def outcome_names(self, policy: str, version: int, most: int) -> Sequence[str]:
+        """Name the outcomes that most sessions of the version have."""
+
+    def size(self) -> int:
+        """Give the ledger's bytes on disk."""
+
+    def close(self) -> None:
+        """Close the files."""
+
+
+class TableSummary(TableReader):
+    """Implements `Summary`."""
+
+    @abstractmethod
+    def _values(self, value: str, join: str) -> str:
+        """Give the statement that finds the last value for each file and version; see `pairs`."""
+
+    @abstractmethod
+    def _file(self, row: Any) -> str:
+        """Give what a session compiles."""
+
+    def totals(self) -> tuple[Mapping[str, int], Sequence[VersionSums]]:
+        """Give the numbers of the ledger and of each version."""
+        with self._transaction():
+            (row,) = self._rows(_TOTALS)
+            return dict(row), [VersionSums(**dict(each)) for each in self._rows(_VERSIONS)]
+
+    def newest(self, query: Query, before: int | None, most: int) -> Sequence[tuple[SessionRecord, str]]:
+        """Give the newest sessions."""
+        condition, values = self._condition(query)
+        # Conditions are our own texts; what clients sent is passed separately.
+        statement = f"SELECT * FROM sessions WHERE number < ? AND {condition} ORDER BY number DESC LIMIT ?"  # noqa: S608
+        with self._transaction():
+            rows = self._rows(statement, (1 << 62) if before is None else before, *values, most)
+            return [(self._session(row), self._file(row)) for row in rows]
+
+    def decisions(self, session: SessionRecord, first: int, most: int) -> Sequence[DecisionBatch]:
+        """Give batches of a session's decisions."""
+        batches, held = list[DecisionBatch](), 0
+        with self._transaction():
+            for row in self._stream(_FROM, session.number, first):
+                batches.append(self._segment(session, row))
+                held += row["first"] + row["count"] - max(first, row["first"])
+                if held >= most:
+                    break
+        return batches
+
+    def steps(self, policy: str | None, most: int) -> Sequence[RolloutStep]:
+        """Give the last steps of roll-outs."""
+        with self._transaction():
+            rows = self._rows(_STEPS, policy, policy, most) if self._has("rollout_steps") else []
+        return [
+            RolloutStep(row["policy"], row["what"], msgspec.json.decode(row["rollout"], type=Rollout), row["at"])
+            for row in rows
+        ]
+
+    def pairs(self, policy: str, base: int, version: int, name: str) -> npt.NDArray[np.float64]:
+        """Give an outcome of both versions by file."""
+        failed = name == FAILED
+        join = "" if failed else "JOIN outcomes ON outcomes.session = sessions.number AND outcomes.name = ?"
+        value = "sessions.status NOT IN ('', 'ok')" if failed else "outcomes.value"
+        statement, names = self._values(value, join), [] if failed else [name]
+        found: dict[str, dict[int, float]] = {}
+        with self._transaction():
+            rows = self._rows(statement, *names, policy, base, version) if self._has("files") else []
+        for row in rows:
+            found.setdefault(row["name"], {})[row["version"]] = row["value"]
+        both = [(each[base], each[version]) for each in found.values() if len(each) == 2]
+        return np.array(both, np.float64).reshape(-1, 2)
+
+    def outcome_names(self, policy: str, version: int, most: int) -> Sequence[str]:
+        """Name the outcomes of a version."""
+        with self._transaction():
+            return [str(row["name"]) for row in self._rows(_NAMES, policy, version, most)]
+
+
+class _Summarized(Protocol):
+    def open_summary(self, place: Place) -> Summary: ...
+
+
+def open_summary(place: str | Path, kind: str | None = None) -> Summary:
+    """Open a ledger for its summaries.
+
+    Raises:
+        NotFoundError: there is no such kind of ledger.
+        UnsupportedError: this kind has no summaries.
+        UnavailableError: the ledger cannot be read.
+
+    """
+    found = parse_place(place)
+    ledger: Any = load_ledger(found, kind)
+    if not hasattr(ledger, "open_summary"):
+        raise UnsupportedError(f"ledgers of the kind {kind!r} have no summaries")
+    return cast("_Summarized", ledger).open_summary(found)

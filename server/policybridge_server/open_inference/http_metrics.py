@@ -1,0 +1,17 @@
+"""`/metrics`: the server's metrics, for Prometheus."""
+
+from aiohttp import hdrs, web
+
+from policybridge_server.telemetry.metrics import Metrics
+from policybridge_server.transports.contract import Host
+
+
+def metrics_routes(host: Host) -> list[web.RouteDef]:
+    """Give the path; like all that is only read, it needs the scope `Scope.READ` where there are tokens."""
+    metrics = Metrics(host)
+
+    async def answer(request: web.Request) -> web.Response:
+        text, kind = await metrics.page(request.headers.get(hdrs.ACCEPT, ""))
+        return web.Response(body=text, headers={hdrs.CONTENT_TYPE: kind})
+
+    return [web.get("/metrics", answer)]

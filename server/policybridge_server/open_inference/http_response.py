@@ -1,0 +1,46 @@
+"""Inference responses as they go over HTTP: JSON, and tensors behind it."""
+
+import json
+from typing import Any
+
+import numpy as np
+
+from policybridge.inference import inference_service_pb2 as pb
+from policybridge_core.errors import UnsupportedError
+from policybridge_server.open_inference.datatypes import kind_of, split_texts
+from policybridge_server.open_inference.http_request import HttpRequest
+
+
+def response_to_json(message: pb.ModelInferResponse, request: HttpRequest) -> tuple[str, list[bytes]]:
+    """Write the body of an inference response: the JSON, and the tensors behind it.
+
+    Infinities and NaN are written as JavaScript writes them, because JSON has no word for them.
+    """
+    outputs: list[dict[str, Any]] = []
+    tensors: list[bytes] = []
+    for output, raw in zip(message.outputs, message.raw_output_contents, strict=True):
+        written = {"name": output.name, "datatype": output.datatype, "shape": list(output.shape)}
+        if request.is_binary(output.name):
+            outputs.append({**written, "parameters": {"binary_data_size": len(raw)}})
+            tensors.append(raw)
+        else:
+            outputs.append({**written, "data": _data(output, raw)})
+    body: dict[str, Any] = {"model_name": message.model_name, "model_version": message.model_version}
+    if message.id:
+        body["id"] = message.id
+    if message.parameters:
+        body["parameters"] = {key: value.string_param for key, value in message.parameters.items()}
+    return json.dumps({**body, "outputs": outputs}), tensors
+
+
+def _data(output: pb.ModelInferResponse.InferOutputTensor, raw: bytes) -> list[Any]:
+    kind = kind_of(output.name, output.datatype)
+    if not kind.is_text:
+        values: list[Any] = np.frombuffer(raw, kind.dtype).tolist()
+        return values
+    try:
+        return [text.decode() for text in split_texts(output.name, raw)]
+    except UnicodeDecodeError as error:
+        raise UnsupportedError(
+            f"{output.name} is no UTF-8 text, which JSON cannot hold; ask for it with the parameter `binary_data`"
+        ) from error

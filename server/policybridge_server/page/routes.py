@@ -1,0 +1,90 @@
+"""The paths of the page: `/` gives the page, `/page/…` what it shows, as JSON."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from policybridge_core.errors import NotFoundError
+from policybridge_server.page.document import make_document
+from policybridge_server.page.history import History
+from policybridge_server.page.records import Records
+from policybridge_server.page.runs import shown_runs
+from policybridge_server.page.state import whole_state
+from policybridge_server.transports.contract import Host
+
+_READERS: Final = 4
+"""Requests that read files at a time; others wait, so that pages cannot take all threads of the server."""
+
+_Read = TypeVar("_Read")
+
+
+class Page:
+    """Serves the page of a server, and what it shows.
+
+    Args:
+        host: the server.
+
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._document = make_document()
+        self._records = Records(host.config)
+        self._history = host.shared(History, lambda: History(host))
+        self._reading = asyncio.Semaphore(_READERS)
+
+    def routes(self) -> list[web.RouteDef]:
+        """Give all paths."""
+        return [
+            web.get("/", self._page),
+            web.get("/page/state", self._state),
+            web.get("/page/history", self._past),
+            web.get("/page/ledger", self._ledger),
+            web.get("/page/sessions", self._sessions),
+            web.get("/page/sessions/{session}", self._session),
+            web.get("/page/rollouts/{policy}", self._rollout),
+            web.get("/page/runs", self._runs),
+        ]
+
+    async def _page(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        body, headers = self._document
+        return web.Response(body=body, headers=headers, content_type="text/html", charset="utf-8")
+
+    async def _state(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return _json(await whole_state(self._host))
+
+    async def _past(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return _json(self._history.to_json())
+
+    async def _ledger(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return _json(await self._read(self._records.ledger))
+
+    async def _sessions(self, request: web.Request) -> web.Response:
+        return _json(await self._read(lambda: self._records.sessions(request.query)))
+
+    async def _session(self, request: web.Request) -> web.Response:
+        session = request.match_info["session"]
+        return _json(await self._read(lambda: self._records.session(session, request.query)))
+
+    async def _rollout(self, request: web.Request) -> web.Response:
+        policy = self._host.opener.engine.repository.policy(request.match_info["policy"])
+        rollout = policy.rollout
+        if rollout is None:
+            raise NotFoundError(f"no version of {policy.name!r} was ever rolled out")
+        return _json(await self._read(lambda: self._records.rollout(policy.name, rollout)))
+
+    async def _runs(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return _json(await self._read(lambda: shown_runs(self._host.config.runs)))
+
+    async def _read(self, read: Callable[[], _Read]) -> _Read:
+        async with self._reading:
+            return await asyncio.to_thread(read)
+
+
+def _json(value: Any) -> web.Response:
+    return web.Response(
+        body=msgspec.json.encode(value), content_type="application/json", headers={"Cache-Control": "no-store"}
+    )

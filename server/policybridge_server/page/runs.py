@@ -1,0 +1,94 @@
+"""The training runs that the page shows: a trainer writes what it has done so far into a file of its run's folder."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from policybridge_server.repository.files import replace_file
+
+FILE: Final = "run.json"
+"""Its name in the folder of a run."""
+
+_MOST: Final = 20
+"""Runs that are shown, those that went on last."""
+
+_BYTES: Final = 4 << 20
+"""Of a file; a larger one is not read."""
+
+
+class ShownIteration(msgspec.Struct, frozen=True):
+    """A version that a trainer has published; the first one decides as the compiler does.
+
+    Attributes:
+        number: counted from 0.
+        version: in the run's repository.
+        compiles: of modules since the run began.
+        seconds: of wall time since then.
+        changes: by measure, the change of the sum over the validation projects since the first iteration, as a
+            fraction.
+
+    """
+
+    number: int
+    version: int
+    compiles: int
+    seconds: float
+    changes: Mapping[str, float]
+
+
+class ShownProject(msgspec.Struct, frozen=True):
+    """A project's sums by the compiler's own decisions, and by the best version."""
+
+    project: str
+    measure: str
+    before: float
+    after: float
+
+
+class ShownRun(msgspec.Struct, frozen=True):
+    """A training run, as `FILE` holds it in JSON.
+
+    Attributes:
+        title: what is trained, for people.
+        facts: what else is to be known of it, by name.
+        iterations: those that are done.
+        best: the version that is best on the validation projects.
+        projects: the validation projects by the best version.
+
+    """
+
+    title: str
+    facts: Mapping[str, str]
+    iterations: Sequence[ShownIteration]
+    best: int
+    projects: Sequence[ShownProject]
+
+
+def write_run(run: ShownRun, folder: Path) -> None:
+    """Write `FILE`. Whoever reads it meanwhile sees the one before."""
+    replace_file(folder / FILE, msgspec.json.encode(run))
+
+
+def shown_runs(folders: Iterable[Path]) -> list[dict[str, Any]]:
+    """Give the runs of these folders and of the folders in them, the one that went on last first. This blocks.
+
+    A file that cannot be read stands for itself, with an ``error``.
+    """
+    found = sorted(((file.stat().st_mtime, file) for folder in folders for file in _files(folder)), reverse=True)
+    return [_shown(file, changed) for changed, file in found[:_MOST]]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    yield from (file for file in (folder / FILE, *folder.glob(f"*/{FILE}")) if file.is_file())
+
+
+def _shown(file: Path, changed: float) -> dict[str, Any]:
+    about: dict[str, Any] = {"name": file.parent.name, "changed": changed}
+    try:
+        if file.stat().st_size > _BYTES:
+            return {**about, "error": f"it is larger than {_BYTES:,} bytes"}
+        return {**about, "run": msgspec.json.decode(file.read_bytes(), type=ShownRun)}
+    except (OSError, msgspec.MsgspecError) as error:
+        return {**about, "error": f"{FILE} cannot be read: {type(error).__name__}"}

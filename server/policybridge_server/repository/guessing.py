@@ -1,0 +1,62 @@
+"""Policies without a ``policy.toml``: the files of a version tell the backend where they can be those of one only."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from policybridge_core.errors import PreconditionError
+from policybridge_server.repository.checks import is_number
+from policybridge_server.repository.config import POLICY_TOML, PolicyConfig
+
+_SUFFIXES: Final = {
+    ".onnx": ("onnx", "model.onnx"),
+    ".pt2": ("torch", "model.pt2"),
+    ".tflite": ("litert", "model.tflite"),
+}
+"""Of models that say themselves what they take and give: suffix → backend, and the file that it looks for by itself."""
+
+_NAMES: Final = {"saved_model.pb": "tensorflow", "policy.py": "python"}
+
+
+def has_versions(policy: Path) -> bool:
+    """Whether a folder has the versions of a policy; one that cannot be read has none."""
+    try:
+        return any(_versions(policy))
+    except OSError:
+        return False
+
+
+def _versions(policy: Path) -> Iterator[Path]:
+    return (folder for folder in policy.iterdir() if is_number(folder.name) and folder.is_dir())
+
+
+def guess_config(policy: Path) -> PolicyConfig:
+    """Make the config of a policy without a ``policy.toml`` by the files of its newest version.
+
+    Raises:
+        PreconditionError: they are those of no backend, or of several.
+
+    """
+    newest = max(_versions(policy), key=lambda folder: int(folder.name))
+    files = sorted(file.name for file in newest.iterdir() if file.is_file())
+    # A Python policy may consult models, which lie beside it.
+    found = [name for name in files if name == "policy.py"] or [name for name in files if _is_known(name)]
+    if len(found) != 1:
+        tells = "no file of" if not found else f"{', '.join(found)} of"
+        raise PreconditionError(
+            f"policy {policy.name!r} has no {POLICY_TOML}, and {tells} version {newest.name} says which backend it is "
+            f"for. One alone of {', '.join([*_NAMES, *(f'*{suffix}' for suffix in _SUFFIXES)])} does; otherwise write "
+            f'a {POLICY_TOML} with `backend = "…"`'
+        )
+    return _config(found[0])
+
+
+def _is_known(name: str) -> bool:
+    return name in _NAMES or Path(name).suffix in _SUFFIXES
+
+
+def _config(name: str) -> PolicyConfig:
+    if name in _NAMES:
+        return PolicyConfig(_NAMES[name])
+    backend, usual = _SUFFIXES[Path(name).suffix]
+    return PolicyConfig(backend, settings={} if name == usual else {"file": name})

@@ -1,0 +1,111 @@
+"""``DIR/<policy>/rollout.json``: the roll-out that runs, or else the last one."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from policybridge_core.errors import PreconditionError
+from policybridge_server.repository.files import replace_file
+
+FILES: Final = 20
+"""That both versions have compiled before they are first compared, if nobody says another number."""
+
+_FILE: Final = "rollout.json"
+
+State = Literal["running", "promoted", "withdrawn"]
+
+
+class Rollout(msgspec.Struct, frozen=True, kw_only=True):
+    """A share of an alias's new sessions gets a version, the others another one.
+
+    Attributes:
+        version: that is rolled out.
+        base: what the other sessions get.
+        alias: whose sessions are shared out.
+        share: of the files, 0 to 1.
+        promote_if: conditions that must all hold for the server to promote it.
+        withdraw_if: conditions of which one must hold for the server to withdraw it.
+        files: that both versions have compiled before they are first compared.
+        state: whether it runs, or how it ended.
+        reason: why it is in this state, or what was compared last.
+        begun: seconds since 1970.
+        ended: likewise; ``None`` while it runs.
+        looks: how often the versions were compared.
+
+    """
+
+    version: int
+    base: int
+    alias: str
+    share: float
+    promote_if: tuple[str, ...] = ()
+    withdraw_if: tuple[str, ...] = ()
+    files: int = FILES
+    state: State = "running"
+    reason: str = ""
+    begun: float = 0.0
+    ended: float | None = None
+    looks: int = 0
+
+    @property
+    def running(self) -> bool:
+        """Whether sessions are still shared out."""
+        return self.state == "running"
+
+    def takes(self, policy: str, file: str) -> bool:
+        """Whether the sessions of a file get the version: the same at every time, and also when the share grows.
+
+        Those without a file do not: they would change from version to version.
+        """
+        if not file:
+            return False
+        text = f"{policy}\0{self.version}\0{file}"
+        digest = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
+        return int.from_bytes(digest[:8], "big") < self.share * 2**64
+
+
+@dataclass(frozen=True)
+class RolloutStep:
+    """What happened to a roll-out.
+
+    Attributes:
+        policy: its name.
+        what: ``begun``, ``changed``, ``compared``, ``promoted`` or ``withdrawn``.
+        rollout: as it is after the step.
+        when: seconds since 1970.
+
+    """
+
+    policy: str
+    what: str
+    rollout: Rollout
+    when: float
+
+
+def read_rollout(policy: Path) -> Rollout | None:
+    """Read the roll-out of the policy in this folder; ``None`` if there never was one.
+
+    Raises:
+        PreconditionError: the file cannot be used.
+
+    """
+    file = policy / _FILE
+    if not file.is_file():
+        return None
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Rollout)
+    except msgspec.DecodeError as error:
+        raise PreconditionError(f"{file}: {error}; without this file no version is rolled out") from error
+
+
+def write_rollout(policy: Path, rollout: Rollout) -> None:
+    """Replace the roll-out of the policy in this folder, all at once and durably."""
+    replace_file(policy / _FILE, rollout_json(rollout))
+
+
+def rollout_json(rollout: Rollout) -> bytes:
+    """Give the content of the file."""
+    return msgspec.json.format(msgspec.json.encode(rollout)) + b"\n"

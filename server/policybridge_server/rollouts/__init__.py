@@ -1,0 +1,1 @@
+"""Judging roll-outs by the outcomes in the ledger."""

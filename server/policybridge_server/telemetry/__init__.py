@@ -1,0 +1,1 @@
+"""What the server tells about itself: counters, metrics, traces and logs."""

@@ -1,0 +1,150 @@
+"""A channel over TLS: what uses it sees the bytes inside, and the same events as those of a plain socket."""
+
+import logging
+import select
+import socket
+import ssl
+from concurrent.futures import Executor, Future
+from contextlib import suppress
+from typing import Final
+
+from policybridge_server.loop import Handler, Loop
+from policybridge_server.transports.channel import SocketChannel
+
+_LOG = logging.getLogger(__name__)
+
+_RECORD: Final = 1 << 14
+"""Bytes of the largest TLS record. A read gives the bytes of one."""
+
+
+class TlsChannel(SocketChannel):
+    """A connected, non-blocking socket with the server's side of TLS.
+
+    The steps of the handshake run on ``handshakes``, because their arithmetic takes up to milliseconds. It does not
+    hold the interpreter lock, so clients that connect again and again keep that thread busy, and not the loop. What
+    is sent before the end of the handshake waits. The handler gives up a client that is too slow, as one without TLS.
+
+    Args:
+        connection: wrapped for TLS; no byte of the handshake has been read yet.
+        loop: where its events are served.
+        handler: gets the events after the handshake; EPOLLHUP if the handshake fails.
+        handshakes: runs the handshakes.
+
+    """
+
+    def __init__(self, connection: ssl.SSLSocket, loop: Loop, handler: Handler, handshakes: Executor) -> None:
+        super().__init__(connection, loop, self)
+        self._tls = connection
+        self._handler = handler
+        self._handshakes = handshakes
+        self._established = False
+        self._shaking = False
+        self._read_must_write = False
+        self._take, self._put = self._decrypted, self._encrypt
+        self._close = self._close_later
+
+    def ready(self, events: int) -> None:
+        """Go on with the handshake; after it, pass the events on."""
+        if self._read_must_write:
+            events = select.EPOLLIN | (select.EPOLLOUT if self.unsent else 0)
+        if self._established:
+            self._handler.ready(events)
+        elif not self._shaking:
+            self._shaking = True
+            # With EPOLLONESHOT a hang-up is reported once, and not in every turn while the thread works.
+            self._loop.rewatch(self._incoming, select.EPOLLONESHOT)
+            self._handshakes.submit(self._tls.do_handshake).add_done_callback(self._post)
+
+    def _post(self, step: "Future[None]") -> None:
+        with suppress(RuntimeError):  # The loop is closed.
+            self._loop.call_soon_threadsafe(self._shaken, step.exception())
+
+    def _shaken(self, error: BaseException | None) -> None:
+        self._shaking = False
+        if not self.is_open:
+            self._connection.close()
+        elif error is None:
+            self._establish()
+        elif isinstance(error, ssl.SSLWantReadError):
+            self._loop.rewatch(self._incoming, select.EPOLLIN)
+        elif isinstance(error, ssl.SSLWantWriteError):
+            self._loop.rewatch(self._incoming, select.EPOLLOUT)
+        else:
+            self._refuse(error)
+
+    def _establish(self) -> None:
+        self._established = True
+        self._watch()
+        # OpenSSL may have read the first bytes together with the end of the handshake.
+        self._handler.ready(select.EPOLLIN | (select.EPOLLOUT if self.unsent else 0))
+
+    def _refuse(self, reason: object) -> None:
+        if self.is_open and not self._established:
+            _LOG.info("a TLS handshake failed: %s", reason)
+            self._handler.ready(select.EPOLLHUP)
+
+    def _decrypted(self, wanted: int) -> bytes:
+        taken = bytearray()
+        size = wanted
+        try:
+            while size > 0 and (data := self._read_record(size)):
+                taken += data
+                # epoll does not report what OpenSSL holds: read that, and another record only after a full one.
+                size = self._tls.pending() or (wanted - len(taken) if len(data) == _RECORD else 0)
+        except BlockingIOError:
+            if not taken:
+                raise
+        return bytes(taken)
+
+    def _read_record(self, wanted: int) -> bytes:
+        must_write = False
+        try:
+            return self._tls.recv(wanted)
+        except ssl.SSLWantReadError as error:
+            raise BlockingIOError from error
+        except ssl.SSLWantWriteError as error:
+            must_write = True
+            raise BlockingIOError from error
+        finally:
+            if must_write is not self._read_must_write:
+                self._read_must_write = must_write
+                self._watch()
+
+    def _encrypt(self, data: bytes | bytearray) -> int:
+        if not self._established:
+            raise BlockingIOError
+        sent = 0
+        try:
+            with memoryview(data) as view:
+                while sent < len(data):
+                    sent += self._tls.send(view[sent:])
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
+            if not sent:
+                raise BlockingIOError from error
+        return sent
+
+    def _watch(self) -> None:
+        if not self._established:
+            return
+        if self._read_must_write and self.is_open:
+            # Only a write lets OpenSSL read on: watching for input would wake the loop again and again.
+            self._loop.rewatch(self._incoming, select.EPOLLOUT)
+        else:
+            super()._watch()
+
+    def finish(self) -> None:
+        """Tell the client that nothing more will be sent; what it still sends can be received."""
+        if not self._established:
+            self._refuse("the connection ends before it")
+            return
+        with suppress(OSError, ValueError):
+            # It raises SSLWantReadError, an OSError, because the client's own end is not there yet.
+            self._tls.unwrap()
+        with suppress(OSError):
+            # Not the SSLSocket's method, which would forget TLS.
+            socket.socket.shutdown(self._tls, socket.SHUT_WR)
+
+    def _close_later(self) -> None:
+        # A thread that works on the handshake still uses the descriptor; `_shaken` closes it then.
+        if not self._shaking:
+            self._connection.close()

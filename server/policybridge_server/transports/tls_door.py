@@ -1,0 +1,37 @@
+"""The TLS side of one port: makes the channels of its connections."""
+
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+from policybridge_server.access import ServerTls, TlsFiles
+from policybridge_server.loop import Handler, Loop
+from policybridge_server.transports.channel import SocketChannel
+from policybridge_server.transports.tls_channel import TlsChannel
+
+
+class TlsDoor:
+    """Wraps the connections of one port, and has the thread of their handshakes.
+
+    Args:
+        files: of the server.
+        protocols: those that the port speaks, by their names in ALPN.
+        loop: where the connections are served.
+
+    Raises:
+        InvalidError: the files cannot be used.
+
+    """
+
+    def __init__(self, files: TlsFiles, protocols: list[str], loop: Loop) -> None:
+        self._tls = ServerTls(files, protocols)
+        self._loop = loop
+        self._handshakes = ThreadPoolExecutor(1, "policybridge-tls")
+
+    def channel(self, connection: socket.socket, handler: Handler) -> SocketChannel:
+        """Make the channel of a connection that was just accepted."""
+        wrapped = self._tls.newest().wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        return TlsChannel(wrapped, self._loop, handler, self._handshakes)
+
+    def close(self) -> None:
+        """End the thread after the handshake that it works on."""
+        self._handshakes.shutdown(wait=False)

@@ -1,0 +1,162 @@
+"""What workers tell each other: the parent carries it, because they know nobody else."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, cast
+
+from policybridge_core.errors import PolicyBridgeError
+from policybridge_server.repository import StoredPolicy
+from policybridge_server.telemetry.merging import merged
+from policybridge_server.workers.line import LineClosedError
+from policybridge_server.workers.listening import Listening
+from policybridge_server.workers.member import Member
+from policybridge_server.workers.turn import Turn
+from policybridge_server.workers.welcome import Welcome
+
+
+class Exchange:
+    """Answers the calls of workers, mostly by asking the others. For the loop thread.
+
+    Args:
+        count: how many workers there are to be.
+        listening: what they listen on.
+        table: descriptor of the memory that they share, see `table`.
+
+    Attributes:
+        members: the process in each worker's place; ``None`` before its first one.
+
+    """
+
+    def __init__(self, count: int, listening: Listening, table: int) -> None:
+        self.members: list[Member | None] = [None] * count
+        self._count = count
+        self._listening = listening
+        self._table = table
+        self._turn = Turn()
+        self._past: Any = None
+
+    def member(self, index: int) -> Member:
+        """Make the process that takes a worker's place from now on."""
+        # The handlers need the member, which needs the handlers.
+        handlers: dict[str, Any] = {}
+        member = self.members[index] = Member(index, handlers)
+        answers: dict[str, Callable[..., Any]] = {
+            "join": self._join,
+            "ready": self._ready,
+            "failed": self._failed_to_start,
+            "turn": self._begin_turn,
+            "end_turn": self._end_turn,
+            "others": self._ask_others,
+            "snapshots": self._snapshots,
+            "report": self._report,
+        }
+        handlers.update({name: partial(answer, member) for name, answer in answers.items()})
+        return member
+
+    def others(self, member: Member) -> list[Member]:
+        """Give the processes beside one."""
+        return [each for each in self.members if each is not None and each is not member]
+
+    def serving(self) -> list[Member]:
+        """Give the processes that serve."""
+        return [each for each in self.members if each is not None and each.ready.is_set()]
+
+    def keep_numbers(self, member: Member) -> None:
+        """Keep what a process has counted, which has ended."""
+        if member.counted is not None:
+            self._past = merged([self._past, member.counted], past=True)
+
+    async def release(self, member: Member, *, stopping: bool) -> None:
+        """End the turn of a process that has ended in it; the others read the disk again unless the server stops."""
+        if self._turn.end(member) and not stopping:
+            # It may have changed the disk and told nobody.
+            for each in self.others(member):
+                if each.ready.is_set():
+                    with suppress(PolicyBridgeError):
+                        await each.line.call("reread")
+                        return
+
+    async def _join(self, member: Member) -> Welcome:
+        """Let a worker take part in changes from now on, and give it what the others serve."""
+        policies = await self._policies(member)
+        return Welcome(
+            member.index,
+            self._count,
+            self._listening.of_worker(member.index),
+            logging.getLogger().level,
+            member.mark,
+            self._table,
+            self._listening.given(member.index),
+            policies,
+        )
+
+    async def _policies(self, member: Member) -> list[StoredPolicy] | None:
+        while True:
+            joined = [each for each in self.others(member) if each.joined]
+            serving = next((each for each in joined if each.ready.is_set()), None)
+            if serving is not None:
+                with suppress(LineClosedError):
+                    await self._turn.take(member)
+                    try:
+                        policies = await serving.line.call("policies")
+                        member.joined = True
+                        return cast("list[StoredPolicy]", policies)
+                    finally:
+                        self._turn.end(member)
+            elif member.index == 0 and not joined:
+                member.joined = True
+                return None
+            # The first worker reads the folders, and says then what it serves.
+            await asyncio.sleep(0.01)
+
+    async def _ready(self, member: Member, addresses: list[str], policies: int) -> None:
+        member.addresses, member.policies = addresses, policies
+        if member.index == 0:
+            self._listening.found(addresses)
+        member.ready.set()
+
+    async def _failed_to_start(self, member: Member, error: Exception) -> None:
+        member.error = error
+
+    async def _begin_turn(self, member: Member) -> None:
+        await self._turn.take(member)
+
+    async def _end_turn(self, member: Member) -> None:
+        self._turn.end(member)
+
+    async def _ask_others(self, member: Member, name: str, *arguments: Any) -> list[Any]:
+        """Call all other workers; give the answers of those that did not go away meanwhile.
+
+        Raises:
+            PolicyBridgeError: what one of them raised.
+
+        """
+        joined = [each for each in self.others(member) if each.joined]
+        answers = await asyncio.gather(*(each.line.call(name, *arguments) for each in joined), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, LineClosedError):
+                raise answer
+        return [answer for answer in answers if not isinstance(answer, BaseException)]
+
+    async def _snapshots(self, member: Member, own: Any) -> list[Any]:
+        """Take a worker's numbers, and give those of the others, also of those that have ended."""
+        member.counted = own
+        serving = [each for each in self.others(member) if each.ready.is_set()]
+        answers = await asyncio.gather(*(each.line.call("snapshot") for each in serving), return_exceptions=True)
+        for each, answer in zip(serving, answers, strict=True):
+            if not isinstance(answer, BaseException) and each.ready.is_set():
+                each.counted = answer
+        found = [each.counted for each in serving if each.counted is not None and each.ready.is_set()]
+        return found if self._past is None else [*found, self._past]
+
+    async def _report(self, member: Member, session_id: str, outcome: Any) -> bool:
+        """Report an outcome where its session is; say whether a worker has it."""
+        for each in self.others(member):
+            if each.ready.is_set() and session_id.endswith(each.mark):
+                with suppress(LineClosedError):
+                    await each.line.call("report", session_id, outcome)
+                    return True
+        return False

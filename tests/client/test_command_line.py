@@ -1,0 +1,55 @@
+"""What the commands say of a word that they do not know."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import policybridge_client
+from tests.conftest import command
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["run", "--polcy", "x", "--server", "s", "--", "clang", "--polcy"],
+            "policybridge run: error: there is no option --polcy: did you mean '--policy'?",
+        ),
+        (["run", "--policy=x", "--servr=s", "--", "clang"], "there is no option --servr: did you mean '--server'?"),
+        (["run", "--policy", "x", "--", "clang"], "policybridge run: --policy needs --server ADDRESS"),
+        (["serve", "--repository", "x", "--ledgr", "y"], "there is no option --ledgr: did you mean '--ledger'?"),
+        (["sessions", "list", "--ledgr", "x"], "there is no option --ledgr: did you mean '--ledger'?"),
+        (["replay", "--legder", "x", "1"], "there is no option --legder: did you mean '--ledger'?"),
+        (["policies", "list", "--servr", "x"], "there is no option --servr: did you mean '--server'?"),
+        (["bench", "--secnds", "1"], "there is no option --secnds: did you mean '--seconds'?"),
+        (["polices", "list"], "unknown command 'polices'; did you mean 'policies'? there are autotune, "),
+        (["run", "--server", "s", "--", "clang", "--polcy"], "one of the arguments --policy --decisions is required"),
+    ],
+)
+def test_a_misspelt_word_is_told_with_the_one_that_was_meant(words: list[str], said: str) -> None:
+    ended = subprocess.run(command(*words), capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert said in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+_COMPLETE = """
+source "$1"
+COMP_WORDS=(policybridge serve --log-) COMP_CWORD=2
+"$(complete -p policybridge | sed 's/.*-F \\([^ ]*\\).*/\\1/')" policybridge --log- serve
+echo "${COMPREPLY[@]}"
+"""
+
+
+def test_a_shell_completes_the_options_of_a_command(tmp_path: Path) -> None:
+    script = subprocess.run(command("completion", "bash"), capture_output=True, text=True, timeout=60, check=True)
+    (tmp_path / "completion.sh").write_text(script.stdout)
+    words = ["bash", "-c", _COMPLETE, "bash", str(tmp_path / "completion.sh")]
+    completed = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    assert completed.stdout.split() == ["--log-level", "--log-format"]
+
+
+def test_the_version_is_told_by_the_command_and_by_the_package() -> None:
+    told = subprocess.run(command("--version"), capture_output=True, text=True, timeout=60, check=True)
+    assert told.stdout == f"policybridge {policybridge_client.__version__}\n"

@@ -1,0 +1,134 @@
+"""A plugin with the policy inside: no server, no option, and the object that the server's policy gives."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from onnx import TensorProto, helper
+
+from policybridge_client.cli import main
+from tests.client.compilers import write_source
+from tests.conftest import RunningServer, running_server
+from tests.native.conftest import MAJORS, Target
+from tests.native.llvm.plugins import Plugin, emit_demo, need
+from tests.onnx_models import make_model, write_onnx
+
+DEMO = ("libunwind/src/libunwind.cpp", "libtsan/tsan_rtl.cpp")
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep to the test what it learns about its servers, and let no setting reach the plugin."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    for name in [name for name in os.environ if name.startswith("POLICYBRIDGE_") and "NATIVE" not in name]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    with TemporaryDirectory(prefix="pb-") as folder, running_server(None, Path(folder)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=MAJORS)
+def asking(request: pytest.FixtureRequest, native: Target, server: RunningServer) -> Plugin:
+    """Give the plugin of every major that asks the server."""
+    return Plugin.of(native, "inliner", request.param, server)
+
+
+@pytest.fixture(scope="module")
+def embedded(asking: Plugin, native: Target, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the plugin of the same major with the bundled policy inside, in a folder with a space."""
+    folder = tmp_path_factory.mktemp("with space")
+    return embed(native, asking.major, folder / "my-inliner.so", "inliner")
+
+
+def embed(native: Target, major: str, file: Path, policy: str, *more: str) -> Path:
+    need(f"clang-{major}")
+    build = native(f"policybridge-embedded-{major}")
+    words = ["embed", policy, "--for", f"plugin-{major}", "-o", str(file), "--build", str(build), *more]
+    assert main(words) == 0
+    return file
+
+
+def optimised(major: str, plugin: Path, module: Path, stats: Path) -> bytes:
+    command = [need(f"opt-{major}"), f"-load-pass-plugin={plugin}", "-passes=default<Oz>", str(module), "-o", "-"]
+    done = subprocess.run(
+        command, capture_output=True, env={**os.environ, "POLICYBRIDGE_STATS": str(stats)}, check=True
+    )
+    assert done.stderr == b""
+    return done.stdout
+
+
+@pytest.mark.parametrize("source", DEMO)
+def test_a_policy_in_a_plugin_gives_the_bitcode_of_the_servers(
+    asking: Plugin, embedded: Path, tmp_path: Path, source: str
+) -> None:
+    module = emit_demo(asking.major, source, tmp_path)
+    stats = tmp_path / "stats.json"
+    made = optimised(asking.major, embedded, module, stats)
+    assert made == asking.opt(module, "inliner").bitcode
+    assert made != asking.plain(module)
+    told = json.loads(stats.read_text())
+    assert told["policy"]["name"] == "inliner"
+    assert told["decisions"] > 5
+    assert told["fallback"] is None
+
+
+def test_clang_needs_no_option_and_tells_the_policy_in_remarks_and_in_the_file(
+    asking: Plugin, embedded: Path, tmp_path: Path
+) -> None:
+    command = [need(f"clang-{asking.major}"), "-Oz", "-c", f"-fpass-plugin={embedded}", str(write_source(tmp_path))]
+    done = subprocess.run(
+        [*command, "-Rpass-analysis=policybridge", "-o", tmp_path / "made.o"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    content = embedded.read_bytes()
+    begin = content.index(b"policybridge-embedded: inliner@1 sha256:")
+    digest = content[begin : content.index(b"\0", begin)].split()[-1].decode()
+    assert f"policy inliner@1 ({digest}) " in done.stderr
+
+
+def test_a_policy_that_needs_what_the_compiler_does_not_have_leaves_llvms_own_decisions_and_says_so(
+    native: Target, tmp_path: Path
+) -> None:
+    major = MAJORS[-1]
+    node = helper.make_node("Identity", ["x"], ["y"])
+    int64: tuple[int, list[int | str]] = (TensorProto.INT64, ["n", 1])
+    write_onnx(
+        tmp_path / "policies", "strange", make_model([node], {"x": int64}, {"y": int64}), '[rename]\nx = "no_such"\n'
+    )
+    plugin = embed(native, major, tmp_path / "p.so", "strange", "--repository", str(tmp_path / "policies"))
+    source = write_source(tmp_path)
+    clang = [need(f"clang-{major}"), "-Oz", "-c", str(source), "-o"]
+    subprocess.run([*clang, str(tmp_path / "plain.o")], check=True)
+    done = subprocess.run(
+        [*clang, str(tmp_path / "made.o"), f"-fpass-plugin={plugin}"], capture_output=True, text=True, check=True
+    )
+    assert "the policy needs no_such, which the compiler does not have" in done.stderr
+    assert (tmp_path / "made.o").read_bytes() == (tmp_path / "plain.o").read_bytes()
+
+
+def test_under_ccache_the_plugin_belongs_into_the_key(asking: Plugin, embedded: Path, tmp_path: Path) -> None:
+    command = [need("ccache"), need(f"clang-{asking.major}"), "-Oz", "-c", f"-fpass-plugin={embedded}"]
+    command += [str(write_source(tmp_path)), "-o", str(tmp_path / "made.o")]
+    environment = {**os.environ, "CCACHE_DIR": str(tmp_path / "cache")}
+    refused = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert refused.returncode != 0
+    assert f"name {embedded} in CCACHE_EXTRAFILES" in refused.stderr
+    subprocess.run(command, env={**environment, "CCACHE_EXTRAFILES": str(embedded)}, check=True)
+
+
+def test_a_missing_compiler_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CC", "")
+    assert main(["embed", "inliner", "--for", "plugin-22", "-o", str(tmp_path / "p.so")]) == 1
+    assert "no compilers for C and C++ are installed" in capsys.readouterr().err

@@ -1,0 +1,198 @@
+"""Compiles on a Ray cluster of two raylets; what comes out is what one machine makes."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policybridge_bench import node_kills
+from policybridge_bench.ray_cluster import RayCluster, started_cluster
+from policybridge_client.cli import main
+from policybridge_core.errors import PreconditionError
+from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.pool import for_each
+from policybridge_train.corpus.bitcode import FrontEnd
+from policybridge_train.corpus.debian.command import by_farm
+from policybridge_train.corpus.debian.jobs import ToolsRecipe
+from policybridge_train.corpus.debian.package import Wanted
+from policybridge_train.corpus.description import Corpus
+from policybridge_train.corpus.writing import CorpusWriter
+from policybridge_train.farms.contract import Farm, FarmOptions
+from policybridge_train.farms.local import LocalFarm
+from policybridge_train.farms.ray_farm.farm import RayFarm
+from tests.locks import one_at_a_time
+from tests.native.conftest import ROOT, Target
+from tests.native.llvm.plugins import built_plugin, need
+from tests.native.llvm.ray_jobs import Lacking, Reading, Sleeping
+from tests.serving import started
+from tests.training.corpora import write_corpus
+from tests.training.corpus.archives import write_archive
+from tests.training.corpus.projects import HELPER, MAIN
+from tests.training.tuning.boxes import boxes
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning:ray")
+"""Ray leaves some of its files to the end of the process."""
+
+SOURCES = {
+    "project 0/a.c": boxes("a"),
+    "project 1/b.c": boxes("b"),
+    "project 1/c.c": boxes("c"),
+    "project 7/v.c": boxes("v"),
+}
+"""By the split's rule, project 7 is for validation."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    # Clusters that start on one machine at the same moment may take the same ports.
+    with one_at_a_time(ROOT / ".cache" / "ray"), started_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return write_corpus(tmp_path_factory.mktemp("ray") / "a corpus", SOURCES, compiler=need("clang-22"))
+
+
+@pytest.fixture(scope="module")
+def plugins(native: Target) -> Path:
+    return built_plugin(native, "inliner", "22").parent
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What `node_kills` has done: its exit status, what it says, and the folder with its runs."""
+
+    status: int
+    said: str
+    output: Path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, cluster: RayCluster, corpus: Corpus, plugins: Path) -> Trained:
+    output = tmp_path_factory.mktemp("trained") / "two runs"
+    words = ["--corpus", str(corpus.folder), "--output", str(output), "--kill", "0"]
+    words += ["--option", "compiler=clang-22", "--option", f"plugins={plugins}"]
+    for setting in ("iterations=1", "compiles=3", "trees=20"):
+        words += ["--set", setting]
+    with redirect_stdout(StringIO()) as said:
+        status = node_kills.run(node_kills.options(words), cluster)
+    return Trained(status, said.getvalue(), output)
+
+
+def test_a_run_on_two_nodes_of_which_one_is_killed_ends_with_the_versions_of_a_run_without_ray(
+    trained: Trained,
+) -> None:
+    assert trained.status == 0, trained.said
+    assert "killed a node 0 s after iteration 0" in trained.said
+    assert "2 and 2 versions: all the same" in trained.said
+
+
+def test_scores_by_ray_are_those_of_one_machine(
+    tmp_path: Path, cluster: RayCluster, corpus: Corpus, plugins: Path, trained: Trained
+) -> None:
+    def scored(server: str, *more: object) -> list[list[Any]]:
+        words = ["--corpus", corpus.folder, "--plugins", plugins, "--no-cache", "--server", server, *more]
+        candidates = ["--candidate", "inline@1", "--candidate", "flag:-mllvm,-inline-threshold=500"]
+        assert main([str(word) for word in ["score", *words, *candidates, "--json", tmp_path / "json"]]) == 0
+        found = json.loads((tmp_path / "json").read_text())["comparisons"]
+        return [[(row["before"]["digest"], row["after"]["digest"]) for row in each["modules"]] for each in found]
+
+    listen = ["--grpc", "127.0.0.1:0", "--socket", tmp_path / "s"]
+    with started("--repository", trained.output / "here" / "policies", *listen) as (_, (grpc, socket)):
+        assert (found := scored(socket)) == scored(grpc, "--ray", cluster.address)
+    assert [len(rows) for rows in found] == [len(SOURCES)] * 2
+    assert all(all(digest) for rows in found for digest in rows)
+
+
+def test_a_store_that_is_tuned_by_ray_from_a_policy_is_that_of_one_machine(
+    tmp_path: Path, cluster: RayCluster, corpus: Corpus, plugins: Path
+) -> None:
+    def tuned(name: str, *more: object) -> bytes:
+        words = ["--store", tmp_path / name, "--corpus", corpus.folder, "--compiler", "clang-22", "--plugins", plugins]
+        words += ["--from", "inliner", "--budget", 4, "--jobs", 1, "--linked", "--only", "a.c", *more]
+        assert main([str(word) for word in ["autotune", *words]]) == 0
+        return (tmp_path / name).read_bytes()
+
+    assert tuned("ray.db", "--ray", cluster.address) == tuned("here.db")
+
+
+@pytest.fixture
+def farm(cluster: RayCluster) -> Iterator[RayFarm]:
+    with RayFarm(FarmOptions(cluster.address, memory=64)) as farm:
+        yield farm
+
+
+def test_packages_that_nodes_build_come_into_the_corpus_of_one_machine_though_a_process_is_killed(
+    farm: RayFarm, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("packages")
+    folder.chmod(0o755)
+    mark = folder / "mark"
+    # Whoever builds it first is killed: the parent of make.
+    deadly = f"prog: main.o\n\tmkdir {mark} && kill -9 $$(ps -o ppid= -p $$PPID) || $(CC) -shared -o $@ $^\n"
+    both = {"h.c": HELPER, "Makefile": "libx.a: h.o\n\t$(AR) rcs $@ $^\n"}
+    packages = {"dies": {"main.c": HELPER + MAIN, "Makefile": deadly}, "one": both, "same": both, "broken": {"x": ""}}
+    write_archive(folder, packages)
+    wanted = [Wanted(name) for name in ("same", "dies", "one", "broken")]
+    recipe = replace(ToolsRecipe.of(FrontEnd(Compiler.find("clang-22"))), etc=folder / "etc", lists=folder / "lists")
+
+    def built(name: str, farm: Farm) -> tuple[list[object], Corpus]:
+        writer = CorpusWriter(folder / name)
+        rows = by_farm(farm, wanted, recipe, seconds=300, writer=writer, logs=folder / name / "logs")
+        return [replace(row, seconds=0) for row in rows], writer.write()
+
+    mark.mkdir()
+    with LocalFarm(FarmOptions(jobs=1)) as local:
+        rows, corpus = built("here", local)
+    mark.rmdir()
+    assert built("ray", farm)[0] == rows
+    assert mark.is_dir()
+    found = Corpus.open(folder / "ray")
+    assert [(one.name, one.digest) for one in found.modules] == [(one.name, one.digest) for one in corpus.modules]
+    assert [one.project for one in found.modules] == ["dies", "same"]
+    assert (found.programs, found.failures) == (corpus.programs, corpus.failures)
+    assert (folder / "ray" / "logs" / "dies.log").exists()
+
+
+def test_a_job_whose_process_was_killed_is_done_by_another_one_which_has_its_file(
+    farm: RayFarm, tmp_path: Path
+) -> None:
+    file = tmp_path / "a file"
+    file.write_text("its text")
+    assert farm.do(Reading(farm.share_file(file), tmp_path / "mark")) == "its text"
+
+
+def test_when_compiles_are_stopped_those_on_nodes_end_and_no_others_begin(farm: RayFarm, tmp_path: Path) -> None:
+    mark, stopping = tmp_path / "mark", threading.Event()
+
+    def stop() -> None:
+        while not mark.exists():
+            stopping.wait(0.05)
+        farm.running.end()
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    with pytest.raises(PreconditionError, match="were stopped"):
+        list(for_each(farm.do, [Sleeping(mark)] * 3, 2, farm.running))
+    thread.join()
+
+
+def test_a_node_without_the_compiler_ends_the_run_and_is_named(farm: RayFarm) -> None:
+    with pytest.raises(PreconditionError, match=r"the node \S+: there is no compiler 'c'"):
+        farm.do(Lacking())
+    assert farm.running.over
+
+
+def test_an_address_of_rays_client_is_refused_with_what_would_be_right(
+    capsys: pytest.CaptureFixture[str], corpus: Corpus
+) -> None:
+    words = ["score", "--corpus", str(corpus.folder), "--candidate", "default", "--ray", "ray://host:10001"]
+    assert main(words) == 2
+    assert "give HOST:PORT, auto or local" in capsys.readouterr().err

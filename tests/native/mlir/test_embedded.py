@@ -1,0 +1,37 @@
+"""A plugin with the policy inside: no server, and the output that the server's policy gives."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from policybridge_client.cli import main
+from tests.native.conftest import MLIR_MAJOR, Target
+from tests.native.mlir.conftest import Plugin, run_mlir
+from tests.native.mlir.modules import suite
+
+SIZES = "sizes=0,4,8,16,32,64,128 default=32"
+
+
+@pytest.fixture
+def embedded(native: Target, plugin: Plugin, repository: Path, tmp_path: Path) -> Path:
+    assert plugin.path.exists(), "MLIR's headers are there"
+    build = native(f"policybridge-mlir-embedded-{MLIR_MAJOR}")
+    file = tmp_path / "my tiles.so"
+    words = ["embed", "trees", "--repository", str(repository), "--for", f"mlir-{MLIR_MAJOR}", "-o", str(file)]
+    assert main([*words, "--build", str(build)]) == 0
+    return file
+
+
+def test_a_policy_in_a_plugin_tiles_as_the_servers_does(plugin: Plugin, embedded: Path, tmp_path: Path) -> None:
+    (tmp_path / "suite.mlir").write_text(suite())
+    asked = plugin.tile(tmp_path / "suite.mlir", "trees", SIZES, stats=str(tmp_path / "asked.json"))
+    pass_ = f"builtin.module(policybridge-tile{{{SIZES} stats={tmp_path}/embedded.json}})"
+    words = [f"--load-pass-plugin={embedded}", f"--pass-pipeline={pass_}", str(tmp_path / "suite.mlir")]
+    alone = run_mlir(words)
+    assert (asked.status, asked.said, alone.status, alone.said) == (0, "", 0, "")
+    assert alone.text == asked.text
+    told = [json.loads((tmp_path / name).read_text()) for name in ("asked.json", "embedded.json")]
+    assert len(told[0]["advice"]) > 3
+    assert all(told[0][key] == told[1][key] for key in ("policy", "decisions", "advice"))
+    assert b"policybridge-embedded: trees@1 sha256:" in embedded.read_bytes()

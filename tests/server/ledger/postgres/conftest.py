@@ -1,0 +1,5 @@
+"""One PostgreSQL for all tests, and a database for each."""
+
+from tests.postgresql import installed_postgres, postgres
+
+__all__ = ["installed_postgres", "postgres"]

@@ -1,0 +1,47 @@
+"""The algorithm that learns choices, on a task that is quick to compile, with a real server and ledger."""
+
+import argparse
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+from policybridge_train import train_command
+from policybridge_train.learning.record import Iteration, Record
+
+SUMS = "tests.training.algorithms.sums:Sums"
+
+
+def train(task: str, folder: Path, *options: str) -> tuple[int, str]:
+    words = [task, "--algo", "choices", "--output", str(folder), "--jobs", "2", *options]
+    parser = argparse.ArgumentParser()
+    train_command.add_arguments(parser)
+    with redirect_stdout(StringIO()) as said, redirect_stderr(said):
+        status = train_command.run(parser.parse_args(words))
+    return status, said.getvalue()
+
+
+def iterations(folder: Path) -> list[Iteration]:
+    with Record(folder / "run.db", {}) as record:
+        return record.iterations()
+
+
+def test_choices_that_only_pay_together_are_learnt_and_a_run_that_was_ended_comes_to_the_same(tmp_path: Path) -> None:
+    settings = [word for one in ("iterations=1", "draws=5", "trees=40") for word in ("--set", one)]
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert train(SUMS, whole, *settings)[0] == 0
+    # No iteration begins after this time but the first.
+    assert train(SUMS, parts, *settings, "--minutes", "0")[0] == 0
+    assert len(iterations(parts)) == 1
+    assert train(SUMS, parts, *settings)[0] == 0
+    found = iterations(whole)
+    assert [each.digest for each in iterations(parts)] == [each.digest for each in found]
+    distances = [max(costs["distance"] for costs in each.costs.values()) for each in found]
+    # By default the sums are 0 + 1 + … + 8 away.
+    assert distances[0] == 36
+    assert distances[-1] <= 9
+
+
+def test_a_task_that_does_not_say_its_choices_is_an_error(tmp_path: Path) -> None:
+    status, said = train("tests.training.algorithms.toy:Toy", tmp_path / "run")
+    assert status == 2
+    assert "an attribute `choices` says of how many; toy is none" in said

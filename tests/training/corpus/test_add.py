@@ -1,0 +1,151 @@
+"""``policybridge corpus add``: from compile commands, embedded bitcode, ThinLTO's files and other corpora."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.job import Limits, compile_by
+from policybridge_train.corpus.description import Corpus
+from policybridge_train.corpus.options import newest_compiler
+from tests.training.corpus.projects import HELPER, MAIN, corpus_command, record, small_project, write_project
+
+_ZIG: Final = (sys.executable, "-m", "ziglang")
+
+
+def _add(folder: Path, *files: object) -> tuple[Corpus, str]:
+    ended = corpus_command("add", "--output", "corpus", *files, cwd=folder)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return Corpus.open(folder / "corpus"), ended.stdout
+
+
+def test_compile_commands_in_both_styles_are_added(tmp_path: Path) -> None:
+    write_project(tmp_path / "p", {"src/main.c": MAIN, "h x.cc": "int helper(int v) { return v; }"})
+    rows = [
+        {"directory": "src", "file": "main.c", "command": "gcc -DTEXT='\"a b\"' -c main.c -o ../main.o"},
+        {"directory": str(tmp_path / "p"), "file": "h x.cc", "arguments": ["c++", "-O3", "-c", "h x.cc"]},
+        {"directory": str(tmp_path / "p"), "file": "gone.c", "arguments": ["cc", "-c", "gone.c"]},
+    ]
+    (tmp_path / "p" / "compile_commands.json").write_text(json.dumps(rows))
+
+    corpus, said = _add(tmp_path, "p/compile_commands.json")
+
+    assert [(module.name, module.language) for module in corpus.modules] == [("p/h x.o", "c++"), ("p/main.o", "c")]
+    assert ["gone.c" in why for why in corpus.failures.values()] == [True]
+    assert "gone.c is not there" in said
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '[{"file": "a.c"}]', '[{"directory": "/", "command": "cc \'"}]', "[3]"])
+def test_a_broken_compilation_database_is_a_clear_error(text: str, tmp_path: Path) -> None:
+    (tmp_path / "compile_commands.json").write_text(text)
+
+    ended = corpus_command("add", "--output", "corpus", "compile_commands.json", cwd=tmp_path)
+
+    assert ended.returncode == 2
+    assert "compile_commands.json" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_objects_with_embedded_bitcode_are_added_as_mlgo_utils_reads_them(tmp_path: Path) -> None:
+    write_project(tmp_path / "p", {"h.c": HELPER, "sub/main.c": MAIN, "plain.c": "int plain;"})
+    compiler = newest_compiler()
+    for name in ("h", "sub/main"):
+        command = [*compiler.start, "-Oz", "-Xclang", "-fembed-bitcode=all", "-c", f"{name}.c", "-o", f"{name}.o"]
+        subprocess.run(command, cwd=tmp_path / "p", check=True)
+    subprocess.run([*compiler.start, "-c", "plain.c"], cwd=tmp_path / "p", check=True)
+
+    corpus, said = _add(tmp_path, "p")
+
+    assert [module.name for module in corpus.modules] == ["p/h.o", "p/sub/main.o"]
+    assert corpus.modules[0].arguments[0] == "-cc1"
+    assert "-Oz" in corpus.modules[0].arguments
+    assert "plain.o: " in said
+    assert "-fembed-bitcode=all" in corpus.failures["p/plain.o"]
+    assert compile_by(compiler.command(corpus.modules[0], tmp_path / "out.o"), Limits()).ok
+
+
+def test_truncated_and_foreign_objects_are_failures(tmp_path: Path) -> None:
+    write_project(tmp_path / "p", {"h.c": HELPER, "text.o": "no object", "empty.o": ""})
+    compiler = newest_compiler()
+    command = [*compiler.start, "-Xclang", "-fembed-bitcode=all", "-c", "h.c"]
+    subprocess.run(command, cwd=tmp_path / "p", check=True)
+    whole = (tmp_path / "p" / "h.o").read_bytes()
+    for size in (16, 70, 200, len(whole) - 200, len(whole) - 1):
+        (tmp_path / "p" / f"cut{size}.o").write_bytes(whole[:size])
+
+    corpus, _ = _add(tmp_path, "p")
+
+    assert [module.name for module in corpus.modules] == ["p/h.o"]
+    assert len(corpus.failures) == 7
+
+
+def test_the_temporary_files_of_thinlto_are_added_with_their_index(tmp_path: Path) -> None:
+    write_project(tmp_path / "p", {"h.c": HELPER, "main.c": MAIN})
+    compile_ = [*_ZIG, "clang", "-O2", "-flto=thin", "-target", "x86_64-linux-gnu", "-c", "h.c", "main.c"]
+    subprocess.run(compile_, cwd=tmp_path / "p", check=True)
+    index = ["--save-temps", "--thinlto-emit-index-files"]
+    link = [*_ZIG, "ld.lld", *index, "h.o", "main.o", "-o", "prog.so", "--shared"]
+    subprocess.run(link, cwd=tmp_path / "p", check=True)
+
+    corpus, _ = _add(tmp_path, "p")
+
+    assert [module.name for module in corpus.modules] == ["p/h.o", "p/main.o"]
+    assert corpus.thinlto
+    assert json.loads((tmp_path / "corpus" / "corpus_description.json").read_text())["has_thinlto"] is True
+    assert all(module.index.is_file() for module in corpus.modules)
+    assert compile_by(Compiler.find("zig").command(corpus.modules[0], tmp_path / "out.o"), Limits()).ok
+
+
+def test_modules_of_thinlto_and_others_do_not_go_into_one_corpus(tmp_path: Path) -> None:
+    record(small_project(tmp_path / "small"), tmp_path / "corpus", "make")
+    for name in ("x.o.3.import.bc", "x.o.thinlto.bc"):
+        (tmp_path / name).write_bytes((tmp_path / "corpus" / "small" / "h.o.bc").read_bytes())
+
+    ended = corpus_command("add", "--output", "corpus", "x.o.3.import.bc", cwd=tmp_path)
+
+    assert ended.returncode == 2
+    assert "ThinLTO" in ended.stderr
+    assert not Corpus.open(tmp_path / "corpus").thinlto
+
+
+def test_another_corpus_is_added_once_with_its_programs(tmp_path: Path) -> None:
+    first = record(small_project(tmp_path / "small"), tmp_path / "first", "make")
+
+    corpus, _ = _add(tmp_path, "first")
+    assert [module.digest for module in corpus.modules] == [module.digest for module in first.modules]
+    assert list(corpus.programs) == list(first.programs)
+
+    again, said = _add(tmp_path, "first/corpus_description.json")
+    assert len(again.modules) == len(first.modules)
+    assert "3 modules" in said
+
+
+def test_a_folder_without_anything_to_add_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+
+    ended = corpus_command("add", "--output", "corpus", "empty", cwd=tmp_path)
+
+    assert ended.returncode == 2
+    assert "holds neither objects" in ended.stderr
+
+
+def test_a_corpus_is_shown_as_a_table(tmp_path: Path) -> None:
+    record(small_project(tmp_path / "small"), tmp_path / "corpus", "make")
+
+    ended = corpus_command("show", "corpus", cwd=tmp_path, environment={"COLUMNS": "120"})
+
+    assert ended.returncode == 0
+    assert "small" in ended.stdout
+    assert "1 projects" in ended.stdout
+
+
+def test_a_folder_that_holds_no_corpus_is_a_clear_error(tmp_path: Path) -> None:
+    ended = corpus_command("show", os.curdir, cwd=tmp_path)
+
+    assert ended.returncode == 2
+    assert "holds no corpus" in ended.stderr

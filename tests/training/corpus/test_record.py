@@ -1,0 +1,309 @@
+"""``policybridge corpus record``: any build command becomes a corpus."""
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from policybridge_train.compiling.job import Limits, compile_by
+from policybridge_train.corpus.description import Corpus
+from policybridge_train.corpus.options import newest_compiler
+from policybridge_train.objects.elf import ObjectFile
+from tests.native.llvm.plugins import need
+from tests.training.corpus.projects import (
+    HELPER,
+    MAIN,
+    SECONDS,
+    command,
+    corpus_command,
+    program_of,
+    record,
+    small_project,
+    write_project,
+)
+
+
+def test_modules_and_programs_of_a_parallel_make_are_recorded(tmp_path: Path) -> None:
+    corpus = record(small_project(tmp_path / "small"), tmp_path / "corpus", "make", "-j4")
+
+    assert [module.name for module in corpus.modules] == ["small/h.o", "small/main.o", "small/u.o"]
+    assert [module.source for module in corpus.modules] == ["h.c", "main.c", "u.c"]
+    assert {(module.project, module.language) for module in corpus.modules} == {("small", "c")}
+    # Of the static library, the program takes the one object that it needs; ld -r takes both.
+    assert program_of(corpus, "prog") == ("executable", ("main.o", "h.o"))
+    assert program_of(corpus, "libx.a") == ("archive", ("h.o", "u.o"))
+    assert program_of(corpus, "lib.so") == ("shared", ("h.o", "u.o"))
+    assert not corpus.failures
+
+
+def test_a_recorded_module_compiles_to_the_object_of_its_source(tmp_path: Path) -> None:
+    corpus = record(small_project(tmp_path / "small"), tmp_path / "corpus", "make")
+    compiler = newest_compiler()
+    module = next(module for module in corpus.modules if module.source == "h.c")
+
+    assert compile_by(compiler.command(module, tmp_path / "module.o"), Limits()).ok
+    command = [*compiler.start, "-w", "-Oz", "-c", "h.c", "-o", str(tmp_path / "source.o")]
+    subprocess.run(command, cwd=tmp_path / "small", check=True)
+    assert _text(tmp_path / "module.o") == _text(tmp_path / "source.o")
+
+
+def test_a_build_keeps_its_exit_status_and_its_output(tmp_path: Path) -> None:
+    write_project(tmp_path, {"good.c": HELPER, "bad.c": "int x"})
+    build = "gcc -c good.c && echo said && gcc -c bad.c; exit 7"
+
+    ended = corpus_command("record", "--output", "corpus", "--", "sh", "-c", build, cwd=tmp_path)
+
+    assert ended.returncode == 7
+    assert "said" in ended.stdout
+    assert "bad.c:1" in ended.stderr
+    assert "1 modules, 0 programs, 1 failures" in ended.stdout
+    assert "bad.o: failed: bad.c:1:6: error" in ended.stdout
+
+
+def test_the_build_s_own_level_is_kept_on_request(tmp_path: Path) -> None:
+    write_project(tmp_path, {"h.c": HELPER})
+
+    own = record(tmp_path, tmp_path / "own", "gcc", "-O3", "-c", "h.c", options=["--level", "own"])
+    small = record(tmp_path, tmp_path / "small", "gcc", "-O3", "-c", "h.c")
+
+    assert "-O3" in own.modules[0].arguments
+    assert "-Oz" in small.modules[0].arguments
+    assert "-O3" not in small.modules[0].arguments
+
+
+def test_flags_that_only_gcc_knows_are_left_out(tmp_path: Path) -> None:
+    write_project(tmp_path, {"h.c": HELPER})
+    flags = ("-fno-gcse", "-fipa-pta", "--param", "ssp-buffer-size=4", "-Wno-stringop-overflow", "-fno-tree-pre")
+
+    corpus = record(tmp_path, tmp_path / "corpus", "gcc", *flags, "-DKEPT=1", "-c", "h.c")
+
+    assert not corpus.failures
+    assert "KEPT=1" in " ".join(corpus.modules[0].arguments)
+
+
+def test_paths_with_spaces_quotes_and_odd_bytes_are_recorded(tmp_path: Path) -> None:
+    project = tmp_path / 'a "b" $c'
+    write_project(project, {"x y.c": HELPER})
+    odd = os.fsdecode(b"odd\xff\n.c")
+    (project / odd).write_text("int odd;")
+
+    corpus = record(project, tmp_path / "corpus", "sh", "-c", f"gcc -c 'x y.c' && gcc -c {shlex.quote(odd)} -o odd.o")
+
+    assert {module.source for module in corpus.modules} == {"x y.c", odd}
+    assert all(module.bitcode.is_file() for module in corpus.modules)
+
+
+def test_a_response_file_that_is_removed_at_once_is_recorded(tmp_path: Path) -> None:
+    write_project(tmp_path, {"main.c": MAIN, "h.c": HELPER})
+    script = """echo "-DONE=1 -c main.c h.c" > c.rsp && gcc @c.rsp && rm c.rsp
+    echo main.o h.o > l.rsp && gcc -o prog @l.rsp && rm l.rsp"""
+
+    corpus = record(tmp_path, tmp_path / "corpus", "sh", "-c", script)
+
+    assert program_of(corpus, "prog") == ("executable", ("main.o", "h.o"))
+
+
+def test_a_program_that_is_compiled_and_linked_at_once_has_its_sources_as_modules(tmp_path: Path) -> None:
+    write_project(tmp_path, {"main.c": MAIN, "h.c": HELPER})
+
+    corpus = record(tmp_path, tmp_path / "corpus", "sh", "-c", "gcc main.c h.c -o prog")
+
+    assert program_of(corpus, "prog") == ("executable", ("main.c", "h.c"))
+
+
+def test_a_trial_of_configure_is_no_module(tmp_path: Path) -> None:
+    write_project(tmp_path, {"h.c": HELPER, "conftest.c": MAIN})
+
+    script = "gcc -c conftest.c; gcc -c h.c; cp h.c t.c; gcc -c t.c -DT; rm t.c"
+
+    corpus = record(tmp_path, tmp_path / "corpus", "sh", "-c", script)
+
+    assert [module.source for module in corpus.modules] == ["h.c"]
+
+
+def test_a_generated_source_that_stays_is_a_module(tmp_path: Path) -> None:
+    corpus = record(tmp_path, tmp_path / "corpus", "sh", "-c", "echo 'int made;' > made.c; gcc -c made.c")
+
+    assert [module.source for module in corpus.modules] == ["made.c"]
+
+
+def test_the_same_module_is_added_once_and_said(tmp_path: Path) -> None:
+    write_project(tmp_path, {"main.c": MAIN, "h.c": HELPER})
+    script = "gcc main.c h.c -o one; gcc main.c h.c -o two"
+
+    ended = corpus_command("record", "--output", "corpus", "--", "sh", "-c", script, cwd=tmp_path)
+
+    assert "2 modules, 2 programs" in ended.stdout
+    assert "not added again" in ended.stdout
+
+
+def test_a_compiler_in_a_variable_by_its_path_is_recorded(tmp_path: Path) -> None:
+    write_project(tmp_path, {"h.c": HELPER})
+    gcc = shutil.which("gcc")
+    environment = {"CC": f"{gcc} -DFROM_CC"}
+
+    corpus_command(
+        "record", "--output", "corpus", "--", "sh", "-c", "$CC -c h.c", cwd=tmp_path, environment=environment
+    )
+    ended = corpus_command("show", "corpus", cwd=tmp_path)
+
+    assert "1 projects" in ended.stdout
+
+
+def test_an_interrupt_ends_all_processes_of_a_build_and_keeps_its_modules(tmp_path: Path) -> None:
+    write_project(tmp_path, {"h.c": HELPER})
+    mark = f"{tmp_path}/mark"
+    build = f"gcc -c h.c; timeout 900 sh -c 'echo $$ > {mark}.new; mv {mark}.new {mark}; sleep 900' & sleep 900"
+    words = command("record", "--output", "corpus", "--", "sh", "-c", build)
+    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    try:
+        until = time.monotonic() + SECONDS
+        while not Path(mark).exists():
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=SECONDS)
+    finally:
+        process.kill()
+
+    assert process.returncode == 130
+    assert "1 modules" in output
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(Path(mark).read_text()), 0)
+
+
+def test_a_build_that_cannot_be_started_is_a_clear_error(tmp_path: Path) -> None:
+    ended = corpus_command("record", "--output", "corpus", "--", "no-such-make", cwd=tmp_path)
+
+    assert ended.returncode == 2
+    assert "no-such-make" in ended.stderr
+
+
+def test_a_build_folder_stays_usable_after_it_was_recorded(tmp_path: Path) -> None:
+    write_project(
+        tmp_path,
+        {"CMakeLists.txt": "cmake_minimum_required(VERSION 3.13)\nproject(p C)\nadd_executable(prog main.c h.c)\n"}
+        | {"main.c": MAIN, "h.c": HELPER},
+    )
+
+    corpus = record(tmp_path, tmp_path / "corpus", "sh", "-c", "cmake -S . -B build && cmake --build build")
+
+    assert {module.source for module in corpus.modules} == {"main.c", "h.c"}
+    assert [(program.name, program.kind) for program in corpus.programs] == [("build/prog", "executable")]
+    (tmp_path / "h.c").touch()
+    subprocess.run(["cmake", "--build", "build"], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
+
+
+def _text(path: Path) -> bytes:
+    return ObjectFile.read(path).content(".text")
+
+
+@pytest.mark.parametrize("start", ["sh", "make", "python", "ninja"])
+def test_a_compiler_that_is_started_by_its_path_is_recorded(start: str, tmp_path: Path) -> None:
+    gcc, ar = shutil.which("gcc"), shutil.which("ar")
+    assert gcc is not None
+    ninja = f"rule cc\n  command = {gcc} -c $in -o $out\nbuild h.o: cc h.c\n"
+    files = {"h.c": HELPER, "Makefile": f"all:\n\t{gcc} -c h.c\n\t{ar} rc libh.a h.o\n", "build.ninja": ninja}
+    write_project(tmp_path, files)
+    python = f"import subprocess; subprocess.run(['{gcc}', '-c', 'h.c'], check=True)"
+    builds = {
+        "sh": ("sh", "-c", f"{gcc} -c h.c"),
+        "make": ("make",),
+        "python": (sys.executable, "-c", python),
+        "ninja": ("ninja",),
+    }
+
+    corpus = record(tmp_path, tmp_path / "corpus", *builds[start])
+
+    assert [module.source for module in corpus.modules] == ["h.c"]
+
+
+def test_a_build_folder_that_cmake_configured_before_is_recorded(tmp_path: Path) -> None:
+    lists = "cmake_minimum_required(VERSION 3.13)\nproject(p C)\nadd_executable(prog main.c h.c)\n"
+    write_project(tmp_path, {"CMakeLists.txt": lists, "main.c": MAIN, "h.c": HELPER})
+    subprocess.run(["cmake", "-S", ".", "-B", "build"], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
+
+    corpus = record(tmp_path, tmp_path / "corpus", "cmake", "--build", "build")
+
+    assert program_of(corpus, "build/prog")[0] == "executable"
+    assert len(corpus.modules) == 2
+
+
+def test_only_tools_on_path_are_recorded_on_request(tmp_path: Path) -> None:
+    write_project(tmp_path, {"h.c": HELPER, "u.c": HELPER})
+    build = f"{shutil.which('gcc')} -c u.c; gcc -c h.c"
+
+    corpus = record(tmp_path, tmp_path / "corpus", "sh", "-c", build, options=["--no-preload"])
+
+    assert [module.source for module in corpus.modules] == ["h.c"]
+
+
+def test_a_build_is_recorded_where_the_user_s_cache_cannot_be_written(tmp_path: Path) -> None:
+    write_project(tmp_path, {"h.c": HELPER, "cache": "a file where the folder should be"})
+
+    ended = corpus_command(
+        *("record", "--output", "corpus", "--", "gcc", "-c", "h.c"),
+        cwd=tmp_path,
+        environment={"XDG_CACHE_HOME": str(tmp_path / "cache")},
+    )
+
+    assert "1 modules" in ended.stdout, ended.stderr
+
+
+def test_a_project_behind_a_link_is_recorded_under_its_own_paths(tmp_path: Path) -> None:
+    write_project(tmp_path / "real", {"main.c": MAIN, "lib/h.c": HELPER})
+    (tmp_path / "link").symlink_to("real")
+    build = "gcc -c $PWD/lib/h.c -o lib/h.o; ln -s lib/h.o also.o; gcc main.c $PWD/also.o -o prog"
+
+    ended = corpus_command(
+        *("record", "--output", tmp_path / "corpus", "--", "sh", "-c", build),
+        cwd=tmp_path / "link",
+        environment={"PWD": str(tmp_path / "link")},
+    )
+
+    corpus = Corpus.open(tmp_path / "corpus")
+    assert ended.returncode == 0, ended.stderr
+    assert {(module.name, module.source) for module in corpus.modules} == {
+        *(("real/lib/h.o", "lib/h.c"), ("real/main.c", "main.c"))
+    }
+    assert program_of(corpus, "prog") == ("executable", ("main.c", "lib/h.o"))
+
+
+def test_objects_that_are_renamed_or_copied_are_known_in_programs(tmp_path: Path) -> None:
+    write_project(tmp_path, {"main.c": MAIN, "h.c": HELPER})
+    build = """mkdir objs && gcc -fPIC -c h.c -o objs/h.o && mv objs/h.o h.lo && gcc -shared h.lo -o libh.so
+    gcc -c main.c && mkdir lib && ar rc libh.a h.lo && cp libh.a lib/libother.a && gcc main.o -Llib -lother -o prog"""
+
+    corpus = record(tmp_path, tmp_path / "corpus", "sh", "-c", build)
+
+    assert program_of(corpus, "libh.so") == ("shared", ("objs/h.o",))
+    assert program_of(corpus, "prog") == ("executable", ("main.o", "objs/h.o"))
+
+
+def test_what_older_compilers_only_warn_of_is_a_module(tmp_path: Path) -> None:
+    write_project(tmp_path, {"old.c": "f() { return g(); }\n", "old.cc": "int f() { register int c = 1; return c; }\n"})
+
+    corpus = record(tmp_path, tmp_path / "corpus", "sh", "-c", "gcc -c old.c -o c.o; g++ -c old.cc -o cc.o")
+
+    assert [module.language for module in corpus.modules] == ["c", "c++"]
+
+
+def test_programs_that_libtool_links_through_convenience_libraries_are_recorded(tmp_path: Path) -> None:
+    write_project(tmp_path, {"main.c": MAIN, "sub/h.c": HELPER})
+    cc = f"{need('libtool')} --tag=CC --mode"
+    build = f"""set -e
+    {cc}=compile gcc -c sub/h.c -o sub/h.lo && {cc}=compile gcc -c main.c -o main.o
+    {cc}=link gcc -o sub/libpart.la sub/h.lo
+    {cc}=link gcc -o libwhole.la sub/libpart.la -rpath /usr/lib
+    {cc}=link gcc -static -o prog main.o libwhole.la"""
+
+    corpus = record(tmp_path, tmp_path / "corpus", "sh", "-c", build)
+
+    assert program_of(corpus, "prog") == ("executable", ("main.o", "sub/.libs/h.o"))
+    assert program_of(corpus, ".libs/libwhole.a") == ("archive", ("sub/.libs/h.o",))

@@ -1,0 +1,189 @@
+"""``policybridge embed``: the C of bundled and made policies, what it refuses, the class for LLVM."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from policybridge_client.cli import main
+from policybridge_core.errors import PolicyBridgeError
+from policybridge_serdes import ElementType, PolicyVersion, TensorSpec
+from policybridge_server.backends.contract import SessionView
+from policybridge_server.engine.head import Head
+from policybridge_train.embedding.interface import Embedded, read_policy
+from policybridge_train.embedding.release import class_name
+from tests.native.conftest import missing
+from tests.onnx_models import make_model, write_onnx
+from tests.training.embedding.programs import (
+    STRICT,
+    build,
+    by_onnx_runtime,
+    decide,
+    needs_compiler,
+    random_observations,
+    record_of,
+)
+
+FLOAT = TensorProto.FLOAT
+
+
+def scorer(repository: Path, head: str) -> Embedded:
+    """Make a policy whose scores are its four features, which are renamed and have odd names."""
+    node = helper.make_node("Identity", ["x"], ["scores"])
+    toml = f'{head}\n[rename]\nx = "a b*/\'"\n[settings]\nbatch = true\n'
+    model = make_model([node], {"x": (FLOAT, ["n", 4])}, {"scores": (FLOAT, ["n", 4])})
+    write_onnx(repository, "scorer", model, toml)
+    return read_policy("scorer@1", repository)
+
+
+def by_head(policy: Embedded, scores: np.ndarray, mask: np.ndarray) -> list[int | None]:
+    """Let the server's head choose; ``None`` where there is no advice."""
+    config = policy.version.config.head
+    assert config is not None
+    head = Head(config, TensorSpec("scores", ElementType.FLOAT, (4,)))
+    sessions = [SessionView("test", PolicyVersion("", 0, ""))] * len(scores)
+    values = np.zeros(len(scores), head.scores.dtype)
+    values["scores"] = scores
+    results = head.choose(values, mask, sessions)
+    return [None if isinstance(result, PolicyBridgeError) else int(result[0]["int"][0, 0]) for result in results]
+
+
+@pytest.mark.parametrize("scores", ["logits", "probabilities"])
+def test_the_head_and_the_mask_choose_in_c_as_in_the_server(tmp_path: Path, scores: str) -> None:
+    needs_compiler("gcc")
+    repository = tmp_path / "policies"
+    policy = scorer(repository, f'[head]\nscores = "{scores}"\nmask = "legal"\ntype = "int32_t"\nadvice = "int"')
+    inf, nan = np.inf, np.nan
+    rows = [
+        [1, 2, 3, 4], [4, 4, 1, 4], [0, 0, 0, 0], [-inf, -inf, -inf, -inf], [inf, 1, inf, 1], [nan, 1, 1, 1],
+        [-1, 2, 3, 1], [1, nan, 2, 3], [0.25, 0.5, 0.25, 0], [0, 0, 0, nan],
+    ]  # fmt: skip
+    masks = np.array([[1, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 0], [0, 1, 1, 1]])
+    table = np.array(rows, np.float32).repeat(len(masks), 0)
+    legal = np.tile(masks, (len(rows), 1))
+    observations = np.zeros(len(table), record_of(policy))
+    observations["a b*/'"], observations["legal"] = table, legal
+    advice, status = decide(build(policy, tmp_path, "gcc"), policy, observations)
+    given = [None if failed else int(choice) for choice, failed in zip(advice[:, 0], status, strict=True)]
+    assert given == by_head(policy, table, legal)
+
+
+@pytest.mark.parametrize(("name", "compiler"), [("inliner", "clang-22"), ("inliner-imitation", "gcc")])
+def test_the_bundled_policies_compile_as_strict_c_and_decide_as_in_onnx_runtime(
+    tmp_path: Path, name: str, compiler: str
+) -> None:
+    needs_compiler(compiler)
+    policy = read_policy(name, None)
+    observations = random_observations(policy, 200, 0)
+    advice, status = decide(build(policy, tmp_path, compiler, ["-O1"]), policy, observations)
+    assert not status.any()
+    assert advice.tolist() == by_onnx_runtime(policy, observations).tolist()
+
+
+def test_an_index_beyond_its_table_is_an_error_and_no_advice(tmp_path: Path) -> None:
+    needs_compiler("gcc")
+    nodes = [
+        helper.make_node("Cast", ["x"], ["row"], to=TensorProto.INT64),
+        helper.make_node("Gather", ["table", "row"], ["y"], axis=0),
+    ]
+    weights = {"table": np.array([5, 6, 7], np.float32)}
+    model = make_model(nodes, {"x": (FLOAT, ["n", 1])}, {"y": (FLOAT, ["n", 1])}, weights)
+    write_onnx(tmp_path / "policies", "rows", model)
+    policy = read_policy("rows", tmp_path / "policies")
+    observations = np.zeros(5, record_of(policy))
+    observations["x"][:, 0] = [0, 2, -1, 3, np.nan]
+    advice, status = decide(build(policy, tmp_path, "gcc"), policy, observations)
+    assert advice[:, 0].tolist() == [5, 7, 7, 0, 0]
+    assert (status != 0).tolist() == [False, False, False, True, True]
+
+
+def test_an_operator_without_a_form_in_c_is_named_with_those_that_have_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = helper.make_node("Sinh", ["x"], ["y"])
+    write_onnx(tmp_path, "sinh", make_model([node], {"x": (FLOAT, ["n", 2])}, {"y": (FLOAT, ["n", 2])}))
+    files = [str(tmp_path / "p.h"), str(tmp_path / "p.c")]
+    assert main(["embed", "sinh", "--repository", str(tmp_path), "--for", "c", "-o", *files]) == 1
+    said = capsys.readouterr().err
+    assert "Sinh" in said
+    assert "Gemm, " in said
+    assert not list(tmp_path.glob("p.*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["inlining-default", "--for", "c", "-o", "p.h", "p.c"], "is of the backend python; only onnx"),
+        (["inliner@7", "--for", "c", "-o", "p.h", "p.c"], "7"),
+        (["inliner", "--for", "c", "-o", "p.c"], "a file *.h and a file *.c"),
+        (["inliner", "--for", "plugin-22", "-o", "p.so", "q.so"], "one file"),
+    ],
+    ids=["python", "version", "files", "plugins"],
+)
+def test_what_cannot_be_embedded_is_told(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["embed", *words]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_plugin_refuses_a_policy_that_does_not_give_one_integer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scorer(tmp_path, "")
+    words = ["scorer", "--repository", str(tmp_path), "--for", "plugin-22", "-o", str(tmp_path / "p.so")]
+    assert main(["embed", *words]) == 1
+    assert "the plugin takes one int64_t" in capsys.readouterr().err
+
+
+RELEASE = """
+#include "model.hpp"
+#include "llvm/Analysis/ReleaseModeModelRunner.h"
+#include "llvm/Analysis/TensorSpec.h"
+#include "llvm/IR/LLVMContext.h"
+#include <cstdio>
+#include <vector>
+using namespace llvm;
+int main() {
+  LLVMContext context;
+  std::vector<TensorSpec> specs;
+  for (std::size_t index = 0; index < ours_feature_count; ++index)
+    specs.push_back(TensorSpec::createSpec<int64_t>(ours_features[index].name, {1}));
+  specs.push_back(TensorSpec::createSpec<int64_t>("unknown_to_the_policy", {1}));
+  ReleaseModeModelRunner<OursModel> runner(context, specs, "inlining_decision");
+  for (int round = -50; round < 50; ++round) {
+    for (std::size_t index = 0; index < specs.size(); ++index)
+      *runner.getTensor<int64_t>(index) = round * static_cast<int64_t>(index % 7);
+    std::printf("%d", static_cast<int>(runner.evaluate<int64_t>()));
+  }
+  OursModel model;
+  std::printf(" %d %d %s", model.LookupArgIndex("feed_none"), model.LookupResultIndex("other"), model.missing());
+}
+"""
+
+
+def test_the_class_for_llvms_release_mode_decides_in_llvms_own_runner(tmp_path: Path) -> None:
+    config = shutil.which("llvm-config-22")
+    if config is None:
+        missing("llvm-22-dev")
+    files = [str(tmp_path / name) for name in ("model.hpp", "ours.h", "ours.c")]
+    assert main(["embed", "inliner", "--prefix", "ours", "--for", "llvm-release", "-o", *files]) == 0
+    (tmp_path / "main.cpp").write_text(RELEASE)
+    flags = subprocess.check_output([str(config), "--cxxflags", "--ldflags", "--libs"], text=True).split()
+    subprocess.run(["gcc", *STRICT, "-O1", "-c", "ours.c"], cwd=tmp_path, check=True)
+    # LLVM's flags begin with -I, -std=c++17 and its defines.
+    subprocess.run(["g++", "-O0", "main.cpp", "ours.o", "-o", "main", *flags], cwd=tmp_path, check=True)
+    decisions, unknown, result, lacking = subprocess.check_output([tmp_path / "main"], text=True).split()
+    assert (unknown, result, lacking) == ("-1", "-1", "sroa_savings")
+    policy = read_policy("inliner", None)
+    observations = np.zeros(100, record_of(policy))
+    for place, feature in enumerate(policy.members):
+        observations[feature.spec.name][:, 0] = np.arange(-50, 50) * (place % 7)
+    advice, _ = decide(build(policy, tmp_path, "gcc", ["-O1"]), policy, observations)
+    assert decisions == "".join(str(each) for each in advice[:, 0])
+    assert set(decisions) == {"0", "1"}
+
+
+def test_the_class_is_named_after_the_policy() -> None:
+    assert class_name("my_inliner") == "MyInlinerModel"

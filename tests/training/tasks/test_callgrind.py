@@ -1,0 +1,53 @@
+"""Reading callgrind's output; that of real programs is in tests/native/llvm/test_inline_speed.py."""
+
+import pytest
+
+from policybridge_core.errors import InvalidError
+from policybridge_train.tasks.callgrind import read_counts
+
+_OUTPUT = """# callgrind format
+version: 1
+positions: line
+events: Ir
+summary: 170
+
+ob=/tmp/a program
+fl=???
+fn=main
+0 10
+cfn=f
+calls=2 0
+0 140
+cob=/lib/libc.so
+cfi=???
+cfn=puts
+calls=1 0
+0 20
+
+fn=f
++3 30
+* 10
+cfn=f'2
+calls=4 0
+-2 100
+
+fn=f'2
+0 100
+
+ob=/lib/libc.so
+fn=puts
+0 20
+"""
+
+
+def test_a_function_has_its_own_instructions_and_those_of_what_it_calls_but_not_its_recursion_twice() -> None:
+    counted = read_counts(_OUTPUT.encode().splitlines(), "/tmp/a program")
+    assert counted.total == 170
+    assert counted.own == {"main": 10, "f": 140}
+    assert counted.inclusive == {"main": 170, "f": 140}
+
+
+@pytest.mark.parametrize("text", [b"", b"fn=\n1\n= =\n", b"summary:\n", b"\xff\xfe=\x00\n12 x\n"])
+def test_output_that_is_cut_off_or_none_is_an_error(text: bytes) -> None:
+    with pytest.raises(InvalidError, match="no line 'summary:'"):
+        read_counts(text.splitlines(), "/tmp/a program")

@@ -1,0 +1,93 @@
+"""Compiles of a search without a plugin."""
+
+import hashlib
+import subprocess
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from policybridge_client.llvm.asked import asked
+from policybridge_core.errors import PreconditionError
+from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.job import Limits, compile_by
+from policybridge_train.compiling.pool import Running
+from policybridge_train.corpus.description import Module
+from policybridge_train.objects.elf import ObjectFile
+from policybridge_train.tuning.measuring import NUMBERS, CompileError
+from policybridge_train.tuning.sequence import SequenceMeasurer
+from tests.client.compilers import ZIG, parameters, write_source
+from tests.training.corpora import write_corpus
+
+ARGUMENTS = ("-triple", "x86_64-unknown-linux-gnu", "-Oz")
+
+
+def made_module(folder: Path, compiler: str, functions: int = 8) -> Module:
+    source = write_source(folder, functions=functions)
+    begin = [*ZIG[:-1], "clang"] if compiler == "zig" else [compiler]
+    emit = ["-Oz", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", str(source), "-o", str(folder / "module.bc")]
+    subprocess.run([*begin, *emit], check=True)
+    return Module("module", folder, arguments=ARGUMENTS)
+
+
+@pytest.mark.parametrize("compiler", ["zig", *parameters("clang-22", "clang-19")])
+def test_the_decisions_that_differ_from_llvms_own_make_the_same_object_again(tmp_path: Path, compiler: str) -> None:
+    module = made_module(tmp_path, compiler)
+    measurer = SequenceMeasurer(Compiler.find(compiler), Limits(), Running())
+    plain = measurer.measure(module, {})
+    assert plain.deviations() == {}
+    assert plain.functions["module0"] > 0
+    assert {len(site.numbers) for site in plain.sites} == {len(NUMBERS)}
+    named = {site.callee: dict(zip(NUMBERS, site.numbers, strict=True)) for site in plain.sites}
+    assert named["middle0"]["callee_local"] == 1
+    assert named["middle0"]["callee_instructions"] > named["tiny"]["callee_instructions"] > 0
+    flipped = measurer.measure(module, {site.key: not site.default for site in plain.sites if "middle" in site.callee})
+    assert flipped.object_digest != plain.object_digest
+    again = measurer.measure(module, flipped.deviations())
+    assert (again.object_digest, again.text) == (flipped.object_digest, flipped.text)
+
+
+def test_where_an_asking_compiler_differs_by_itself_the_sizes_are_those_of_a_plain_compile(tmp_path: Path) -> None:
+    # LLVM's heuristic inlines a call of a function to itself at -O2; an asking LLVM never does.
+    source = "int sink(int);\nstatic int f(int n, int k) { if (k) return n; return sink(f(n - 1, 1)) ^ n; }\n"
+    source += "int g(int n) { return f(n, 0) + f(n + 1, 0); }\n"
+    (module,) = write_corpus(tmp_path, {"one/f.c": source}, level="-O2").modules
+    compiler = Compiler.find("zig")
+    found = SequenceMeasurer(compiler, Limits(), Running()).measure(module, {})
+    assert compile_by(compiler.command(module, tmp_path / "plain.o"), Limits()).ok
+    made = (tmp_path / "plain.o").read_bytes()
+    assert asked(compiler.command(module, tmp_path / "asking.o"), {}).ok
+    assert made != (tmp_path / "asking.o").read_bytes()
+    assert found.object_digest == hashlib.sha256(made).hexdigest()
+    assert found.text == ObjectFile(made).text
+
+
+def test_a_module_that_does_not_compile_and_one_that_takes_too_long_say_so(tmp_path: Path) -> None:
+    module = made_module(tmp_path, "zig", functions=300)
+    compiler = Compiler.find("zig")
+    with pytest.raises(CompileError, match="module: it took too long"):
+        SequenceMeasurer(compiler, Limits(seconds=0.05), Running()).measure(module, {})
+    module.bitcode.write_bytes(b"no bitcode")
+    with pytest.raises(CompileError, match="module: status 1: "):
+        SequenceMeasurer(compiler, Limits(), Running()).measure(module, {})
+
+
+def test_all_compiles_end_when_another_thread_stops_them(tmp_path: Path) -> None:
+    module = made_module(tmp_path, "zig", functions=300)
+    running = Running()
+    measurer = SequenceMeasurer(Compiler.find("zig"), Limits(), running)
+    errors: list[Exception] = []
+
+    def measure() -> None:
+        try:
+            measurer.measure(module, {})
+        except (CompileError, PreconditionError) as error:
+            errors.append(error)
+
+    thread = Thread(target=measure)
+    thread.start()
+    while not running._ends and thread.is_alive():
+        thread.join(0.01)
+    running.end()
+    thread.join(60)
+    assert len(errors) == 1

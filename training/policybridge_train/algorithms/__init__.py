@@ -1,0 +1,1 @@
+"""Training algorithms, one file each, readable from top to bottom."""

@@ -1,0 +1,128 @@
+"""BC-Max: imitate, for each module or function, the best of several policies; then again with what was learnt.
+
+Marinov, Agarwal and Trofin, "Offline Imitation Learning from Multiple Baselines with Applications to Compiler
+Optimization", 2024. Each iteration compiles its cases by the compiler's own decisions, by the newest version, and by
+draws from that version. With ``reward=module`` the decisions of the smallest of these modules are imitated, as in the
+paper; with ``reward=function`` those of each function from where what it touched is smallest.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta
+
+from policybridge_serdes import Exploration
+from policybridge_train.learning.leaning import LeaningNetwork
+from policybridge_train.learning.network import Scaling, inputs_of
+from policybridge_train.learning.record import Iteration
+from policybridge_train.learning.rewards import Reward, changes
+from policybridge_train.learning.rollout import Rollout
+from policybridge_train.learning.training import Training
+from policybridge_train.tasks.task import Case
+
+_DESCRIPTION: Final = "A small network beside the compiler's own decision, which imitates the best of several policies"
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What ``--set`` sets.
+
+    Attributes:
+        iterations: at most so many.
+        cases: compiled in each iteration, each by all policies.
+        draws: policies that draw from the newest version.
+        reward: ``function`` or ``module``: of what the best is taken.
+        lean: the score of the compiler's own decision at the beginning.
+        temperature: of the draws.
+        epochs: how often an iteration's decisions are learnt from.
+        batch: decisions in a step.
+        rate: of learning.
+
+    """
+
+    iterations: Annotated[int, Meta(ge=1)] = 10
+    cases: Annotated[int, Meta(ge=1)] = 100
+    draws: Annotated[int, Meta(ge=1)] = 3
+    reward: Reward = "function"
+    lean: Annotated[float, Meta(gt=0)] = 2.0
+    temperature: Annotated[float, Meta(gt=0)] = 0.7
+    epochs: Annotated[int, Meta(ge=1)] = 4
+    batch: Annotated[int, Meta(ge=1)] = 256
+    rate: Annotated[float, Meta(gt=0)] = 1e-3
+
+
+def train(training: Training, settings: Settings) -> None:
+    """Train until the iterations or the time are at their end."""
+    imitation = _Imitation(training, settings)
+    last = imitation.begin()
+    while last.number < settings.iterations and not training.over:
+        last = imitation.iterate(last)
+
+
+class _Imitation:
+    def __init__(self, training: Training, settings: Settings) -> None:
+        self._training, self._settings = training, settings
+        self._learner = LeaningNetwork(training, settings.lean, settings.rate, _DESCRIPTION)
+
+    def begin(self) -> Iteration:
+        """Go on from what is recorded, or publish the compiler's own decisions and learn the features' scale."""
+        done = self._training.record.iterations()
+        if done:
+            self._learner.restore(done[-1].number)
+            return done[-1]
+        version = self._learner.publish()
+        seen = self._training.rolled(
+            self._training.drawn(1, self._settings.cases), self._training.asking(version, purpose="scaling")
+        )
+        self._learner.scaling = Scaling.of(inputs_of(seen, self._learner.features))
+        return self._learner.finish(0)
+
+    def iterate(self, last: Iteration) -> Iteration:
+        """Compile by all policies, and imitate the best."""
+        number, cases = last.number + 1, self._training.drawn(last.number + 1, self._settings.cases)
+        first = self._training.record.iterations()[0].version
+        policies = [self._compiled(cases, first, None), self._compiled(cases, last.version, None)]
+        for draw in range(self._settings.draws):
+            seed = (self._training.seed << 32) + number * self._settings.draws + draw
+            policies.append(self._compiled(cases, last.version, Exploration(seed, self._settings.temperature)))
+        chosen, which = [], []
+        for rollouts in zip(*policies, strict=True):
+            usable = [each for each in rollouts if each.ran.ok and len(each)]
+            if rollouts[0].ran.ok and usable:
+                chosen += usable
+                which += best(usable, rollouts[0].ran.costs, self._settings.reward)
+        if chosen:
+            self._imitate(chosen, np.concatenate(which))
+        return self._learner.finish(number)
+
+    def _compiled(self, cases: Sequence[Case], version: int, exploration: Exploration | None) -> list[Rollout]:
+        asking = replace(self._training.asking(version, purpose="training"), exploration=exploration)
+        return self._training.rolled(cases, asking)
+
+    def _imitate(self, rollouts: Sequence[Rollout], which: npt.NDArray[np.bool_]) -> None:
+        learner, settings = self._learner, self._settings
+        rows = inputs_of(rollouts, learner.features)[which]
+        answers = np.concatenate([each.advice != 0 for each in rollouts])[which]
+        learner.network.imitate(learner.scaling(rows), learner.leaning(rows), answers, settings.epochs, settings.batch)
+
+
+def best(rollouts: Sequence[Rollout], default: Mapping[str, float], reward: Reward) -> list[npt.NDArray[np.bool_]]:
+    """Tell of each decision of each rollout of a case whether it is of the best for its function or module.
+
+    Among equals it is the first rollout's.
+    """
+    found: dict[str, tuple[float, int]] = {}
+    for place, rollout in enumerate(rollouts):
+        for unit, change in zip(_units(rollout, reward), changes(rollout, default, reward), strict=True):
+            found[unit] = min(found.get(unit, (np.inf, place)), (float(change), place))
+    return [
+        np.array([found[unit][1] == place for unit in _units(rollout, reward)], bool)
+        for place, rollout in enumerate(rollouts)
+    ]
+
+
+def _units(rollout: Rollout, reward: Reward) -> Sequence[str]:
+    return rollout.units if reward == "function" else [""] * len(rollout)

@@ -1,0 +1,231 @@
+"""Credit: try flips of the policy's own decisions, fit what they come to, decide by it, and try again around that.
+
+Each iteration compiles the training modules by the newest version, asking the server as any compiler does; takes the
+decisions from the ledger; compiles each module some times more with many of these decisions turned, so that each flip
+has its own credit in bytes; fits trees to all flips so far; and publishes the version that decides by them: LLVM's
+own decision, unless the trees predict that the other one saves more than some bytes. How many is chosen on the
+validation projects.
+"""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Final
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_serdes import PolicyVersion
+from policybridge_train.corpus.description import Module
+from policybridge_train.farms.contract import Place, Shared
+from policybridge_train.learning.crediting import Ground, Labels, decisions_of
+from policybridge_train.learning.record import Iteration
+from policybridge_train.learning.rollout import Rolling, Rollout
+from policybridge_train.learning.training import Training, change
+from policybridge_train.learning.trees import Trees, TreeSettings, fit, to_onnx
+from policybridge_train.tasks.inline import NUMBERS, InlineForSize
+from policybridge_train.tasks.task import Asking, Case, Task
+from policybridge_train.tuning.measuring import CompileError, Measurement, PluginMeasurer
+
+_LOCAL: Final = "callee_local"
+_UNKNOWN: Final = -1
+"""What stands for it where a compiler without the plugin asks."""
+
+FEATURES: Final = (*NUMBERS, InlineForSize.default, _LOCAL)
+"""The columns that the policy decides by."""
+
+_LEASTS: Final = (4.0, 8.0, 16.0, 32.0)
+"""Bytes that a deviation must be predicted to save; the best is chosen on the validation projects."""
+
+_TRIES: Final = 5
+
+_PATIENCE: Final = 2
+"""Iterations without a gain on the validation projects, after which a run ends."""
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What ``--set`` sets.
+
+    Attributes:
+        iterations: at most so many.
+        compiles: of a module with flips, in each iteration.
+        trees: in the policy.
+        leaves: of a tree.
+
+    """
+
+    iterations: Annotated[int, Meta(ge=1)] = 6
+    compiles: Annotated[int, Meta(ge=1)] = 4
+    trees: Annotated[int, Meta(ge=1)] = TreeSettings().trees
+    leaves: Annotated[int, Meta(ge=2)] = TreeSettings().leaves
+
+
+def train(training: Training, settings: Settings) -> None:
+    """Train until the iterations, the time or the patience is at its end."""
+    task = training.task
+    if not isinstance(task, InlineForSize):
+        raise InvalidError(f"the algorithm credit knows flips of inlining alone; train {task.name} by es or ppo")
+    trees = Trees()
+    fitting = TreeSettings(settings.trees, settings.leaves, seed=training.seed)
+    done = training.record.iterations()
+    if done:
+        last, trees = done[-1], _fitted(training, done[-1].number, fitting)
+    else:
+        last = _publish(training, 0, trees, _LEASTS[:1])
+        done = [last]
+    cases = _distinct(training, task)
+    while last.number < settings.iterations and not training.over and not _is_flat(done):
+        _collect(training, last, trees, settings.compiles, cases)
+        trees = _fitted(training, last.number + 1, fitting)
+        last = _publish(training, last.number + 1, trees, _LEASTS)
+        done.append(last)
+
+
+def _is_flat(done: Sequence[Iteration]) -> bool:
+    changes = [change(each.costs, done[0].costs, "text") for each in done]
+    return len(done) > _PATIENCE and min(changes[-_PATIENCE:]) >= min(changes[:-_PATIENCE])
+
+
+def _collect(training: Training, last: Iteration, trees: Trees, compiles: int, cases: Mapping[str, Case]) -> None:
+    """Try flips in all training modules; what an interrupted run has tried is not tried again."""
+    asking = training.asking(last.version, purpose="training")
+    trying = _Trying(asking, f"{training.seed} {last.number}", training.roller.farm.share(trees), compiles)
+    waiting = [case for case in cases.values() if not training.record.has(last.number, case.name)]
+    flips = 0
+    for place, found in enumerate(training.roller.each(partial(_try, training, last, trying), waiting), 1):
+        flips += found
+        if place % 50 == 0 or place == len(waiting):
+            training.say(f"iteration {last.number + 1}: {place} of {len(waiting)} modules, {flips:,} flips")
+    training.compiles = max(training.compiles, training.record.compiles())
+
+
+def _distinct(training: Training, task: InlineForSize) -> Mapping[str, Case]:
+    # A library's static and shared objects are often made of the same bitcode.
+    distinct = {task.module(case).digest: case for case in reversed(training.training)}
+    return dict(reversed(distinct.items()))
+
+
+def _try(training: Training, last: Iteration, trying: "_Trying", case: Case) -> int:
+    """Try flips in one module, and record what was learnt; give the number of flips."""
+    tried = training.roller.one(case, trying)
+    if tried.failure:
+        # A module that does not compile with some flips teaches what it taught before.
+        training.say(f"{case.name}: {tried.failure}")
+    training.record.keep(last.number, case.name, tried.compiles, tried.labels)
+    return tried.flips
+
+
+class _Tried(msgspec.Struct, frozen=True):
+    """What was learnt of a module: labels as the record has them."""
+
+    labels: bytes
+    flips: int
+    compiles: int
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class _Trying:
+    """Tries flips in one module.
+
+    Attributes:
+        asking: whom the first compile asks.
+        seed: of chance, beside the name of the case.
+        trees: say what to try first.
+        compiles: at most so many, beside the first two.
+
+    """
+
+    asking: Asking
+    seed: str
+    trees: Shared[Trees]
+    compiles: int
+
+    def __call__(self, place: Place, task: Task, case: Case) -> _Tried:
+        """Try, where the module is compiled: what is learnt is much smaller than what was compiled."""
+        assert isinstance(task, InlineForSize)  # noqa: S101 - see `train`
+        rollout = Rolling(self.asking)(place, task, case)
+        learnt, compiles, failure = list[Labels](), 1, ""
+        if len(rollout):
+            try:
+                for labels in self._flipped(place, task, rollout):
+                    learnt.append(labels)
+                    compiles += 1
+            except PolicyBridgeError as error:
+                if place.running.over:
+                    raise
+                failure = str(error)
+            compiles += 1
+        labels = Labels.joined(learnt, len(FEATURES))
+        return _Tried(msgspec.msgpack.encode(_packed(labels)), len(labels), compiles, failure)
+
+    def _flipped(self, place: Place, task: InlineForSize, rollout: Rollout) -> Iterator[Labels]:
+        module = task.module(rollout.case)
+        chance = random.Random(f"{self.seed} {rollout.case.name}")  # noqa: S311 - no secret
+        measurer = PluginMeasurer(task.compiler, task.plugin, task.limits, task.running)
+        ground = Ground(rollout, _measured(measurer, module, decisions_of(rollout)), FEATURES)
+        rest = ground.order(self.trees.at(place), chance)
+        for _ in range(self.compiles):
+            flips, rest = ground.fitting(rest)
+            if not flips:
+                return
+            seen = _measured(measurer, module, ground.decisions(flips))
+            yield ground.labels(list(ground.credits(flips, seen)))
+
+
+def _measured(measurer: PluginMeasurer, module: Module, decisions: Mapping[str, bool]) -> Measurement:
+    # A compiler that somebody killed would have succeeded, and the run is to end as if nothing had happened.
+    for _ in range(_TRIES - 1):
+        with suppress(CompileError):
+            return measurer.measure(module, decisions)
+    return measurer.measure(module, decisions)
+
+
+def _packed(labels: Labels) -> Mapping[str, bytes]:
+    return {name: np.ascontiguousarray(getattr(labels, name)).tobytes() for name in ("rows", "bytes", "weights")}
+
+
+def _unpacked(data: bytes) -> Labels:
+    found = {name: np.frombuffer(one, np.float32) for name, one in msgspec.msgpack.decode(data).items()}
+    return Labels(found["rows"].reshape(-1, len(FEATURES)), found["bytes"], found["weights"])
+
+
+def _fitted(training: Training, until: int, settings: TreeSettings) -> Trees:
+    """Fit to all flips of the iterations before ``until``; the same flips give the same trees.
+
+    Every flip counts half as it is, and half as a compiler without the plugin would tell it.
+    """
+    labels = Labels.joined([_unpacked(data) for _, _, data in training.record.pieces(until)], len(FEATURES))
+    untold = labels.rows.copy()
+    untold[:, FEATURES.index(_LOCAL)] = _UNKNOWN
+    rows = np.concatenate([labels.rows, untold])
+    return fit(rows, np.tile(labels.bytes, 2), settings, np.tile(labels.weights, 2))
+
+
+def _publish(training: Training, number: int, trees: Trees, leasts: Sequence[float]) -> Iteration:
+    """Publish the trees with the limit that is best on the validation projects."""
+    tried: list[tuple[float, float, PolicyVersion, Mapping[str, Mapping[str, float]]]] = []
+    done = training.record.iterations()
+    for least in leasts:
+        model = to_onnx(trees, FEATURES, training.task.default, least, training.task.advice.name)
+        version = training.publish({"model.onnx": model}, policy_config())
+        costs: Mapping[str, Mapping[str, float]] = training.validate(version)
+        tried.append((change(costs, done[0].costs if done else costs, "text"), least, version, costs))
+        training.say(f"  at least {least:g} bytes: {100 * (tried[-1][0] - 1):+.2f} %")
+    _, least, version, costs = min(tried, key=lambda each: each[0])
+    return training.finish(number, version, costs, {"least": least})
+
+
+def policy_config() -> str:
+    """Give ``policy.toml`` of the policies that this algorithm makes."""
+    features = ", ".join(f'"{name}"' for name in FEATURES)
+    return (
+        'backend = "onnx"\n'
+        'description = "Trees that predict the bytes of inlining a call, fitted to flips of single decisions"\n\n'
+        f"[fill]\n{_LOCAL} = {_UNKNOWN}\n\n"
+        f"[settings.pack.observation]\nfeatures = [{features}]\n"
+    )

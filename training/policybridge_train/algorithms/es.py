@@ -1,0 +1,205 @@
+"""Evolution strategies: try small changes of the weights, and move towards those that made programs smaller.
+
+Salimans and others, "Evolution Strategies as a Scalable Alternative to Reinforcement Learning", 2017; here with
+antithetic pairs, linear weights (or one hidden layer) beside the compiler's own decision, and Adam.
+
+With ``reward=function`` every function has a change of its own: the model holds `sets` changed weights, and the hash
+of the caller chooses among them. So one pair of compiles tells as much as `sets` pairs that change a whole module. With
+``reward=module`` each change is a version, and has its share of the modules.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta
+
+from policybridge_serdes import PolicyVersion
+from policybridge_train.learning.network import Floats, Layer, Network, Scaling, inputs_of, yes_no_features
+from policybridge_train.learning.record import Iteration
+from policybridge_train.learning.rewards import Reward, touched
+from policybridge_train.learning.rollout import Rollout
+from policybridge_train.learning.training import Training
+from policybridge_train.tasks.task import Case
+
+_UNIT: Final = "caller"
+"""The feature that tells the function, an int64 hash."""
+
+_MOST: Final = 500.0
+"""Bytes that one pair of compiles says of a set of weights, at most: one huge function outweighs no others."""
+
+_STATE: Final = "state"
+_DESCRIPTION: Final = "Weights beside the compiler's own decision, found by evolution strategies"
+_FIRST_DECAY, _SECOND_DECAY, _TINY = 0.8, 0.95, 1e-8
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What ``--set`` sets.
+
+    Attributes:
+        iterations: at most so many.
+        cases: compiled in each iteration, each twice.
+        reward: ``function``, or ``module``, with which the pairs of an iteration are few.
+        sets: changed weights in an iteration.
+        pairs: changed weights in an iteration with ``reward=module``.
+        hidden: neurons; 0: linear weights.
+        lean: the score by which the weights have to outvote the compiler's own decision.
+        sigma: the standard deviation of a change.
+        rate: of learning.
+
+    """
+
+    iterations: Annotated[int, Meta(ge=1)] = 30
+    cases: Annotated[int, Meta(ge=1)] = 100
+    reward: Reward = "function"
+    sets: Annotated[int, Meta(ge=2)] = 256
+    pairs: Annotated[int, Meta(ge=1)] = 8
+    hidden: Annotated[int, Meta(ge=0)] = 0
+    lean: Annotated[float, Meta(gt=0)] = 1.0
+    sigma: Annotated[float, Meta(gt=0)] = 0.1
+    rate: Annotated[float, Meta(gt=0)] = 0.05
+
+
+class _State(msgspec.Struct):
+    """What an iteration goes on from: the weights and Adam's two moments, each shape [parameters]; and the scaling."""
+
+    weights: bytes
+    first: bytes
+    second: bytes
+    mean: bytes
+    deviation: bytes
+
+
+def train(training: Training, settings: Settings) -> None:
+    """Train until the iterations or the time are at their end."""
+    strategy = _Strategy(training, settings)
+    last = strategy.begin()
+    while last.number < settings.iterations and not training.over:
+        last = strategy.iterate(last.number + 1)
+
+
+class _Strategy:
+    def __init__(self, training: Training, settings: Settings) -> None:
+        self._training, self._settings = training, settings
+        self._features = yes_no_features(training.task)
+        inputs, hidden = len(self._features), settings.hidden
+        self._shapes = [(inputs, hidden), (hidden, 1)] if hidden else [(inputs, 1)]
+        count = sum((inputs + 1) * outputs for inputs, outputs in self._shapes)
+        self._weights, self._first, self._second = (np.zeros(count) for _ in range(3))
+        if hidden:
+            # With zeros in both layers no change of one would have any effect.
+            self._weights[: inputs * hidden] = np.random.default_rng(training.seed).normal(
+                0, inputs**-0.5, inputs * hidden
+            )
+        self._scaling = Scaling(np.zeros(inputs, np.float32), np.ones(inputs, np.float32))
+
+    def begin(self) -> Iteration:
+        """Go on from what is recorded, or publish the compiler's own decisions and learn the features' scale."""
+        done = self._training.record.iterations()
+        if done:
+            self._restore(done[-1].number)
+            return done[-1]
+        version = self._publish(self._weights[np.newaxis])
+        asking = self._training.asking(version, purpose="scaling")
+        seen = self._training.rolled(self._training.drawn(0, self._settings.cases), asking)
+        self._scaling = Scaling.of(inputs_of(seen, self._features))
+        return self._finish(0)
+
+    def iterate(self, number: int) -> Iteration:
+        """Compile with changed weights, and move by what that came to."""
+        chance = np.random.default_rng([self._training.seed, number])
+        cases = self._training.drawn(number, self._settings.cases)
+        if self._settings.reward == "function":
+            noise, worth = self._by_function(cases, chance)
+        else:
+            noise, worth = self._by_module(cases, chance)
+        self._step(noise.T @ worth / len(worth), number)
+        return self._finish(number)
+
+    def _by_function(self, cases: Sequence[Case], chance: np.random.Generator) -> tuple[npt.NDArray[np.float64], ...]:
+        """Give changes of the weights, and what each cost more than its opposite."""
+        sets = self._settings.sets
+        noise = chance.normal(size=(sets, len(self._weights)))
+        both = [self._rolled(self._weights + side * self._settings.sigma * noise, cases) for side in (1, -1)]
+        worth = np.zeros(sets)
+        for up, down in zip(*both, strict=True):
+            if up.ran.ok and down.ran.ok:
+                for place, difference in _differences(up, down, sets).items():
+                    worth[place] += np.clip(difference, -_MOST, _MOST)
+        return noise, worth
+
+    def _by_module(self, cases: Sequence[Case], chance: np.random.Generator) -> tuple[npt.NDArray[np.float64], ...]:
+        pairs = min(self._settings.pairs, len(cases))
+        noise = chance.normal(size=(pairs, len(self._weights)))
+        worth = np.zeros(pairs)
+        for pair in range(pairs):
+            changed = [self._weights + side * self._settings.sigma * noise[pair] for side in (1, -1)]
+            both = [self._rolled(each[np.newaxis], cases[pair::pairs]) for each in changed]
+            for up, down in zip(*both, strict=True):
+                if up.ran.ok and down.ran.ok and down.ran.costs:
+                    worth[pair] += np.log(sum(up.ran.costs.values()) / sum(down.ran.costs.values()))
+        return noise, worth
+
+    def _rolled(self, weights: npt.NDArray[np.float64], cases: Sequence[Case]) -> list[Rollout]:
+        asking = self._training.asking(self._publish(weights), purpose="training")
+        return self._training.rolled(cases, asking)
+
+    def _step(self, gradient: npt.NDArray[np.float64], number: int) -> None:
+        """Move against the gradient by Adam (Kingma and Ba, 2015)."""
+        self._first = _FIRST_DECAY * self._first + (1 - _FIRST_DECAY) * gradient
+        self._second = _SECOND_DECAY * self._second + (1 - _SECOND_DECAY) * gradient**2
+        first, second = self._first / (1 - _FIRST_DECAY**number), self._second / (1 - _SECOND_DECAY**number)
+        self._weights = self._weights - self._settings.rate * first / (np.sqrt(second) + _TINY)
+
+    def _publish(self, weights: npt.NDArray[np.float64]) -> PolicyVersion:
+        task, sets = self._training.task, len(weights)
+        layers, begin = [], 0
+        for inputs, outputs in self._shapes:
+            middle = begin + inputs * outputs
+            matrix = weights[:, begin:middle].reshape(sets, inputs, outputs).astype(np.float32)
+            bias = weights[:, middle : middle + outputs].reshape(sets, 1, outputs).astype(np.float32)
+            layers.append(Layer(matrix, bias))
+            begin = middle + outputs
+        # All versions of a policy share one policy.toml, so that all have this input or none.
+        chosen_by = _UNIT if self._settings.reward == "function" else ""
+        network = Network(self._features, task.default, self._settings.lean, self._scaling, layers, chosen_by)
+        files = {"model.onnx": network.to_onnx()}
+        return self._training.publish(files, network.config(task, _DESCRIPTION))
+
+    def _finish(self, number: int) -> Iteration:
+        training = self._training
+        arrays = (self._weights, self._first, self._second, self._scaling.mean, self._scaling.deviation)
+        state = _State(*(each.tobytes() for each in arrays))
+        training.record.keep(number, _STATE, 0, msgspec.msgpack.encode(state))
+        version = self._publish(self._weights[np.newaxis])
+        return training.finish(number, version, training.validate(version))
+
+    def _restore(self, number: int) -> None:
+        data = self._training.record.piece(number, _STATE)
+        state = msgspec.msgpack.decode(data, type=_State)
+        found = (np.frombuffer(each) for each in (state.weights, state.first, state.second))
+        self._weights, self._first, self._second = (each.copy() for each in found)
+        scales: tuple[Floats, ...] = tuple(np.frombuffer(each, np.float32) for each in (state.mean, state.deviation))
+        self._scaling = Scaling(*scales)
+
+
+def _differences(up: Rollout, down: Rollout, sets: int) -> Mapping[int, float]:
+    """Give for each set of weights how much more bytes what it touched has than under its opposite."""
+    reached: dict[int, set[str]] = {}
+    for rollout in (up, down):
+        for unit, units in zip(rollout.units, touched(rollout), strict=True):
+            reached.setdefault(_place(unit, sets), set()).update(units)
+    costs = up.ran.costs, down.ran.costs
+    found = {}
+    for place, changed in reached.items():
+        more, less = (sum(each.get(unit, 0.0) for unit in changed) for each in costs)
+        found[place] = more - less
+    return found
+
+
+def _place(unit: str, sets: int) -> int:
+    """Give the set that decides in a unit, as the model computes it of the hash as an int64."""
+    number = int(unit, 16)
+    return (number - (1 << 64) if number >> 63 else number) % sets

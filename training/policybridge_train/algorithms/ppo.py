@@ -1,0 +1,144 @@
+"""Proximal policy optimisation of yes/no decisions, each with a reward of its own.
+
+Schulman and others, "Proximal Policy Optimization Algorithms", 2017. The compilers' sessions explore: the server draws
+each decision by the network's probabilities, and the ledger has its log-probability. A decision is credited with what
+became of the functions that it touched (``reward=function``), or of its module; with such a reward decisions need no
+discount and no critic, and a moving mean is the baseline. The network leans towards the compiler's own decision, so
+that it begins as the compiler with some deviations.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta
+
+from policybridge_serdes import Exploration, PolicyVersion
+from policybridge_train.learning.leaning import LeaningNetwork
+from policybridge_train.learning.network import Scaling, inputs_of
+from policybridge_train.learning.record import Iteration
+from policybridge_train.learning.rewards import Reward, changes
+from policybridge_train.learning.rollout import Rollout
+from policybridge_train.learning.training import Training
+from policybridge_train.tasks.task import Case
+
+_DESCRIPTION: Final = "A small network beside the compiler's own decision, trained by PPO"
+_MOST: Final = 300.0
+"""Bytes of a reward, at most: one huge function outweighs no others."""
+
+_MEMORY: Final = 0.9
+"""What is left of the moving baseline and scale after an iteration."""
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What ``--set`` sets.
+
+    Attributes:
+        iterations: at most so many.
+        cases: compiled in each iteration.
+        reward: ``function`` or ``module``: what a decision is credited with.
+        lean: the score of the compiler's own decision at the beginning; 3: one decision in twenty deviates.
+        clip: of the ratio of probabilities.
+        entropy: the weight of the entropy.
+        rate: of learning.
+        epochs: how often an iteration's decisions are learnt from.
+        batch: decisions in a step.
+
+    """
+
+    iterations: Annotated[int, Meta(ge=1)] = 30
+    cases: Annotated[int, Meta(ge=1)] = 100
+    reward: Reward = "function"
+    lean: Annotated[float, Meta(gt=0)] = 3.0
+    clip: Annotated[float, Meta(gt=0)] = 0.2
+    entropy: Annotated[float, Meta(ge=0)] = 0.001
+    rate: Annotated[float, Meta(gt=0)] = 1e-3
+    epochs: Annotated[int, Meta(ge=1)] = 4
+    batch: Annotated[int, Meta(ge=1)] = 1024
+
+
+def train(training: Training, settings: Settings) -> None:
+    """Train until the iterations or the time are at their end."""
+    optimisation = _Optimisation(training, settings)
+    last = optimisation.begin()
+    while last.number < settings.iterations and not training.over:
+        last = optimisation.iterate(last)
+
+
+class _Optimisation:
+    def __init__(self, training: Training, settings: Settings) -> None:
+        self._training, self._settings = training, settings
+        self._learner = LeaningNetwork(training, settings.lean, settings.rate, _DESCRIPTION)
+        self._baseline, self._scale = 0.0, 0.0
+        self._defaults: dict[str, Mapping[str, float]] = {}
+
+    def begin(self) -> Iteration:
+        """Go on from what is recorded, or publish the compiler's own decisions and learn the features' scale."""
+        done = self._training.record.iterations()
+        if done:
+            self._baseline, self._scale = self._learner.restore(done[-1].number)["reward"].tolist()
+            return done[-1]
+        version = self._learner.publish()
+        seen = self._rolled(self._training.drawn(1, self._settings.cases), version, None)
+        self._learner.scaling = Scaling.of(inputs_of(seen, self._learner.features))
+        self._defaults = {each.case.name: each.ran.costs for each in seen if each.ran.ok}
+        return self._finish(0)
+
+    def iterate(self, last: Iteration) -> Iteration:
+        """Compile with drawn decisions, and learn from what became of them."""
+        number = last.number + 1
+        cases = self._training.drawn(number, self._settings.cases)
+        self._know_defaults(cases)
+        # Each case draws by its own seed, which the plugin mixes with the module's name.
+        seen = self._rolled(cases, last.version, Exploration((self._training.seed << 32) + number, 1.0))
+        seen = [each for each in seen if len(each) and each.case.name in self._defaults]
+        if seen:
+            self._learn(seen)
+        return self._finish(number)
+
+    def _know_defaults(self, cases: Sequence[Case]) -> None:
+        unknown = [case for case in cases if case.name not in self._defaults]
+        first = self._training.record.iterations()[0].version
+        # These few may all be cases that never compile.
+        found = list(self._training.roller.roll(unknown, self._training.asking(first, purpose="training")))
+        self._training.compiles += len(found)
+        self._defaults |= {each.case.name: each.ran.costs for each in found if each.ran.ok}
+
+    def _rolled(
+        self, cases: Sequence[Case], version: PolicyVersion | int, exploration: Exploration | None
+    ) -> list[Rollout]:
+        asking = replace(self._training.asking(version, purpose="training"), exploration=exploration)
+        return self._training.rolled(cases, asking)
+
+    def _learn(self, seen: Sequence[Rollout]) -> None:
+        settings, learner, network = self._settings, self._learner, self._learner.network
+        torch, rows = network.torch, inputs_of(seen, learner.features)
+        inputs, lean = torch.from_numpy(learner.scaling(rows)), torch.from_numpy(learner.leaning(rows))
+        yes = torch.from_numpy(np.concatenate([each.advice != 0 for each in seen]).astype(np.float32))
+        before = torch.from_numpy(np.concatenate([each.log_probabilities for each in seen]).astype(np.float32))
+        advantage = torch.from_numpy(self._advantages(seen))
+        for _ in range(settings.epochs):
+            for some in network.batches(len(yes), settings.batch):
+                score = network.module(inputs[some]).squeeze(1) + lean[some]
+                chosen = -torch.nn.functional.binary_cross_entropy_with_logits(score, yes[some], reduction="none")
+                ratio = (chosen - before[some]).exp()
+                clipped = ratio.clamp(1 - settings.clip, 1 + settings.clip)
+                gained = torch.minimum(ratio * advantage[some], clipped * advantage[some]).mean()
+                entropy = (torch.nn.functional.softplus(score) - score * score.sigmoid()).mean()
+                network.step(-gained - settings.entropy * entropy)
+
+    def _advantages(self, seen: Sequence[Rollout]) -> npt.NDArray[np.float32]:
+        """Give how much better each decision was than the mean of late, in units of the spread of late."""
+        found = [changes(each, self._defaults[each.case.name], self._settings.reward) for each in seen]
+        reward = -np.clip(np.concatenate(found), -_MOST, _MOST)
+        memory = _MEMORY if self._scale else 0.0
+        self._baseline = memory * self._baseline + (1 - memory) * float(reward.mean())
+        self._scale = memory * self._scale + (1 - memory) * float(reward.std())
+        advantages: npt.NDArray[np.float32] = ((reward - self._baseline) / (self._scale + 1e-6)).astype(np.float32)
+        return advantages
+
+    def _finish(self, number: int) -> Iteration:
+        return self._learner.finish(number, reward=np.array([self._baseline, self._scale]))

@@ -1,0 +1,90 @@
+"""One compilation under limits whose decisions a policy makes, by LLVM's interactive mode."""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from subprocess import DEVNULL
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import Final
+
+from policybridge_client.connection import Connection
+from policybridge_client.llvm.config import HostConfig
+from policybridge_client.llvm.host import run_compiler
+from policybridge_client.llvm.process import Surroundings
+from policybridge_client.llvm.statistics import Report
+from policybridge_core.errors import PolicyBridgeError
+from policybridge_train.compiling import limited
+from policybridge_train.compiling.job import Compiled, Limits, Status
+from policybridge_train.compiling.pool import Running
+
+_SHOWN: Final = 2000
+
+
+def compile_hosted(
+    command: Sequence[str],
+    config: HostConfig,
+    limits: Limits,
+    running: Running,
+    *,
+    connection: Connection | None = None,
+) -> Compiled:
+    """Run a compiler as `run_compiler` does, under limits.
+
+    A policy that fails is a failure of the compilation, if ``config`` says so (``fallback="error"``). Where it
+    succeeds, the message says how many decisions the policy did not make. ``connection`` replaces the server's.
+
+    Raises:
+        OSError: it cannot be started.
+        PreconditionError: all compilers of ``running`` were ended before.
+
+    """
+    with TemporaryDirectory(prefix="policybridge-hosted-") as name, TemporaryFile() as said:
+        folder = Path(name)
+        guard = [sys.executable, limited.__file__, name, f"{limits.seconds:g}", str(limits.memory)]
+        surroundings = Surroundings(stdin=DEVNULL, stdout=said, stderr=said)
+        with running.counted(lambda: _end(folder)):
+            try:
+                report = run_compiler([*guard, *command], config, surroundings, connection=connection)
+            except PolicyBridgeError as error:
+                return Compiled(Status.FAILED, 0, str(error))
+        said.seek(0)
+        words = said.read(_SHOWN).decode(errors="replace").strip()
+        seconds, late = _usage(folder)
+        if late:
+            return Compiled(Status.TIMEOUT, seconds, f"it was ended after {limits.seconds:g} seconds")
+        return _compiled(report, seconds, words)
+
+
+def _compiled(report: Report, seconds: float, words: str) -> Compiled:
+    if report.error is not None:
+        return Compiled(Status.FAILED, seconds, f"no advice: {report.error}")
+    if report.status > 128:
+        return Compiled(Status.CRASHED, seconds, f"signal {report.status - 128}: {words}".rstrip(": "))
+    if report.status:
+        return Compiled(Status.FAILED, seconds, words or f"status {report.status}, and no message")
+    return Compiled(Status.OK, seconds, _note(report), report.session_ids)
+
+
+def _note(report: Report) -> str:
+    counted = report.statistics
+    if report.fallback is not None:
+        return f"not all decisions are the policy's: {report.fallback.reason}"
+    return f"{counted.limited} decisions are LLVM's own, beyond the growth limit" if counted.limited else ""
+
+
+def _usage(folder: Path) -> tuple[float, bool]:
+    """Give the compiler's processor seconds, and whether it took too long."""
+    try:
+        seconds, late = (folder / limited.USAGE).read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        # It was killed before it could write.
+        return 0.0, False
+    return float(seconds), late == "1"
+
+
+def _end(folder: Path) -> None:
+    with suppress(OSError, ValueError):
+        os.killpg(int((folder / limited.PROCESS).read_text(encoding="ascii")), signal.SIGKILL)

@@ -1,0 +1,144 @@
+"""One run of a compiler under limits, whatever becomes of it."""
+
+import os
+import resource
+import select
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Final
+
+from policybridge_train.compiling.pool import Running
+
+_SHOWN: Final = 2000
+"""Bytes of a compiler's words that are kept."""
+
+
+class Status(Enum):
+    """What became of a compilation."""
+
+    OK = "ok"
+    FAILED = "failed"
+    CRASHED = "crashed"
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one compilation may take: wall seconds, and bytes of address space."""
+
+    seconds: float = 600
+    memory: int = 8 << 30
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compilation that has ended.
+
+    Attributes:
+        status: what became of it.
+        seconds: the processor time that it took.
+        message: what the compiler said, or why it has not ended by itself; empty where all is well.
+        sessions: the ids of its sessions, where it asked in LLVM's interactive mode.
+
+    """
+
+    status: Status
+    seconds: float
+    message: str = ""
+    sessions: Sequence[str] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is an object."""
+        return self.status is Status.OK
+
+
+def compile_by(
+    command: Sequence[str],
+    limits: Limits,
+    environment: Mapping[str, str] | None = None,
+    cwd: Path | str | None = None,
+    *,
+    running: Running | None = None,
+) -> Compiled:
+    """Run a compiler to its end, or to that of its limits; its whole process group is ended then.
+
+    Args:
+        command: the compiler and its arguments.
+        limits: what it may take.
+        environment: its variables; those of this process by default.
+        cwd: its folder; that of this process by default.
+        running: where it is counted while it runs, so that another thread can end it.
+
+    Raises:
+        OSError: it cannot be started.
+        PreconditionError: all compilers of ``running`` were ended before.
+
+    """
+    with TemporaryFile() as said:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            env=environment,
+            cwd=cwd,
+            start_new_session=True,
+        )
+        late = False
+        try:
+            _limit(process.pid, limits)
+            with (running or Running()).counted(lambda: _end(process.pid)):
+                late = not _exited(process.pid, limits.seconds)
+        finally:
+            # Until the leader is reaped, no other process group can get its number.
+            _end(process.pid)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        words = said.read(_SHOWN).decode(errors="replace").strip()
+    return _ended(process.returncode, usage.ru_utime + usage.ru_stime, words, late=late, limits=limits)
+
+
+def _limit(process: int, limits: Limits) -> None:
+    # The processor's time is limited as well, for the case that this process is killed and cannot end the compiler.
+    seconds = int(limits.seconds) + 10
+    wanted = {resource.RLIMIT_AS: limits.memory, resource.RLIMIT_CPU: seconds, resource.RLIMIT_CORE: 0}
+    with suppress(ProcessLookupError):
+        for what, value in wanted.items():
+            _, most = resource.prlimit(process, what)
+            lower = value if most == resource.RLIM_INFINITY else min(value, most)
+            resource.prlimit(process, what, (lower, lower))
+
+
+def _exited(process: int, seconds: float) -> bool:
+    """Wait until the process has exited, for so many seconds at most; it is not reaped."""
+    descriptor = os.pidfd_open(process)
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+    finally:
+        os.close(descriptor)
+
+
+def _ended(code: int, seconds: float, words: str, *, late: bool, limits: Limits) -> Compiled:
+    if late:
+        return Compiled(Status.TIMEOUT, seconds, f"it was ended after {limits.seconds:g} seconds")
+    if code < 0 or code >= 128:
+        number = -code if code < 0 else code - 128
+        return Compiled(Status.CRASHED, seconds, f"signal {number}: {words}" if words else f"signal {number}")
+    if code:
+        return Compiled(Status.FAILED, seconds, words or f"status {code}, and no message")
+    return Compiled(Status.OK, seconds)
+
+
+def _end(group: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)

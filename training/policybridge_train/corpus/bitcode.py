@@ -1,0 +1,179 @@
+"""A source of a recorded call becomes bitcode before optimisation, by a clang that may not be the build's own compiler.
+
+The driver is asked for the arguments of ``clang -cc1`` first (``-###``); what it refuses, because only gcc knows it, is
+left out. The same arguments, with ``-emit-llvm-bc -disable-llvm-passes``, then make the module.
+"""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from policybridge_core.errors import InvalidError
+from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.job import Compiled, Limits, compile_by
+from policybridge_train.corpus.invocation import Invocation, Source, without_level
+
+_REFUSED: Final = (
+    re.compile(r"error: unsupported argument '(?P<value>[^']*)' to option '(?P<option>[^']+)'"),
+    re.compile(r"error: invalid value '(?P<value>[^']*)' in '(?P<option>[^']+)'"),
+    re.compile(r"error: (?:unknown argument:?|unsupported option|optimization flag) '(?P<option>[^']+)'"),
+    re.compile(r"error: unknown argument: '(?P<option>[^']+)'"),
+)
+# clang/lib/Driver/Job.cpp, Command::printArg.
+_QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_CC1: Final = re.compile(r'"-cc1"(?: "(?:[^"\\]|\\.)*")*', re.DOTALL)
+_LENIENT: Final = ("-Wno-everything", "-Qunused-arguments")
+"""What clang refuses by default and older compilers only warn of (implicit declarations, ``register``) is no error."""
+_TRIES: Final = 30
+_CHARACTERS: Final = 500
+_DRIVER: Final = Limits(seconds=60)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One source of one call."""
+
+    invocation: Invocation
+    source: Source
+
+    @property
+    def path(self) -> Path:
+        """The source file, absolute."""
+        return self.invocation.call.path(self.source.word)
+
+    @property
+    def object(self) -> Path:
+        """The object file, absolute."""
+        return self.invocation.object_of(self.source)
+
+
+@dataclass(frozen=True)
+class FrontEnd:
+    """How modules are made.
+
+    Attributes:
+        compiler: the clang.
+        level: replaces the build's own level of optimisation, if given: ``Oz``, ``O2``.
+        lines: whether bitcode keeps tables of lines.
+        limits: of one compilation.
+
+    """
+
+    compiler: Compiler
+    level: str | None = "Oz"
+    lines: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+    def arguments(self, unit: Unit) -> list[str]:
+        """Give the arguments of ``clang -cc1`` that compile the unit to an object, with its input and output.
+
+        Raises:
+            InvalidError: clang does not accept the flags.
+
+        """
+        flags = list(self._flags(unit))
+        for _ in range(_TRIES):
+            said = self._ask(unit, flags)
+            arguments = cc1_arguments(said)
+            refused = _refused(said, flags)
+            if arguments and not refused:
+                return arguments
+            if not refused:
+                raise InvalidError(_first_error(said))
+            flags = [flag for index, flag in enumerate(flags) if index not in refused]
+        raise InvalidError(f"clang refuses more than {_TRIES} of its flags; the last: {_first_error(said)}")
+
+    def compile(self, arguments: Sequence[str], unit: Unit, output: Path) -> Compiled:
+        """Compile a unit to bitcode before optimisation.
+
+        Raises:
+            OSError: the compiler cannot be started.
+
+        """
+        return compile_by(
+            [*self.compiler.start, *to_bitcode(arguments, output)],
+            self.limits,
+            environment=self._environment(unit),
+            cwd=str(unit.invocation.call.folder),
+        )
+
+    def _flags(self, unit: Unit) -> Iterator[str]:
+        flags = unit.invocation.flags
+        yield from flags if self.level is None else (*without_level(flags), f"-{self.level}")
+        yield "-gline-tables-only" if self.lines else "-g0"
+
+    def _ask(self, unit: Unit, flags: Sequence[str]) -> str:
+        mode = "g++" if "++" in unit.invocation.call.name else "gcc"
+        command = [
+            *(*self.compiler.start, f"--driver-mode={mode}", "-###", *_LENIENT, "-c", *flags),
+            *("-o", "module.o", "-x", unit.source.language, "--", unit.source.word),
+        ]
+        ended = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            cwd=unit.invocation.call.folder,
+            env=self._environment(unit),
+            timeout=_DRIVER.seconds,
+        )
+        return os.fsdecode(ended.stderr)
+
+    @staticmethod
+    def _environment(unit: Unit) -> dict[str, str]:
+        return {**os.environ, **unit.invocation.call.variables, "LC_ALL": "C"}
+
+
+def to_bitcode(arguments: Sequence[str], output: Path) -> list[str]:
+    """Change arguments that compile to an object into those that write bitcode before optimisation."""
+    changed = ["-emit-llvm-bc" if word == "-emit-obj" else word for word in arguments]
+    place = changed.index("-o")
+    changed[place + 1] = str(output)
+    return [*changed[:1], "-disable-llvm-passes", *changed[1:]]
+
+
+def kept_arguments(arguments: Sequence[str], root: Path) -> tuple[str, ...]:
+    """Leave out input and output, as clang does in the section ``.llvmcmd`` (CompilerInvocation.cpp, CmdArgs).
+
+    The project's folder becomes ``.``, so that a module's digest does not depend on where the project was built.
+    """
+    words = iter(arguments)
+    kept: list[str] = []
+    for word in words:
+        if word in ("-o", "-x"):
+            next(words, None)
+        else:
+            kept.append(word.replace(str(root), "."))
+    return tuple(kept[:-1])
+
+
+def cc1_arguments(said: str) -> list[str] | None:
+    """Find the arguments of the one ``clang -cc1`` in what a driver says to ``-###``; ``None`` if there is not one."""
+    commands = _CC1.findall(said)
+    if len(commands) != 1:
+        return None
+    return [re.sub(r"(?s)\\(.)", r"\1", word) for word in _QUOTED.findall(commands[0])]
+
+
+def _refused(said: str, flags: Sequence[str]) -> set[int]:
+    """Give the places of the flags that the driver refuses."""
+    places: set[int] = set()
+    for line in said.splitlines():
+        found = next((match for pattern in _REFUSED if (match := pattern.search(line))), None)
+        if found is not None:
+            option, value = found["option"], found.groupdict().get("value", "")
+            places.update(
+                index
+                for index, flag in enumerate(flags)
+                if flag == option or (flag.startswith(option) and value is not None and value in flag)
+            )
+    return places
+
+
+def _first_error(said: str) -> str:
+    errors = [line for line in said.splitlines() if "error:" in line]
+    return (errors or [said.strip() or "clang says nothing"])[0][:_CHARACTERS]

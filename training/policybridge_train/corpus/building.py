@@ -1,0 +1,75 @@
+"""Running a build so that nothing of it outlives us."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Final
+
+_GRACE: Final = 3.0
+"""Seconds between asking processes to end and ending them."""
+
+
+@contextmanager
+def running(
+    command: Sequence[str], environment: Mapping[str, str], folder: Path, output: IO[bytes] | None = None
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Start a build in a session of its own; at the end, all processes of the session are ended.
+
+    ``output`` takes standard output and error; None leaves them as ours are, and standard input, too.
+
+    Raises:
+        OSError: the command cannot be started.
+
+    """
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        cwd=folder,
+        stdin=None if output is None else subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        _end_session(process)
+
+
+def _end_session(leader: "subprocess.Popen[bytes]") -> None:
+    """End what is left of a session, also process groups of its own that ``timeout`` or a shell made in it."""
+    _signal(leader.pid, signal.SIGTERM)
+    deadline = time.monotonic() + _GRACE
+    while _members(leader.pid) and time.monotonic() < deadline:
+        leader.poll()
+        time.sleep(0.02)
+    while _members(leader.pid):
+        _signal(leader.pid, signal.SIGKILL)
+        leader.poll()
+        time.sleep(0.01)
+    leader.wait()
+
+
+def _signal(session: int, number: int) -> None:
+    for pid in _members(session):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _members(session: int) -> list[int]:
+    """Give the living processes of a session (proc(5), stat: state is field 3, session is field 6)."""
+    processes = (entry for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return [int(entry.name) for entry in processes if _is_member(entry, session)]
+
+
+def _is_member(process: Path, session: int) -> bool:
+    try:
+        stat = (process / "stat").read_bytes()
+    except OSError:
+        return False
+    fields = stat.rpartition(b")")[2].split()
+    return fields[0] not in (b"Z", b"X") and int(fields[3]) == session

@@ -1,0 +1,180 @@
+"""From the calls that a build made to modules and programs.
+
+Sources are compiled to bitcode after the build, not during it: the build keeps its speed, its output and its memory,
+and what it compiles only to try the compiler (conftest.c, CMake's and Meson's checks) is gone by then or known by its
+place. Sources and headers that a build generates and keeps are there.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from policybridge_core.errors import PolicyBridgeError
+from policybridge_train.corpus.bitcode import FrontEnd, Unit, kept_arguments
+from policybridge_train.corpus.description import Module, Program
+from policybridge_train.corpus.invocation import parse_compiler
+from policybridge_train.corpus.linking import read_links
+from policybridge_train.corpus.notes import Call
+from policybridge_train.corpus.programs import Programs
+from policybridge_train.corpus.writing import CorpusWriter, module_name
+
+_TRIAL: Final = re.compile(
+    r"^/dev/null$|(^|/)(conftest[^/]*|CMakeFiles/(CMakeTmp|CMakeScratch|[\d.]+/CompilerId\w+|ShowIncludes)/.*|meson-private/.*"
+    r"|[^/]*cmTC_[^/]*(/.*)?|\.conftest[^/]*|testCCompiler\.c|CMake(C|CXX)Compiler(ABI|Id)\.\w+)$"
+)
+
+
+@dataclass(frozen=True)
+class Project:
+    """What is built.
+
+    Attributes:
+        name: in the corpus.
+        root: the folder in which it is.
+        moves: whether it is built in another folder each time: then no module depends on where that is, also where a
+            source is named by an absolute path.
+
+    """
+
+    name: str
+    root: Path
+    moves: bool = False
+
+
+@dataclass
+class Converted:
+    """How many units became modules, so far."""
+
+    total: int
+    done: int = 0
+    failed: int = 0
+
+
+Progress = Callable[[Converted], None]
+
+
+def units_of(calls: Iterable[Call]) -> list[Unit]:
+    """Give the units that a build compiled: the last for each object, without trials and sources that are gone."""
+    units: dict[Path, Unit] = {}
+    for call in calls:
+        invocation = parse_compiler(call)
+        if invocation is not None and invocation.stage != "other":
+            units.update({unit.object: unit for one in invocation.sources if (unit := Unit(invocation, one))})
+    return [units[path] for path in sorted(units) if _is_own(units[path])]
+
+
+def convert(  # noqa: PLR0913 - each is a choice of the caller's
+    calls: Sequence[Call],
+    project: Project,
+    front_end: FrontEnd,
+    writer: CorpusWriter,
+    *,
+    jobs: int = 1,
+    progress: Progress = lambda _: None,
+) -> Converted:
+    """Add to a corpus what a build compiled and linked; what fails becomes a row of its failures."""
+    units = _named(units_of(calls), project)
+    converted = Converted(len(units))
+    progress(converted)
+    names: dict[Path, str] = {}
+    executor = ThreadPoolExecutor(jobs)
+    try:
+        made = [(name, unit, executor.submit(_make, name, unit, project, front_end, writer)) for name, unit in units]
+        for name, unit, future in made:
+            added = _take(name, future, writer)
+            converted.done += 1
+            converted.failed += added is None
+            if added is not None:
+                names[unit.object] = added
+            progress(converted)
+    finally:
+        executor.shutdown(cancel_futures=True)
+        writer.link(_programs(calls, names, project))
+    return converted
+
+
+def _is_own(unit: Unit) -> bool:
+    if not unit.path.is_file() or not unit.invocation.call.folder.is_dir():
+        return False
+    return not any(_TRIAL.search(str(path)) for path in (unit.path, unit.object))
+
+
+def _named(units: Iterable[Unit], project: Project) -> list[tuple[str, Unit]]:
+    """Name each unit by its object below the project's folder, by its source where there is no such object."""
+    named: dict[str, Unit] = {}
+    for unit in units:
+        kept = unit.invocation.stage == "compile" and unit.object.is_relative_to(project.root)
+        path = unit.object if kept else unit.path
+        name = free = module_name(project.name, os.path.relpath(path, project.root))
+        number = 1
+        while free in named:
+            number += 1
+            free = f"{name}~{number}"
+        named[free] = unit
+    return list(named.items())
+
+
+def _make(name: str, unit: Unit, project: Project, front_end: FrontEnd, writer: CorpusWriter) -> tuple[Module, Path]:
+    """Compile one unit.
+
+    Raises:
+        PolicyBridgeError: clang does not compile it.
+        OSError: it cannot be started, or written.
+
+    """
+    if project.moves:
+        unit = _independent(unit, project.root)
+    arguments = front_end.arguments(unit)
+    output = writer.temporary(name)
+    try:
+        compiled = front_end.compile(arguments, unit, output)
+        if not compiled.ok:
+            raise PolicyBridgeError(f"{compiled.status.value}: {compiled.message}")
+    except BaseException:
+        with suppress(OSError):
+            output.unlink()
+        raise
+    language = arguments[arguments.index("-x") + 1]
+    module = Module(
+        name,
+        output.parent,
+        kept_arguments(arguments, project.root),
+        project.name,
+        _below(unit.path, project.root),
+        language.removesuffix("-cpp-output").replace("cpp-output", "c"),
+    )
+    return module, output
+
+
+def _independent(unit: Unit, root: Path) -> Unit:
+    """Name the source by a relative path, and the project's folder ``.`` in what the preprocessor writes down."""
+    invocation, source = unit.invocation, unit.source
+    flags = (*invocation.flags, f"-ffile-prefix-map={root}=.")
+    word = os.path.relpath(unit.path, invocation.call.folder)
+    return Unit(replace(invocation, flags=flags), replace(source, word=word))
+
+
+def _take(name: str, future: "Future[tuple[Module, Path]]", writer: CorpusWriter) -> str | None:
+    try:
+        return writer.add(*future.result())
+    except (PolicyBridgeError, OSError) as error:
+        writer.fail(name, str(error))
+        return None
+
+
+def _programs(calls: Iterable[Call], names: dict[Path, str], project: Project) -> Iterator[Program]:
+    programs = Programs(names)
+    programs.follow(read_links(calls))
+    for path, made, objects in programs:
+        if made != "object" and not _TRIAL.search(str(path)):
+            modules = tuple(dict.fromkeys(names[one] for one in objects))
+            yield Program(_below(path, project.root), project.name, made, modules)
+
+
+def _below(path: Path, root: Path) -> str:
+    return str(path.relative_to(root) if path.is_relative_to(root) else path)

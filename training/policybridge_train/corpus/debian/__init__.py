@@ -1,0 +1,1 @@
+"""A corpus from Debian's source packages."""

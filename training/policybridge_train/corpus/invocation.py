@@ -1,0 +1,159 @@
+"""Command lines of compilers: which sources, which output, which flags still matter for another compiler."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from policybridge_train.corpus.notes import Call
+from policybridge_train.corpus.wrappers import COMPILERS
+
+Stage = Literal["compile", "link", "other"]
+
+LANGUAGES: Final = {
+    ".c": "c",
+    ".i": "cpp-output",
+    ".ii": "c++-cpp-output",
+    ".m": "objective-c",
+    ".mm": "objective-c++",
+    ".M": "objective-c++",
+    **dict.fromkeys((".cc", ".cp", ".cpp", ".cxx", ".c++", ".CPP", ".C"), "c++"),
+}
+"""Of a source by its ending (gcc's manual, Overall Options)."""
+
+_OTHER_STAGES: Final = frozenset(("-E", "-S", "-M", "-MM", "-fsyntax-only", "--version", "-v", "-###", "-V", "--help"))
+# Options whose value is the next word; what is not named here has its value in the same word, or none.
+_DROPPED_WITH_VALUE: Final = frozenset(("-o", "-MF", "-MT", "-MQ", "-dumpbase", "-dumpdir", "-aux-info"))
+_LINKED_WITH_VALUE: Final = frozenset(("-Xlinker", "-T", "-u", "-z", "-e", "-l", "-L", "-R", "-rpath", "-soname"))
+_KEPT_WITH_VALUE: Final = frozenset(
+    (
+        *("-I", "-D", "-U", "-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-iprefix", "-iwithprefix"),
+        *("-iwithprefixbefore", "-isysroot", "-imultilib", "-Xclang", "-Xpreprocessor", "-Xassembler", "-mllvm"),
+        *("--param", "-arch", "-target", "--sysroot", "-A"),
+    )
+)
+_DROPPED: Final = re.compile(
+    r"-c|-M[DPGM]*|-M[FTQ].+|-Wp,-M.*|-save-temps.*|-g.*|-f(no-)?lto.*|-ffat-lto-objects|-fuse-linker-plugin|-fplugin.*"
+    r"|-fprofile-(use|generate|arcs|instr|dir|update|values|correction|partial).*|-ftest-coverage|--coverage|-pg|-p"
+    r"|-W(?![apl],).*|-w|-pedantic(-errors)?|-fdiagnostics.*|-fdump-.*|-specs=.*|-fembed-bitcode.*|-pipe|-fno-diag.*"
+    r"|-f(no-)?(color|show-column|message-length).*|-ftime-trace.*|-fmodules-ts|-fdeps-.*|-fmodule-mapper=.*"
+)
+_LINKED: Final = re.compile(
+    r"-Wl,.*|-[lLR].+|-T.+|-shared|-static.*|-s|-rdynamic|-no-pie|-pie|-r|-nostdlib|-nodefaultlibs"
+    r"|-nostartfiles|-fuse-ld=.*|-B.+"
+)
+_OPTIMISED: Final = re.compile(r"-O.*")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source file of a command, as it is written there, and its language for ``-x``."""
+
+    word: str
+    language: str
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """What a call of a compiler does.
+
+    Attributes:
+        call: the process.
+        stage: ``compile`` to objects, ``link`` (with what it compiles on the way), or ``other``.
+        sources: of C, C++ and Objective-C.
+        output: the word behind ``-o``, if there is one.
+        flags: for the front end and the code generator, without inputs, outputs, warnings and levels of debugging.
+        linking: the words that matter to a linker, in their order, sources among them.
+
+    """
+
+    call: Call
+    stage: Stage
+    sources: tuple[Source, ...]
+    output: str | None
+    flags: tuple[str, ...]
+    linking: tuple[str, ...]
+
+    def object_of(self, source: Source) -> Path:
+        """Give the object file that a source is compiled to; where it is linked at once, one that nobody sees."""
+        if self.stage == "link":
+            return self.call.path(f"{self.output or 'a.out'}-{Path(source.word).name}")
+        return self.call.path(self.output or f"{Path(source.word).stem}.o")
+
+
+def parse_compiler(call: Call) -> Invocation | None:
+    """Read the command line of a compiler; None, if the tool is none."""
+    named = COMPILERS.fullmatch(call.name)
+    if named is None:
+        return None
+    return _Reader(call, named["target"] or "", cxx="++" in call.name).read()
+
+
+class _Reader:
+    def __init__(self, call: Call, target: str, *, cxx: bool) -> None:
+        self._call = call
+        self._words = iter(call.arguments)
+        self._cxx = cxx
+        self._target = target.rstrip("-")
+        self._language: str | None = None
+        self._stage: Stage = "link"
+        self._output: str | None = None
+        self._sources: list[Source] = []
+        self._flags: list[str] = []
+        self._linking: list[str] = []
+
+    def read(self) -> Invocation:
+        for word in self._words:
+            if word.startswith("-") and word != "-":
+                self._option(word)
+            else:
+                self._input(word)
+        target = [f"--target={self._target}"] if self._target.count("-") > 1 else []
+        return Invocation(
+            self._call,
+            self._stage,
+            tuple(self._sources),
+            self._output,
+            (*target, *self._flags),
+            tuple(self._linking),
+        )
+
+    def _option(self, word: str) -> None:
+        if word in ("-c", "--compile"):
+            self._stage = "compile" if self._stage == "link" else self._stage
+        elif word in _OTHER_STAGES:
+            self._stage = "other"
+        elif word == "-o" or (word.startswith("-o") and not word.startswith("-objc")):
+            self._output = word[2:] or next(self._words, None)
+        elif word == "-x" or (word.startswith("-x") and len(word) > 2):
+            language = word[2:] or next(self._words, "none")
+            self._language = None if language == "none" else language
+        else:
+            self._flag(word)
+
+    def _flag(self, word: str) -> None:
+        value = list(self._value(word))
+        if word in _LINKED_WITH_VALUE or _LINKED.fullmatch(word):
+            self._linking.extend([word, *value])
+        elif word not in _DROPPED_WITH_VALUE and not _DROPPED.fullmatch(word):
+            self._flags.extend([word, *value])
+
+    def _value(self, word: str) -> Iterator[str]:
+        if word in _KEPT_WITH_VALUE or word in _LINKED_WITH_VALUE or word in _DROPPED_WITH_VALUE:
+            value = next(self._words, None)
+            if value is not None:
+                yield value
+
+    def _input(self, word: str) -> None:
+        self._linking.append(word)
+        language = self._language or LANGUAGES.get(Path(word).suffix)
+        if language == "c" and self._cxx and self._language is None:
+            language = "c++"
+        if language in LANGUAGES.values() and word != "-":
+            self._sources.append(Source(word, str(language)))
+
+
+def without_level(flags: tuple[str, ...]) -> tuple[str, ...]:
+    """Leave out the flags that choose how much is optimised."""
+    return tuple(flag for flag in flags if not _OPTIMISED.fullmatch(flag))

@@ -1,0 +1,194 @@
+"""Which objects a build put into which programs: the calls of linkers and archivers, followed in their order."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from policybridge_train.corpus.invocation import Invocation, parse_compiler
+from policybridge_train.corpus.notes import Call, read_response
+from policybridge_train.corpus.wrappers import ARCHIVERS, LINKERS
+
+Made = Literal["executable", "shared", "archive", "object"]
+
+_ARCHIVER_WITH_VALUE: Final = frozenset(("--plugin", "--target", "--output"))
+_LINKER_WITH_VALUE: Final = frozenset(
+    (
+        *("-T", "--script", "-u", "--undefined", "-z", "-e", "--entry", "-R", "-rpath", "--rpath", "-soname"),
+        *("-h", "-m", "-Map", "-dynamic-linker", "--dynamic-linker", "-rpath-link", "--version-script", "-plugin"),
+        *("-dT", "-f", "-F", "-G", "-I", "-y", "-Y", "-A", "-b", "--format", "-c", "--defsym", "-a", "-O", "--sysroot"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Linked:
+    """A file that a linker or archiver wrote.
+
+    Attributes:
+        path: absolute.
+        kind: a Program's, or a relocatable object.
+        inputs: objects and archives in the order of the command, absolute.
+        whole: which of the archives are linked wholly.
+
+    """
+
+    path: Path
+    kind: Made
+    inputs: tuple[Path, ...]
+    whole: frozenset[Path] = frozenset()
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """The members of an archive were written into a folder, as libtool does with its convenience libraries."""
+
+    folder: Path
+    archive: Path
+
+
+def read_links(calls: Iterable[Call]) -> list[Linked | Extracted]:
+    """Read all calls that link or archive, in their order."""
+    return [linked for call in calls for linked in _read(call)]
+
+
+def _read(call: Call) -> Iterator[Linked | Extracted]:
+    invocation = parse_compiler(call)
+    if invocation is not None:
+        if invocation.stage == "link":
+            yield from _by_compiler(invocation)
+    elif ARCHIVERS.fullmatch(call.name):
+        yield from _archived(call)
+    elif LINKERS.fullmatch(call.name):
+        yield from _by_linker(call)
+
+
+def _by_compiler(invocation: Invocation) -> Iterator[Linked]:
+    sources = {source.word: invocation.object_of(source) for source in invocation.sources}
+    line = _Line(invocation.call, sources)
+    line.read(_unwrapped(invocation.linking))
+    if line.inputs:
+        yield line.linked(invocation.output or "a.out")
+
+
+def _by_linker(call: Call) -> Iterator[Linked]:
+    line = _Line(call, {})
+    line.read(call.arguments)
+    if line.inputs:
+        yield line.linked(line.output or "a.out")
+
+
+def _unwrapped(words: Sequence[str]) -> Iterator[str]:
+    """Give the words as the linker gets them from the compiler's driver."""
+    rest = iter(words)
+    for word in rest:
+        if word.startswith("-Wl,"):
+            yield from word[4:].split(",")
+        elif word == "-Xlinker":
+            yield from (next(rest, ""),)
+        else:
+            yield word
+
+
+@dataclass
+class _Line:
+    """A linker's command line while it is read."""
+
+    call: Call
+    sources: dict[str, Path]
+    inputs: list[Path] = field(default_factory=list)
+    output: str | None = None
+    _kind: Made = "executable"
+    _folders: list[Path] = field(default_factory=list)
+    _whole: set[Path] = field(default_factory=set)
+    _is_whole: bool = False
+    _is_static: bool = False
+
+    def read(self, words: Iterable[str]) -> None:
+        """Read words; libraries are looked for when all folders (-L) are known."""
+        wanted: list[tuple[str, bool, bool]] = []
+        rest = iter(words)
+        for word in rest:
+            if word.startswith("@") and self.call.path(word[1:]).is_file():
+                self.read(read_response(self.call.path(word[1:])))
+            elif word == "-o":
+                self.output = next(rest, None)
+            elif word in ("-l", "-L", "--library", "--library-path"):
+                self._word(f"{'-L' if word in ('-L', '--library-path') else '-l'}{next(rest, '')}", wanted)
+            elif word in _LINKER_WITH_VALUE:
+                next(rest, None)
+            else:
+                self._word(word, wanted)
+        for word, whole, static in wanted:
+            self._input(word, whole=whole, static=static)
+
+    def linked(self, output: str) -> Linked:
+        """Give what the line makes."""
+        return Linked(self.call.path(output), self._kind, tuple(self.inputs), frozenset(self._whole))
+
+    def _word(self, word: str, wanted: list[tuple[str, bool, bool]]) -> None:
+        match word:
+            case "-shared" | "--shared" | "-Bshareable":
+                self._kind = "shared"
+            case "-r" | "-i" | "--relocatable" | "-Ur":
+                self._kind = "object"
+            case "--whole-archive" | "--no-whole-archive":
+                self._is_whole = word == "--whole-archive"
+            case "-static" | "-Bstatic" | "-dn" | "-non_shared" | "-static-pie":
+                self._is_static = True
+            case "-Bdynamic" | "-dy" | "-call_shared":
+                self._is_static = False
+            case _ if word.startswith("-L"):
+                self._folders.append(self.call.path(word[2:].removeprefix("=")))
+            case _ if word.startswith("-l") or not word.startswith("-"):
+                wanted.append((word, self._is_whole, self._is_static))
+
+    def _input(self, word: str, *, whole: bool, static: bool) -> None:
+        path = self.sources.get(word) or (
+            self._library(word[2:], static=static) if word.startswith("-l") else self.call.path(word)
+        )
+        if path is not None:
+            self.inputs.append(path)
+            if whole:
+                self._whole.add(path)
+
+    def _library(self, name: str, *, static: bool) -> Path | None:
+        exact = name.startswith(":")
+        endings = (".a",) if static else (".so", ".a")
+        names = [name[1:]] if exact else [f"lib{name}{ending}" for ending in endings]
+        candidates = (folder / one for folder in self._folders for one in names)
+        return next((Path(os.path.realpath(path)) for path in candidates if path.exists()), None)
+
+
+def _archived(call: Call) -> Iterator[Linked | Extracted]:
+    """Read a call of ``ar``: additions make an archive, extractions make objects that are its members."""
+    words = list(_without_options(call.arguments))
+    if len(words) < 2:
+        return
+    operation, *rest = words
+    operation = operation.lstrip("-")
+    if re.search(r"[abi]", operation) and not re.search(r"[qx]", operation):
+        rest = rest[1:]
+    if re.search(r"[rq]", operation) and rest:
+        yield Linked(call.path(rest[0]), "archive", tuple(call.path(word) for word in _members(call, rest[1:])))
+    elif "x" in operation and rest:
+        yield Extracted(call.folder, call.path(rest[0]))
+
+
+def _without_options(words: Sequence[str]) -> Iterator[str]:
+    rest = iter(words)
+    for word in rest:
+        if word in _ARCHIVER_WITH_VALUE:
+            next(rest, None)
+        elif not word.startswith("--"):
+            yield word
+
+
+def _members(call: Call, words: Sequence[str]) -> Iterator[str]:
+    for word in words:
+        if word.startswith("@") and call.path(word[1:]).is_file():
+            yield from read_response(call.path(word[1:]))
+        else:
+            yield word

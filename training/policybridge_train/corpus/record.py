@@ -1,0 +1,32 @@
+"""``policybridge corpus record``: a corpus from any build command."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from policybridge_train.corpus.building import running
+from policybridge_train.corpus.notes import Call, read_notes
+from policybridge_train.corpus.wrappers import recording_environment
+
+
+def record(command: Sequence[str], folder: Path, *, preload: bool = True) -> tuple[int, list[Call]]:
+    """Run a build and give its exit status and the calls that it made; see ``recording_environment`` for ``preload``.
+
+    An interrupt (KeyboardInterrupt) ends all processes of the build; what they did until then counts, and the status
+    is 130.
+
+    Raises:
+        OSError: the command cannot be started.
+
+    """
+    with tempfile.TemporaryDirectory(prefix="policybridge-record-") as notes:
+        environment = recording_environment(Path(notes), os.environ, preload=preload)
+        try:
+            with running(command, environment, folder) as process:
+                status = process.wait()
+        except KeyboardInterrupt:
+            sys.stderr.write("policybridge corpus: interrupted; the build's processes are ended\n")
+            status = 130
+        return status if status >= 0 else 128 - status, read_notes(Path(notes))

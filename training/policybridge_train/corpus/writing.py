@@ -1,0 +1,129 @@
+"""Adding modules to a corpus on disk, whatever stops it: what is written is whole, and described at the end."""
+
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from threading import RLock
+from typing import Final
+from urllib.parse import quote
+
+from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
+from policybridge_train.corpus.description import Corpus, Module, Program
+
+# What a path below the corpus may hold as it is; the rest (control characters, bytes that are no UTF-8) becomes %XX.
+_KEPT: Final = "/ !#$&'()+,;=@[]{}^~`"
+
+
+class CorpusWriter:
+    """Collects modules, programs and failures in a folder that may hold a corpus already.
+
+    Attributes:
+        duplicates: for each module that was there already under another name, that name.
+
+    """
+
+    def __init__(self, folder: Path) -> None:
+        # Compilers write into it from other folders.
+        self._folder = folder.absolute()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(self._folder, os.W_OK):
+            raise PreconditionError(f"{folder} cannot be written: choose another --output")
+        old = _existing(self._folder)
+        self._modules = {module.name: module for module in old.modules}
+        self._programs = {(program.project, program.name): program for program in old.programs}
+        self._failures = dict(old.failures)
+        self._by_digest = {module.digest: name for name, module in self._modules.items() if module.bitcode.exists()}
+        self.duplicates: dict[str, str] = {}
+        self._lock = RLock()
+
+    def temporary(self, name: str) -> Path:
+        """Give a file for the bitcode of a module, on the same file system."""
+        path = self._folder / f"{name}.{os.getpid()}.new.bc"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def add(self, module: Module, bitcode: Path) -> str:
+        """Move a module into the corpus; give the name under which it stands there."""
+        digest = replace(module, folder=bitcode.parent, name=bitcode.stem).digest
+        with self._lock:
+            return self._add(module, bitcode, digest)
+
+    def add_index(self, name: str, index: Path) -> None:
+        """Copy the index of ThinLTO's that belongs to a module."""
+        shutil.copyfile(index, self._folder / f"{name}.thinlto.bc")
+
+    def _has_indices(self) -> bool:
+        """Tell whether this is a corpus of ThinLTO.
+
+        Raises:
+            InvalidError: a part of the modules is of ThinLTO, and a part is not.
+
+        """
+        with_index = [name for name, module in self._modules.items() if module.index.exists()]
+        if with_index and len(with_index) < len(self._modules):
+            raise InvalidError(
+                f"{self._folder} has modules of ThinLTO ({with_index[0]}) and others; LLVM's tools take one kind a"
+                " corpus, so add them to two folders"
+            )
+        return bool(with_index)
+
+    def _add(self, module: Module, bitcode: Path, digest: str) -> str:
+        known = self._by_digest.get(digest, module.name)
+        if known != module.name:
+            bitcode.unlink()
+            self.duplicates[module.name] = known
+            return known
+        module = replace(module, folder=self._folder)
+        arguments = "".join(f"{word}\0" for word in module.arguments)
+        (self._folder / f"{module.name}.cmd").write_bytes(os.fsencode(arguments))
+        bitcode.replace(module.bitcode)
+        if module.name in self._modules:
+            self._by_digest = {key: name for key, name in self._by_digest.items() if name != module.name}
+        self._modules[module.name] = module
+        self._by_digest[digest] = module.name
+        # What failed before, alone or with its whole project, has succeeded now.
+        self._failures.pop(module.name, None)
+        self._failures.pop(module.project, None)
+        return module.name
+
+    def fail(self, name: str, why: str) -> None:
+        """Note what could not be added."""
+        with self._lock:
+            self._failures[name] = why
+
+    def link(self, programs: Iterable[Program]) -> None:
+        """Add programs; those of the same project and name are replaced."""
+        with self._lock:
+            self._programs.update({(program.project, program.name): program for program in programs})
+
+    def write(self) -> Corpus:
+        """Write the descriptions."""
+        with self._lock:
+            modules = [self._modules[name] for name in sorted(self._modules)]
+            programs = [self._programs[key] for key in sorted(self._programs)]
+            corpus = Corpus(self._folder, modules, programs, dict(self._failures), self._has_indices())
+            corpus.write()
+            return corpus
+
+
+def module_name(*parts: str) -> str:
+    """Make the name of a module: a path below the corpus' folder of printable characters, without ``.`` and ``..``."""
+    words = (word for part in parts for word in part.split("/"))
+    kept = [word for word in words if word not in ("", ".", "..")]
+    if not kept:
+        raise InvalidError(f"no name can be made of {parts}")
+    return "/".join(quote(os.fsencode(word), safe=_KEPT) for word in kept)
+
+
+def remove(path: Path) -> None:
+    """Remove a folder, also one whose files are write-protected."""
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _existing(folder: Path) -> Corpus:
+    try:
+        return Corpus.open(folder)
+    except NotFoundError:
+        return Corpus(folder, [])

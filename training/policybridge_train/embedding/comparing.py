@@ -1,0 +1,157 @@
+"""``policybridge embed compare``: recorded observations through a policy's C and the server's engine."""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_serdes import Layout, PolicyVersion, Signature, TensorSpec, Values
+from policybridge_server.backends.contract import Batch, Model, SessionView
+from policybridge_server.backends.onnx.backend import OnnxBackend
+from policybridge_server.engine.binding import bind
+from policybridge_server.engine.head import Head
+from policybridge_server.ledger.contract import load_ledger
+from policybridge_server.ledger.query import Query
+from policybridge_server.ledger.trajectory import DecisionBatch
+from policybridge_train.embedding.compiled import CompiledPolicy
+from policybridge_train.embedding.interface import Embedded, read_policy
+
+_DIFFERENT: Final = 1
+_FAILED: Final = 2
+_BATCH: Final = 256
+
+_DESCRIPTION: Final = """
+Gives every recorded observation to the policy in C and to the server's engine, and compares. Exit status: 0; 1 where a
+decision differs; 2 where nothing could be compared.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.description = _DESCRIPTION
+    add = parser.add_argument
+    add("policy", metavar="POLICY", help="NAME, NAME@VERSION or NAME@ALIAS")
+    add("--repository", type=Path, metavar="DIR", help="where it is (default: the policies of this package)")
+    add("--ledger", type=Path, required=True, metavar="FILE", help="holds the observations, of any policy")
+    add("--ledger-store", default="sqlite", metavar="NAME", help="the kind of ledger: sqlite (default: sqlite)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compare, and print the counts as JSON; return the exit status."""
+    try:
+        with closing(load_ledger(arguments.ledger_store).open_reader(arguments.ledger)) as reader:
+            batches = (batch for session in reader.sessions(Query()) for batch in reader.segments(session))
+            counts = compare(read_policy(arguments.policy, arguments.repository), batches)
+    except (PolicyBridgeError, OSError) as error:
+        sys.stderr.write(f"policybridge embed compare: {error}\n")
+        return _FAILED
+    print(json.dumps(counts))
+    return _DIFFERENT if counts["different"] else 0
+
+
+def compare(policy: Embedded, batches: Iterator[DecisionBatch]) -> dict[str, int]:
+    """Count the decisions, and those that differ.
+
+    ``observations``, ``different`` decisions, ``errors`` (of both); where the model scores the choices also ``ties``
+    (the two best scores are the same), ``inexact`` (a score differs in its last bits) and ``ulps``, the most.
+    Observations are skipped that lack a feature, and counted as ``skipped``.
+
+    Raises:
+        InvalidError: there is no observation that the policy can be asked.
+
+    """
+    comparison = _Comparison(policy)
+    for batch in batches:
+        comparison.add(batch)
+    if not comparison.counts["observations"]:
+        raise InvalidError("no observation has the features that the policy needs")
+    return dict(comparison.counts)
+
+
+class _Comparison:
+    def __init__(self, policy: Embedded) -> None:
+        self.counts: Counter[str] = Counter({"observations": 0, "different": 0, "errors": 0, "skipped": 0})
+        self._policy = policy
+        self._model: Model = OnnxBackend().load(policy.version.folder, policy.version.config)
+        advice = self._model.signature.advice
+        if advice is None:
+            raise AssertionError("a model of ONNX says what it gives")
+        self._scores: TensorSpec = advice
+        self._head = None if policy.head is None else Head(policy.head, advice)
+        self._compiled = CompiledPolicy(policy)
+        # The same model without its head gives the scores.
+        bare = replace(policy, head=None, mask=None, advice=advice)
+        self._bare = None if policy.head is None else CompiledPolicy(bare)
+
+    def add(self, batch: DecisionBatch) -> None:
+        """Compare the decisions about the observations of a batch."""
+        for part in batch.split(_BATCH):
+            try:
+                signature = Signature(part.signature.features, self._policy.advice)
+                head = (
+                    self._model.signature
+                    if self._head is None
+                    else replace(self._model.signature, advice=self._head.advice)
+                )
+                move = bind(signature, head, self._policy.version).move
+            except PolicyBridgeError:
+                self.counts["skipped"] += len(part)
+                continue
+            self._compare(part.observations, move(part.observations))
+
+    def _compare(self, sent: Values, values: Values) -> None:
+        count = len(sent)
+        sessions = [SessionView("compare", PolicyVersion("", 0, ""))] * count
+        given = self._model.evaluate(Batch(values, sessions, Layout((self._scores,))))
+        observations = self._observations(self._compiled, sent, values)
+        advice, status = self._compiled.decide(observations)
+        self.counts["observations"] += count
+        if self._head is None:
+            wanted = given[self._scores.name].reshape(count, -1)
+            fine = status == 0
+            wrong = (wanted != advice).any(axis=1) & fine | (~fine & ~np.isnan(wanted).any(axis=1))
+            self.counts["different"] += int(wrong.sum())
+            self.counts["errors"] += int((~fine).sum())
+            return
+        mask = None if self._policy.mask is None else sent[self._policy.mask.spec.name]
+        results = self._head.choose(given, mask, sessions)
+        for result, own, error in zip(results, advice, status, strict=True):
+            # None is no advice.
+            choice = None if isinstance(result, PolicyBridgeError) else int(result[0][self._head.advice.name][0, 0])
+            self.counts["different"] += choice != (None if error else int(own[0]))
+            self.counts["errors"] += choice is None
+        self._count_scores(sent, values, given[self._scores.name].reshape(count, -1))
+
+    def _count_scores(self, sent: Values, values: Values, wanted: np.ndarray) -> None:
+        if self._bare is None or wanted.dtype.kind != "f":
+            return
+        scores, _ = self._bare.decide(self._observations(self._bare, sent, values))
+        steps = np.abs(_ordered(scores) - _ordered(wanted)).max(axis=1)
+        best = np.sort(wanted, axis=1)[:, -2:]
+        self.counts["ties"] += int((best[:, 0] == best[:, -1]).sum()) if best.shape[1] > 1 else 0
+        self.counts["inexact"] += int((steps > 0).sum())
+        self.counts["ulps"] = max(self.counts["ulps"], int(steps.max()))
+
+    def _observations(self, compiled: CompiledPolicy, sent: Values, values: Values) -> Values:
+        made: Values = np.zeros(len(sent), compiled.observations)
+        mask = self._policy.mask
+        if mask is not None and mask.spec.name in (compiled.observations.names or ()):
+            made[mask.spec.name] = sent[mask.spec.name].reshape(len(sent), -1)
+        for name, feature in self._policy.features.items():
+            made[feature.spec.name] = values[name].reshape(len(sent), -1)
+        return made
+
+
+def _ordered(scores: np.ndarray) -> np.ndarray:
+    """Give integers in the order of the floats: the distance of two is that in units in the last place."""
+    bits = np.ascontiguousarray(scores).view(np.int32 if scores.dtype.itemsize == 4 else np.int64).astype(np.int64)
+    lowest = -(2**31) if scores.dtype.itemsize == 4 else -(2**63)
+    return np.where(bits < 0, lowest - bits, bits)

@@ -1,0 +1,1 @@
+"""The operators that have a form in C, by their names in ONNX."""

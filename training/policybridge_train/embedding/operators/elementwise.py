@@ -1,0 +1,249 @@
+"""Operators that compute each element by itself."""
+
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
+from typing import Any, Final
+
+import numpy as np
+
+from policybridge_train.embedding.body import Tensor
+from policybridge_train.embedding.operators.contract import Call, Operator
+from policybridge_train.embedding.text import c_type, literal
+
+_BOOL: Final = np.dtype(bool)
+
+
+def _float(dtype: np.dtype[Any], text: str) -> str:
+    """Round a double to ``dtype``."""
+    return f"({c_type(dtype)})({text})" if dtype.itemsize < 8 else text
+
+
+def _number(call: Call, value: float) -> str:
+    (x, *_) = call.tensors
+    return literal(x.dtype.type(value), x.dtype)
+
+
+def _check_float(call: Call) -> None:
+    for each in call.tensors:
+        if each.dtype.kind != "f":
+            raise call.refused(f"it takes {each.dtype}")
+
+
+def _unary(write: Callable[[Call, str], str], call: Call) -> Sequence[Tensor]:
+    (x, *_) = call.tensors
+    return [call.body.elementwise([x], x.dtype, lambda read: write(call, read))]
+
+
+def _by_helper(helper: str, call: Call) -> Sequence[Tensor]:
+    _check_float(call)
+    (x,) = call.tensors
+    function = call.body.call(helper)
+    return [call.body.elementwise([x], x.dtype, lambda read: _float(x.dtype, f"{function}({read})"))]
+
+
+def _relu(call: Call, x: str) -> str:
+    zero = _number(call, 0)
+    return f"{x} < {zero} ? {zero} : {x}"
+
+
+def _leaky(call: Call, x: str) -> str:
+    slope = _number(call, call.attributes.get("alpha", 0.01))
+    return f"{x} < {_number(call, 0)} ? {slope} * {x} : {x}"
+
+
+def _elu(call: Call, x: str) -> str:
+    _check_float(call)
+    alpha, exp = float(call.attributes.get("alpha", 1.0)), call.body.call("exp")
+    below = _float(call.tensors[0].dtype, f"{alpha!r} * ({exp}({x}) - 1.0)")
+    return f"{x} < 0 ? {below} : {x}"
+
+
+def _hard_sigmoid(call: Call, x: str) -> str:
+    _check_float(call)
+    alpha, beta = (_number(call, call.attributes.get(name, value)) for name, value in (("alpha", 0.2), ("beta", 0.5)))
+    line, zero, one = f"{alpha} * {x} + {beta}", _number(call, 0), _number(call, 1)
+    return f"{line} < {zero} ? {zero} : {line} > {one} ? {one} : {line}"
+
+
+def _softplus(call: Call, x: str) -> str:
+    _check_float(call)
+    log, exp, dtype = call.body.call("log"), call.body.call("exp"), call.tensors[0].dtype
+    # By the absolute value, so that nothing overflows.
+    return _float(dtype, f"({x} > 0 ? {x} : 0) + {log}(1.0 + {exp}({x} > 0 ? -{x} : {x}))")
+
+
+def _softsign(call: Call, x: str) -> str:
+    _check_float(call)
+    return f"{x} / ({_number(call, 1)} + ({x} < 0 ? -{x} : {x}))"
+
+
+def _negative(call: Call, x: str) -> str:
+    (tensor,) = call.tensors
+    return f"-{x}" if tensor.dtype.kind == "f" else _wrapped(tensor.dtype, "-", "0", x)
+
+
+def _absolute(call: Call, x: str) -> str:
+    (tensor,) = call.tensors
+    return f"{x} < 0 ? {_negative(call, x)} : {x}" if tensor.dtype.kind in "fi" else x
+
+
+def _sign(call: Call, x: str) -> str:
+    c = c_type(call.tensors[0].dtype)
+    return f"({c})(({x} > 0) - ({x} < 0))" if call.tensors[0].dtype.kind in "fi" else f"({c})({x} > 0)"
+
+
+def _reciprocal(call: Call, x: str) -> str:
+    _check_float(call)
+    return f"{_number(call, 1)} / {x}"
+
+
+def _wrapped(dtype: np.dtype[Any], sign: str, x: str, y: str) -> str:
+    """Compute with integers so that an overflow wraps, as in ONNX Runtime; in C only unsigned ones do."""
+    return f"({c_type(dtype)})((uint64_t){x} {sign} (uint64_t){y})"
+
+
+def _binary(sign: str, call: Call) -> Sequence[Tensor]:
+    x, y = call.tensors
+    if x.dtype.kind == "f":
+        return [call.body.elementwise([x, y], x.dtype, lambda a, b: f"{a} {sign} {b}")]
+    return [call.body.elementwise([x, y], x.dtype, lambda a, b: _wrapped(x.dtype, sign, a, b))]
+
+
+def _divided(call: Call) -> Sequence[Tensor]:
+    _check_float(call)
+    return _binary("/", call)
+
+
+def _power(call: Call) -> Sequence[Tensor]:
+    x, y = call.tensors
+    if x.dtype.kind != "f":
+        raise call.refused(f"it takes {x.dtype}")
+    pow_ = call.body.call("pow")
+    return [call.body.elementwise([x, y], x.dtype, lambda a, b: _float(x.dtype, f"{pow_}({a}, (double){b})"))]
+
+
+def _folded(write: Callable[[str, str], str], call: Call) -> Sequence[Tensor]:
+    """Write an operator of any number of inputs from the left."""
+    body = call.body
+
+    def both(left: Tensor, right: Tensor) -> Tensor:
+        return body.elementwise([left, right], left.dtype, write)
+
+    return [reduce(both, call.tensors)]
+
+
+def _sum(call: Call) -> Sequence[Tensor]:
+    _check_float(call)
+    return _folded(lambda a, b: f"{a} + {b}", call)
+
+
+def _mean(call: Call) -> Sequence[Tensor]:
+    (total,) = _sum(call)
+    count = literal(total.dtype.type(len(call.tensors)), total.dtype)
+    return [call.body.elementwise([total], total.dtype, lambda a: f"{a} / {count}")]
+
+
+def _compared(sign: str, call: Call) -> Sequence[Tensor]:
+    return [call.body.elementwise(call.tensors, _BOOL, lambda a, b: f"{a} {sign} {b}")]
+
+
+def _not(call: Call) -> Sequence[Tensor]:
+    return [call.body.elementwise(call.tensors, _BOOL, lambda a: f"!{a}")]
+
+
+def _logical(sign: str, call: Call) -> Sequence[Tensor]:
+    return [call.body.elementwise(call.tensors, _BOOL, lambda a, b: f"({a} != 0) {sign} ({b} != 0)")]
+
+
+def _where(call: Call) -> Sequence[Tensor]:
+    _, x, _ = call.tensors
+    return [call.body.elementwise(call.tensors, x.dtype, lambda c, a, b: f"{c} ? {a} : {b}")]
+
+
+def _is_nan(call: Call) -> Sequence[Tensor]:
+    return [call.body.elementwise(call.tensors, _BOOL, lambda a: f"{a} != {a}")]
+
+
+def _clip(call: Call) -> Sequence[Tensor]:
+    x = call.tensors[0]
+    made = x
+    for place, name, sign in ((1, "min", "<"), (2, "max", ">")):
+        bound = call.constant(place, name)
+        if bound is not None:
+            text = literal(np.asarray(bound).reshape(-1)[0], x.dtype)
+            made = call.body.elementwise([made], x.dtype, partial(_bounded, sign, text))
+    return [made]
+
+
+def _bounded(sign: str, bound: str, x: str) -> str:
+    return f"{x} {sign} {bound} ? {bound} : {x}"
+
+
+def _cast(call: Call) -> Sequence[Tensor]:
+    import onnx  # noqa: PLC0415 - only who embeds has it
+
+    (x,) = call.tensors
+    try:
+        wanted = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(call.attributes["to"]))
+        c_type(wanted)
+    except KeyError:
+        raise call.refused(f"it casts to the type number {call.attributes['to']}") from None
+    return [convert(call, x, wanted)]
+
+
+def convert(call: Call, x: Tensor, wanted: np.dtype[Any]) -> Tensor:
+    """Convert as ONNX Runtime does on x86-64; numbers out of range are where C leaves it undefined."""
+    if x.dtype == wanted:
+        return x
+    c = c_type(wanted)
+    if wanted.kind == "b":
+        return call.body.elementwise([x], wanted, lambda a: f"{a} != 0")
+    if x.dtype.kind == "f" and wanted.kind in "iu":
+        helper = call.body.call("to_int32" if wanted.itemsize < 4 or wanted == np.int32 else "to_int64")
+        return call.body.elementwise([x], wanted, lambda a: f"({c}){helper}({a})")
+    return call.body.elementwise([x], wanted, lambda a: f"({c}){a}")
+
+
+OPERATORS: Final[dict[str, Operator]] = {
+    "Abs": partial(_unary, _absolute),
+    "Add": partial(_binary, "+"),
+    "And": partial(_logical, "&&"),
+    "Cast": _cast,
+    "Ceil": partial(_by_helper, "ceil"),
+    "Clip": _clip,
+    "Div": _divided,
+    "Elu": partial(_unary, _elu),
+    "Equal": partial(_compared, "=="),
+    "Erf": partial(_by_helper, "erf"),
+    "Exp": partial(_by_helper, "exp"),
+    "Floor": partial(_by_helper, "floor"),
+    "Greater": partial(_compared, ">"),
+    "GreaterOrEqual": partial(_compared, ">="),
+    "HardSigmoid": partial(_unary, _hard_sigmoid),
+    "IsNaN": _is_nan,
+    "LeakyRelu": partial(_unary, _leaky),
+    "Less": partial(_compared, "<"),
+    "LessOrEqual": partial(_compared, "<="),
+    "Log": partial(_by_helper, "log"),
+    "Max": partial(_folded, lambda a, b: f"{a} < {b} ? {b} : {a}"),
+    "Mean": _mean,
+    "Min": partial(_folded, lambda a, b: f"{b} < {a} ? {b} : {a}"),
+    "Mul": partial(_binary, "*"),
+    "Neg": partial(_unary, _negative),
+    "Not": _not,
+    "Or": partial(_logical, "||"),
+    "Pow": _power,
+    "Reciprocal": partial(_unary, _reciprocal),
+    "Relu": partial(_unary, _relu),
+    "Round": partial(_by_helper, "round"),
+    "Sigmoid": partial(_by_helper, "sigmoid"),
+    "Sign": partial(_unary, _sign),
+    "Softplus": partial(_unary, _softplus),
+    "Softsign": partial(_unary, _softsign),
+    "Sqrt": partial(_by_helper, "sqrt"),
+    "Sub": partial(_binary, "-"),
+    "Sum": _sum,
+    "Tanh": partial(_by_helper, "tanh"),
+    "Where": _where,
+    "Xor": partial(_logical, "!="),
+}

@@ -1,0 +1,226 @@
+"""Tree ensembles: TreeEnsembleRegressor and TreeEnsembleClassifier."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from policybridge_train.embedding.body import Body, Tensor
+from policybridge_train.embedding.forest import Tree, Weight, read_trees
+from policybridge_train.embedding.node_tests import NodeTests
+from policybridge_train.embedding.operators.contract import Call, Operator
+from policybridge_train.embedding.operators.elementwise import convert
+from policybridge_train.embedding.text import c_type, literal, table
+
+_TOGETHER: Final = 8
+"""Trees that are walked together."""
+_AGGREGATES: Final = ("SUM", "AVERAGE", "MIN", "MAX")
+_LARGEST: Final = (1 << 16) - 1
+
+
+def _regressor(call: Call) -> Sequence[Tensor]:
+    x = _input(call)
+    targets = int(call.attributes.get("n_targets", 1))
+    scores = _scores(call, x, "target", targets)
+    transform = call.attributes.get("post_transform", b"NONE").decode()
+    # With one target ONNX Runtime transforms by PROBIT alone.
+    if transform != "NONE" and (targets > 1 or transform == "PROBIT"):
+        scores = _transformed(call, scores, transform)
+    return [convert(call, scores, np.dtype(np.float32))]
+
+
+def _input(call: Call) -> Tensor:
+    (x,) = call.tensors
+    if x.dtype.kind != "f":
+        x = convert(call, x, np.dtype(np.float32))
+    if len(x.shape) > 2 or (len(x.shape) == 2 and x.shape[0] != 1):
+        raise call.refused(f"it takes {list(x.shape)}: one observation is one row")
+    return x
+
+
+def _scores(call: Call, x: Tensor, leaf: str, targets: int) -> Tensor:
+    """Give the sums of the leaves' weights, shape [1, targets], in the type of the thresholds."""
+    attributes, body = call.attributes, call.body
+    aggregate = attributes.get("aggregate_function", b"SUM").decode()
+    if aggregate not in _AGGREGATES:
+        raise call.refused(f"it aggregates by {aggregate}")
+    trees = read_trees(attributes, leaf, x.dtype)
+    width = max((node.feature for tree in trees for node in tree.nodes), default=-1) + 1
+    if width > x.count:
+        raise call.refused(f"a tree asks for column {width - 1} of {x.count}")
+    base = attributes.get("base_values_as_tensor", attributes.get("base_values"))
+    base = np.zeros(targets, x.dtype) if base is None or len(base) != targets else np.asarray(base, x.dtype)
+    made = body.new(x.dtype, (1, targets))
+    function = _Forest(body, trees, x, targets, aggregate).write()
+    body.line(f"{function}({body.array(x)}, {made.name});")
+    if base.any():
+        made = body.elementwise([made, body.constant(base.reshape(1, -1))], x.dtype, lambda a, b: f"{a} + {b}")
+    return made
+
+
+class _Forest:
+    """Writes the tables of an ensemble, and the function that walks them."""
+
+    def __init__(self, body: Body, trees: Sequence[Tree], x: Tensor, targets: int, aggregate: str) -> None:
+        self._body = body
+        self._trees = trees
+        self._real = c_type(x.dtype)
+        self._dtype = x.dtype
+        self._targets = targets
+        self._aggregate = aggregate
+        self._name = body.name(f"{body.prefix}_trees")
+        starts = np.cumsum([0, *(len(tree.nodes) for tree in trees)]).tolist()
+        self._roots = starts[:-1]
+        self._nodes = [node for tree in trees for node in tree.nodes]
+        self._tests = NodeTests(self._nodes, x.numbers)
+
+    def write(self) -> str:
+        """Give the function's name: it takes the columns and the place for the targets' sums."""
+        single = self._targets == 1
+        parts = [
+            self._tests.tables(self._name, self._dtype),
+            self._node_table(),
+            self._single_leaves() if single else self._leaves(),
+            self._function(),
+        ]
+        self._body.functions.append("\n".join(parts))
+        return self._name
+
+    def _node_table(self) -> str:
+        small = max([len(self._tests.numbers), *(node.skip for node in self._nodes)]) <= _LARGEST
+        kind = f"struct {self._name}_node {{ uint{16 if small else 32}_t test, skip; }}"
+        rows = (f"{{{self._tests.number(node)}, {node.skip}}}" for node in self._nodes)
+        return f"{kind};\n{table(f'struct {self._name}_node', f'{self._name}_nodes', rows)}"
+
+    def _single_leaves(self) -> str:
+        values = [node.weights[0].value if node.weights else 0.0 for node in self._nodes]
+        return table(
+            self._real, f"{self._name}_leaves", (literal(self._dtype.type(each), self._dtype) for each in values)
+        )
+
+    def _leaves(self) -> str:
+        """Write the weights of all leaves in one row, and where those of each node begin."""
+        counts = np.cumsum([0, *(len(node.weights) for node in self._nodes)]).tolist()
+        weights: list[Weight] = [weight for node in self._nodes for weight in node.weights] or [Weight(0, 0.0)]
+        return "\n".join(
+            [
+                table("uint32_t", f"{self._name}_begins", map(str, counts)),
+                table("uint32_t", f"{self._name}_targets", (str(each.target) for each in weights)),
+                table(
+                    self._real,
+                    f"{self._name}_weights",
+                    (literal(self._dtype.type(each.value), self._dtype) for each in weights),
+                ),
+            ]
+        )
+
+    def _function(self) -> str:
+        count = len(self._trees)
+        lines = [
+            f"/* {count} trees, {len(self._nodes)} nodes. */",
+            f"static void {self._name}(const {self._real} *x, {self._real} *out) {{",
+            f"  const struct {self._name}_node *n = {self._name}_nodes;",
+            f"  uint32_t leaf[{max(count, 1)}];",
+            f"  uint8_t tests[{len(self._tests.numbers) + 1}];",
+            *self._tests.lines(self._name),
+            *self._walks(),
+            *(self._single_sum() if self._targets == 1 else self._sums()),
+            "}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _walks(self) -> list[str]:
+        order = sorted(range(len(self._trees)), key=lambda number: self._trees[number].depth)
+        lines = []
+        for begin in range(0, len(order), _TOGETHER):
+            lines += self._walk(order[begin : begin + _TOGETHER])
+        return lines
+
+    def _walk(self, numbers: Sequence[int]) -> list[str]:
+        """Walk some trees in step."""
+        names = [f"a{place}" for place in range(len(numbers))]
+        begins = ", ".join(f"{name} = {self._roots[number]}" for name, number in zip(names, numbers, strict=True))
+        depth = max(self._trees[number].depth for number in numbers)
+        lines = ["  {", f"    uint32_t {begins};", "    int step;"]
+        lines.append(f"    for (step = 0; step < {depth}; ++step) {{")
+        lines += [f"      {self._step(name)}" for name in names]
+        lines.append("    }")
+        lines += [f"    leaf[{number}] = {name};" for name, number in zip(names, numbers, strict=True)]
+        return [*lines, "  }"]
+
+    def _step(self, at: str) -> str:
+        return f"{at} += (uint32_t)n[{at}].skip + tests[n[{at}].test];"
+
+    def _single_sum(self) -> list[str]:
+        count, leaf = len(self._trees), f"{self._name}_leaves[leaf[tree]]"
+        lines = [f"  {self._real} all = 0;", "  int tree;"]
+        if self._aggregate in ("SUM", "AVERAGE"):
+            lines.append(f"  for (tree = 0; tree < {count}; ++tree) all += {leaf};")
+        else:
+            sign = "<" if self._aggregate == "MIN" else ">"
+            lines.append(f"  for (tree = 0; tree < {count}; ++tree) if (tree == 0 || {leaf} {sign} all) all = {leaf};")
+        if self._aggregate == "AVERAGE":
+            lines.append(f"  all /= {count};")
+        return [*lines, "  out[0] = all;"]
+
+    def _sums(self) -> list[str]:
+        targets, name = self._targets, self._name
+        sign = {"MIN": "<", "MAX": ">"}.get(self._aggregate)
+        target, weight = f"{name}_targets[w]", f"{name}_weights[w]"
+        lines = [f"  unsigned char seen[{targets}];", "  int tree;", "  uint32_t w;"]
+        lines.append(f"  for (w = 0; w < {targets}; ++w) out[w] = 0, seen[w] = 0;")
+        lines.append(f"  for (tree = 0; tree < {len(self._trees)}; ++tree)")
+        lines.append(f"    for (w = {name}_begins[leaf[tree]]; w < {name}_begins[leaf[tree] + 1]; ++w) {{")
+        if sign:
+            lines.append(f"      if (!seen[{target}] || {weight} {sign} out[{target}]) out[{target}] = {weight};")
+        else:
+            lines.append(f"      out[{target}] += {weight};")
+        lines.append(f"      seen[{target}] = 1;")
+        lines.append("    }")
+        if self._aggregate == "AVERAGE":
+            lines.append(f"  for (w = 0; w < {targets}; ++w) out[w] /= {len(self._trees)};")
+        return [*lines, "  (void)seen;"]
+
+
+def _transformed(call: Call, scores: Tensor, transform: str) -> Tensor:
+    body, dtype, c = call.body, scores.dtype, c_type(scores.dtype)
+    if transform == "LOGISTIC":
+        sigmoid = body.call("sigmoid")
+        return body.elementwise([scores], dtype, lambda a: f"({c}){sigmoid}({a})")
+    if transform != "SOFTMAX":
+        raise call.refused(f"it transforms by {transform}")
+    made, exp = body.new(dtype, scores.shape), body.call("exp")
+    with body.block(""):
+        body.line(f"{c} most = {scores.name}[0];")
+        body.line("double total = 0;")
+        with body.loop("i", scores.count):
+            body.line(f"if ({scores.name}[i] > most) most = {scores.name}[i];")
+        with body.loop("i", scores.count):
+            body.line(f"total += {exp}((double)({scores.name}[i] - most));")
+        with body.loop("i", scores.count):
+            body.line(f"{made.name}[i] = ({c})({exp}((double)({scores.name}[i] - most)) / total);")
+    return made
+
+
+def _classifier(call: Call) -> Sequence[Tensor]:
+    x, body = _input(call), call.body
+    labels = call.attributes.get("classlabels_int64s")
+    count = len(labels) if labels else len(call.attributes.get("classlabels_strings", []))
+    transform = call.attributes.get("post_transform", b"NONE").decode()
+    if count <= 2:
+        raise call.refused("it has fewer than three classes; export its trees as a TreeEnsembleRegressor")
+    scores = _scores(call, x, "class", count)
+    label = Tensor("", np.dtype(object), (1,))
+    if labels:
+        label, table_ = body.new(np.int64, (1,)), body.constant(np.array(labels, np.int64))
+        with body.block(""):
+            body.line("size_t best = 0;")
+            with body.loop("i", count):
+                body.line(f"if ({scores.name}[i] > {scores.name}[best]) best = i;")
+            body.line(f"{label.name}[0] = {body.array(table_)}[best];")
+    if transform != "NONE":
+        scores = _transformed(call, scores, transform)
+    return [label, convert(call, scores, np.dtype(np.float32))]
+
+
+OPERATORS: Final[dict[str, Operator]] = {"TreeEnsembleClassifier": _classifier, "TreeEnsembleRegressor": _regressor}

@@ -1,0 +1,209 @@
+"""A plugin for a stock LLVM with the policy inside: the sources of our plugin, and C in the server's place."""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from policybridge_core.errors import PreconditionError, UnsupportedError
+from policybridge_serdes import ElementType
+from policybridge_train.embedding.c_files import write_header, write_source
+from policybridge_train.embedding.interface import Embedded
+from policybridge_train.embedding.text import quoted
+from policybridge_train.embedding.toolchain import c_compilers
+
+_PREFIX: Final = "embedded_policy"
+_PACKAGES: Final = {"cmake": "cmake", "ninja": "ninja-build"}
+_CHECKOUT: Final = Path(__file__).parents[3] / "clients"
+_OPTIONS: Final = ("-DPOLICYBRIDGE_GRPC=OFF", "-DPOLICYBRIDGE_ONNX=OFF", "-DPOLICYBRIDGE_LAUNCHER=OFF")
+_LIBRARIES: Final = ("policybridge_plugin", "policybridge_internal")
+_C_FLAGS: Final = ("-std=c99", "-O2", "-fPIC", "-fvisibility=hidden")
+
+
+@dataclass(frozen=True)
+class Host:
+    """A kind of compiler that a plugin is for.
+
+    Attributes:
+        majors: for which there is a plugin.
+        sources: of the plugin, in the folder ``clients``.
+        library: what is linked with the policy; behind it comes the major.
+        entry: the function that the compiler calls.
+        variable: of CMake, with the majors.
+        header: a header that the plugin needs, in LLVM's folder of headers, and the package that has it.
+        zero: what an advice of 0 means.
+
+    """
+
+    majors: tuple[str, ...]
+    sources: str
+    library: str
+    entry: str
+    variable: str
+    header: tuple[str, str]
+    zero: str
+
+
+LLVM: Final = Host(
+    majors=("19", "22"),
+    sources="llvm",
+    library="policybridge-embedded",
+    entry="llvmGetPassPluginInfo",
+    variable="POLICYBRIDGE_LLVM",
+    header=("llvm/IR/Module.h", "llvm-{}-dev"),
+    zero="0 leaves a call",
+)
+MLIR: Final = Host(
+    majors=("22",),
+    sources="mlir",
+    library="policybridge-mlir-embedded",
+    entry="mlirGetPassPluginInfo",
+    variable="POLICYBRIDGE_MLIR",
+    header=("mlir/Pass/Pass.h", "libmlir-{}-dev"),
+    zero="the place of a size",
+)
+
+
+@dataclass(frozen=True)
+class Building:
+    """How a plugin is built.
+
+    Attributes:
+        growth_limit: how much the policy may add to a module, as a factor of its instructions.
+        build: where the plugin's own part is built and kept; absent: a folder of the user's cache.
+        sources: the folder ``clients`` of our source tree; absent: that of this checkout.
+
+    """
+
+    growth_limit: float
+    build: Path | None = None
+    sources: Path | None = None
+
+
+def build_plugin(policy: Embedded, host: Host, major: str, output: Path, building: Building) -> None:
+    """Write the plugin for a ``major`` of its host to ``output``, which is replaced as a whole.
+
+    Raises:
+        UnsupportedError: the policy's advice is not one int64.
+        PreconditionError: a tool, a header or the plugin's sources are missing, or a compiler fails.
+
+    """
+    advice = policy.advice
+    if advice.type is not ElementType.INT64 or advice.count != 1:
+        raise UnsupportedError(f"{policy.version} gives {advice}; the plugin takes one int64_t: {host.zero}")
+    own = write_source(policy, _PREFIX, "embedded_policy.h")
+    c, cxx = c_compilers()
+    sources = _sources(building.sources, host)
+    libraries = _build_libraries(sources, building.build or _cache(sources, host, major), host, major)
+    with tempfile.TemporaryDirectory(prefix="pb-embed-") as scratch:
+        folder = Path(scratch)
+        _write_c(policy, own, building.growth_limit, folder)
+        _run([c, *_C_FLAGS, "-c", "policy.c", "-o", "policy.o"], folder)
+        exports = f"-Wl,--version-script={sources / 'cpp' / 'llvm' / 'exports.map'}"
+        entry = (f"-Wl,-u,{host.entry}", "-Wl,-s")
+        _run([cxx, "-shared", "-o", "plugin.so", "policy.o", *entry, *libraries, exports], folder)
+        _move(folder / "plugin.so", output)
+
+
+def _write_c(policy: Embedded, own: str, growth_limit: float, folder: Path) -> None:
+    version = policy.version.policy
+    (folder / "embedded_policy.h").write_text(write_header(policy, _PREFIX))
+    added = f"""
+extern const char {_PREFIX}_name[], {_PREFIX}_digest[];
+extern const uint64_t {_PREFIX}_version;
+extern const double {_PREFIX}_growth_limit;
+const char {_PREFIX}_name[] = {quoted(version.name)}, {_PREFIX}_digest[] = {quoted(version.digest)};
+const uint64_t {_PREFIX}_version = {version.version};
+const double {_PREFIX}_growth_limit = {"PB_INFINITY" if growth_limit == float("inf") else repr(growth_limit)};
+"""
+    (folder / "policy.c").write_text(own + added)
+
+
+def _sources(given: Path | None, host: Host) -> Path:
+    folder = (given or _CHECKOUT).absolute()
+    if not (folder / "cpp" / host.sources / "embedded_advisor.cpp").is_file():
+        raise PreconditionError(
+            f"the plugin's sources are not in {folder}; name the source tree's folder clients by --sources"
+        )
+    return folder
+
+
+def _cache(sources: Path, host: Host, major: str) -> Path:
+    """Give the folder for this content of the sources, so that another one is built anew."""
+    content = hashlib.sha256(str(sources).encode())
+    for file in sorted((sources / "cpp").rglob("*")):
+        if file.suffix in (".cpp", ".h", ".txt", ".map"):
+            content.update(file.read_bytes())
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "policybridge" / "embed" / f"{host.sources}-{major}-{content.hexdigest()[:16]}"
+
+
+def _build_libraries(sources: Path, folder: Path, host: Host, major: str) -> list[Path]:
+    """Build what does not depend on the policy; a later call finds it built."""
+    for tool, package in _PACKAGES.items():
+        if shutil.which(tool) is None:
+            raise PreconditionError(f"{tool} is not installed (Debian: {package}); the plugin is built with it")
+    _check_headers(host, major)
+    target = f"{host.library}-{major}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone(folder):
+        if not (folder / "build.ninja").is_file():
+            _run(
+                [
+                    "cmake",
+                    "-S",
+                    str(sources),
+                    "-B",
+                    str(folder),
+                    "-G",
+                    "Ninja",
+                    f"-D{host.variable}={major}",
+                    *_OPTIONS,
+                ]
+            )
+        _run(["cmake", "--build", str(folder), "--target", target, *_LIBRARIES])
+    return [folder / "lib" / f"lib{name}.a" for name in (target, *_LIBRARIES)]
+
+
+def _check_headers(host: Host, major: str) -> None:
+    header, package = host.header[0], host.header[1].format(major)
+    asked = shutil.which(f"llvm-config-{major}")
+    if asked is None:
+        raise PreconditionError(f"LLVM's headers are not installed (Debian: llvm-{major}-dev)")
+    folder = subprocess.run([asked, "--includedir"], capture_output=True, text=True, check=False).stdout.strip()
+    if not (Path(folder) / header).is_file():
+        raise PreconditionError(f"{header} is not in {folder} (Debian: {package})")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other processes from building in the folder meanwhile."""
+    with (folder / ".embed.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command: Sequence[object], folder: Path | None = None) -> None:
+    done = subprocess.run(
+        list(map(str, command)), cwd=folder, capture_output=True, text=True, errors="replace", check=False
+    )
+    if done.returncode:
+        said = (done.stdout + done.stderr)[-4000:].rstrip()
+        raise PreconditionError(f"{' '.join(map(str, command))} failed with status {done.returncode}:\n{said}")
+
+
+def _move(made: Path, output: Path) -> None:
+    """Put the file in its place at once: a compiler may have the old one loaded."""
+    beside = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        shutil.copy(made, beside)
+        beside.replace(output)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,98 @@
+"""What an episode is judged by, at its end."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from policybridge_client.llvm.tasks import Task
+from policybridge_serdes import Signature, Values
+from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.job import Limits
+from policybridge_train.corpus.description import Module
+from policybridge_train.environments.compilation import WaitingCompilation
+
+OBJECT, REMARKS = "object.o", "remarks.yaml"
+"""Files in a compilation's folder."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Who compiles, and within which limits."""
+
+    compiler: Compiler
+    limits: Limits
+
+    def compilation(
+        self, task: Task | None, module: Module, remarks: Callable[[Path], Sequence[str]]
+    ) -> WaitingCompilation:
+        """Start the compilation of a module; ``remarks`` gives the arguments of cc1 for a file of remarks."""
+
+        def command(folder: Path) -> tuple[Sequence[str], Sequence[str]]:
+            return self.compiler.command(module, folder / OBJECT), remarks(folder / REMARKS)
+
+        return WaitingCompilation(task, command, self.limits)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a compilation came to, beside the compiler's own decisions.
+
+    Attributes:
+        reward: above 0 where it is better.
+        credit: of each decision, in order; above 0 where its functions are better.
+        told: numbers for people, by name.
+
+    """
+
+    reward: float
+    credit: Sequence[float]
+    told: Mapping[str, float] = field(default_factory=dict)
+
+
+D = TypeVar("D")
+
+
+class Objective(Protocol[D]):
+    """What the decisions are to be good for; D is what is known of a module under the compiler's own decisions."""
+
+    @property
+    def task(self) -> Task:
+        """What the compiler asks about."""
+        ...
+
+    def remarks(self, file: Path) -> Sequence[str]:
+        """Give the arguments of cc1 with which it writes the remarks that `judge` needs to a file."""
+        ...
+
+    def actions(self, signature: Signature) -> int:
+        """Give the number of actions."""
+        ...
+
+    def legal(self, observation: Values) -> npt.NDArray[np.int8]:
+        """Give 1 for each action that the compiler can follow, else 0; shape [actions]. One of them is 1."""
+        ...
+
+    def by_default(self, setting: Setting, module: Module) -> D:
+        """Compile a module with the compiler's own decisions.
+
+        Raises:
+            PolicyFailedError: there is no object.
+            DeadlineError: it takes too long.
+            PreconditionError: this compiler cannot tell what is needed.
+
+        """
+        ...
+
+    def judge(self, default: D, compilation: WaitingCompilation) -> Judgement:
+        """Compare a compilation that has ended well with the compiler's own decisions.
+
+        Raises:
+            InvalidError: the object cannot be read.
+            OSError: there is none.
+
+        """
+        ...

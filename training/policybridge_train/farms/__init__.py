@@ -1,0 +1,1 @@
+"""Where compilers run: on this machine, or on those of a cluster."""

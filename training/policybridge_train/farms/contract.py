@@ -1,0 +1,256 @@
+"""What compiles is a job, and a farm runs it: in this process, or on another machine.
+
+A job is a value. What it needs beside itself it asks of the place where it runs: its tools, its files, a policy server.
+So the same job gives the same result on every machine that has the same compiler.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol, Self, TypeVar
+
+from policybridge_core.plugins import Table
+from policybridge_train.compiling.pool import Running
+from policybridge_train.corpus.description import Module
+
+FARMS: Final = Table(
+    kind="farm of compilers",
+    group="policybridge.farms",
+    own={
+        "local": "policybridge_train.farms.local:LocalFarm",
+        "ray": "policybridge_train.farms.ray_farm.farm:RayFarm [ray]",
+    },
+)
+"""Each is a class; it is called with `FarmOptions`, and raises a `PolicyBridgeError` where it cannot be used."""
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class FarmOptions:
+    """What the user says about a farm.
+
+    Attributes:
+        address: of a cluster; each kind of farm has its own. Empty for none.
+        jobs: compilers at a time, on all machines together; ``None`` for one on each core.
+        memory: MiB that are set aside for each compiler.
+
+    """
+
+    address: str = ""
+    jobs: int | None = None
+    memory: int = 1024
+
+
+@dataclass(frozen=True)
+class Leader:
+    """The server from which a farm's own servers take policies.
+
+    Attributes:
+        address: what a compiler on this machine asks, and what a job names as its server.
+        follow: where other machines reach it: ``grpc[s]:HOST:PORT``; empty if they cannot.
+        ca: the PEM of who signs its certificate; empty without TLS.
+        token: lets a server follow it; empty if it wants none.
+        ledger: the file with its sessions; ``None`` if this process cannot read it.
+
+    """
+
+    address: str
+    follow: str = ""
+    ca: bytes = b""
+    token: str = ""
+    ledger: Path | None = None
+
+
+class Leading(Protocol):
+    """A server that can be asked for being there."""
+
+    @property
+    def leader(self) -> Leader:
+        """How it is reached."""
+        ...
+
+    def ensure(self) -> bool:
+        """Start it again if it has died; tell whether it had."""
+        ...
+
+
+@dataclass(frozen=True)
+class Serving:
+    """The server that compilers of a place ask.
+
+    Attributes:
+        address: what they ask.
+        ledger: the file with its sessions, if it has one that can be read here.
+        revived: whether it had died, and was started again for this.
+
+    """
+
+    address: str
+    ledger: Path | None = None
+    revived: bool = False
+
+
+class Place(Protocol):
+    """What a job finds where it runs. Usable from any thread."""
+
+    @property
+    def running(self) -> Running:
+        """Where compilers are counted while they run."""
+        ...
+
+    def tool(self, recipe: "Recipe[T]") -> T:
+        """Give the tool of a recipe; equal recipes have one tool at each place.
+
+        Raises:
+            PolicyBridgeError: it cannot be made here.
+
+        """
+        ...
+
+    def file(self, name: str, digest: str, content: "Shared[bytes]") -> Path:
+        """Give a file with this content, which is fetched when it is not here yet."""
+        ...
+
+    def serving(self, address: str, policy: str, *, again: bool = False) -> Serving:
+        """Give the server to ask instead of ``address``; it has the policy, ``NAME`` or ``NAME@VERSION``.
+
+        Args:
+            address: the leader's.
+            policy: what is asked for.
+            again: whether asking has just failed: then it is seen to that the server is there.
+
+        Raises:
+            UnavailableError: there is none, or it does not get the policy.
+
+        """
+        ...
+
+
+class Recipe(Hashable, Protocol[T_co]):
+    """How a tool that compiles is made, wherever it is needed."""
+
+    def make(self, place: Place) -> T_co:
+        """Make the tool; its compilers are counted in ``place.running``.
+
+        Raises:
+            PolicyBridgeError: something is missing here, or is another version than where the job comes from.
+
+        """
+        ...
+
+
+class Shared(Protocol[T_co]):
+    """A value that many jobs have in common. It is sent to each machine once."""
+
+    def at(self, place: Place) -> T_co:
+        """Give the value."""
+        ...
+
+
+class Job(Protocol[T_co]):
+    """Something that compiles, once or several times. It can be pickled, and so can its result."""
+
+    def run(self, place: Place) -> T_co:
+        """Do it. It may be run again where its machine was lost, so it changes nothing but its result."""
+        ...
+
+
+class Farm(Protocol):
+    """Runs jobs. Usable from any thread; as a context manager it ends all compilers at its end.
+
+    Attributes:
+        slots: compilers at a time, as far as it is known now; at least 1.
+        running: when it is ended, all compilers of the farm are.
+        host: the address of this machine for the servers of other machines; ``None`` where there are none.
+
+    """
+
+    @property
+    def slots(self) -> int:
+        """Compilers at a time."""
+        ...
+
+    @property
+    def running(self) -> Running:
+        """When it is ended, all compilers of the farm are."""
+        ...
+
+    @property
+    def host(self) -> str | None:
+        """The address of this machine for the servers of other machines."""
+        ...
+
+    def lead(self, leading: Leading) -> None:
+        """Name the server whose policies the jobs ask for; at most once."""
+        ...
+
+    def share(self, value: T) -> Shared[T]:
+        """Give a handle of a value for jobs."""
+        ...
+
+    def share_file(self, path: Path) -> Shared[Path]:
+        """Give a handle of a file for jobs; its name stays, and its folder does not.
+
+        Raises:
+            OSError: it cannot be read.
+
+        """
+        ...
+
+    def do(self, job: Job[T]) -> T:
+        """Run a job, and wait for its result. Machines that are lost meanwhile cost time only.
+
+        Raises:
+            PreconditionError: the farm was ended.
+            UnavailableError: no machine is left, or the job has lost one after another.
+            Exception: what the job raised.
+
+        """
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+
+@dataclass(frozen=True)
+class PlacedModule(Module):
+    """A module whose bitcode lies elsewhere than in its corpus."""
+
+    file: Path = Path()
+
+    @property
+    def bitcode(self) -> Path:
+        """The file of the bitcode."""
+        return self.file
+
+
+@dataclass(frozen=True)
+class SharedModule:
+    """A module for jobs."""
+
+    module: Module
+    content: Shared[Path]
+
+    @classmethod
+    def of(cls, module: Module, farm: Farm) -> "SharedModule":
+        """Share a module.
+
+        Raises:
+            OSError: its bitcode cannot be read.
+
+        """
+        return cls(module, farm.share_file(module.bitcode))
+
+    def at(self, place: Place) -> Module:
+        """Give the module as it is at a place."""
+        file = self.content.at(place)
+        if file == self.module.bitcode:
+            return self.module
+        one = self.module
+        return PlacedModule(one.name, one.folder, one.arguments, one.project, one.source, one.language, file)

@@ -1,0 +1,1 @@
+"""Compilers on the nodes of a Ray cluster."""

@@ -1,0 +1,94 @@
+"""What a job finds on a node of a Ray cluster."""
+
+import os
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import ray
+
+from policybridge_core.errors import PolicyBridgeError, PreconditionError, UnavailableError
+from policybridge_train.compiling.pool import Running
+from policybridge_train.farms.contract import Recipe, Serving, Shared
+from policybridge_train.farms.local import Tools
+
+if TYPE_CHECKING:
+    from ray.actor import ActorHandle
+
+T = TypeVar("T")
+
+
+class PlaceError(PreconditionError):
+    """A node lacks what jobs need, so that every job would fail there."""
+
+
+class NodePlace:
+    """See `Place`.
+
+    Args:
+        name: of the node, for people.
+        folder: for files; all compilers of the node share it.
+        server: the actor that has the policy server of the node; ``None`` where no job asks one.
+
+    """
+
+    def __init__(self, name: str, folder: Path, server: "ActorHandle[Any] | None") -> None:
+        self.running = Running()
+        self._name = name
+        self._folder = folder
+        self._server = server
+        self._tools = Tools()
+        self._lock = Lock()
+        self._known: dict[str, Serving] = {}
+
+    def tool(self, recipe: Recipe[T]) -> T:
+        """Give the tool of a recipe.
+
+        Raises:
+            PlaceError: it cannot be made on this node.
+
+        """
+        try:
+            return self._tools.of(recipe, self)
+        except PolicyBridgeError as error:
+            raise PlaceError(f"the node {self._name}: {error}") from error
+
+    def file(self, name: str, digest: str, content: Shared[bytes]) -> Path:
+        """Give a file, which is put in place whole: other processes of the node may want it now, too."""
+        file = self._folder / digest / os.path.basename(name)  # noqa: PTH119 - a name may be any bytes
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with NamedTemporaryFile(dir=file.parent, delete=False) as partial:
+                partial.write(content.at(self))
+            Path(partial.name).replace(file)
+        return file
+
+    def serving(self, address: str, policy: str, *, again: bool = False) -> Serving:
+        """Give the node's server, once it has the policy.
+
+        Raises:
+            PreconditionError: the farm was not told that jobs ask a server.
+            UnavailableError: it does not start, or does not get the policy.
+
+        """
+        if self._server is None:
+            raise PreconditionError(f"no server of this farm has the policies of {address}: Farm.lead was not called")
+        with self._lock:
+            known = self._known.get(policy)
+        if known is not None and not again:
+            return known
+        found = self._asked(self._server, policy, again=again)
+        with self._lock:
+            self._known[policy] = Serving(found.address, found.ledger)
+        moved = known is not None and known.address != found.address
+        return Serving(found.address, found.ledger, found.revived or moved)
+
+    @staticmethod
+    def _asked(server: "ActorHandle[Any]", policy: str, *, again: bool) -> Serving:
+        try:
+            answer: Any = ray.get(server.serving.remote(policy, again))
+        except ray.exceptions.RayActorError as error:
+            raise UnavailableError(f"the policy server of this node was lost: {error}") from error
+        found: Serving = answer.given()
+        return found

@@ -1,0 +1,111 @@
+"""The network of the algorithms that use torch: 40-40-20 and one score, and how it imitates."""
+
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from policybridge_core.errors import UnsupportedError
+from policybridge_train.learning.network import Floats, Layer
+
+_WIDTHS: Final = (40, 40, 20)
+"""As MLGO's networks: Trofin and others, "MLGO: a Machine Learning Guided Compiler Optimizations Framework", 2021."""
+
+
+class Perceptron:
+    """Gives a score for each row of inputs; it begins with 0 for all.
+
+    Args:
+        inputs: their number.
+        rate: of learning, by Adam.
+        seed: of the first weights, and of the order in which is learnt.
+
+    Raises:
+        UnsupportedError: torch is not installed.
+
+    """
+
+    def __init__(self, inputs: int, rate: float, seed: int) -> None:
+        try:
+            import torch  # noqa: PLC0415 - only who trains so has it
+        except ImportError as error:
+            raise UnsupportedError("this algorithm needs torch: pip install 'policybridge[torch]'") from error
+        self.torch: Any = torch
+        torch.manual_seed(seed)
+        sizes = (inputs, *_WIDTHS)
+        layers: list[Any] = []
+        for place, outputs in enumerate(_WIDTHS):
+            layers += [torch.nn.Linear(sizes[place], outputs), torch.nn.Tanh()]
+        last = torch.nn.Linear(_WIDTHS[-1], 1)
+        torch.nn.init.zeros_(last.weight)
+        torch.nn.init.zeros_(last.bias)
+        self.module = torch.nn.Sequential(*layers, last)
+        self.optimizer = torch.optim.Adam(self.module.parameters(), rate)
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def batches(self, count: int, size: int) -> Sequence[Any]:
+        """Give the places of all rows in a new order, ``size`` at a time."""
+        found: Sequence[Any] = self.torch.randperm(count, generator=self._generator).split(size)
+        return found
+
+    def step(self, loss: Any) -> None:
+        """Learn from a loss."""
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+    def imitate(
+        self,
+        inputs: Floats,
+        lean: Floats,
+        answers: npt.NDArray[np.bool_],
+        epochs: int,
+        batch: int,
+    ) -> None:
+        """Learn to answer so: cross-entropy of ``lean`` and the score; all shapes [n], ``inputs`` [n, features]."""
+        torch = self.torch
+        given, leaning = torch.from_numpy(inputs), torch.from_numpy(lean)
+        wanted = torch.from_numpy(answers.astype(np.float32))
+        for _ in range(epochs):
+            for some in self.batches(len(wanted), batch):
+                score = self.module(given[some]).squeeze(1) + leaning[some]
+                self.step(torch.nn.functional.binary_cross_entropy_with_logits(score, wanted[some]))
+
+    def scores(self, inputs: Floats) -> Floats:
+        """Give the scores, shape [n]."""
+        with self.torch.no_grad():
+            found: Floats = self.module(self.torch.from_numpy(inputs)).squeeze(1).numpy()
+        return found
+
+    def layers(self) -> list[Layer]:
+        """Give the weights, for `Network`."""
+        linear = [each for each in self.module if isinstance(each, self.torch.nn.Linear)]
+        return [
+            Layer(
+                each.weight.detach().numpy().T[np.newaxis].copy(),
+                each.bias.detach().numpy()[np.newaxis, np.newaxis].copy(),
+            )
+            for each in linear
+        ]
+
+    def save(self, more: Mapping[str, npt.NDArray[Any]]) -> bytes:
+        """Give all that training goes on from, with some arrays of the caller's."""
+        state = {
+            "module": self.module.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "generator": self._generator.get_state(),
+            "more": {name: self.torch.from_numpy(np.array(value)) for name, value in more.items()},
+        }
+        data = BytesIO()
+        self.torch.save(state, data)
+        return data.getvalue()
+
+    def load(self, data: bytes) -> dict[str, npt.NDArray[Any]]:
+        """Go on from what `save` gave; give the caller's arrays."""
+        state = self.torch.load(BytesIO(data), weights_only=True)
+        self.module.load_state_dict(state["module"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self._generator.set_state(state["generator"])
+        return {name: value.numpy() for name, value in state["more"].items()}

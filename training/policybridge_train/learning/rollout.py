@@ -1,0 +1,146 @@
+"""Compiling cases by a policy, and reading back from the ledger what was observed and decided."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from policybridge_core.errors import UnavailableError
+from policybridge_serdes import PolicyVersion, Values
+from policybridge_server.ledger import LedgerReader
+from policybridge_server.ledger.trajectory import DecisionBatch, joined
+from policybridge_train.compiling.pool import for_each
+from policybridge_train.corpus.description import Module
+from policybridge_train.farms.contract import Farm, Place, Serving, SharedModule
+from policybridge_train.tasks.recipe import CaseJob, OfModules, TaskRecipe, Work
+from policybridge_train.tasks.task import Asking, Case, Ran, Task
+
+_TRIES: Final = 5
+_R = TypeVar("_R")
+
+
+@dataclass(frozen=True, eq=False)
+class Rollout:
+    """A compilation, with its decisions in the order in which they were made.
+
+    Attributes:
+        case: what was compiled.
+        ran: what it came to. Where it failed, there are no decisions.
+        policy: the exact version that decided; ``None`` where nothing was asked.
+        observations: records of all features that the compiler sent, shape [n].
+        advice: shape [n].
+        log_probabilities: of the advice, shape [n]; NaN where the session did not explore.
+        units: the unit of each decision.
+
+    """
+
+    case: Case
+    ran: Ran
+    policy: PolicyVersion | None = None
+    observations: Values = field(default_factory=lambda: np.zeros(0, np.dtype([])))
+    advice: npt.NDArray[Any] = field(default_factory=lambda: np.zeros(0))
+    log_probabilities: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    units: Sequence[str] = ()
+
+    def __len__(self) -> int:
+        return len(self.advice)
+
+    def columns(self, names: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Give features of one element as the columns of a matrix, shape [n, names]; one that was not sent is NaN."""
+        known = self.observations.dtype.names or ()
+        empty = np.full(len(self), np.nan, np.float32)
+        found = [self.observations[name].reshape(-1).astype(np.float32) if name in known else empty for name in names]
+        return np.stack(found, axis=1)
+
+
+@dataclass(frozen=True)
+class Rolling:
+    """What `Roller.roll` does with a case: it is compiled, and again where a server died or a compiler was killed."""
+
+    asking: Asking
+
+    def __call__(self, place: Place, task: Task, case: Case) -> Rollout:
+        """Compile, and read the decisions from the ledger of the place's server."""
+        ran = Ran(failure="it was not compiled")
+        for number in range(_TRIES):
+            try:
+                serving = place.serving(self.asking.server, self.asking.policy, again=number > 0)
+                ran = task.run(case, replace(self.asking, server=serving.address))
+                if ran.ok:
+                    return self._read(task, case, ran, serving)
+            except UnavailableError as error:
+                ran = Ran(failure=str(error))
+            if place.running.over:
+                break
+        return Rollout(case, ran)
+
+    @staticmethod
+    def _read(task: Task, case: Case, ran: Ran, serving: Serving) -> Rollout:
+        if serving.ledger is None or not ran.sessions:
+            return Rollout(case, ran)
+        return read_back(task, case, ran, serving.ledger)
+
+
+@dataclass(frozen=True)
+class Roller:
+    """Compiles cases by policies, several at a time. Usable from any thread.
+
+    Attributes:
+        recipe: of the task that is compiled.
+        farm: where it is compiled.
+
+    """
+
+    recipe: TaskRecipe
+    farm: Farm
+
+    def roll(self, cases: Sequence[Case], asking: Asking) -> Iterator[Rollout]:
+        """Compile cases, and give the rollouts in the order of the cases."""
+        return self.map(Rolling(asking), cases)
+
+    def map(self, work: Work[_R], cases: Iterable[Case]) -> Iterator[_R]:
+        """Do the work with each case, several at a time, and give what each came to, in the order of the cases."""
+        return self.each(lambda case: self.one(case, work), cases)
+
+    def each(self, job: Callable[[Case], _R], cases: Iterable[Case]) -> Iterator[_R]:
+        """Call ``job``, which calls `one`, for each case, several at a time; where one raises, all compilers are ended.
+
+        Raises:
+            Exception: that of the first ``job`` that raised one.
+
+        """
+        yield from for_each(job, cases, self.farm.slots, self.farm.running)
+
+    def one(self, case: Case, work: Work[_R]) -> _R:
+        """Do the work with one case."""
+        task = self.recipe.made
+        modules: Sequence[Module] = (task.modules_of(case) if isinstance(task, OfModules) else None) or ()
+        shared = [SharedModule.of(module, self.farm) for module in modules]
+        return self.farm.do(CaseJob(self.recipe, case, shared, work))
+
+
+def read_back(task: Task, case: Case, ran: Ran, ledger: Path) -> Rollout:
+    """Read the decisions of a compilation from the ledger.
+
+    Raises:
+        NotFoundError: the ledger has none of its sessions.
+
+    """
+    with LedgerReader(ledger) as reader:
+        batches = [batch for name in ran.sessions for batch in reader.trajectory(reader.session(name)).batches]
+    if not batches:
+        return Rollout(case, ran)
+    whole = joined(batches)
+    units = task.units(whole.observations, whole.contexts)
+    return Rollout(
+        case, ran, whole.sessions[0].policy, whole.observations, _advice(whole), whole.log_probabilities, units
+    )
+
+
+def _advice(batch: DecisionBatch) -> npt.NDArray[Any]:
+    name = batch.signature.advice.name
+    advice: npt.NDArray[Any] = batch.advices[name].reshape(len(batch))
+    return advice

@@ -1,0 +1,177 @@
+"""A training run: what an algorithm is given, and what it does with a version that it has made."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Final
+
+from policybridge_core.errors import UnavailableError
+from policybridge_core.plugins import Table
+from policybridge_serdes import PolicyVersion
+from policybridge_train.learning.record import Iteration, Record
+from policybridge_train.learning.rollout import Roller, Rollout
+from policybridge_train.learning.server import TrainingServer
+from policybridge_train.tasks.task import Asking, Case, Task
+
+ALGORITHMS: Final = Table(
+    kind="training algorithm",
+    group="policybridge.algorithms",
+    own={
+        "credit": "policybridge_train.algorithms.credit",
+        "bc": "policybridge_train.algorithms.bc",
+        "bcmax": "policybridge_train.algorithms.bcmax",
+        "choices": "policybridge_train.algorithms.choices",
+        "es": "policybridge_train.algorithms.es",
+        "linear": "policybridge_train.algorithms.linear",
+        "ppo": "policybridge_train.algorithms.ppo",
+    },
+)
+"""Each is a module with a struct ``Settings``, and ``train(training, settings)``."""
+
+_PART_FAILED: Final = 0.5
+"""The part of the cases that may fail before a version is no version to learn from."""
+
+
+@dataclass
+class Training:
+    """A run.
+
+    Attributes:
+        task: what is trained for.
+        roller: compiles cases by policies.
+        server: of the run.
+        record: what was done so far.
+        training: the cases to learn from.
+        validation: the cases by which versions are chosen; an algorithm may learn nothing else from them.
+        seed: of all chance.
+        say: tells people how far it is.
+        until: when to end, by `time.monotonic`; ``None`` for never.
+        before: the seconds that the run took before it was continued.
+        compiles: of cases so far, with what is recorded.
+        promote: the alias of the best version; ``None`` for none.
+        began: when it was started or continued, by `time.monotonic`.
+        finished: called after each iteration.
+
+    """
+
+    task: Task
+    roller: Roller
+    server: TrainingServer
+    record: Record
+    training: Sequence[Case]
+    validation: Sequence[Case]
+    seed: int
+    say: Callable[[str], None]
+    until: float | None = None
+    before: float = 0.0
+    compiles: int = 0
+    promote: str | None = None
+    began: float = field(default_factory=monotonic)
+    finished: Callable[["Training"], None] = lambda _: None
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is up."""
+        return self.until is not None and monotonic() >= self.until
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the run so far, that before it was continued included."""
+        return self.before + monotonic() - self.began
+
+    def asking(self, version: PolicyVersion | int, **labels: str) -> Asking:
+        """Say whom to ask for a version."""
+        number = version if isinstance(version, int) else version.version
+        return Asking(self.server.leader.address, f"{self.task.name}@{number}", labels=labels)
+
+    def publish(self, files: Mapping[str, bytes], config: str) -> PolicyVersion:
+        """Publish a version of these files; ``config`` is the text of its ``policy.toml``."""
+        with TemporaryDirectory(prefix="policybridge-train-") as folder:
+            for name, data in files.items():
+                (Path(folder) / name).write_bytes(data)
+            return self.server.publish(self.task.name, Path(folder), config)
+
+    def drawn(self, number: int, count: int) -> Sequence[Case]:
+        """Draw the training cases of an iteration: the same for the same seed, and all if there are no more."""
+        chance = random.Random(f"{self.seed} {number}")  # noqa: S311 - no secret
+        return chance.sample(list(self.training), min(count, len(self.training)))
+
+    def rolled(self, cases: Sequence[Case], asking: Asking) -> list[Rollout]:
+        """Compile cases to learn from, and count them.
+
+        Raises:
+            UnavailableError: none of them compiled.
+
+        """
+        found = list(self.roller.roll(cases, asking))
+        self.compiles += len(found)
+        if found and not any(each.ran.ok for each in found):
+            raise UnavailableError(f"no case compiled, the first one so: {found[0].ran.failure}")
+        return found
+
+    def validate(self, version: PolicyVersion) -> dict[str, Mapping[str, float]]:
+        """Compile all validation cases by a version; see `totals`."""
+        return self.totals(list(self.roller.roll(self.validation, self.asking(version, purpose="validation"))))
+
+    def totals(self, rollouts: Sequence[Rollout]) -> dict[str, Mapping[str, float]]:
+        """Count compilations, and give their totals by case. Those that failed are told and left out.
+
+        Raises:
+            UnavailableError: half of them or more failed.
+
+        """
+        self.compiles += len(rollouts)
+        failed = [rollout for rollout in rollouts if not rollout.ran.ok]
+        for rollout in failed[:3]:
+            self.say(f"{rollout.case.name}: {rollout.ran.failure}")
+        if len(failed) >= _PART_FAILED * len(rollouts):
+            raise UnavailableError(
+                f"{len(failed)} of {len(rollouts)} cases failed, the first one so: {failed[0].ran.failure}"
+            )
+        return {rollout.case.name: rollout.ran.totals for rollout in rollouts if rollout.ran.ok}
+
+    def finish(
+        self,
+        number: int,
+        version: PolicyVersion,
+        costs: Mapping[str, Mapping[str, float]],
+        settings: Mapping[str, float] | None = None,
+    ) -> Iteration:
+        """Record an iteration's version as done, and say what it came to."""
+        done = Iteration(
+            number, version.version, version.digest, self.compiles, self.seconds, costs, dict(settings or {})
+        )
+        self.record.finish(done)
+        first = self.record.iterations()[0].costs
+        self._promote(done)
+        self.finished(self)
+        names = sorted({name for totals in costs.values() for name in totals})
+        changes = ", ".join(f"{name} {100 * (change(costs, first, name) - 1):+.2f} %" for name in names)
+        self.say(f"iteration {number}: {version.name}@{version.version}, {self.compiles:,} compiles, {changes}")
+        return done
+
+    def best(self) -> Iteration:
+        """Give the iteration that is best on the validation projects, the earliest of equals."""
+        done = self.record.iterations()
+        return min(done, key=lambda each: total_change(each.costs, done[0].costs))
+
+    def _promote(self, done: Iteration) -> None:
+        if self.promote is not None and self.best().number == done.number:
+            self.server.set_alias(self.task.name, self.promote, done.version)
+            self.say(f"  it is the best so far, and now {self.task.name}@{self.promote}")
+
+
+def total_change(costs: Mapping[str, Mapping[str, float]], before: Mapping[str, Mapping[str, float]]) -> float:
+    """Give the factor by which the task's first total changed: that is what versions are chosen by."""
+    first = next((name for totals in before.values() for name in totals), "")
+    return change(costs, before, first)
+
+
+def change(costs: Mapping[str, Mapping[str, float]], before: Mapping[str, Mapping[str, float]], name: str) -> float:
+    """Give the factor by which a total changed, over the cases that both have; 1 where nothing was measured."""
+    both = sorted(costs.keys() & before.keys())
+    old = sum(before[case].get(name, 0.0) for case in both)
+    return sum(costs[case].get(name, 0.0) for case in both) / old if old else 1.0

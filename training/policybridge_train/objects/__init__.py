@@ -1,0 +1,1 @@
+"""What compilers made: the sections of object files and the sizes of their functions."""

@@ -1,0 +1,178 @@
+"""What programs have of a compiler's objects once they are linked: COMDATs merged, unused sections dropped.
+
+The linker is a real one. What the objects lack (libraries, assembler) is left unresolved, so that the figures are those
+of the corpus' own code in the program: they are for comparisons, and the programs cannot be run.
+"""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from policybridge_core.errors import InvalidError, NotFoundError
+from policybridge_train.compiling.job import Limits, compile_by
+from policybridge_train.compiling.pool import Running
+from policybridge_train.corpus.description import Corpus, Program
+from policybridge_train.objects.elf import ObjectFile
+
+_OPTIONS: Final = (
+    "-static",
+    "--gc-sections",
+    "--unresolved-symbols=ignore-all",
+    "--noinhibit-exec",
+    "-zmuldefs",
+    "--eh-frame-hdr",
+    "--build-id=none",
+    "--strip-all",
+    "--no-warnings",
+)
+_ENTRIES: Final = ("main", "_start")
+
+
+@dataclass(frozen=True)
+class Linked:
+    """A program's size.
+
+    Attributes:
+        text: bytes that are loaded and not written, as llvm-size counts them.
+        exec: bytes of code.
+        sections: bytes of each loaded section, by its name.
+        missing: the program's modules for which there is no object.
+        note: what the linker complained about, or what was done otherwise than for other programs; mostly empty.
+
+    """
+
+    program: Program
+    text: int
+    exec: int
+    sections: Mapping[str, int] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Unlinked:
+    """A program that could not be linked, and why."""
+
+    program: Program
+    reason: str
+
+
+@dataclass(frozen=True)
+class Linker:
+    """A linker that takes the options of GNU ld: its own, or LLVM's."""
+
+    start: tuple[str, ...]
+
+    @classmethod
+    def find(cls) -> "Linker":
+        """Find GNU ld, else ld.lld, else the ld.lld in the wheel ``ziglang``.
+
+        Raises:
+            NotFoundError: there is none.
+
+        """
+        for name in ("ld.bfd", "ld.lld"):
+            path = shutil.which(name)
+            if path:
+                return cls((path,))
+        if find_spec("ziglang"):
+            return cls((sys.executable, "-m", "ziglang", "ld.lld"))
+        raise NotFoundError("there is no linker: install GNU binutils, ld.lld, or ziglang from PyPI")
+
+    @cached_property
+    def version(self) -> str:
+        """The first line that the linker says of itself."""
+        said = subprocess.run([*self.start, "--version"], capture_output=True, text=True, check=False).stdout
+        return said.partition("\n")[0]
+
+    def link(
+        self,
+        program: Program,
+        objects: Mapping[str, Path],
+        limits: Limits = Limits(),  # noqa: B008 - it cannot be changed
+        running: Running | None = None,
+    ) -> Linked | Unlinked:
+        """Link a program from those of its modules that have an object, and give its size.
+
+        An executable is linked from its ``main`` (else ``_start``). All that a shared library exports, and all global
+        symbols of an archive, are kept with what they need; so is an executable's code where it has no ``main``.
+
+        Args:
+            program: the program.
+            objects: the file of each module's object, by the module's name.
+            limits: what the linker may take.
+            running: where the linker is counted while it runs.
+
+        """
+        names = dict.fromkeys(program.modules)
+        files = [objects[name] for name in names if name in objects]
+        if not files:
+            return Unlinked(program, "none of its modules has an object")
+        try:
+            roots, note = _roots(program, [ObjectFile.read(file) for file in files])
+            made, said = self._made([*roots, *map(str, files)], limits, running)
+        except (InvalidError, OSError) as error:
+            return Unlinked(program, str(error))
+        missing = tuple(name for name in names if name not in objects)
+        notes = "; ".join(filter(None, [note, said]))
+        return Linked(program, made.text, made.exec, made.sizes(loaded=True), missing, notes)
+
+    def _made(self, words: Sequence[str], limits: Limits, running: Running | None) -> tuple[ObjectFile, str]:
+        """Link, and give the program and what the linker said."""
+        with TemporaryDirectory(prefix="policybridge-link-") as folder:
+            output, response = Path(folder) / "program", Path(folder) / "words"
+            # A response file, because a library has more names than a command line takes.
+            text = "\n".join(map(_quoted, [*words, "-o", str(output)]))
+            response.write_bytes(text.encode(errors="surrogateescape"))
+            done = compile_by([*self.start, *_OPTIONS, f"@{response}"], limits, running=running)
+            if not output.exists() or not output.stat().st_size:
+                raise InvalidError(f"{self.version}: {done.message or 'it wrote no program'}")
+            return ObjectFile.read(output), done.message.replace(f"{folder}/", "")
+
+
+def linked_size(
+    programs: Sequence[Program], objects: Mapping[str, Path], linker: Linker | None = None
+) -> list[Linked | Unlinked]:
+    """Link programs one after another, and give their sizes in the same order; see `Linker.link`.
+
+    Raises:
+        NotFoundError: there is no linker.
+
+    """
+    linker = linker or Linker.find()
+    return [linker.link(program, objects) for program in programs]
+
+
+def programs_of(corpus: Corpus) -> Sequence[Program]:
+    """Give the corpus' programs; for each project that has none, an archive of all its modules."""
+    known = {program.project for program in corpus.programs}
+    loose: dict[str, list[str]] = {}
+    for module in corpus.modules:
+        if module.project not in known:
+            loose.setdefault(module.project, []).append(module.name)
+    return [*corpus.programs, *(Program(name, name, "archive", tuple(names)) for name, names in loose.items())]
+
+
+def _roots(program: Program, objects: Sequence[ObjectFile]) -> tuple[list[str], str]:
+    """Give the linker's words that say what must be kept, and a note."""
+    if program.kind == "executable":
+        names = {name for each in objects for name in each.globals()}
+        entry = next((name for name in _ENTRIES if name in names), None)
+        if entry is not None:
+            return [f"--entry={entry}", f"--undefined={entry}"], ""
+    shared = program.kind == "shared"
+    kept = dict.fromkeys(name for each in objects for name in each.globals(exported=shared))
+    note = "it has no main, so all its global symbols are kept" if program.kind == "executable" else ""
+    return ["--entry=0", *(f"--undefined={name}" for name in kept)], note
+
+
+def _quoted(word: str) -> str:
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,1 @@
+"""What a training run came to, as a page and as TensorBoard's scalars."""

@@ -1,0 +1,146 @@
+"""A score as a page with plots, in one file that needs no network."""
+
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+import plotly.graph_objects as plots
+
+from policybridge_train.scoring.results import Comparison, Measure, Row, Scores
+from policybridge_train.scoring.summary import Grid, compare, failures, grouped, name_of, regressions, titled, whole
+
+_HEAD: Final = """\
+<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>policybridge score</title>
+<style>
+body { font: 15px sans-serif; margin: 2em auto; max-width: 80em; padding: 0 1em }
+table { border-collapse: collapse; margin: 1em 0; font-variant-numeric: tabular-nums }
+td, th { padding: .2em .7em; text-align: right; border-bottom: 1px solid #ddd; vertical-align: top }
+td:first-child, th:first-child, .words td, .words th { text-align: left; overflow-wrap: anywhere }
+pre { background: #f4f4f4; padding: .6em; overflow-x: auto; user-select: all }
+</style></head><body>
+<h1>policybridge score</h1>
+"""
+_SIZES: Final[tuple[Measure, ...]] = ("text", "linked text")
+
+
+def write_page(scores: Scores, file: Path) -> None:
+    """Write the page.
+
+    Raises:
+        OSError: it cannot be written.
+
+    """
+    file.write_text("".join(_parts(scores)), encoding="utf-8", errors="backslashreplace")
+
+
+def _parts(scores: Scores) -> Iterator[str]:
+    yield _HEAD
+    yield f"<p>{escape(scores.corpus)}; task {escape(scores.task)}; linked by {escape(scores.linker or 'nothing')}</p>"
+    # The library that draws is 4 MB, so it is in the page once, with the first figure.
+    first = True
+    for comparison in scores.comparisons:
+        yield f"<h2>{escape(titled(comparison))}</h2>{_table(whole(comparison))}"
+        for figure in _figures(comparison):
+            yield figure.to_html(full_html=False, include_plotlyjs=first)
+            first = False
+        yield _table(grouped(comparison, "project")) + _table(grouped(comparison, "language"))
+        yield from _regressions(comparison)
+    yield _table(failures(scores), words=True)
+    yield "</body></html>\n"
+
+
+def _figures(comparison: Comparison) -> Iterator[Any]:
+    for measure in _SIZES:
+        if any(comparison.values(measure)):
+            yield _sorted_changes(comparison, measure)
+    if comparison.scored:
+        yield _over_sizes(comparison)
+        yield _projects(comparison)
+        yield _sections(comparison)
+
+
+def _sorted_changes(comparison: Comparison, measure: Measure) -> Any:
+    changes = sorted((100 * (new / old - 1), _name(row)) for row, old, new in comparison.values(measure) if old)
+    points = plots.Scatter(
+        y=[value for value, _ in changes], text=[name for _, name in changes], mode="lines+markers", name=measure
+    )
+    unit = "program" if measure.startswith("linked") else "module"
+    drawn = plots.Figure(points, {"title": f"{measure}: change of each {unit} in percent, sorted", "height": 420})
+    drawn.update_yaxes(zeroline=True, zerolinewidth=2)
+    return drawn
+
+
+def _over_sizes(comparison: Comparison) -> Any:
+    drawn = plots.Figure(layout={"title": "text: change in percent by the module's size (bytes)", "height": 480})
+    for language in sorted({row.language for row in comparison.modules}):
+        rows = [each for each in comparison.values("text", language=language) if each[1]]
+        drawn.add_scatter(
+            x=[old for _, old, _ in rows],
+            y=[100 * (new / old - 1) for _, old, new in rows],
+            text=[_name(row) for row, _, _ in rows],
+            mode="markers",
+            name=language or "unknown",
+        )
+    drawn.update_xaxes(type="log")
+    return drawn
+
+
+def _projects(comparison: Comparison) -> Any:
+    names = sorted({row.project for row in comparison.modules})
+    drawn = plots.Figure(layout={"title": "total change by project in percent, 95 %", "height": 220 + 40 * len(names)})
+    for measure in _SIZES:
+        found = {name: compare(comparison, measure, project=name) for name in names}
+        totals = {name: each.total for name, each in found.items() if each and each.total}
+        spread = {
+            "type": "data",
+            "symmetric": False,
+            "array": [100 * max(0.0, each.high - each.value) for each in totals.values()],
+            "arrayminus": [100 * max(0.0, each.value - each.low) for each in totals.values()],
+        }
+        values = [100 * each.value for each in totals.values()]
+        drawn.add_bar(x=values, y=list(map(escape, totals)), orientation="h", name=measure, error_x=spread)
+    drawn.update_yaxes(autorange="reversed", automargin=True)
+    return drawn
+
+
+def _sections(comparison: Comparison) -> Any:
+    sums: dict[str, list[int]] = {}
+    for row in comparison.modules:
+        if row.ok:
+            for side, measured in enumerate((row.before, row.after)):
+                for name, size in measured.sections.items():
+                    sums.setdefault(_family(name), [0, 0])[side] += size
+    names = sorted(sums, key=lambda name: -sums[name][0])
+    drawn = plots.Figure(layout={"title": "bytes by section, per object, summed", "height": 420, "barmode": "group"})
+    for side, who in enumerate((comparison.baseline, comparison.candidate)):
+        drawn.add_bar(x=list(map(escape, names)), y=[sums[name][side] for name in names], name=escape(who))
+    return drawn
+
+
+def _family(section: str) -> str:
+    """Give ``.text`` for ``.text.main``: with -ffunction-sections, each function has a section of its own."""
+    return "." + section.lstrip(".").partition(".")[0] if section.startswith(".") else section
+
+
+def _name(row: Row) -> str:
+    return escape(name_of(row))
+
+
+def _regressions(comparison: Comparison) -> Iterator[str]:
+    told = list(regressions(comparison))
+    if told:
+        yield "<h3>worst regressions</h3>"
+    for line, repeat in told:
+        yield f"<p>{escape(line)}</p><pre>{escape(repeat)}</pre>"
+
+
+def _table(grid: Grid, *, words: bool = False) -> str:
+    if not grid.rows:
+        return ""
+    head = "".join(f"<th>{escape(column)}</th>" for column in grid.columns)
+    rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in grid.rows)
+    kind = ' class="words"' if words else ""
+    note = f"<p>{escape(grid.note)}</p>" if grid.note else ""
+    return f"<h3>{escape(grid.title)}</h3><table{kind}><tr>{head}</tr>{rows}</table>{note}"

@@ -1,0 +1,56 @@
+"""The words for a shell that repeat what a row of a score tells, in any folder."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from policybridge_core.errors import PolicyBridgeError
+from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.corpus.description import Module
+from policybridge_train.scoring.compilation import in_shell
+from policybridge_train.scoring.contenders import Contender
+from policybridge_train.scoring.results import ModuleRow, ProgramRow
+
+
+@dataclass(frozen=True)
+class Repeating:
+    """How rows are repeated.
+
+    Attributes:
+        words: the arguments of ``policybridge score`` but for compiler, candidate and what is scored; all paths in them
+            are absolute.
+
+    """
+
+    words: tuple[str, ...]
+
+    def module(
+        self, row: ModuleRow, compiler: Compiler, baseline: Contender, candidate: Contender, module: Module
+    ) -> ModuleRow:
+        """Give the row with the words that compile the module in both ways, where it became larger or failed."""
+        spilled = (row.after.spills or 0) > (row.before.spills or 0)
+        if row.ok and row.after.text <= row.before.text and row.after.exec <= row.before.exec and not spilled:
+            return row
+        try:
+            old = baseline.compilation(compiler, module, Path("baseline.o")).shown()
+            new = candidate.compilation(compiler, module, Path("candidate.o")).shown()
+        except PolicyBridgeError:
+            return row
+        words = f'cd "$(mktemp -d)" && {old} && {new} && size baseline.o candidate.o'
+        if not (old and new):
+            words = self._again(compiler, candidate, "--module", row.module)
+        return msgspec.structs.replace(row, repeat=words)
+
+    def program(self, row: ProgramRow, compiler: Compiler, candidate: Contender) -> ProgramRow:
+        """Give the row with the words that score the program again, where it became larger or was not linked."""
+        if row.before and row.after and row.after.text <= row.before.text and row.after.exec <= row.before.exec:
+            return row
+        name = f"{row.project}/{row.program}"
+        return msgspec.structs.replace(row, repeat=self._again(compiler, candidate, "--program", name))
+
+    def _again(self, compiler: Compiler, candidate: Contender, *what: str) -> str:
+        own = [sys.executable, "-m", "policybridge_client.cli", "score", *self.words]
+        which = ["--compiler", compiler.start[0] if compiler.loads_plugins else compiler.name]
+        return in_shell([*own, *which, "--candidate", candidate.argument, *what])

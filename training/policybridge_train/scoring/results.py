@@ -1,0 +1,150 @@
+"""What a score came to: a row for each module and each program, whatever became of it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from policybridge_train.scoring.measured import Measured
+
+Measure = Literal["text", "exec", "linked text", "linked exec", "spill cost", "compile seconds"]
+
+
+_FIELDS: Final = {"compile seconds": "seconds", "spill cost": "spills"}
+
+
+class ModuleRow(msgspec.Struct, frozen=True):
+    """A module under the baseline and under a candidate.
+
+    Attributes:
+        repeat: the words for a shell that compile it in both ways again; empty where it became no larger.
+
+    """
+
+    module: str
+    project: str
+    language: str
+    before: Measured
+    after: Measured
+    repeat: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether both compilations made an object."""
+        return self.before.ok and self.after.ok
+
+    @property
+    def identical(self) -> bool:
+        """Whether both made the same object, byte for byte."""
+        return self.ok and self.before.digest == self.after.digest
+
+    @property
+    def reason(self) -> str:
+        """Why there is nothing to compare; empty where there is."""
+        return "; ".join(
+            f"{who}: {each.status}, {each.message}"
+            for who, each in (("baseline", self.before), ("candidate", self.after))
+            if each.message and not each.ok
+        )
+
+
+class Size(msgspec.Struct, frozen=True):
+    """A linked program: its bytes, in all and by section."""
+
+    text: int
+    exec: int
+    sections: Mapping[str, int]
+
+
+class ProgramRow(msgspec.Struct, frozen=True):
+    """A program linked from a candidate's objects, and from the baseline's of the same modules.
+
+    Attributes:
+        modules: how many modules it was linked from.
+        missing: its modules that lack an object, which are left out on both sides.
+        before: its size under the baseline; ``None`` where it could not be linked.
+        after: its size under the candidate.
+        reason: why it could not be linked, or what the linker complained about; mostly empty.
+        repeat: the words for a shell that score it again; empty where it became no larger.
+
+    """
+
+    program: str
+    project: str
+    language: str
+    kind: str
+    modules: int
+    missing: Sequence[str] = ()
+    before: Size | None = None
+    after: Size | None = None
+    reason: str = ""
+    repeat: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it was linked on both sides."""
+        return self.before is not None and self.after is not None
+
+
+Row = ModuleRow | ProgramRow
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """A candidate against the baseline, with one compiler.
+
+    Attributes:
+        way: how the candidate decides: by the plugin, in LLVM's interactive mode, or by flags.
+
+    """
+
+    compiler: str
+    version: str
+    baseline: str
+    candidate: str
+    way: str
+    modules: Sequence[ModuleRow]
+    programs: Sequence[ProgramRow]
+
+    @property
+    def scored(self) -> bool:
+        """Whether there is anything to compare."""
+        return any(row.ok for row in self.modules)
+
+    def values(self, measure: Measure, **only: str) -> Iterator[tuple[Row, float, float]]:
+        """Give each row with the baseline's and the candidate's value.
+
+        Args:
+            measure: what is compared.
+            only: values that rows must have: ``project="lua"``.
+
+        """
+        rows: Sequence[Row] = self.programs if measure.startswith("linked") else self.modules
+        for row in rows:
+            values = _pair(row, measure)
+            if values and all(getattr(row, name) == wanted for name, wanted in only.items()):
+                yield row, *values
+
+
+def _pair(row: Row, measure: Measure) -> tuple[float, float] | None:
+    if not row.ok:
+        return None
+    name = _FIELDS.get(measure, measure.removeprefix("linked "))
+    before, after = getattr(row.before, name, None), getattr(row.after, name, None)
+    return None if before is None or after is None else (float(before), float(after))
+
+
+class Scores(msgspec.Struct, frozen=True):
+    """All comparisons of a run.
+
+    Attributes:
+        corpus: the folder.
+        linker: what linked the programs; empty where there is no linker.
+        excluded: what is in the corpus' report of failures: by its name, why it is not in the corpus.
+
+    """
+
+    corpus: str
+    task: str
+    linker: str
+    comparisons: Sequence[Comparison]
+    excluded: Mapping[str, str] = {}

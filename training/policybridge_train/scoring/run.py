@@ -1,0 +1,185 @@
+"""Every module under every contender, and every program linked from what they made."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
+
+from policybridge_core.errors import NotFoundError, PolicyBridgeError
+from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.job import Limits
+from policybridge_train.compiling.pool import for_each
+from policybridge_train.corpus.description import Corpus, Module
+from policybridge_train.farms.contract import Farm, SharedModule
+from policybridge_train.objects.link import Linker
+from policybridge_train.scoring.cache import Cache
+from policybridge_train.scoring.contenders import Contender
+from policybridge_train.scoring.linking import Linking
+from policybridge_train.scoring.measured import Measured
+from policybridge_train.scoring.measuring_job import BenchRecipe, Measuring, SharedContender
+from policybridge_train.scoring.repeating import Repeating
+from policybridge_train.scoring.results import Comparison, ModuleRow, Scores
+
+Advance = Callable[[str], None]
+"""Told of each module that was compiled by all contenders, and of each program that was linked."""
+
+
+class Made(NamedTuple):
+    """What a contender made of a module, and the file of the object."""
+
+    measured: Measured
+    file: Path
+
+
+_SKIPPED: Final = Made(Measured("skipped"), Path())
+"""Stands for a candidate where the baseline made nothing to compare with."""
+
+Objects = Mapping[str, Made]
+"""By the modules' names."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is scored, and how.
+
+    Attributes:
+        corpus: the modules, and the programs that are linked; see `programs_of`.
+        spills: whether the cost of spills is wanted.
+        farm: where compilers run.
+        cache: where the results of plain compilations are kept; ``None`` for nowhere.
+
+    """
+
+    corpus: Corpus
+    compilers: Sequence[Compiler]
+    baseline: Contender
+    candidates: Sequence[Contender]
+    repeating: Repeating
+    task: str
+    limits: Limits
+    farm: Farm
+    cache: Cache | None = None
+    spills: bool = False
+
+
+def score(plan: Plan, advance: Advance) -> Scores:
+    """Compile and link all, and compare; what goes wrong with a module or a program is told by its row.
+
+    Raises:
+        NotFoundError: a compiler cannot be run.
+        OSError: there is no room for the objects.
+
+    """
+    linker = _linker()
+    comparisons = [one for compiler in plan.compilers for one in _Run(plan, compiler, linker, advance).comparisons()]
+    version = linker.version if linker else ""
+    return Scores(str(plan.corpus.folder), plan.task, version, comparisons, plan.corpus.failures)
+
+
+def _linker() -> Linker | None:
+    try:
+        return Linker.find()
+    except NotFoundError:
+        return None
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One compiler's part of a plan."""
+
+    plan: Plan
+    compiler: Compiler
+    linker: Linker | None
+    advance: Advance
+
+    def comparisons(self) -> list[Comparison]:
+        # The version is read first, so that a compiler that does not run ends all before it has begun.
+        version = self.compiler.version
+        with TemporaryDirectory(prefix="policybridge-score-") as folder:
+            baseline, *candidates = self._made(Path(folder))
+            return [
+                self._comparison(version, candidate, baseline, made)
+                for candidate, made in zip(self.plan.candidates, candidates, strict=True)
+            ]
+
+    def _comparison(self, version: str, candidate: Contender, baseline: Objects, made: Objects) -> Comparison:
+        modules = [self._module_row(candidate, module, baseline, made) for module in self.plan.corpus.modules]
+        names = (self.compiler.name, version, self.plan.baseline.name, candidate.name, self._way(candidate))
+        if self.linker is None:
+            return Comparison(*names, modules, [])
+        # Linkers run here, where the objects are.
+        jobs = min(self.plan.farm.slots, os.cpu_count() or 1)
+        linking = Linking(self.linker, self.plan.limits, self.plan.farm.running, jobs)
+        files = [{name: one.file for name, one in side.items()} for side in (baseline, made)]
+        programs = linking.compare(self.plan.corpus, modules, files[0], files[1], lambda: self.advance("linked"))
+        repeating = self.plan.repeating
+        return Comparison(*names, modules, [repeating.program(row, self.compiler, candidate) for row in programs])
+
+    def _made(self, folder: Path) -> list[Objects]:
+        """Compile every module by every contender; give what each contender made, by the modules' names."""
+        farm, modules = self.plan.farm, self.plan.corpus.modules
+        measuring = _Measuring(self.plan, self.compiler)
+        contenders = [SharedContender.of(each, farm) for each in (self.plan.baseline, *self.plan.candidates)]
+
+        def compile_by_all(job: tuple[int, Module]) -> list[Made]:
+            number, module = job
+            # One after another, so that their processor times are those of the same load.
+            made = [measuring.compile(contenders[0], module, folder / f"{number}-0.o")]
+            for place, contender in enumerate(contenders[1:], 1):
+                output = folder / f"{number}-{place}.o"
+                made.append(measuring.compile(contender, module, output) if made[0].measured.ok else _SKIPPED)
+            self.advance("compiled")
+            return made
+
+        rows = list(for_each(compile_by_all, list(enumerate(modules)), farm.slots, farm.running))
+        return [
+            {module.name: row[place] for module, row in zip(modules, rows, strict=True)}
+            for place in range(len(contenders))
+        ]
+
+    def _module_row(self, candidate: Contender, module: Module, baseline: Objects, made: Objects) -> ModuleRow:
+        before, after = baseline[module.name].measured, made[module.name].measured
+        row = ModuleRow(module.name, module.project, module.language, before, after)
+        return self.plan.repeating.module(row, self.compiler, self.plan.baseline, candidate, module)
+
+    def _way(self, candidate: Contender) -> str:
+        """Say how the candidate's decisions come to the compiler."""
+        if not self.plan.corpus.modules:
+            return ""
+        try:
+            return candidate.compilation(self.compiler, self.plan.corpus.modules[0], Path("module.o")).way
+        except PolicyBridgeError:
+            return ""
+
+
+@dataclass(frozen=True)
+class _Measuring:
+    """Has modules compiled and measured by the farm, and looks into the cache before."""
+
+    plan: Plan
+    compiler: Compiler
+
+    def compile(self, shared: SharedContender, module: Module, output: Path) -> Made:
+        flags = shared.contender.flags()
+        if self.plan.cache is None or flags is None:
+            return self._measure(shared, module, output)
+        try:
+            key = self.plan.cache.key(self.compiler.identity, list(flags), module.digest, self.plan.spills)
+        except OSError as error:
+            return Made(Measured("failed", message=f"the module cannot be read: {error}"), output)
+        kept = self.plan.cache.get(key)
+        if kept is not None:
+            return Made(*kept)
+        made = self._measure(shared, module, output)
+        self.plan.cache.put(key, made.measured, output)
+        return made
+
+    def _measure(self, shared: SharedContender, module: Module, output: Path) -> Made:
+        plan = self.plan
+        bench = BenchRecipe(self.compiler.name, self.compiler.version, plan.limits, plan.spills)
+        done = plan.farm.do(Measuring(bench, shared, SharedModule.of(module, plan.farm)))
+        if done.measured.ok:
+            output.write_bytes(done.content)
+        return Made(done.measured, output)

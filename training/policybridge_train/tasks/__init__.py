@@ -1,0 +1,1 @@
+"""Tasks: optimisation problems that can be trained; users write their own."""

@@ -1,0 +1,137 @@
+"""Tasks by their names and options, so that another machine has the same one; and what compiles one case of them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
+
+from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
+from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.corpus.description import Module
+from policybridge_train.farms.contract import Place, SharedModule
+from policybridge_train.tasks.task import TASKS, Case, Task
+
+T = TypeVar("T")
+
+
+@runtime_checkable
+class OfModules(Protocol):
+    """A task whose cases are modules, which can be sent to where they are compiled."""
+
+    def modules_of(self, case: Case) -> Sequence[Module] | None:
+        """Give all modules that are compiled for a case; ``None`` if it needs more than modules."""
+        ...
+
+    def know(self, module: Module) -> Case:
+        """Give the case of a module, which can be run from now on."""
+        ...
+
+
+def make_task(name: str, options: Mapping[str, str]) -> Task:
+    """Make a task of a name, or of a class's import string, with its options.
+
+    Raises:
+        NotFoundError: there is no such task or class.
+        InvalidError: it takes no such options.
+
+    """
+    module, colon, attribute = name.partition(":")
+    if colon:
+        try:
+            made = getattr(import_module(module), attribute)
+        except (ImportError, AttributeError) as error:
+            raise NotFoundError(f"there is no task {name}: {error}") from error
+    else:
+        made = TASKS.load(name)
+    try:
+        return cast("Task", made(**options))
+    except TypeError as error:
+        raise InvalidError(f"the task {name} does not take these options: {error}") from error
+
+
+@dataclass(frozen=True)
+class TaskRecipe:
+    """How a task is made again on another machine; on this one it is the task itself.
+
+    Attributes:
+        name: of the task.
+        options: of the task, sorted.
+        compiler: what its compiler says of its version; empty if it has none.
+        corpus: what its cases are made of where they are more than modules; it is opened at that path.
+        made: the task, in this process.
+
+    """
+
+    name: str
+    options: tuple[tuple[str, str], ...]
+    compiler: str = ""
+    corpus: Path | None = None
+    made: Task | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, task: Task, name: str, options: Mapping[str, str], corpus: Path | None) -> "TaskRecipe":
+        """Give the recipe of a task that was made by `make_task`."""
+        folder = corpus.resolve() if corpus is not None else None
+        return cls(name, tuple(sorted(options.items())), _version(task), folder, task)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "made": None}
+
+    def make(self, place: Place) -> Task:
+        """Make the task.
+
+        Raises:
+            PreconditionError: its compiler has another version here.
+            PolicyBridgeError: it cannot be made here.
+
+        """
+        task = self.made if self.made is not None else self._again()
+        place.running.end_also(task.end)
+        return task
+
+    def _again(self) -> Task:
+        task = make_task(self.name, dict(self.options))
+        if _version(task) != self.compiler:
+            raise PreconditionError(f"the compiler is {_version(task)!r} here, and {self.compiler!r} where the run is")
+        if not isinstance(task, OfModules) or _needs_corpus(task):
+            task.cases(self.corpus)
+        return task
+
+
+def _version(task: Task) -> str:
+    compiler = getattr(task, "compiler", None)
+    return compiler.version if isinstance(compiler, Compiler) else ""
+
+
+def _needs_corpus(task: OfModules) -> bool:
+    return task.modules_of(Case("", "")) is None
+
+
+Work = Callable[[Place, Task, Case], T]
+"""What is done with a case; a function of a module, or an object of a class that can be called, so that it is sent."""
+
+
+@dataclass(frozen=True)
+class CaseJob(Generic[T]):
+    """A job that compiles a case of a task.
+
+    Attributes:
+        modules: those of the case; empty where the task knows them by its corpus.
+        work: what is done.
+
+    """
+
+    recipe: TaskRecipe
+    case: Case
+    modules: Sequence[SharedModule]
+    work: Work[T]
+
+    def run(self, place: Place) -> T:
+        """Do the work with the task of the place."""
+        task = place.tool(self.recipe)
+        for each in self.modules:
+            module = each.at(place)
+            if module is not each.module and isinstance(task, OfModules):
+                task.know(module)
+        return self.work(place, task, self.case)

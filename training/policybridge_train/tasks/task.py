@@ -1,0 +1,150 @@
+"""What a task is: an optimisation problem that a policy can be trained for. Users write their own.
+
+A task says what is compiled (cases), runs a compiler that asks a server, and says what came of it, by unit. A unit is
+the part of a program that a decision belongs to, and whose cost tells decisions apart: a function, a loop nest.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from policybridge_core.plugins import Table
+from policybridge_serdes import Exploration, TensorSpec, Values
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Whom a compiler asks, and how.
+
+    Attributes:
+        server: the server's address.
+        policy: ``NAME``, ``NAME@VERSION`` or ``NAME@ALIAS``.
+        exploration: how sessions depart from the best advice; ``None`` for not at all.
+        labels: of the sessions, for people and for the ledger.
+
+    """
+
+    server: str
+    policy: str
+    exploration: Exploration | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is compiled at a time: a module of a corpus, a shape of a matrix product, ….
+
+    Attributes:
+        name: tells it from the others of the task.
+        project: whose it is. A project is trained on, validated on or held out as a whole.
+        language: of its source; empty where that means nothing.
+
+    """
+
+    name: str
+    project: str
+    language: str = ""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one compilation came to.
+
+    Attributes:
+        costs: by unit; smaller is better. Empty where it failed.
+        sessions: the ids of its sessions, by which the ledger has its decisions.
+        totals: of the whole compilation, such as ``text`` and ``exec`` in bytes.
+        failure: why there is no result; empty where there is one.
+
+    """
+
+    costs: Mapping[str, float] = field(default_factory=dict)
+    sessions: Sequence[str] = ()
+    totals: Mapping[str, float] = field(default_factory=dict)
+    failure: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is a result."""
+        return not self.failure
+
+
+class Task(Protocol):
+    """An optimisation problem.
+
+    Attributes:
+        name: for people, and the name of the policy.
+        features: what a policy may know at a decision.
+        advice: what it answers.
+        default: the feature that is the compiler's own decision; empty if there is none.
+
+    """
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        ...
+
+    @property
+    def features(self) -> Sequence[TensorSpec]:
+        """The features."""
+        ...
+
+    @property
+    def advice(self) -> TensorSpec:
+        """The advice."""
+        ...
+
+    @property
+    def default(self) -> str:
+        """The feature that is the compiler's own decision."""
+        ...
+
+    def cases(self, corpus: Path | None) -> Sequence[Case]:
+        """Give what can be compiled; ``corpus`` is what the user named.
+
+        Raises:
+            InvalidError: the corpus is missing, or not one of this task.
+
+        """
+        ...
+
+    def run(self, case: Case, asking: Asking | None) -> Ran:
+        """Compile a case once, with a compiler that asks. Called from several threads.
+
+        ``None`` is for the compiler's own decisions, and only given to tasks that have no ``default``.
+
+        A compiler that fails, crashes, or gets no advice is a failure of `Ran`, and no exception.
+        """
+        ...
+
+    def end(self) -> None:
+        """End all compilers that run, from another thread: training was stopped."""
+        ...
+
+    def units(self, observations: Values, contexts: npt.NDArray[np.object_]) -> Sequence[str]:
+        """Give the unit of each decision of one session, from what was observed and the contexts that were told."""
+        ...
+
+
+def names_in_hex(observations: Values, feature: str) -> list[str]:
+    """Give a feature that is a hash, such as ``caller`` or ``site`` of the plugin, as units and stores write it."""
+    hashes: list[int] = observations[feature].reshape(-1).view(np.uint64).tolist()
+    return [f"{one:016x}" for one in hashes]
+
+
+TASKS: Table = Table(
+    kind="task of training",
+    group="policybridge.training_tasks",
+    own={
+        "inline": "policybridge_train.tasks.inline:InlineForSize",
+        "inline-speed": "policybridge_train.tasks.inline_speed:InlineForSpeed",
+        "evict": "policybridge_train.tasks.eviction:Eviction",
+        "priority": "policybridge_train.tasks.priority:Priority",
+        "tile": "policybridge_train.tasks.tiling:Tiling",
+    },
+)

@@ -1,0 +1,139 @@
+"""``policybridge train``: a policy that is better than the compiler's own decisions, on code that it never saw."""
+
+import argparse
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_train.command_line import ended_by_signals
+from policybridge_train.farms.options import add_farm, farm_of
+from policybridge_train.learning.record import Record
+from policybridge_train.learning.rollout import Roller
+from policybridge_train.learning.server import TrainingServer
+from policybridge_train.learning.split import Part, cases_of
+from policybridge_train.learning.training import ALGORITHMS, Training
+from policybridge_train.report.making import report, show
+from policybridge_train.tasks.recipe import TaskRecipe, make_task
+from policybridge_train.tasks.task import TASKS
+
+_USAGE = 2
+_INTERRUPTED = 130
+
+
+class Algorithm(Protocol):
+    """An algorithm is a module with this struct and this function."""
+
+    Settings: type[msgspec.Struct]
+
+    @staticmethod
+    def train(training: Training, settings: Any) -> None:
+        """Train until the settings or the time say that it is enough."""
+        ...
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add = parser.add_argument
+    add("task", metavar="TASK", help=f"{', '.join(TASKS)}, or a class of yours: package.module:Class")
+    add("--algo", required=True, choices=ALGORITHMS, metavar="NAME", help="%(choices)s")
+    add("--corpus", type=Path, metavar="DIR", help="the modules; a third of the projects is held out")
+    add("--output", type=Path, required=True, metavar="DIR", help="the run's folder; an ended run goes on there")
+    add("--option", action="append", default=[], metavar="NAME=VALUE", help="of the task: compiler=zig; repeatable")
+    add("--set", action="append", default=[], metavar="NAME=VALUE", help="of the algorithm: iterations=8; repeatable")
+    add("--minutes", type=float, metavar="M", help="begin no iteration after this time (default: no limit)")
+    add_farm(parser)
+    add("--seed", type=int, default=0, metavar="N", help="of all chance (default: %(default)s)")
+    add("--promote", metavar="ALIAS", help="give the best version this alias, whenever there is a better one")
+    add("--export", type=Path, metavar="DIR", help="at the end, copy the files of the best version there")
+    add("--only", default="", metavar="TEXT", help="only cases with TEXT in their names")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train. The exit status is 0, 2 for what cannot be done, 130 after an interrupt."""
+    try:
+        with ended_by_signals():
+            return _run(arguments)
+    except (PolicyBridgeError, OSError) as error:
+        sys.stderr.write(f"policybridge train: {error}\n")
+        return _USAGE
+    except KeyboardInterrupt:
+        sys.stderr.write("policybridge train: interrupted; the same command goes on where it was\n")
+        return _INTERRUPTED
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    options = _pairs(arguments.option)
+    task = make_task(arguments.task, options)
+    algorithm = cast("Algorithm", ALGORITHMS.load(arguments.algo))
+    settings = _settings(algorithm, _pairs(arguments.set))
+    cases = [case for case in task.cases(arguments.corpus) if arguments.only in case.name]
+    training, validation = cases_of(cases, Part.TRAINING), cases_of(cases, Part.VALIDATION)
+    if not (training and validation):
+        raise InvalidError(
+            f"of {len(cases)} cases, {len(training)} are for training and {len(validation)} for validation; there must "
+            "be some of each: the names of the projects decide (docs/training.md)"
+        )
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    began = monotonic()
+    made_by = {
+        "task": arguments.task,
+        "algorithm": arguments.algo,
+        "settings": msgspec.json.encode(settings).decode(),
+        "seed": str(arguments.seed),
+    }
+    title = f"{task.name} by {arguments.algo}"
+    recipe = TaskRecipe.of(task, arguments.task, options, arguments.corpus)
+    with (
+        farm_of(arguments) as farm,
+        Record(arguments.output / "run.db", made_by) as record,
+        TrainingServer(arguments.output, host=farm.host) as server,
+    ):
+        farm.lead(server)
+        done = record.iterations()
+        run = Training(
+            task,
+            Roller(recipe, farm),
+            server,
+            record,
+            training,
+            validation,
+            arguments.seed,
+            lambda text: print(text, flush=True),
+            None if arguments.minutes is None else began + 60 * arguments.minutes,
+            done[-1].seconds if done else 0.0,
+            done[-1].compiles if done else 0,
+            arguments.promote,
+            finished=lambda run: show(run, title, made_by, arguments.output),
+        )
+        algorithm.train(run, settings)
+        best = run.best().version
+        print(f"the best on the validation projects is {task.name}@{best}", flush=True)
+        report(run, title, made_by, arguments.output)
+        if arguments.export is not None:
+            made = arguments.output / "policies" / task.name / str(best)
+            shutil.copytree(made, arguments.export, dirs_exist_ok=True)
+    return 0
+
+
+def _settings(algorithm: Algorithm, given: Mapping[str, str]) -> msgspec.Struct:
+    try:
+        return msgspec.convert(dict(given), algorithm.Settings, strict=False)
+    except msgspec.ValidationError as error:
+        known = ", ".join(f"{field.name}={field.default}" for field in msgspec.structs.fields(algorithm.Settings))
+        raise InvalidError(f"--set: {error}; it takes, with these defaults: {known}") from error
+
+
+def _pairs(words: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (name and equals):
+            raise InvalidError(f"{word!r} is not NAME=VALUE")
+        found[name] = value
+    return found

@@ -1,0 +1,50 @@
+"""What is tuned of a build: the modules that it compiles."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from policybridge_core.errors import NotFoundError, PolicyBridgeError
+from policybridge_train.corpus.bitcode import FrontEnd
+from policybridge_train.corpus.conversion import Project, convert
+from policybridge_train.corpus.description import Corpus
+from policybridge_train.corpus.record import record
+from policybridge_train.corpus.writing import CorpusWriter
+
+_INTERRUPTED: Final = 130
+_SHOWN: Final = 20
+"""Compilations that failed, of which the terminal is told."""
+
+
+def recorded(build: Sequence[str], front_end: FrontEnd, output: Path, jobs: int) -> Corpus:
+    """Run a build, and give what it compiled: all that earlier builds compiled, too, where it still stands so.
+
+    Raises:
+        KeyboardInterrupt: the build was interrupted.
+        NotFoundError: it compiled nothing.
+        PolicyBridgeError: it failed.
+
+    """
+    folder = Path.cwd()
+    status, calls = record(build, folder)
+    if status == _INTERRUPTED:
+        raise KeyboardInterrupt
+    if status:
+        raise PolicyBridgeError(f"the build ended with status {status}; nothing was tuned")
+    writer = CorpusWriter(output)
+    convert(calls, Project(folder.name, folder), front_end, writer, jobs=jobs)
+    corpus = writer.write()
+    _tell_failures(corpus)
+    if not corpus.modules:
+        raise NotFoundError("the build compiled nothing; if all is up to date, clean it and build again")
+    return corpus
+
+
+def _tell_failures(corpus: Corpus) -> None:
+    for number, (name, why) in enumerate(corpus.failures.items()):
+        if number == _SHOWN:
+            sys.stderr.write(f"policybridge autotune: … and {len(corpus.failures) - number:,} more\n")
+            return
+        reason = why.partition("\n")[0]
+        sys.stderr.write(f"policybridge autotune: {name!r} is not tuned: {reason!r}\n")

@@ -1,0 +1,278 @@
+"""Tuning one module: compile by compile, within its budget."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+from time import monotonic
+from typing import Final, NamedTuple
+
+from policybridge_core.errors import PolicyBridgeError
+from policybridge_train.compiling.pool import Running
+from policybridge_train.corpus.description import Module
+from policybridge_train.tuning.measuring import Decisions, Measurement, Measurer
+from policybridge_train.tuning.progress import Progress
+from policybridge_train.tuning.ranking import Ranking
+from policybridge_train.tuning.round import Round
+from policybridge_train.tuning.search import Search
+from policybridge_train.tuning.sharing import Sharing
+from policybridge_train.tuning.starting import take_start
+
+_MOST_IDLE: Final = 3
+"""Rounds in a row without a gain, after which a module is done."""
+
+_CLOSING: Final = 2
+"""The last compiles of a budget, which are for checking: the second is needed where the first shows a larger region."""
+
+_CHECKED_EVERY: Final = 8
+"""Compiles after which the accepted decisions are compiled alone, so that an interrupted search keeps them."""
+
+_RETUNED: Final = 10
+"""The part of the budget that is for a module whose decisions a store has had: most of them still apply."""
+
+Start = Callable[[Module, Search], Decisions]
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What the searches of all modules have in common.
+
+    Attributes:
+        measurer: compiles.
+        ranking: says what to try.
+        progress: keeps the searches; what is not under way is in no memory.
+        budget: compiles of a module, the default's among them.
+        start: gives the decisions that a store has had for a module.
+        running: the compilers that run.
+        compiler: tells compilers apart, so that each has its own searches.
+        sharing: what modules have in common, if programs are to become smaller and not objects.
+        policy: gives a policy's decisions, for modules of which the store has none.
+
+    """
+
+    measurer: Measurer
+    ranking: Ranking
+    progress: Progress
+    budget: int
+    start: Start
+    running: Running
+    compiler: str
+    sharing: Sharing | None = None
+    policy: Callable[[Module], Decisions] | None = None
+
+
+class _Compile(NamedTuple):
+    """A compile that is due: its decisions, and what is done with the result, or where there is none."""
+
+    decisions: Decisions
+    settle: Callable[[Measurement], None]
+    fail: Callable[[], None]
+
+
+class ModuleTuning:
+    """The search for one module. Usable from any thread: compiles of one module may overlap.
+
+    Args:
+        module: what is tuned.
+        tools: what compiles it and remembers.
+
+    Attributes:
+        failure: what the compiler said when it last failed; empty if it never did.
+        done: whether no compile is left to begin.
+
+    """
+
+    def __init__(self, module: Module, tools: Tools) -> None:
+        self.module = module
+        self.failure = ""
+        self.done = False
+        self._tools = tools
+        self._key = self._named()
+        self._lock = Lock()
+        self._search: Search | None = None
+        self._rounds: list[Round] = []
+        self._under_way = 0
+        self._alone = False
+        self._closing = False
+        self._last_checks = _CLOSING
+        self._is_checked = True
+        self._seconds = 0.0
+        self._share()
+
+    @property
+    def seconds_to_close(self) -> float:
+        """The wall time, about, after which a search that is closed now has ended."""
+        return 0.0 if self.done or self._is_checked else _CLOSING * self._seconds
+
+    def close(self) -> None:
+        """Begin no compile any more but of what is accepted and was not compiled alone, so that it is not lost."""
+        self._closing = True
+
+    def _share(self) -> None:
+        # What an earlier run compiled counts for the other modules, too.
+        if self._tools.sharing is not None and (search := self._tools.progress.search(self._key)):
+            self._tools.sharing.add(self.module.name, search.weak)
+
+    def _named(self) -> str:
+        try:
+            return f"{self.module.name}@{self.module.digest} {self._tools.compiler}"
+        except OSError as error:
+            self.failure, self.done = f"{self.module.name}: its bitcode cannot be read: {error}", True
+            return ""
+
+    def step(self) -> bool:
+        """Compile once more and learn from it; False where nothing can begin now: another compile must end before.
+
+        A compiler that fails costs a compile, and what was found before stands.
+
+        Raises:
+            PolicyBridgeError: the compilers were ended, and this one learnt nothing.
+
+        """
+        with self._lock:
+            due = self._next()
+            if due is None:
+                return False
+            self._under_way += 1
+        begun = monotonic()
+        try:
+            measured = self._tools.measurer.measure(self.module, due.decisions)
+            with self._lock:
+                due.settle(measured)
+        except PolicyBridgeError as error:
+            if self._tools.running.over:
+                raise
+            with self._lock:
+                self.failure = str(error)
+                due.fail()
+        finally:
+            with self._lock:
+                self._seconds = monotonic() - begun
+                self._leave()
+        return True
+
+    def search(self) -> Search | None:
+        """Give the search as it is; ``None`` where the module was not compiled."""
+        with self._lock:
+            return self._search or self._tools.progress.search(self._key)
+
+    def refuse(self, *, refused: bool) -> Search | None:
+        """Keep what was found out of the store, because a program became larger with it, or let it in again."""
+        search = self.search()
+        if search is not None:
+            search.refused = search.best_object if refused else ""
+            self._tools.progress.keep(self._key, search)
+        return search
+
+    def _leave(self) -> None:
+        self._under_way -= 1
+        self._alone = False
+        if self._search is not None:
+            self._is_checked = self._search.is_checked
+            self._tools.progress.keep(self._key, self._search)
+        if not self._under_way:
+            self._search = None
+
+    def _next(self) -> _Compile | None:
+        if self.done or self._alone:
+            return None
+        if self._search is None and not self._under_way:
+            self._search = self._tools.progress.search(self._key)
+        search = self._search
+        if search is None:
+            self.done = self._closing and not self._under_way
+            return None if self.done else self._by_itself(_Compile({}, self._begin, self._end))
+        left = self._budget(search) - search.spent - self._under_way
+        if left <= 0 or search.closed:
+            self.done = True
+            return None
+        if search.shared is None and self._tools.sharing is not None:
+            search.share(self._tools.sharing.of(self.module.name, search))
+        if search.start:
+            return self._by_itself(self._started(search))
+        ends = self._closing or search.idle >= _MOST_IDLE
+        if (ends and search.is_checked) or not self._last_checks:
+            search.closed, self.done = not self._closing, True
+            return None
+        due = (
+            self._closing
+            or left <= _CLOSING
+            or search.idle >= _MOST_IDLE
+            or search.spent - search.checked_at >= _CHECKED_EVERY
+        )
+        return self._check(search) if due and not search.is_checked else self._try(search)
+
+    def _by_itself(self, due: _Compile) -> _Compile | None:
+        if self._under_way:
+            return None
+        self._alone = True
+        return due
+
+    def _end(self) -> None:
+        self.done = True
+
+    def _budget(self, search: Search) -> int:
+        whole = self._tools.budget
+        return min(whole, max(2, whole // _RETUNED)) if search.started else whole
+
+    def _begin(self, measured: Measurement) -> None:
+        search = self._search = Search.begin(measured)
+        if self._tools.sharing is not None:
+            self._tools.sharing.add(self.module.name, search.weak)
+        search.start = dict(self._tools.start(self.module, search))
+        search.started = bool(search.start)
+        if not search.start and self._tools.policy is not None:
+            search.spent += 1
+            search.start = self._decided(self._tools.policy)
+
+    def _decided(self, policy: Callable[[Module], Decisions]) -> dict[str, bool]:
+        try:
+            return dict(policy(self.module))
+        except PolicyBridgeError as error:
+            # The search begins with LLVM's own decisions then.
+            self.failure = str(error)
+            return {}
+
+    def _started(self, search: Search) -> _Compile:
+        """Compile the decisions that a store has had, or a policy."""
+
+        def settle(measured: Measurement) -> None:
+            take_start(search, measured)
+
+        def fail() -> None:
+            search.spent += 1
+            search.start, search.started = {}, False
+
+        return _Compile(search.start, settle, fail)
+
+    def _check(self, search: Search) -> _Compile | None:
+        """Compile the accepted decisions alone."""
+        decisions = search.decisions
+        self._last_checks -= self._closing and not self._under_way
+
+        def fail() -> None:
+            search.spent += 1
+            search.closed = self.done = True
+
+        return self._by_itself(_Compile(search.pinned(), lambda measured: search.take(decisions, measured), fail))
+
+    def _try(self, search: Search) -> _Compile | None:
+        tried = Round(search, self._tools.ranking, self._rounds)
+        if not tried.flips and self._under_way:
+            # All that is left is under way.
+            return None
+        if not tried.flips:
+            search.idle = _MOST_IDLE
+            return None if search.is_checked else self._check(search)
+        self._rounds.append(tried)
+
+        def settle(measured: Measurement) -> None:
+            self._rounds.remove(tried)
+            labels = tried.settle(measured)
+            self._tools.ranking.add(labels)
+            self._tools.progress.add_labels(labels)
+
+        def fail() -> None:
+            self._rounds.remove(tried)
+            tried.fail()
+
+        return _Compile(tried.decisions, settle, fail)

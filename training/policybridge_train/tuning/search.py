@@ -1,0 +1,233 @@
+"""The search for one module's decisions: many flips in each compile, each with its own credit.
+
+The functions that a flip can change tell what it did to the size, so flips that change different functions share one
+compile. What each round accepts is the ground on which the next one tries, without a compile to check in between:
+the sizes after the accepted flips are known, because the others changed other functions.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from policybridge_client.decisions import Level
+from policybridge_train.tuning.measuring import Measurement, Site
+
+_T = TypeVar("_T")
+
+
+class Accepted(msgspec.Struct, array_like=True):
+    """Flips that were accepted, with the functions that they changed."""
+
+    decisions: dict[str, bool]
+    functions: list[str]
+
+
+class Tried(msgspec.Struct, array_like=True):
+    """What a flip came to, and in which surroundings (`policybridge_train.tuning.flips.Flip.surroundings`).
+
+    It is not tried again in the same.
+    """
+
+    surroundings: int
+    credit: float
+
+
+class Search(msgspec.Struct):
+    """What a search knows about a module; it can be written down and read again at any moment.
+
+    Attributes:
+        level: of the module's functions.
+        digest: of the module as LLVM's pipeline starts.
+        default_text: bytes of text under LLVM's own decisions.
+        default_exec: bytes of code under these.
+        best_text: the smallest text that was measured.
+        best_exec: the bytes of code with it.
+        best: the decisions of that compile that differ from LLVM's own.
+        best_object: SHA-256 of that compile's object.
+        decisions: the decisions that are accepted.
+        sizes: bytes of each function under these, with its part of the unwind and exception tables.
+        sites: the calls under these, by caller.
+        checked_sizes: bytes of each function when the accepted decisions were last compiled alone.
+        accepted: the flips that were accepted since then.
+        tried: what the flips came to that were tried, by name.
+        names: caller and callee of the sites in `best`, for people.
+        spent: compiles.
+        checked_at: how many were spent when the accepted decisions were last compiled alone.
+        idle: rounds in a row without a gain.
+        closed: whether nothing is left to try.
+        start: decisions of a store, until they have been compiled.
+        started: whether there were any.
+        default_object: SHA-256 of the default's object.
+        weak: functions of the default of which a linker keeps one copy, where several objects have them.
+        shared: how many modules of a program have each of these functions by default; ``None`` until it is known. A
+            function counts for so much less: the program loses it only where all of them do.
+        best_cost: `best_text`, with functions that are shared for so much less.
+        refused: the object with which a program became larger than the default's; it is not in the store.
+
+    """
+
+    level: Level
+    digest: str
+    default_text: int
+    default_exec: int
+    best_text: int
+    best_exec: int
+    best_object: str
+    sizes: dict[str, int]
+    sites: dict[str, list[Site]]
+    checked_sizes: dict[str, int]
+    best: dict[str, bool] = msgspec.field(default_factory=dict)
+    decisions: dict[str, bool] = msgspec.field(default_factory=dict)
+    accepted: list[Accepted] = msgspec.field(default_factory=list)
+    tried: dict[str, Tried] = msgspec.field(default_factory=dict)
+    names: dict[str, tuple[str, str]] = msgspec.field(default_factory=dict)
+    spent: int = 1
+    checked_at: int = 1
+    idle: int = 0
+    closed: bool = False
+    start: dict[str, bool] = msgspec.field(default_factory=dict)
+    started: bool = False
+    default_object: str = ""
+    weak: tuple[str, ...] = ()
+    shared: dict[str, int] | None = None
+    best_cost: float | None = None
+    refused: str = ""
+
+    @classmethod
+    def begin(cls, default: Measurement) -> "Search":
+        """Begin with LLVM's own decisions."""
+        return cls(
+            level=default.level,
+            digest=default.digest,
+            default_text=default.text,
+            default_exec=default.exec,
+            best_text=default.text,
+            best_exec=default.exec,
+            best_object=default.object_digest,
+            sizes=default.functions,
+            sites=_by_caller(default.sites),
+            checked_sizes=default.functions,
+            default_object=default.object_digest,
+            weak=default.weak,
+        )
+
+    def share(self, shared: Mapping[str, int]) -> None:
+        """Learn how many modules have functions; before anything is compiled but the default."""
+        self.shared = dict(shared)
+        self.best_cost = self._whole(self.best_text, self.sizes)
+
+    def _whole(self, text: int, sizes: Mapping[str, int]) -> float:
+        """Give the bytes of a text with these functions, with those that are shared for so much less."""
+        shared = self.shared or {}
+        return text - sum(sizes[name] * (1 - 1 / shared[name]) for name in shared if name in sizes)
+
+    @property
+    def shipped(self) -> Mapping[str, bool]:
+        """What the store has: the best, if it was not refused."""
+        return {} if self.is_refused else self.best
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether a program became larger with the best."""
+        return self.refused == self.best_object
+
+    def note(self, measured: Measurement) -> None:
+        """Count a compile, and keep its decisions if it is the smallest so far."""
+        self.spent += 1
+        cost = self._whole(measured.text, measured.functions)
+        best = self.best_text if self.best_cost is None else self.best_cost
+        smaller = (cost, measured.exec) < (best, self.best_exec)
+        # Without deviations there is nothing to store, and so nothing that makes the object again.
+        if smaller and (deviations := measured.deviations()):
+            self.best_text, self.best_exec, self.best_cost = measured.text, measured.exec, cost
+            self.best, self.best_object = deviations, measured.object_digest
+            self.names = {site.key: (site.caller, site.callee) for site in measured.sites if site.key in self.best}
+
+    def take(self, decisions: Mapping[str, bool], measured: Measurement) -> None:
+        """Go on from a compile with these decisions alone, but for regions that they have made larger."""
+        self.note(measured)
+        self.decisions = dict(decisions)
+        self.sizes = measured.functions
+        self.sites = _by_caller(measured.sites)
+        dropped = self._give_up_regions()
+        self.accepted = []
+        self.checked_sizes = self.sizes
+        # What is left after some were dropped has not been compiled.
+        self.checked_at = 0 if dropped else self.spent
+
+    def pinned(self) -> dict[str, bool]:
+        """Give what to compile with: the accepted decisions, and about all other calls what was decided before.
+
+        LLVM's own decisions depend on the sizes of the functions. So a flip would change decisions that it has nothing
+        to do with, and flips that each help would not help together: of 8.6 KB in sum, 0.7 KB were left.
+        """
+        return {site.key: site.taken for sites in self.sites.values() for site in sites} | self.decisions
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether the accepted decisions were compiled alone."""
+        return not self.accepted and self.checked_at > 0
+
+    def _give_up_regions(self) -> bool:
+        """Take back the accepted flips of regions that became larger; whether there were any.
+
+        Flips whose functions overlap are one region: what they come to together can differ from what each did alone.
+        """
+        dropped: list[Accepted] = []
+        for region in _regions(self.accepted):
+            names = {name for flip in region for name in flip.functions}
+            if self.cost(self.sizes, names) > self.cost(self.checked_sizes, names):
+                dropped += region
+                self.sizes = _joined(self.checked_sizes, self.sizes, names)
+        self._turn_back({key for flip in dropped for key in flip.decisions})
+        return bool(dropped)
+
+    def _turn_back(self, keys: Collection[str]) -> None:
+        # Leaving them out is not enough: `sites` has them as they were turned. Of a site that was turned twice, the
+        # first time says what it was before.
+        for flip in reversed(self.accepted):
+            self.decisions |= {key: not inline for key, inline in flip.decisions.items() if key in keys}
+
+    def accept(self, flip: Accepted) -> None:
+        """Decide so from now on."""
+        self.decisions = {**self.decisions, **flip.decisions}
+        self.accepted.append(flip)
+
+    def update(self, measured: Measurement, functions: Collection[str]) -> None:
+        """Take what a compile came to for these functions, and for no others."""
+        self.sizes = _joined(measured.functions, self.sizes, functions)
+        self.sites = _joined(_by_caller(measured.sites), self.sites, functions)
+
+    def cost(self, sizes: Mapping[str, int], functions: Collection[str]) -> float:
+        """Give the bytes of these functions; those that are shared count for so much less."""
+        shared = self.shared or {}
+        return sum(sizes[name] / shared.get(name, 1) for name in functions if name in sizes)
+
+
+def _regions(accepted: Sequence[Accepted]) -> list[list[Accepted]]:
+    regions: list[tuple[set[str], list[Accepted]]] = []
+    for flip in accepted:
+        names, members = set(flip.functions), [flip]
+        apart = []
+        for region in regions:
+            if region[0] & names:
+                names |= region[0]
+                members += region[1]
+            else:
+                apart.append(region)
+        regions = [*apart, (names, members)]
+    return [members for _, members in regions]
+
+
+def _by_caller(sites: Sequence[Site]) -> dict[str, list[Site]]:
+    found: dict[str, list[Site]] = {}
+    for site in sites:
+        found.setdefault(site.caller, []).append(site)
+    return found
+
+
+def _joined(new: Mapping[str, _T], old: Mapping[str, _T], functions: Collection[str]) -> dict[str, _T]:
+    joined = {name: value for name, value in old.items() if name not in functions}
+    joined.update((name, new[name]) for name in functions if name in new)
+    return joined

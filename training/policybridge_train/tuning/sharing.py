@@ -1,0 +1,53 @@
+"""Functions that several modules of a program have: inline functions and templates, of which the linker keeps one.
+
+A module that gets rid of its copy wins nothing for the program while another module has one. So such a function counts
+in each module for its part: a k-th, where k modules of the program have it by LLVM's own decisions.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from threading import Lock
+
+from policybridge_train.corpus.description import Program
+from policybridge_train.tuning.search import Search
+
+
+class Sharing:
+    """Counts in how many modules of each program a function is. Usable from any thread.
+
+    Args:
+        programs: what is linked from the modules.
+
+    """
+
+    def __init__(self, programs: Sequence[Program]) -> None:
+        self._lock = Lock()
+        self._counts: dict[str, list[Counter[str]]] = {}
+        for program in programs:
+            count: Counter[str] = Counter()
+            for name in set(program.modules):
+                self._counts.setdefault(name, []).append(count)
+
+    def add(self, module: str, weak: Iterable[str]) -> None:
+        """Count the functions that a module has by LLVM's own decisions."""
+        names = set(weak)
+        with self._lock:
+            for count in self._counts.get(module, ()):
+                count.update(names)
+
+    def of(self, module: str, search: Search) -> dict[str, int]:
+        """Give in how many modules a module's functions are, where those are several.
+
+        Of several programs that have the module, it is the one in which the function is shared least. Functions that
+        the module could have, but has not by LLVM's own decisions, are among them.
+        """
+        own = set(search.weak)
+        local = search.sizes.keys() - own
+        called = {site.callee for sites in search.sites.values() for site in sites}
+        with self._lock:
+            counts = self._counts.get(module, ())
+            found = {
+                name: min((count[name] for count in counts), default=0) + (name not in own)
+                for name in (own | called) - local
+            }
+        return {name: count for name, count in found.items() if count > 1}

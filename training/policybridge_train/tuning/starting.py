@@ -1,0 +1,92 @@
+"""Beginning a search with what a policy decides: its decisions are tried as a whole, and kept region by region."""
+
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from shutil import copytree
+from tempfile import TemporaryDirectory
+
+from policybridge_core.errors import PreconditionError
+from policybridge_serdes import PolicyReference
+from policybridge_train.corpus.description import Module
+from policybridge_train.farms.contract import Farm
+from policybridge_train.learning.crediting import site_keys
+from policybridge_train.learning.rollout import Roller, Rolling
+from policybridge_train.learning.server import TrainingServer
+from policybridge_train.tasks.inline import InlineForSize
+from policybridge_train.tasks.recipe import TaskRecipe
+from policybridge_train.tasks.task import Asking
+from policybridge_train.tuning.flips import Flip
+from policybridge_train.tuning.graph import CallGraph
+from policybridge_train.tuning.measuring import Measurement
+from policybridge_train.tuning.search import Accepted, Search
+
+
+class PolicyStart(AbstractContextManager["PolicyStart"]):
+    """Gives the decisions of a policy, which a server of its own serves. Usable from any thread.
+
+    Args:
+        recipe: of the task that compiles modules.
+        farm: where they are compiled.
+        repository: the folder of the policy's folder.
+        policy: ``NAME``, ``NAME@VERSION`` or ``NAME@ALIAS``.
+
+    Raises:
+        UnavailableError: the server does not start.
+
+    """
+
+    def __init__(self, task: InlineForSize, recipe: TaskRecipe, farm: Farm, repository: Path, policy: str) -> None:
+        PolicyReference.parse(policy)
+        self._task = task
+        self._policy = policy
+        self._roller = Roller(recipe, farm)
+        self._held = ExitStack()
+        folder = Path(self._held.enter_context(TemporaryDirectory(prefix="policybridge-tune-")))
+        try:
+            served = _followed(repository, policy, folder) if farm.host else repository
+            server = self._held.enter_context(TrainingServer(folder, served, farm.host))
+            farm.lead(server)
+            self._asking = Asking(server.leader.address, policy)
+        except BaseException:
+            self._held.close()
+            raise
+
+    def of(self, module: Module) -> dict[str, bool]:
+        """Compile a module by the policy; give its decisions that differ from LLVM's own, by site.
+
+        Raises:
+            PreconditionError: it does not compile, or the policy gave no advice.
+
+        """
+        rollout = self._roller.one(self._task.know(module), Rolling(self._asking))
+        if not rollout.ran.ok:
+            raise PreconditionError(f"{module.name}: by {self._policy}: {rollout.ran.failure}")
+        if not len(rollout):
+            return {}
+        own = rollout.columns([self._task.default])[:, 0] != 0
+        decided = zip(site_keys(rollout), (rollout.advice != 0).tolist(), own.tolist(), strict=True)
+        return {key: inline for key, inline, default in decided if inline != default}
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+
+def _followed(repository: Path, policy: str, folder: Path) -> Path:
+    """Copy the policy into a repository of its own: bundled policies do not come to servers that follow."""
+    name = PolicyReference.parse(policy).name
+    if (repository / name).is_dir():
+        copytree(repository / name, folder / "policies" / name)
+        return folder / "policies"
+    return repository
+
+
+def take_start(search: Search, measured: Measurement) -> None:
+    """Go on from the decisions that a search starts with, but for regions that they have made larger."""
+    graph = CallGraph(search.sites, search.sizes)
+    for site in (site for sites in search.sites.values() for site in sites):
+        inline = search.start.get(site.key, site.taken)
+        if inline != site.taken:
+            flip = Flip.of((site,), graph, inline=inline)
+            search.accepted.append(Accepted({site.key: inline}, list(graph.names(flip.affected))))
+    search.take(search.start, measured)
+    search.start = {}

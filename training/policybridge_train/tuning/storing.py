@@ -1,0 +1,106 @@
+"""Searches and the store: what a search begins with, and what it has found."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+from policybridge_client.decisions import By, Decision, Heading, Section, Store, path_in_store, read_store, update_store
+from policybridge_core.errors import NotFoundError
+from policybridge_train.corpus.description import Module
+from policybridge_train.tuning.search import Search
+
+_INTERVAL: Final = 2.0
+"""Seconds from one writing of the store to the next, at least: it is written whole, and may be large."""
+
+_SHARE: Final = 20
+"""How much longer than a writing is the time to the next."""
+
+
+class StoreKeeper:
+    """Writes into a store what searches have found; others may write into it at the same time.
+
+    Args:
+        path: the store; it need not exist.
+        llvm: the major version that compiles.
+        by: what the keys are made of.
+        root: the folder to which the modules' sources are relative; without one, modules go by their names.
+
+    Raises:
+        InvalidError: the file is no store. It is left as it is.
+
+    """
+
+    def __init__(self, path: Path, llvm: int, by: By, root: Path | None = None) -> None:
+        self._path = path
+        self._llvm = llvm
+        self._by = by
+        self._root = root
+        self._old = Store()
+        with suppress(NotFoundError):
+            self._old = read_store(path)
+        self._found: dict[Heading, Section] = {}
+        self._expected: Counter[str] = Counter()
+        self._digests: dict[str, dict[str, str]] = {}
+        self._next_write = monotonic() + _INTERVAL
+
+    def expect(self, modules: Iterable[Module]) -> None:
+        """Say which modules the search has, so that those of one source do not replace each other in the store."""
+        self._expected.update(self._path_of(module) for module in modules)
+
+    def heading(self, module: Module, search: Search) -> Heading:
+        """Name the section of a module."""
+        return Heading(self._llvm, search.level, self._by, search.digest or None, self._path_of(module))
+
+    def _path_of(self, module: Module) -> str:
+        return module.name if self._root is None else path_in_store(self._root / module.source, self._path)
+
+    def start(self, module: Module, search: Search) -> Mapping[str, bool]:
+        """Give the decisions that the store has had for a module, or for what it was before an edit."""
+        heading = self.heading(module, search)
+        section = self._old.section_for(heading)
+        return section.answers if section and section.heading.path == heading.path else {}
+
+    def put(self, module: Module, search: Search) -> None:
+        """Keep what a search has found; it is in the file a moment later.
+
+        As long as the decisions that the store has had are not compiled, they stay.
+        """
+        if search.start:
+            return
+        heading = self.heading(module, search)
+        names = search.names
+        decisions = tuple(Decision(key, inline, *names.get(key, ())) for key, inline in search.shipped.items())
+        self._found[heading] = Section(heading, decisions)
+        self._digests.setdefault(heading.path, {})[module.name] = search.digest
+        if monotonic() > self._next_write:
+            self.write()
+
+    def write(self) -> None:
+        """Write the file, if there is anything new.
+
+        Raises:
+            InvalidError: the file is no store any more. It is left as it is.
+            OSError: it cannot be written; the old one stands.
+
+        """
+        begun = monotonic()
+        if self._found:
+            update_store(self._path, self._joined)
+            self._found = {}
+        self._next_write = monotonic() + max(_INTERVAL, _SHARE * (monotonic() - begun))
+
+    def _joined(self, store: Store) -> Store:
+        there: dict[str, set[str]] = {}
+        for section in store.sections:
+            there.setdefault(section.heading.path, set()).add(section.heading.digest or "")
+        for section in self._found.values():
+            path = section.heading.path
+            beside = set(self._digests[path].values())
+            if len(self._digests[path]) < self._expected[path]:
+                # Some are of other modules of this source, whose digests are not known yet.
+                beside |= there.get(path, set())
+            store = store.with_section(section, beside=beside)
+        return store
