@@ -66,5 +66,5 @@ class Outside:
     def environment(self, given: Mapping[str, object] | None = None) -> dict[str, str]:
         """Give the environment of a service that has ``given``."""
         placed = {name: self.place(str(value)) for name, value in (given or {}).items()}
-        path = f"{self._programs}{os.pathsep}{os.environ['PATH']}"
+        path = os.pathsep.join((str(self._programs), str(Path(sys.executable).parent), os.environ["PATH"]))
         return {**os.environ, "PATH": path, "POLICYBRIDGE_GRPC": "127.0.0.1:0", **placed}

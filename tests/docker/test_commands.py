@@ -182,7 +182,12 @@ def test_a_run_of_the_profile_ray_compiles_on_the_node_of_its_cluster_and_is_pub
         for end in (node.stdout.close, lambda: node.wait(60), node.terminate):
             ending.callback(end)
         # Nodes of one machine that start at the same moment may take the same ports; containers have their own.
-        assert any("Ray runtime started" in line for line in node.stdout), f"{name} ended"
+        said = []
+        for line in node.stdout:
+            said.append(line)
+            if "Ray runtime started" in line:
+                return
+        pytest.fail(f"{name} ended: {''.join(said)}")
 
     with served(outside, *words(stack["server"]["command"])) as addresses, ExitStack() as ending:
         ending.enter_context(one_at_a_time(ROOT / ".cache" / "ray"))
