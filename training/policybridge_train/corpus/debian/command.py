@@ -130,7 +130,11 @@ def _wanted(arguments: argparse.Namespace) -> list[Wanted]:
 
 
 def _process(
-    do: Callable[[Wanted], _T], wanted: Sequence[Wanted], jobs: int, stop: Callable[[], None], row_of: Callable[[_T], Row]
+    do: Callable[[Wanted], _T],
+    wanted: Sequence[Wanted],
+    jobs: int,
+    stop: Callable[[], None],
+    row_of: Callable[[_T], Row],
 ) -> Iterator[_T]:
     """Process packages in parallel; give each when it is done."""
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
