@@ -5,46 +5,15 @@ credit of each decision, which comes in the same step's info: a callback puts it
 """
 
 import argparse
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import gymnasium
 import numpy as np
-import numpy.typing as npt
 import torch
+from inliner import chosen, credits_of, make, report
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import SubprocVecEnv
-
-from policybridge_core.errors import PolicyBridgeError
-from policybridge_train.corpus.description import Corpus
-from policybridge_train.environments.inlining import InlineForSize
-
-
-class Deviations(gymnasium.Wrapper[npt.NDArray[np.float32], Any, Any, Any]):
-    """0 does what LLVM would do, 1 the opposite; the features are one vector of logarithms, since they are counts."""
-
-    def __init__(self, environment: gymnasium.Env[Any, Any], features: int) -> None:
-        super().__init__(environment)
-        self.observation_space = gymnasium.spaces.Box(-50, 50, (features,), np.float32)
-        self._default = 0
-
-    def reset(self, **arguments: Any) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
-        """Reset; see `gymnasium.Env`."""
-        observation, info = self.env.reset(**arguments)
-        return self._seen(observation), info
-
-    def step(self, action: Any) -> tuple[npt.NDArray[np.float32], Any, bool, bool, dict[str, Any]]:
-        """Take LLVM's own decision, or the opposite one."""
-        observation, reward, terminated, truncated, info = self.env.step(int(action) ^ self._default)
-        return self._seen(observation), reward, terminated, truncated, info
-
-    def _seen(self, observation: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.float32]:
-        self._default = int(observation["inlining_default"][0])
-        values = np.concatenate(list(observation.values())).astype(np.float64)
-        return (np.sign(values) * np.log1p(np.abs(values))).astype(np.float32)
 
 
 class CreditPerDecision(BaseCallback):
@@ -60,43 +29,14 @@ class CreditPerDecision(BaseCallback):
     def _on_step(self) -> bool:
         end = self.model.rollout_buffer.pos + 1
         for column, info in enumerate(self.locals["infos"]):
-            credit = np.asarray(info.get("credit", ()), np.float32)[-end:]
-            self._credit[end - len(credit) : end, column] = np.clip(credit, -200, 200) / 100
+            credit = credits_of(info)[-end:]
+            self._credit[end - len(credit) : end, column] = credit
         return True
 
     def _on_rollout_end(self) -> None:
         buffer = self.model.rollout_buffer
         buffer.returns = np.where(np.isnan(self._credit), buffer.values, self._credit)
         buffer.advantages = buffer.returns - buffer.values
-
-
-def make(corpus: Path, modules: Sequence[str]) -> gymnasium.Env[Any, Any]:
-    """Make the environment with its wrapper."""
-    environment = InlineForSize(corpus, modules=modules)
-    return Deviations(environment, len(environment.observation_space))
-
-
-def compiled(model: PPO, environment: gymnasium.Env[Any, Any], module: str) -> tuple[int, int]:
-    """Compile a module by the policy's likeliest decisions; give the bytes of text by default, and by the policy."""
-    observation, info = environment.reset(options={"module": module})
-    over = False
-    while not over:
-        action, _ = model.predict(observation, deterministic=True)
-        observation, _, terminated, truncated, info = environment.step(action)
-        over = terminated or truncated
-    return info["default_text"], info["text"]
-
-
-def totals(model: PPO, environment: gymnasium.Env[Any, Any], modules: Sequence[str]) -> tuple[int, int]:
-    """Add up the modules; see `compiled`."""
-    default = policy = 0
-    for name in modules:
-        try:
-            one, other = compiled(model, environment, name)
-        except PolicyBridgeError:  # the compiler asks nothing about it
-            continue
-        default, policy = default + one, policy + other
-    return default, policy
 
 
 def main() -> None:
@@ -107,8 +47,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=8192)
     parser.add_argument("--rollout", type=int, default=1024, help="steps of each of the two environments")
     arguments = parser.parse_args()
-    modules = Corpus.open(arguments.corpus).modules
-    names = [module.name for module in modules if arguments.only in (None, module.project)]
+    names = chosen(arguments.corpus, arguments.only)
 
     several = SubprocVecEnv([partial(make, arguments.corpus, names)] * 2, start_method="fork")
     sizes = {"n_steps": arguments.rollout, "batch_size": min(256, arguments.rollout)}
@@ -118,10 +57,7 @@ def main() -> None:
     model.learn(arguments.steps, callback=CreditPerDecision())
     several.close()
 
-    environment = make(arguments.corpus, names)
-    default, policy = totals(model, environment, names)
-    environment.close()
-    print(f"text: {default} bytes by LLVM, {policy} by the policy ({policy / default - 1:+.2%})")
+    report(lambda seen: int(model.predict(seen, deterministic=True)[0]), arguments.corpus, names)
 
 
 if __name__ == "__main__":
