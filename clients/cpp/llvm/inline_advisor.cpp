@@ -27,8 +27,27 @@ namespace policybridge::plugin {
 namespace {
 
 /// The features of ours behind LLVM's own, each one int64.
-enum Added : std::size_t { default_decision, site_hash, caller_hash, callee_hash, callee_is_local, added_count };
-constexpr const char *added_names[] = {nullptr, "site", "caller", "callee", "callee_local"};
+enum Added : std::size_t {
+  default_decision,
+  site_hash,
+  caller_hash,
+  callee_hash,
+  callee_is_local,
+  callee_is_discardable,
+  caller_is_discardable,
+  callee_size,
+  caller_size,
+  added_count
+};
+constexpr const char *added_names[] = {nullptr,
+                                       "site",
+                                       "caller",
+                                       "callee",
+                                       "callee_local",
+                                       "callee_discardable",
+                                       "caller_discardable",
+                                       "callee_instructions",
+                                       "caller_instructions"};
 
 std::uint64_t hash_of(StringRef name) { return sha256_head({name.data(), name.size()}); }
 
@@ -50,7 +69,8 @@ public:
   }
 
   /// Set the features of ours for the next decision.
-  void set(const CallBase &call, const Site &site, bool own) {
+  void set(const CallBase &call, const Site &site, bool own, std::int64_t callee_instructions,
+           std::int64_t caller_instructions) {
     const Function &callee = *call.getCalledFunction();
     added(default_decision) = own;
     added(site_hash) = site.key;
@@ -59,6 +79,10 @@ public:
     if (wanted_[callee_hash])
       added(callee_hash) = hash_of(callee.getName());
     added(callee_is_local) = callee.hasLocalLinkage();
+    added(callee_is_discardable) = callee.isDiscardableIfUnused();
+    added(caller_is_discardable) = call.getCaller()->isDiscardableIfUnused();
+    added(callee_size) = static_cast<std::uint64_t>(callee_instructions);
+    added(caller_size) = static_cast<std::uint64_t>(caller_instructions);
   }
 
 private:
@@ -168,7 +192,8 @@ private:
       session_.count_limited();
       return std::make_unique<MLInlineAdvice>(this, call, remarks, own);
     }
-    static_cast<SessionRunner &>(*ModelRunner).set(call, site_, own);
+    static_cast<SessionRunner &>(*ModelRunner)
+        .set(call, site_, own, getIRSize(*call.getCalledFunction()), getIRSize(*call.getCaller()));
     const bool inlines = ModelRunner->evaluate<std::int64_t>() != 0;
     remarks.emit([&] {
       return OptimizationRemarkAnalysis("policybridge", inlines ? "Inline" : "Leave", &call)

@@ -140,7 +140,8 @@ def test_observations_are_those_of_llvms_interactive_mode(
     assert plugin.opt(module, "echo").status == 0
     sent = observations(ledger, last_session(ledger, "echo"))
     theirs = interactive.dtype.names or ()
-    assert sent.dtype.names == (*theirs, "site", "caller", "callee", "callee_local")
+    ours = ("site", "caller", "callee", "callee_local", "callee_discardable", "caller_discardable")
+    assert sent.dtype.names == (*theirs, *ours, "callee_instructions", "caller_instructions")
     assert sent[list(theirs)].astype(interactive.dtype).tobytes() == interactive.tobytes()
 
 
@@ -164,6 +165,40 @@ def test_observations_tell_the_site_caller_and_callee_as_a_log_of_sites_does(
     assert shown("callee") == hashes(log.callee)
     assert sent["callee_local"].reshape(-1).tolist() == log.numbers["callee_local"].tolist()
     assert sent["inlining_default"].reshape(-1).tolist() == log.default.tolist()
+
+
+def test_observations_tell_which_functions_need_not_be_emitted(plugin: Plugin, ledger: Path, tmp_path: Path) -> None:
+    source = tmp_path / "kinds.cpp"
+    source.write_text(
+        'extern "C" {\n'
+        "int sink(int);\n"
+        "static int own(int x) { return sink(x) + sink(x + 1) * sink(x + 2); }\n"
+        "inline int everywhere(int x) { return own(x) + sink(x + 3); }\n"
+        "int open(int x) { return own(x) * everywhere(x + 1) + sink(x); }\n"
+        "int last(int x) { return open(x) + open(x + 1) + everywhere(x); }\n"
+        "}\n"
+    )
+    own = "_ZL3owni"
+    module = emit(plugin.major, source, tmp_path / "module.bc", "-O2")
+    assert plugin.opt(module, "echo").status == 0
+    sent = observations(ledger, last_session(ledger, "echo"))
+    names = {sha256(name.encode()).digest()[:8]: name for name in (own, "everywhere", "open", "last")}
+    told = {
+        (names[int(sent[side][place, 0]).to_bytes(8, "big", signed=True)], int(sent[f"{side}_discardable"][place, 0]))
+        for side in ("caller", "callee")
+        for place in range(len(sent))
+    }
+    assert told == {(own, 1), ("everywhere", 1), ("open", 0), ("last", 0)}
+
+
+def test_observations_tell_the_instructions_of_caller_and_callee(plugin: Plugin, ledger: Path, tmp_path: Path) -> None:
+    source = tmp_path / "sizes.c"
+    source.write_text("int sink(int);\nint one(int x) { return sink(x); }\nint two(int x) { return one(x + 1); }\n")
+    module = emit(plugin.major, source, tmp_path / "module.bc", "-O2")
+    assert plugin.opt(module, "echo").status == 0
+    (sent,) = observations(ledger, last_session(ledger, "echo")).reshape(-1)
+    # A call and a return; and an addition.
+    assert (int(sent["callee_instructions"][0]), int(sent["caller_instructions"][0])) == (2, 3)
 
 
 def test_the_default_in_the_observation_is_llvms_own_decision_and_not_computed_from_the_cost(

@@ -31,11 +31,19 @@ from policybridge_train.tasks.inline import NUMBERS, InlineForSize
 from policybridge_train.tasks.task import Asking, Case, Task
 from policybridge_train.tuning.measuring import CompileError, Measurement, PluginMeasurer
 
-_LOCAL: Final = "callee_local"
-_UNKNOWN: Final = -1
-"""What stands for it where a compiler without the plugin asks."""
+_TOLD: Final = (
+    "callee_local",
+    "callee_discardable",
+    "caller_discardable",
+    "callee_instructions",
+    "caller_instructions",
+)
+"""What the plugin alone tells."""
 
-FEATURES: Final = (*NUMBERS, InlineForSize.default, _LOCAL)
+_UNKNOWN: Final = -1
+"""What stands for these where another compiler asks."""
+
+FEATURES: Final = (*NUMBERS, InlineForSize.default, *_TOLD)
 """The columns that the policy decides by."""
 
 _LEASTS: Final = (4.0, 8.0, 16.0, 32.0)
@@ -60,8 +68,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     iterations: Annotated[int, Meta(ge=1)] = 6
     compiles: Annotated[int, Meta(ge=1)] = 4
-    trees: Annotated[int, Meta(ge=1)] = TreeSettings().trees
-    leaves: Annotated[int, Meta(ge=2)] = TreeSettings().leaves
+    trees: Annotated[int, Meta(ge=1)] = 100
+    leaves: Annotated[int, Meta(ge=2)] = 63
 
 
 def train(training: Training, settings: Settings) -> None:
@@ -70,7 +78,7 @@ def train(training: Training, settings: Settings) -> None:
     if not isinstance(task, InlineForSize):
         raise InvalidError(f"the algorithm credit knows flips of inlining alone; train {task.name} by es or ppo")
     trees = Trees()
-    fitting = TreeSettings(settings.trees, settings.leaves, seed=training.seed)
+    fitting = TreeSettings(settings.trees, settings.leaves, rate=0.08, fraction=0.4, l2=100, seed=training.seed)
     done = training.record.iterations()
     if done:
         last, trees = done[-1], _fitted(training, done[-1].number, fitting)
@@ -201,7 +209,7 @@ def _fitted(training: Training, until: int, settings: TreeSettings) -> Trees:
     """
     labels = Labels.joined([_unpacked(data) for _, _, data in training.record.pieces(until)], len(FEATURES))
     untold = labels.rows.copy()
-    untold[:, FEATURES.index(_LOCAL)] = _UNKNOWN
+    untold[:, [FEATURES.index(name) for name in _TOLD]] = _UNKNOWN
     rows = np.concatenate([labels.rows, untold])
     return fit(rows, np.tile(labels.bytes, 2), settings, np.tile(labels.weights, 2))
 
@@ -223,9 +231,10 @@ def _publish(training: Training, number: int, trees: Trees, leasts: Sequence[flo
 def policy_config() -> str:
     """Give ``policy.toml`` of the policies that this algorithm makes."""
     features = ", ".join(f'"{name}"' for name in FEATURES)
+    fills = "".join(f"{name} = {_UNKNOWN}\n" for name in _TOLD)
     return (
         'backend = "onnx"\n'
         'description = "Trees that predict the bytes of inlining a call, fitted to flips of single decisions"\n\n'
-        f"[fill]\n{_LOCAL} = {_UNKNOWN}\n\n"
+        f"[fill]\n{fills}\n"
         f"[settings.pack.observation]\nfeatures = [{features}]\n"
     )

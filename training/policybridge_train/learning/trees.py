@@ -30,6 +30,8 @@ class TreeSettings:
         leaves: of each tree.
         rate: the learning rate.
         least: rows of a leaf.
+        fraction: of the features that each tree may ask about, drawn by chance.
+        l2: the larger, the more rows a leaf needs before it counts.
         most: credits beyond so many bytes count as this many, because a few huge ones would decide everything.
         seed: the same rows and seed give the same trees.
 
@@ -39,6 +41,8 @@ class TreeSettings:
     leaves: int = 31
     rate: float = 0.06
     least: int = 80
+    fraction: float = 1.0
+    l2: float = 0.0
     most: float = 250.0
     seed: int = 0
 
@@ -74,6 +78,8 @@ def fit(rows: Matrix, bytes_: npt.NDArray[np.float32], settings: TreeSettings, w
         "learning_rate": settings.rate,
         "num_leaves": settings.leaves,
         "min_data_in_leaf": settings.least,
+        "feature_fraction": settings.fraction,
+        "lambda_l2": settings.l2,
         "seed": settings.seed,
         "deterministic": True,
         "force_row_wise": True,
