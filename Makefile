@@ -40,8 +40,8 @@ $(SQLITE)/%/sqlite3/sqlite3.o.bc: | $(VENV)/demo.stamp
 	$(BIN)/policybridge corpus debian --compiler $* --output $(SQLITE)/$* sqlite3
 	@test -f $@ || { echo "SQLite was not built; it needs make, gcc and tclsh (Debian: tcl); see $(SQLITE)/$*/logs" >&2; false; }
 
-# The bundled policy inliner, from Debian's sources alone: an hour for the corpus, and less for the training. A run that
-# was ended goes on.
+# The bundled policy inliner, from Debian's sources alone: ten minutes of two quiet cores for the corpus, half an hour for
+# the training. A run that was ended goes on.
 .PHONY: inliner
 inliner: $(VENV)/demo.stamp plugin corpus
 	$(BIN)/policybridge train inline --algo credit --corpus .cache/corpus --output .cache/inliner --promote best \
@@ -151,7 +151,7 @@ soak-kills: $(VENV)/test.stamp
 soak-postgres: $(VENV)/test.stamp
 	$(BIN)/python -m policybridge_bench.postgres $(SOAK)
 
-# 500 modules and more from Debian's source packages, into .cache/corpus; an hour on two cores. CORPUS=package… takes others.
+# 1,200 modules from Debian's source packages, into .cache/corpus; ten minutes of two quiet cores. CORPUS=package… takes others.
 corpus: $(VENV)/test.stamp
 	$(BIN)/policybridge corpus debian --output .cache/corpus $(CORPUS)
 
@@ -163,7 +163,7 @@ gcc-echo: $(VENV)/test.stamp
 tuned-packages: $(VENV)/test.stamp
 	bench/tuned-packages.sh
 
-# Build three of Debian's packages with the bundled policy inside clang, and run their own tests; see bench/policy-packages.sh.
+# Build five of Debian's packages with the bundled policy inside clang, and run their own tests; see bench/policy-packages.sh.
 .PHONY: policy-packages
 policy-packages: $(VENV)/test.stamp
 	bench/policy-packages.sh
