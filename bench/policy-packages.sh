@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Build Debian's zlib, lua5.4 and re2 at -Oz with a policy inside clang, and run their own tests:
+# Build Debian's zlib, lua5.4, re2, leveldb and sqlite3 at -Oz with a policy inside clang, and run their own tests:
 #
-#   apt install clang-22 llvm-22-dev cmake ninja-build g++ dpkg-dev unicode-data
+#   apt install clang-22 llvm-22-dev cmake ninja-build g++ dpkg-dev unicode-data libgmock-dev libbenchmark-dev tcl-dev
 #   make policy-packages
 #
 # POLICY is the policy, of REPOSITORY or bundled; WORK keeps the packages. Debian's package of Lua has no tests: they come from
@@ -12,6 +12,8 @@ policy=${POLICY:-inliner}
 work=${WORK:-$PWD/.cache/policy-packages}
 mkdir -p "$work"
 source bench/packages.sh
+# A compiler cache does not know the plugin.
+unset CMAKE_C_COMPILER_LAUNCHER CMAKE_CXX_COMPILER_LAUNCHER
 jobs=$(nproc)
 plugin=$work/policy.so
 .venv/bin/policybridge embed "$policy" ${REPOSITORY:+--repository "$REPOSITORY"} --for plugin-22 -o "$plugin"
@@ -34,6 +36,28 @@ check_lua5.4() {
 build_re2() { make -j"$jobs" REBUILD_TABLES=1 "CXX=$CXX" "CXXFLAGS=-Oz -pthread" obj/libre2.a; }
 check_re2() { make -j"$jobs" REBUILD_TABLES=1 "CXX=$CXX" "CXXFLAGS=-Oz -pthread" static-test; }
 
+build_leveldb() {
+  cmake -B out -G Ninja -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="-Oz -DNDEBUG" -DLEVELDB_BUILD_BENCHMARKS=OFF &&
+    cmake --build out
+}
+check_leveldb() { ctest --test-dir out --output-on-failure; }
+
+build_sqlite3() { CFLAGS=-Oz ./configure --disable-shared --with-tcl=/usr/lib/tcl8.6 && make -j"$jobs" sqlite3.lo; }
+# The program that runs SQLite's tests has all of SQLite in it. A few tests depend on the file system: only those may fail
+# that fail without the policy, too.
+check_sqlite3() {
+  local plain=$work/sqlite3-plain
+  make -j"$jobs" testfixture && make -C "$plain" -j"$jobs" testfixture &&
+    sqlite3_failures "$plain" >failures-plain && sqlite3_failures "$PWD" >failures && diff failures-plain failures
+}
+sqlite3_failures() { # FOLDER: run the tests there, and name those that fail; they refuse root
+  local as_user=()
+  [ "$(id -u)" != 0 ] || as_user=(setpriv --reuid nobody --regid nogroup --clear-groups)
+  mkdir -p "$1/run" && chmod 777 "$1/run" || return
+  (cd "$1/run" && "${as_user[@]}" ../testfixture ../test/extraquick.test) >"$1/tests.log" || true
+  grep -aq ' errors out of ' "$1/tests.log" && { grep -a '^!Failures' "$1/tests.log" || true; }
+}
+
 text() { # of all objects below the folder
   find . -name '*.o' | sort | xargs llvm-size-22 --totals | tail -1 | cut -f 1
 }
@@ -44,7 +68,7 @@ in_copy() { # PACKAGE SUFFIX FUNCTION: run in a copy of the package's source
     { echo "$1: $3 failed; see $work/$1-$2.$3.log" >&2 && return 1; }
 }
 
-for package in ${PACKAGES:-zlib lua5.4 re2}; do
+for package in ${PACKAGES:-zlib lua5.4 re2 leveldb sqlite3}; do
   fetch "$package"
   CC=clang-22 CXX=clang++-22 in_copy "$package" plain build
   export CC="clang-22 -fpass-plugin=$plugin" CXX="clang++-22 -fpass-plugin=$plugin"
