@@ -495,7 +495,8 @@ class Observation(google.protobuf.message.Message):
     step: builtins.int
     """1 for the first observation of a session, then one more each time. The last
     step sent again is answered with the same decision, without asking the
-    policy again.
+    policy again. An answer of more than 4 KiB is kept for that while its
+    connection holds little; else the step sent again is FAILED_PRECONDITION.
     """
     values: builtins.bytes
     """The features in the session's SerDes."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_server.grpc.http2.contract import Call
+from policybridge_server.grpc.http2.request_half import SMALL
 from policybridge_server.transports.failures import as_error
 
 
@@ -30,6 +31,10 @@ class AioStream:
 
     def release(self, size: int) -> None:
         """Do nothing: gRPC's own library counts messages."""
+
+    def keep(self, size: int) -> bool:
+        """Say whether the call may keep an answer of ``size`` bytes: a small one, because nothing counts here."""
+        return size <= SMALL
 
     def finish(self, status: int) -> None:  # noqa: ARG002
         """End the call with OK, after all messages."""

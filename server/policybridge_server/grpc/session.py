@@ -105,7 +105,10 @@ class SessionCall(Conversation[bytes | None]):
     def _reply(self, advice: Values, log_probability: float | None) -> None:
         if self._messages is not None:
             self._release(0)
-            self._stream.send(self._messages.decision(advice, log_probability).SerializeToString())
+            data = self._messages.decision(advice, log_probability)
+            if not self._stream.keep(len(data)):
+                self._messages.forget()
+            self._stream.send(data)
 
     def _acknowledge(self) -> None:
         self._stream.send(RECORDED.SerializeToString())

@@ -82,18 +82,24 @@ class SessionMessages:
         step = observation.step
         if step == self._step and self._last is not None:
             return self._last
+        if step == self._step and step:
+            raise PreconditionError(f"step {step} came again; its answer was too large to be kept")
         if step != self._step + 1:
             raise PreconditionError(f"step {step} came; {self._step + 1} is next, or {self._step} again")
         return Observation(self._decode(observation.values))
 
-    def decision(self, advice: Values, log_probability: float | None) -> pb.SessionResponse:
-        """Write the answer to the latest observation."""
+    def decision(self, advice: Values, log_probability: float | None) -> bytes:
+        """Write the answer to the latest observation, and keep it for its step sent again."""
         self._step += 1
         decision = pb.Decision(
             step=self._step, version=self._version, advice=self._encode(advice), log_probability=log_probability
         )
         self._last = pb.SessionResponse(decision=decision)
-        return self._last
+        return self._last.SerializeToString()
+
+    def forget(self) -> None:
+        """Keep the latest answer no longer."""
+        self._last = None
 
 
 def _signature(message: tensor_pb2.Signature, limits: MessageLimits) -> Signature:

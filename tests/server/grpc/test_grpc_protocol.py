@@ -20,6 +20,8 @@ SIGNATURE = Signature.of(
     TensorSpec("decision", ElementType.INT64),
 )
 
+_ANY_SIZE = (("grpc.max_receive_message_length", -1),)
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
@@ -28,6 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     for version in (1, 2):
         source = answering(f"observation['x'] + observation['y'] + {version - 2} * 1000")
         write_python(repository, "sum", source, declared, version=version)
+    write_python(repository, "many", answering("[7] * observation['x'].item()"))
     write_python(repository, "length", answering("len(session.context)"))
     write_python(repository, "options", answering("int(session.options['add']) + int(session.labels['more'])"))
     write_python(
@@ -49,7 +52,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 @pytest.fixture(scope="module")
 def stub(server: RunningServer) -> Iterator[PolicyServiceStub]:
-    with grpc.insecure_channel(server.grpc.removeprefix("grpc:")) as channel:
+    with grpc.insecure_channel(server.grpc.removeprefix("grpc:"), _ANY_SIZE) as channel:
         yield PolicyServiceStub(channel)
 
 
@@ -112,6 +115,17 @@ def test_the_last_step_sent_again_is_answered_without_asking_again(stream: Strea
     assert stream.observe(1) == first
     second = stream.observe(2)
     assert int.from_bytes(second.advice, "little") == int.from_bytes(first.advice, "little") + 1
+
+
+def test_a_large_answer_is_kept_for_its_step_sent_again_while_its_connection_holds_little(stream: Stream) -> None:
+    many = Signature(SIGNATURE.features, TensorSpec("advice", ElementType.INT64, (-1,)))
+    stream.open("many", signature=many)
+    first = stream.observe(1, 600)
+    assert stream.observe(1, 600) == first
+    assert len(stream.observe(2, 1 << 20).advice) > 8 << 20
+    with pytest.raises(grpc.RpcError, match="step 2 came again; its answer was too large to be kept") as failure:
+        stream.observe(2)
+    assert failure.value.code() is grpc.StatusCode.FAILED_PRECONDITION
 
 
 @pytest.mark.parametrize("step", [0, 2, 7])

@@ -273,6 +273,21 @@ def test_answers_that_are_never_read_are_held_up_to_a_bound(server: RunningServe
     _shrinks(process, before + 24 * MIB)
 
 
+def test_idle_sessions_keep_neither_their_last_observation_nor_its_advice(server: RunningServer) -> None:
+    process = psutil.Process(server.process.pid)
+    before = process.memory_info().rss
+    large = pack(SHAPES.features, {"x": range(500_000)})
+    with ExitStack() as stack:
+        for address in (server.grpc, server.socket):
+            connection = connect(address, timeout=60)
+            stack.callback(connection.close)
+            for _ in range(30):
+                session = connection.open(PolicyReference("echo"), SHAPES, SessionOptions())
+                stack.callback(session.close)
+                assert len(session.evaluate(large)["advice"][0]) == 500_000
+        assert process.memory_info().rss - before < 30 * 4_000_000
+
+
 def test_a_client_that_never_reads_its_socket_fills_no_memory(server: RunningServer) -> None:
     process = psutil.Process(server.process.pid)
     before = process.memory_info().rss

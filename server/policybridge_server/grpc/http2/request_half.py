@@ -13,7 +13,7 @@ from policybridge_server.grpc.http2.requests import RequestHeaders
 WINDOW: Final = 1 << 20
 """Bytes that a client may send on a stream before it is told to go on."""
 
-_SMALL: Final = 4 << 10
+SMALL: Final = 4 << 10
 """Bytes of a message that does not count by itself while its call has it: an open call counts for as much."""
 
 
@@ -115,7 +115,7 @@ class RequestHalf(ABC):
         packed, length = PREFIX.unpack_from(payload)
         if packed or length != size - 5 or length > self._limit:
             return False
-        if length > _SMALL:
+        if length > SMALL:
             self._have(length)
         self.call.message(payload[5:])
         return True
@@ -161,7 +161,7 @@ class RequestHalf(ABC):
         if packed:
             self._unpacking = Unpacking(self.headers.encoding, message, self._limit)
         else:
-            if len(message) > _SMALL:
+            if len(message) > SMALL:
                 self._have(len(message))
             self._pass(message)
         return True
@@ -181,7 +181,7 @@ class RequestHalf(ABC):
         if unpacking.done:
             self._unpacking = None
             message = unpacking.message()
-            if len(message) <= _SMALL:
+            if len(message) <= SMALL:
                 self._done(len(message))
             self._pass(message)
 
@@ -197,7 +197,7 @@ class RequestHalf(ABC):
 
     def release(self, size: int) -> None:
         """Count a message of ``size`` bytes no longer, because the call is done with it."""
-        if size > _SMALL:
+        if size > SMALL:
             self._done(min(size, self._unanswered))
 
     def _done(self, size: int) -> None:

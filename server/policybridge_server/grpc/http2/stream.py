@@ -4,19 +4,22 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from policybridge_core.errors import DeadlineError, PolicyBridgeError
+from policybridge_core.errors import DeadlineError, PolicyBridgeError, TooLargeError
 from policybridge_server.grpc.error_details import message_of, metadata_of
 from policybridge_server.grpc.http2.answers import response_headers, trailers, unary_answer
 from policybridge_server.grpc.http2.contract import Call, Metadata, StreamConnection
 from policybridge_server.grpc.http2.frames import Code, Flag, Kind, StreamError, frame, reset_frame
 from policybridge_server.grpc.http2.messages import PREFIX
-from policybridge_server.grpc.http2.request_half import WINDOW, RequestHalf
+from policybridge_server.grpc.http2.request_half import SMALL, WINDOW, RequestHalf
 from policybridge_server.grpc.http2.requests import RequestHeaders
 
 _DATA: Final = int(Kind.DATA)
 
 _EARNED: Final = 6
 """Frames without progress that a peer may send for an answer: it acknowledges its bytes, and may ping."""
+
+_KEPT: Final = 8 << 20
+"""Bytes. While a connection holds more, its calls keep no large answers, which would take the room of requests."""
 
 
 class Stream(RequestHalf):
@@ -34,11 +37,11 @@ class Stream(RequestHalf):
 
     """
 
-    __slots__ = ("_deadline", "_expired", "_sent", "_started", "_trailers", "difference")
+    __slots__ = ("_deadline", "_expired", "_kept", "_sent", "_started", "_trailers", "difference")
 
     def __init__(self, connection: StreamConnection, number: int, headers: RequestHeaders, limit: int) -> None:
         super().__init__(connection, number, headers, limit)
-        self.difference = 0
+        self.difference = self._kept = 0
         self._sent: asyncio.Future[None] | None = None
         self._trailers: bytes | None = None
         self._deadline: asyncio.TimerHandle | None = None
@@ -165,6 +168,22 @@ class Stream(RequestHalf):
             raise StreamError(Code.FLOW_CONTROL_ERROR, "a window of more than 2 GiB")
         if self._waiting:
             self.connection.sending.wait(self)
+
+    def keep(self, size: int) -> bool:
+        """Say whether the call may keep an answer of ``size`` bytes, in place of the one before; count it then."""
+        if self._kept:
+            self._give(self._kept)
+            self._kept = 0
+        if size <= SMALL:
+            return True
+        if self._over or self.connection.budget.held + size > _KEPT:
+            return False
+        try:
+            self.take(size)
+        except TooLargeError:
+            return False
+        self._kept = size
+        return True
 
     def reply(self, message: bytes) -> None:
         """Send the one response of a unary call, and end the call with OK."""
