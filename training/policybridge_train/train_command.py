@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError
-from policybridge_train.command_line import ended_by_signals
+from policybridge_train.command_line import count, ended_by_signals
 from policybridge_train.farms.options import add_farm, farm_of
 from policybridge_train.learning.record import Record
 from policybridge_train.learning.rollout import Roller
@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--option", action="append", default=[], metavar="NAME=VALUE", help="of the task: compiler=zig; repeatable")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="of the algorithm: iterations=8; repeatable")
     add("--minutes", type=float, metavar="M", help="begin no iteration after this time (default: no limit)")
+    add("--compiles", type=count, metavar="N", help="begin no iteration after so many compiles (default: no limit)")
     add_farm(parser)
     add("--seed", type=int, default=0, metavar="N", help="of all chance (default: %(default)s)")
     add("--promote", metavar="ALIAS", help="give the best version this alias, whenever there is a better one")
@@ -87,11 +88,12 @@ def _run(arguments: argparse.Namespace) -> int:
         "settings": msgspec.json.encode(settings).decode(),
         "seed": str(arguments.seed),
     }
+    features = ", ".join(map(str, task.features))
     title = f"{task.name} by {arguments.algo}"
     recipe = TaskRecipe.of(task, arguments.task, options, arguments.corpus)
     with (
         farm_of(arguments) as farm,
-        Record(arguments.output / "run.db", made_by) as record,
+        Record(arguments.output / "run.db", {**made_by, "features": features}) as record,
         TrainingServer(arguments.output, host=farm.host) as server,
     ):
         farm.lead(server)
@@ -106,6 +108,7 @@ def _run(arguments: argparse.Namespace) -> int:
             arguments.seed,
             lambda text: print(text, flush=True),
             None if arguments.minutes is None else began + 60 * arguments.minutes,
+            arguments.compiles,
             done[-1].seconds if done else 0.0,
             done[-1].compiles if done else 0,
             arguments.promote,

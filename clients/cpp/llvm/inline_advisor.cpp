@@ -35,8 +35,8 @@ enum Added : std::size_t {
   callee_is_local,
   callee_is_discardable,
   caller_is_discardable,
-  callee_size,
-  caller_size,
+  instructions_of_callee,
+  instructions_of_caller,
   added_count
 };
 constexpr const char *added_names[] = {nullptr,
@@ -81,8 +81,8 @@ public:
     added(callee_is_local) = callee.hasLocalLinkage();
     added(callee_is_discardable) = callee.isDiscardableIfUnused();
     added(caller_is_discardable) = call.getCaller()->isDiscardableIfUnused();
-    added(callee_size) = static_cast<std::uint64_t>(callee_instructions);
-    added(caller_size) = static_cast<std::uint64_t>(caller_instructions);
+    added(instructions_of_callee) = static_cast<std::uint64_t>(callee_instructions);
+    added(instructions_of_caller) = static_cast<std::uint64_t>(caller_instructions);
   }
 
 private:

@@ -5,8 +5,12 @@ from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
+import pytest
+
+from policybridge_serdes import ElementType, TensorSpec
 from policybridge_train import train_command
 from policybridge_train.learning.record import Iteration, Record
+from tests.training.algorithms.sums import Sums
 
 SUMS = "tests.training.algorithms.sums:Sums"
 
@@ -39,6 +43,18 @@ def test_choices_that_only_pay_together_are_learnt_and_a_run_that_was_ended_come
     # By default the sums are 0 + 1 + … + 8 away.
     assert distances[0] == 36
     assert distances[-1] <= 9
+
+
+def test_a_run_whose_task_tells_other_features_now_is_not_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ("--set", "iterations=1", "--minutes", "0")
+    assert train(SUMS, tmp_path, *settings)[0] == 0
+    monkeypatch.setattr(Sums, "features", (*Sums.features, TensorSpec("more", ElementType.INT64)))
+    status, said = train(SUMS, tmp_path, *settings)
+    assert status == 2
+    assert "is a run with features = wanted: int64_t" in said
+    assert "more: int64_t" in said
 
 
 def test_a_task_that_does_not_say_its_choices_is_an_error(tmp_path: Path) -> None:

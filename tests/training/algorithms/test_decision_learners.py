@@ -14,7 +14,7 @@ from policybridge_train import train_command
 from policybridge_train.algorithms.bcmax import best
 from policybridge_train.learning.network import Layer, Network, Scaling
 from policybridge_train.learning.record import Iteration, Record
-from policybridge_train.learning.rewards import changes, touched
+from policybridge_train.learning.rewards import changes
 from policybridge_train.learning.rollout import Rollout
 from policybridge_train.tasks.task import Case, Ran
 
@@ -45,7 +45,7 @@ def texts(found: list[Iteration]) -> list[float]:
     [
         ("es", ("iterations=4", "cases=20", "sets=32", "rate=0.8", "sigma=0.8")),
         ("es", ("iterations=3", "cases=8", "reward=module", "pairs=2", "rate=0.8", "sigma=0.5")),
-        ("ppo", ("iterations=3", "cases=12", "lean=1", "rate=0.02", "batch=32")),
+        ("ppo", ("iterations=3", "cases=16", "lean=1", "rate=0.05", "batch=32")),
         ("bcmax", ("iterations=2", "cases=8", "lean=1", "rate=0.02", "batch=32")),
     ],
 )
@@ -108,16 +108,15 @@ def rollout(calls: list[tuple[int, int, int]], costs: dict[int, float]) -> Rollo
     return Rollout(Case("c", "p"), ran, None, seen, advice, np.zeros(len(calls)), units)
 
 
-def test_a_decision_is_credited_with_what_it_touches() -> None:
+def test_a_decision_is_credited_with_its_function_and_with_a_callee_that_is_no_longer_emitted() -> None:
     # 1 calls 2 and 2 calls 3; 2 is inlined into 1 and is no longer emitted, and 4 has nothing to do with them.
     made = rollout([(2, 3, 1), (1, 2, 1), (4, 5, 0)], {1: 150, 3: 30, 4: 8})
     default = {f"{unit:016x}": cost for unit, cost in {1: 100.0, 2: 70.0, 3: 30.0, 4: 10.0}.items()}
-    assert [sorted(int(unit, 16) for unit in each) for each in touched(made)] == [[1, 2, 3], [1, 2], [4, 5]]
-    assert changes(made, default, "function").tolist() == [-20, -20, -2]
+    assert changes(made, default, "function").tolist() == [0, -20, -2]
     assert changes(made, default, "module").tolist() == [-22, -22, -22]
 
 
-def test_the_best_of_a_function_comes_from_where_what_it_touched_is_smallest() -> None:
+def test_the_best_of_a_function_comes_from_where_it_is_smallest() -> None:
     default = {f"{unit:016x}": 100.0 for unit in range(1, 4)}
     small_first = rollout([(1, 9, 0), (2, 9, 1)], {1: 80, 2: 130, 9: 0})
     small_second = rollout([(1, 9, 1), (2, 9, 0)], {1: 100, 2: 90, 9: 0})

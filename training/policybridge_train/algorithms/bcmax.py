@@ -3,7 +3,7 @@
 Marinov, Agarwal and Trofin, "Offline Imitation Learning from Multiple Baselines with Applications to Compiler
 Optimization", 2024. Each iteration compiles its cases by the compiler's own decisions, by the newest version, and by
 draws from that version. With ``reward=module`` the decisions of the smallest of these modules are imitated, as in the
-paper; with ``reward=function`` those of each function from where what it touched is smallest.
+paper; with ``reward=function`` those of each function from where it is smallest.
 """
 
 from collections.abc import Mapping, Sequence

@@ -27,23 +27,14 @@ from policybridge_train.learning.record import Iteration
 from policybridge_train.learning.rollout import Rolling, Rollout
 from policybridge_train.learning.training import Training, change
 from policybridge_train.learning.trees import Trees, TreeSettings, fit, to_onnx
-from policybridge_train.tasks.inline import NUMBERS, InlineForSize
+from policybridge_train.tasks.inline import TOLD, InlineForSize
 from policybridge_train.tasks.task import Asking, Case, Task
 from policybridge_train.tuning.measuring import CompileError, Measurement, PluginMeasurer
 
-_TOLD: Final = (
-    "callee_local",
-    "callee_discardable",
-    "caller_discardable",
-    "callee_instructions",
-    "caller_instructions",
-)
-"""What the plugin alone tells."""
-
 _UNKNOWN: Final = -1
-"""What stands for these where another compiler asks."""
+"""What stands for what the plugin tells where another compiler asks."""
 
-FEATURES: Final = (*NUMBERS, InlineForSize.default, *_TOLD)
+FEATURES: Final = tuple(spec.name for spec in InlineForSize.features)
 """The columns that the policy decides by."""
 
 _LEASTS: Final = (4.0, 8.0, 16.0, 32.0)
@@ -209,7 +200,7 @@ def _fitted(training: Training, until: int, settings: TreeSettings) -> Trees:
     """
     labels = Labels.joined([_unpacked(data) for _, _, data in training.record.pieces(until)], len(FEATURES))
     untold = labels.rows.copy()
-    untold[:, [FEATURES.index(name) for name in _TOLD]] = _UNKNOWN
+    untold[:, [FEATURES.index(name) for name in TOLD]] = _UNKNOWN
     rows = np.concatenate([labels.rows, untold])
     return fit(rows, np.tile(labels.bytes, 2), settings, np.tile(labels.weights, 2))
 
@@ -231,7 +222,7 @@ def _publish(training: Training, number: int, trees: Trees, leasts: Sequence[flo
 def policy_config() -> str:
     """Give ``policy.toml`` of the policies that this algorithm makes."""
     features = ", ".join(f'"{name}"' for name in FEATURES)
-    fills = "".join(f"{name} = {_UNKNOWN}\n" for name in _TOLD)
+    fills = "".join(f"{name} = {_UNKNOWN}\n" for name in TOLD)
     return (
         'backend = "onnx"\n'
         'description = "Trees that predict the bytes of inlining a call, fitted to flips of single decisions"\n\n'

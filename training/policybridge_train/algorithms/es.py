@@ -8,7 +8,7 @@ of the caller chooses among them. So one pair of compiles tells as much as `sets
 ``reward=module`` each change is a version, and has its share of the modules.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -19,7 +19,7 @@ from msgspec import Meta
 from policybridge_serdes import PolicyVersion
 from policybridge_train.learning.network import Floats, Layer, Network, Scaling, inputs_of, yes_no_features
 from policybridge_train.learning.record import Iteration
-from policybridge_train.learning.rewards import Reward, touched
+from policybridge_train.learning.rewards import Compared, Reward, callees_of, inlined_in
 from policybridge_train.learning.rollout import Rollout
 from policybridge_train.learning.training import Training
 from policybridge_train.tasks.task import Case
@@ -27,8 +27,8 @@ from policybridge_train.tasks.task import Case
 _UNIT: Final = "caller"
 """The feature that tells the function, an int64 hash."""
 
-_MOST: Final = 500.0
-"""Bytes that one pair of compiles says of a set of weights, at most: one huge function outweighs no others."""
+_MOST: Final = 200.0
+"""Bytes that one pair of compiles says of a function's weights, at most: one huge function outweighs no others."""
 
 _STATE: Final = "state"
 _DESCRIPTION: Final = "Weights beside the compiler's own decision, found by evolution strategies"
@@ -126,8 +126,8 @@ class _Strategy:
         worth = np.zeros(sets)
         for up, down in zip(*both, strict=True):
             if up.ran.ok and down.ran.ok:
-                for place, difference in _differences(up, down, sets).items():
-                    worth[place] += np.clip(difference, -_MOST, _MOST)
+                for unit, difference in _differences(up, down):
+                    worth[_place(unit, sets)] += np.clip(difference, -_MOST, _MOST)
         return noise, worth
 
     def _by_module(self, cases: Sequence[Case], chance: np.random.Generator) -> tuple[npt.NDArray[np.float64], ...]:
@@ -185,18 +185,16 @@ class _Strategy:
         self._scaling = Scaling(*scales)
 
 
-def _differences(up: Rollout, down: Rollout, sets: int) -> Mapping[int, float]:
-    """Give for each set of weights how much more bytes what it touched has than under its opposite."""
-    reached: dict[int, set[str]] = {}
+def _differences(up: Rollout, down: Rollout) -> Iterator[tuple[str, float]]:
+    """Give for each unit how many bytes more its decisions cost than under the opposite weights."""
+    callees: dict[str, set[str]] = {}
     for rollout in (up, down):
-        for unit, units in zip(rollout.units, touched(rollout), strict=True):
-            reached.setdefault(_place(unit, sets), set()).update(units)
-    costs = up.ran.costs, down.ran.costs
-    found = {}
-    for place, changed in reached.items():
-        more, less = (sum(each.get(unit, 0.0) for unit in changed) for each in costs)
-        found[place] = more - less
-    return found
+        for unit, names in zip(rollout.units, callees_of(rollout), strict=True):
+            callees.setdefault(unit, set()).update(names)
+    compared, inlined = Compared(up.ran.costs, down.ran.costs), (inlined_in(up), inlined_in(down))
+    for unit, called in callees.items():
+        above = inlined[0].above(unit) | inlined[1].above(unit)
+        yield unit, compared.unit(unit, above) + compared.callees(called - {unit})
 
 
 def _place(unit: str, sets: int) -> int:

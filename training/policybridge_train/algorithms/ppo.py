@@ -2,7 +2,7 @@
 
 Schulman and others, "Proximal Policy Optimization Algorithms", 2017. The compilers' sessions explore: the server draws
 each decision by the network's probabilities, and the ledger has its log-probability. A decision is credited with what
-became of the functions that it touched (``reward=function``), or of its module; with such a reward decisions need no
+became of its function and its callee (``reward=function``), or of its module; with such a reward decisions need no
 discount and no critic, and a moving mean is the baseline. The network leans towards the compiler's own decision, so
 that it begins as the compiler with some deviations.
 """

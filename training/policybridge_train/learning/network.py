@@ -25,10 +25,16 @@ _OPSET: Final = 17
 _FARTHEST: Final = 5.0
 """Standard deviations from the mean at which inputs are clipped: LLVM's bonuses of 15,000 are beyond all others."""
 
+_LEAST: Final = 1e-3
+"""The least mean square of an observation's inputs."""
+
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """How features become inputs: the sign and the logarithm of 1 + |x|, standardised, and clipped.
+    """How features become inputs: sign and logarithm of 1 + |x|, standardised, clipped, scaled to a mean square of 1.
+
+    Without the last step a change of the weights would change the decisions about large functions first, which are far
+    from the mean in all features and cost the most.
 
     Attributes:
         mean: of the logarithms, shape [features].
@@ -49,7 +55,8 @@ class Scaling:
 
     def __call__(self, rows: Floats) -> Floats:
         """Give the inputs of the network, shape [n, features]."""
-        scaled: Floats = np.clip((_logarithm(rows) - self.mean) / self.deviation, -_FARTHEST, _FARTHEST)
+        clipped = np.clip((_logarithm(rows) - self.mean) / self.deviation, -_FARTHEST, _FARTHEST)
+        scaled: Floats = clipped / np.sqrt((clipped**2).mean(axis=1, keepdims=True) + _LEAST)
         return scaled.astype(np.float32)
 
 
@@ -128,7 +135,10 @@ class Network:
         signed = graph.node("Mul", [graph.node("Sign", ["observation"]), size])
         centred = graph.node("Sub", [signed, graph.constant(self.scaling.mean)])
         scaled = graph.node("Div", [centred, graph.constant(self.scaling.deviation)])
-        return graph.node("Clip", [scaled, graph.constant(-_FARTHEST), graph.constant(_FARTHEST)])
+        clipped = graph.node("Clip", [scaled, graph.constant(-_FARTHEST), graph.constant(_FARTHEST)])
+        square = graph.node("ReduceMean", [graph.node("Mul", [clipped, clipped])], axes=[1], keepdims=1)
+        root = graph.node("Sqrt", [graph.node("Add", [square, graph.constant(_LEAST)])])
+        return graph.node("Div", [clipped, root])
 
     def config(self, task: Task, description: str) -> str:
         """Give ``policy.toml``."""

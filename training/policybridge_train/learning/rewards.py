@@ -1,6 +1,6 @@
-"""What decisions are worth: how the cost of what they touched differs from the compiler's own."""
+"""What decisions are worth: how the cost of what they change differs from the compiler's own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 
 import numpy as np
@@ -11,41 +11,58 @@ from policybridge_train.tasks.inlined import Call, Inlined
 from policybridge_train.tasks.task import names_in_hex
 
 Reward = Literal["function", "module"]
-"""Whether a decision is credited with the functions that it touched, or with the whole module."""
+"""Whether a decision is credited with its own function and its callee, or with the whole module."""
 
 _CALLEE: Final = "callee"
 
 
-def touched(rollout: Rollout) -> list[frozenset[str]]:
-    """Give the units that each decision can change.
+class Compared:
+    """Two compilations of a case, of which each may emit units that the other one does not.
 
-    These are its own unit, those into which that is inlined by the decisions of this compilation, and the callee, which
-    may no longer be emitted. A task that tells no callee has the first alone.
+    Args:
+        now: the cost of each unit that it emits.
+        before: that of the other compilation.
+
     """
-    callees = _callees(rollout)
-    if not callees:
-        return [frozenset([unit]) for unit in rollout.units]
-    pairs = list(zip(rollout.units, callees, strict=True))
-    calls = (Call(unit, callee, bool(advice)) for (unit, callee), advice in zip(pairs, rollout.advice, strict=True))
-    inlined = Inlined(calls)
-    return [inlined.above(unit) | {callee} for unit, callee in pairs]
+
+    def __init__(self, now: Mapping[str, float], before: Mapping[str, float]) -> None:
+        self._more = {unit: now.get(unit, 0.0) - before.get(unit, 0.0) for unit in now.keys() | before.keys()}
+        self._both = now.keys() & before.keys()
+
+    def unit(self, unit: str, above: Iterable[str]) -> float:
+        """Give how much more a unit costs now; ``above`` are those that it was inlined into.
+
+        Where only one compilation emits the unit, others have decided about that. Where none does, its decisions show
+        in what it was inlined into alone. Elsewhere that tells less of them than of those units' own.
+        """
+        if unit in self._both:
+            return self._more[unit]
+        return 0.0 if unit in self._more else sum(self._more[each] for each in above if each in self._both)
+
+    def callees(self, names: Iterable[str]) -> float:
+        """Give how much more of these units is emitted now. One that both emit has changed by decisions of its own."""
+        return sum(self._more[name] for name in names if name in self._more and name not in self._both)
 
 
 def changes(rollout: Rollout, default: Mapping[str, float], reward: Reward) -> npt.NDArray[np.float64]:
     """Give for each decision by how much what it is credited with costs more than by default; shape [n]."""
     now = rollout.ran.costs
-    difference = {unit: now.get(unit, 0.0) - default.get(unit, 0.0) for unit in now.keys() | default.keys()}
     if reward == "module":
-        return np.full(len(rollout), sum(difference.values()))
-    known: dict[frozenset[str], float] = {}
-    sets = touched(rollout)
-    for each in sets:
-        if each not in known:
-            known[each] = sum(difference.get(unit, 0.0) for unit in each)
-    return np.array([known[each] for each in sets], np.float64)
+        return np.full(len(rollout), sum(now.values()) - sum(default.values()))
+    compared, inlined = Compared(now, default), inlined_in(rollout)
+    own = {unit: compared.unit(unit, inlined.above(unit)) for unit in set(rollout.units)}
+    asked = zip(rollout.units, callees_of(rollout), strict=True)
+    return np.array([own[unit] + compared.callees(callees) for unit, callees in asked], np.float64)
 
 
-def _callees(rollout: Rollout) -> Sequence[str]:
+def inlined_in(rollout: Rollout) -> Inlined:
+    """Give what was inlined where."""
+    asked = zip(rollout.units, callees_of(rollout), rollout.advice, strict=True)
+    return Inlined(Call(unit, callee, bool(yes)) for unit, callees, yes in asked for callee in callees)
+
+
+def callees_of(rollout: Rollout) -> Sequence[Sequence[str]]:
+    """Give the callee of each decision; none where the task tells none."""
     if _CALLEE not in (rollout.observations.dtype.names or ()):
-        return []
-    return names_in_hex(rollout.observations, _CALLEE)
+        return [()] * len(rollout)
+    return [(name,) for name in names_in_hex(rollout.observations, _CALLEE)]

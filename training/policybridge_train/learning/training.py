@@ -49,6 +49,7 @@ class Training:
         seed: of all chance.
         say: tells people how far it is.
         until: when to end, by `time.monotonic`; ``None`` for never.
+        most: compiles of cases after which to end; ``None`` for no limit.
         before: the seconds that the run took before it was continued.
         compiles: of cases so far, with what is recorded.
         promote: the alias of the best version; ``None`` for none.
@@ -66,6 +67,7 @@ class Training:
     seed: int
     say: Callable[[str], None]
     until: float | None = None
+    most: int | None = None
     before: float = 0.0
     compiles: int = 0
     promote: str | None = None
@@ -74,8 +76,9 @@ class Training:
 
     @property
     def over(self) -> bool:
-        """Whether the time is up."""
-        return self.until is not None and monotonic() >= self.until
+        """Whether the time is up, or the number of compiles is reached."""
+        late = self.until is not None and monotonic() >= self.until
+        return late or (self.most is not None and self.compiles >= self.most)
 
     @property
     def seconds(self) -> float:

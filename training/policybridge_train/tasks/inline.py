@@ -43,6 +43,11 @@ NUMBERS: Final = (
 )  # fmt: skip
 """LLVM's features of a call (llvm/include/llvm/Analysis/InlineModelFeatureMaps.h), in its order."""
 
+TOLD: Final = (
+    "callee_local", "callee_discardable", "caller_discardable", "callee_instructions", "caller_instructions",
+)  # fmt: skip
+"""What the plugin alone tells (docs/plugin.md)."""
+
 
 class InlineForSize:
     """Inlining of a corpus' modules, at the level that each was recorded with.
@@ -60,7 +65,7 @@ class InlineForSize:
     """
 
     name = "inline"
-    features = tuple(TensorSpec(name, ElementType.INT64) for name in (*NUMBERS, INLINING_DEFAULT.name))
+    features = tuple(TensorSpec(name, ElementType.INT64) for name in (*NUMBERS, INLINING_DEFAULT.name, *TOLD))
     advice = TensorSpec("inlining_decision", ElementType.INT64)
     default = INLINING_DEFAULT.name
 
