@@ -1,5 +1,6 @@
 """``policybridge embed``: the C of bundled and made policies, what it refuses, the class for LLVM."""
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from policybridge_client import open_runner
 from policybridge_client.cli import main
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import ElementType, PolicyVersion, TensorSpec
@@ -15,6 +17,7 @@ from policybridge_server.backends.contract import SessionView
 from policybridge_server.engine.head import Head
 from policybridge_train.embedding.interface import Embedded, read_policy
 from policybridge_train.embedding.release import class_name
+from tests.conftest import ServerFactory
 from tests.native.conftest import missing
 from tests.onnx_models import make_model, write_onnx
 from tests.training.embedding.programs import (
@@ -187,3 +190,25 @@ def test_the_class_for_llvms_release_mode_decides_in_llvms_own_runner(tmp_path: 
 
 def test_the_class_is_named_after_the_policy() -> None:
     assert class_name("my_inliner") == "MyInlinerModel"
+
+
+def test_recorded_observations_are_decided_in_c_as_by_the_server(
+    tmp_path: Path, server_factory: ServerFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needs_compiler("gcc")
+    ledger = tmp_path / "ledger.db"
+    server = server_factory(None, "--ledger", ledger)
+    specs = read_policy("inliner", None).features.values()
+    features = [TensorSpec(each.spec.name, each.spec.type) for each in specs]
+    advice = TensorSpec("inlining_decision", ElementType.INT64)
+    chance = np.random.default_rng(1)
+    with open_runner(server.socket, policy="inliner", features=features, advice=advice) as runner:
+        for _ in range(100):
+            for each in features:
+                runner[each.name] = int(chance.integers(-50, 500))
+            runner.evaluate()
+        runner.report("ok")
+    assert main(["embed", "compare", "inliner", "--ledger", str(ledger)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found.pop("nanoseconds") > 0
+    assert found == {"observations": 100, "different": 0, "errors": 0, "skipped": 0}

@@ -33,6 +33,8 @@ _MOST: Final = 200.0
 _STATE: Final = "state"
 _DESCRIPTION: Final = "Weights beside the compiler's own decision, found by evolution strategies"
 _FIRST_DECAY, _SECOND_DECAY, _TINY = 0.8, 0.95, 1e-8
+_SLOWING: Final = 10
+"""Iterations after which the rate is half of what it was: what the first ones find is large, and chance is as ever."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -151,7 +153,8 @@ class _Strategy:
         self._first = _FIRST_DECAY * self._first + (1 - _FIRST_DECAY) * gradient
         self._second = _SECOND_DECAY * self._second + (1 - _SECOND_DECAY) * gradient**2
         first, second = self._first / (1 - _FIRST_DECAY**number), self._second / (1 - _SECOND_DECAY**number)
-        self._weights = self._weights - self._settings.rate * first / (np.sqrt(second) + _TINY)
+        rate = self._settings.rate / (1 + number / _SLOWING)
+        self._weights = self._weights - rate * first / (np.sqrt(second) + _TINY)
 
     def _publish(self, weights: npt.NDArray[np.float64]) -> PolicyVersion:
         task, sets = self._training.task, len(weights)

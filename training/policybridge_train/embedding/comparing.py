@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
+from time import perf_counter_ns
 from typing import Final
 
 import numpy as np
@@ -60,9 +62,10 @@ def run(arguments: argparse.Namespace) -> int:
 def compare(policy: Embedded, batches: Iterator[DecisionBatch]) -> dict[str, int]:
     """Count the decisions, and those that differ.
 
-    ``observations``, ``different`` decisions, ``errors`` (of both); where the model scores the choices also ``ties``
-    (the two best scores are the same), ``inexact`` (a score differs in its last bits) and ``ulps``, the most.
-    Observations are skipped that lack a feature, and counted as ``skipped``.
+    ``observations``, ``different`` decisions, ``errors`` (of both), and ``nanoseconds`` that a decision takes in C, of
+    the median batch; where the model scores the choices also ``ties`` (the two best scores are the same), ``inexact``
+    (a score differs in its last bits) and ``ulps``, the most. Observations are skipped that lack a feature, and counted
+    as ``skipped``.
 
     Raises:
         InvalidError: there is no observation that the policy can be asked.
@@ -73,12 +76,13 @@ def compare(policy: Embedded, batches: Iterator[DecisionBatch]) -> dict[str, int
         comparison.add(batch)
     if not comparison.counts["observations"]:
         raise InvalidError("no observation has the features that the policy needs")
-    return dict(comparison.counts)
+    return {**comparison.counts, "nanoseconds": round(median(comparison.nanoseconds))}
 
 
 class _Comparison:
     def __init__(self, policy: Embedded) -> None:
         self.counts: Counter[str] = Counter({"observations": 0, "different": 0, "errors": 0, "skipped": 0})
+        self.nanoseconds: list[float] = []
         self._policy = policy
         self._model: Model = OnnxBackend().load(policy.version.folder, policy.version.config)
         advice = self._model.signature.advice
@@ -112,7 +116,9 @@ class _Comparison:
         sessions = [SessionView("compare", PolicyVersion("", 0, ""))] * count
         given = self._model.evaluate(Batch(values, sessions, Layout((self._scores,))))
         observations = self._observations(self._compiled, sent, values)
+        begun = perf_counter_ns()
         advice, status = self._compiled.decide(observations)
+        self.nanoseconds.append((perf_counter_ns() - begun) / count)
         self.counts["observations"] += count
         if self._head is None:
             wanted = given[self._scores.name].reshape(count, -1)
