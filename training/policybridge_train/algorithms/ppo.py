@@ -3,11 +3,12 @@
 Schulman and others, "Proximal Policy Optimization Algorithms", 2017. The compilers' sessions explore: the server draws
 each decision by the network's probabilities, and the ledger has its log-probability. A decision is credited with what
 became of its function and its callee (``reward=function``), or of its module; with such a reward decisions need no
-discount and no critic, and a moving mean is the baseline. The network leans towards the compiler's own decision, so
-that it begins as the compiler with some deviations.
+discount and no critic. Each case is compiled several times, and the baseline of a function is what its other
+compilations came to (Kool, van Hoof and Welling, "Buy 4 REINFORCE Samples, Get a Baseline for Free!", 2019). The
+network leans towards the compiler's own decision, so that it begins as the compiler with some deviations.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Final
 
@@ -30,7 +31,10 @@ _MOST: Final = 300.0
 """Bytes of a reward, at most: one huge function outweighs no others."""
 
 _MEMORY: Final = 0.9
-"""What is left of the moving baseline and scale after an iteration."""
+"""What is left of the moving scale after an iteration."""
+
+Costs = npt.NDArray[np.float64]
+"""By how much each decision of a compilation costs more than by default; shape [n]."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,6 +43,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         iterations: at most so many.
         cases: compiled in each iteration.
+        draws: compilations of a case.
         reward: ``function`` or ``module``: what a decision is credited with.
         lean: the score of the compiler's own decision at the beginning; 3: one decision in twenty deviates.
         clip: of the ratio of probabilities.
@@ -50,12 +55,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     iterations: Annotated[int, Meta(ge=1)] = 30
-    cases: Annotated[int, Meta(ge=1)] = 100
+    cases: Annotated[int, Meta(ge=1)] = 50
+    draws: Annotated[int, Meta(ge=2)] = 4
     reward: Reward = "function"
     lean: Annotated[float, Meta(gt=0)] = 3.0
-    clip: Annotated[float, Meta(gt=0)] = 0.2
+    clip: Annotated[float, Meta(gt=0)] = 0.5
     entropy: Annotated[float, Meta(ge=0)] = 0.001
-    rate: Annotated[float, Meta(gt=0)] = 1e-3
+    rate: Annotated[float, Meta(gt=0)] = 3e-3
     epochs: Annotated[int, Meta(ge=1)] = 4
     batch: Annotated[int, Meta(ge=1)] = 1024
 
@@ -72,14 +78,14 @@ class _Optimisation:
     def __init__(self, training: Training, settings: Settings) -> None:
         self._training, self._settings = training, settings
         self._learner = LeaningNetwork(training, settings.lean, settings.rate, _DESCRIPTION)
-        self._baseline, self._scale = 0.0, 0.0
+        self._scale = 0.0
         self._defaults: dict[str, Mapping[str, float]] = {}
 
     def begin(self) -> Iteration:
         """Go on from what is recorded, or publish the compiler's own decisions and learn the features' scale."""
         done = self._training.record.iterations()
         if done:
-            self._baseline, self._scale = self._learner.restore(done[-1].number)["reward"].tolist()
+            self._scale = float(self._learner.restore(done[-1].number)["scale"])
             return done[-1]
         version = self._learner.publish()
         seen = self._rolled(self._training.drawn(1, self._settings.cases), version, None)
@@ -92,8 +98,11 @@ class _Optimisation:
         number = last.number + 1
         cases = self._training.drawn(number, self._settings.cases)
         self._know_defaults(cases)
-        # Each case draws by its own seed, which the plugin mixes with the module's name.
-        seen = self._rolled(cases, last.version, Exploration((self._training.seed << 32) + number, 1.0))
+        seen = []
+        for draw in range(self._settings.draws):
+            # Each case draws by its own seed, which the plugin mixes with the module's name.
+            seed = (self._training.seed << 32) + number * self._settings.draws + draw
+            seen += self._rolled(cases, last.version, Exploration(seed, 1.0))
         seen = [each for each in seen if len(each) and each.case.name in self._defaults]
         if seen:
             self._learn(seen)
@@ -131,14 +140,29 @@ class _Optimisation:
                 network.step(-gained - settings.entropy * entropy)
 
     def _advantages(self, seen: Sequence[Rollout]) -> npt.NDArray[np.float32]:
-        """Give how much better each decision was than the mean of late, in units of the spread of late."""
-        found = [changes(each, self._defaults[each.case.name], self._settings.reward) for each in seen]
-        reward = -np.clip(np.concatenate(found), -_MOST, _MOST)
+        """Give how much better each decision was than other compilations of its function, in units of the spread."""
+        default, reward = self._defaults, self._settings.reward
+        costs = [np.clip(changes(each, default[each.case.name], reward), -_MOST, _MOST) for each in seen]
+        more = np.concatenate([cost - other for cost, other in zip(costs, _others(seen, costs, reward), strict=True)])
         memory = _MEMORY if self._scale else 0.0
-        self._baseline = memory * self._baseline + (1 - memory) * float(reward.mean())
-        self._scale = memory * self._scale + (1 - memory) * float(reward.std())
-        advantages: npt.NDArray[np.float32] = ((reward - self._baseline) / (self._scale + 1e-6)).astype(np.float32)
+        self._scale = memory * self._scale + (1 - memory) * float(more.std())
+        advantages: npt.NDArray[np.float32] = (-more / (self._scale + 1e-6)).astype(np.float32)
         return advantages
 
     def _finish(self, number: int) -> Iteration:
-        return self._learner.finish(number, reward=np.array([self._baseline, self._scale]))
+        return self._learner.finish(number, scale=np.array(self._scale))
+
+
+def _others(seen: Sequence[Rollout], costs: Sequence[Costs], reward: Reward) -> Iterator[Costs]:
+    """Give for each decision what its function, or module, cost in the other compilations of the case; 0 if in none."""
+    units = [np.array(each.units if reward == "function" else [""] * len(each), object) for each in seen]
+    means: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    for place, (each, own, cost) in enumerate(zip(seen, units, costs, strict=True)):
+        for unit in set(own):
+            means.setdefault((each.case.name, unit), []).append((place, float(cost[own == unit].mean())))
+    for place, (each, own) in enumerate(zip(seen, units, strict=True)):
+        others = {
+            unit: [mean for where, mean in means[each.case.name, unit] if where != place] or [0.0] for unit in set(own)
+        }
+        known = {unit: sum(found) / len(found) for unit, found in others.items()}
+        yield np.array([known[unit] for unit in own])
