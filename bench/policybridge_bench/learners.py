@@ -1,11 +1,11 @@
 """What each training algorithm comes to with equal compiles.
 
-    python -m policybridge_bench.learners FOLDER --corpus DIR [--compiles 8600] [--run NAME]… [-- WORD…]
+    python -m policybridge_bench.learners FOLDER --corpus DIR [--compiles 8600] [--run NAME]… [--option NAME=VALUE]…
 
-The words are options of ``policybridge train inline``: ``--option compiler=clang-22``. Every run has a folder of its
-name in FOLDER, where an ended one goes on. What is printed is the change of the validation projects' text by compiles;
-``curves.html`` has it as a plot. The best version of each run is copied to ``policies``, where a server finds it under
-the name of the run, and ``policybridge score --part held-out`` tells what it is worth.
+The options are those of the task: ``compiler=clang-22``. Every run has a folder of its name in FOLDER, where an ended
+one goes on. What is printed is the change of the validation projects' text by compiles; ``curves.html`` has it as a
+plot. The best version of each run is copied to ``policies``, where a server finds it under the name of the run, and
+``policybridge score --part held-out`` tells what it is worth.
 """
 
 import argparse
@@ -59,13 +59,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--corpus", type=Path, required=True, metavar="DIR")
     parser.add_argument("--compiles", type=count, default=8600, metavar="N", help="of each run (default: %(default)s)")
     parser.add_argument("--run", action="append", choices=RUNS, metavar="NAME", help="%(choices)s; repeatable")
-    parser.add_argument("words", nargs="*", metavar="-- WORD", help="of policybridge train")
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the task; repeatable")
     return parser
 
 
 def _command(options: argparse.Namespace, name: str) -> list[str]:
     algorithm, *settings = RUNS[name]
-    words = ["--algo", algorithm, "--compiles", str(options.compiles), *options.words]
+    words = ["--algo", algorithm, "--compiles", str(options.compiles)]
+    words += [word for option in options.option for word in ("--option", option)]
     words += [word for setting in settings for word in ("--set", setting)]
     train = [sys.executable, "-m", "policybridge_client.cli", "train", "inline", *words]
     return [*train, "--corpus", str(options.corpus), "--output", str(options.folder / name)]

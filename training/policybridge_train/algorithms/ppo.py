@@ -37,6 +37,10 @@ Costs = npt.NDArray[np.float64]
 """By how much each decision of a compilation costs more than by default; shape [n]."""
 
 
+_SLOWING: Final = 10
+"""Iterations after which the rate is half of what it was."""
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What ``--set`` sets.
 
@@ -60,7 +64,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reward: Reward = "function"
     lean: Annotated[float, Meta(gt=0)] = 3.0
     clip: Annotated[float, Meta(gt=0)] = 0.5
-    entropy: Annotated[float, Meta(ge=0)] = 0.001
+    entropy: Annotated[float, Meta(ge=0)] = 0.02
     rate: Annotated[float, Meta(gt=0)] = 3e-3
     epochs: Annotated[int, Meta(ge=1)] = 4
     batch: Annotated[int, Meta(ge=1)] = 1024
@@ -105,6 +109,7 @@ class _Optimisation:
             seen += self._rolled(cases, last.version, Exploration(seed, 1.0))
         seen = [each for each in seen if len(each) and each.case.name in self._defaults]
         if seen:
+            self._learner.network.slow_down(1 + number / _SLOWING)
             self._learn(seen)
         return self._finish(number)
 

@@ -42,6 +42,7 @@ class Perceptron:
         torch.nn.init.zeros_(last.weight)
         torch.nn.init.zeros_(last.bias)
         self.module = torch.nn.Sequential(*layers, last)
+        self._rate = rate
         self.optimizer = torch.optim.Adam(self.module.parameters(), rate)
         self._generator = torch.Generator().manual_seed(seed)
 
@@ -49,6 +50,11 @@ class Perceptron:
         """Give the places of all rows in a new order, ``size`` at a time."""
         found: Sequence[Any] = self.torch.randperm(count, generator=self._generator).split(size)
         return found
+
+    def slow_down(self, factor: float) -> None:
+        """Learn from now on at so small a part of the first rate."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._rate / factor
 
     def step(self, loss: Any) -> None:
         """Learn from a loss."""
