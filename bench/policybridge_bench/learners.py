@@ -47,7 +47,11 @@ def main() -> int:
         with Record(folder / "run.db", {}) as record:
             found[name] = record.iterations()
         best = min(found[name], key=lambda each: total_change(each.costs, found[name][0].costs))
-        shutil.copytree(_version(folder, best), options.folder / "policies" / name / "1", dirs_exist_ok=True)
+        shutil.copytree(
+            folder / "policies" / "inline" / str(best.version),
+            options.folder / "policies" / name / "1",
+            dirs_exist_ok=True,
+        )
     _show(found, options.compiles)
     _plot(found, options.folder / "curves.html")
     return 0
@@ -70,11 +74,6 @@ def _command(options: argparse.Namespace, name: str) -> list[str]:
     words += [word for setting in settings for word in ("--set", setting)]
     train = [sys.executable, "-m", "policybridge_client.cli", "train", "inline", *words]
     return [*train, "--corpus", str(options.corpus), "--output", str(options.folder / name)]
-
-
-def _version(folder: Path, iteration: Iteration) -> Path:
-    (policy,) = (folder / "policies").iterdir()
-    return policy / str(iteration.version)
 
 
 def _curve(iterations: Sequence[Iteration]) -> list[tuple[int, float]]:

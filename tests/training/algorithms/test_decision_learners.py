@@ -116,6 +116,13 @@ def test_a_decision_is_credited_with_its_function_and_with_a_callee_that_is_no_l
     assert changes(made, default, "module").tolist() == [-22, -22, -22]
 
 
+def test_what_a_function_that_was_inlined_has_become_counts_wherever_it_is() -> None:
+    # 7 is emitted, and it was inlined into 6, whose other code is larger by decisions of its own.
+    made = rollout([(7, 8, 1), (6, 7, 1)], {6: 500, 7: 45})
+    default = {f"{unit:016x}": cost for unit, cost in {6: 100.0, 7: 40.0}.items()}
+    assert changes(made, default, "function").tolist() == [10, 400]
+
+
 def test_the_best_of_a_function_comes_from_where_it_is_smallest() -> None:
     default = {f"{unit:016x}": 100.0 for unit in range(1, 4)}
     small_first = rollout([(1, 9, 0), (2, 9, 1)], {1: 80, 2: 130, 9: 0})

@@ -1,6 +1,6 @@
 """What decisions are worth: how the cost of what they change differs from the compiler's own."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, Literal
 
 import numpy as np
@@ -29,14 +29,15 @@ class Compared:
         self._more = {unit: now.get(unit, 0.0) - before.get(unit, 0.0) for unit in now.keys() | before.keys()}
         self._both = now.keys() & before.keys()
 
-    def unit(self, unit: str, above: Iterable[str]) -> float:
-        """Give how much more a unit costs now; ``above`` are those that it was inlined into.
+    def unit(self, unit: str, above: Collection[str]) -> float:
+        """Give how much more a unit costs now; ``above`` are those that it was inlined into, and itself.
 
-        Where only one compilation emits the unit, others have decided about that. Where none does, its decisions show
-        in what it was inlined into alone. Elsewhere that tells less of them than of those units' own.
+        Its code is in each of them, and what else they have changed by decisions of their own is left out. Where only
+        one compilation emits the unit, others have decided about that. Where none does, its decisions show in the
+        others alone.
         """
         if unit in self._both:
-            return self._more[unit]
+            return self._more[unit] * len(above)
         return 0.0 if unit in self._more else sum(self._more[each] for each in above if each in self._both)
 
     def callees(self, names: Iterable[str]) -> float:
