@@ -47,11 +47,7 @@ def main() -> int:
         with Record(folder / "run.db", {}) as record:
             found[name] = record.iterations()
         best = min(found[name], key=lambda each: total_change(each.costs, found[name][0].costs))
-        shutil.copytree(
-            folder / "policies" / "inline" / str(best.version),
-            options.folder / "policies" / name / "1",
-            dirs_exist_ok=True,
-        )
+        _keep(folder / "policies" / "inline", str(best.version), options.folder / "policies" / name)
     _show(found, options.compiles)
     _plot(found, options.folder / "curves.html")
     return 0
@@ -74,6 +70,12 @@ def _command(options: argparse.Namespace, name: str) -> list[str]:
     words += [word for setting in settings for word in ("--set", setting)]
     train = [sys.executable, "-m", "policybridge_client.cli", "train", "inline", *words]
     return [*train, "--corpus", str(options.corpus), "--output", str(options.folder / name)]
+
+
+def _keep(policy: Path, version: str, kept: Path) -> None:
+    shutil.copytree(policy / version, kept / "1", dirs_exist_ok=True)
+    # Versions that share a file have it beside them.
+    shutil.copy(policy / "policy.toml", kept)
 
 
 def _curve(iterations: Sequence[Iteration]) -> list[tuple[int, float]]:

@@ -54,14 +54,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     iterations: Annotated[int, Meta(ge=1)] = 30
-    cases: Annotated[int, Meta(ge=1)] = 100
+    cases: Annotated[int, Meta(ge=1)] = 300
     reward: Reward = "function"
     sets: Annotated[int, Meta(ge=2)] = 256
     pairs: Annotated[int, Meta(ge=1)] = 8
     hidden: Annotated[int, Meta(ge=0)] = 0
     lean: Annotated[float, Meta(gt=0)] = 1.0
     sigma: Annotated[float, Meta(gt=0)] = 0.1
-    rate: Annotated[float, Meta(gt=0)] = 0.05
+    rate: Annotated[float, Meta(gt=0)] = 0.1
 
 
 class _State(msgspec.Struct):
