@@ -3,8 +3,8 @@
 Each iteration compiles the training modules by the newest version, asking the server as any compiler does; takes the
 decisions from the ledger; compiles each module some times more with many of these decisions turned, so that each flip
 has its own credit in bytes; fits trees to all flips so far; and publishes the version that decides by them: LLVM's
-own decision, unless the trees predict that the other one saves more than some bytes. How many is chosen on the
-validation projects.
+own decision, unless the trees predict that the other one saves more than some bytes. The validation projects say which
+version is best, and when to end.
 """
 
 import random
@@ -19,7 +19,6 @@ import numpy as np
 from msgspec import Meta
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError
-from policybridge_serdes import PolicyVersion
 from policybridge_train.corpus.description import Module
 from policybridge_train.farms.contract import Place, Shared
 from policybridge_train.learning.crediting import Ground, Labels, decisions_of
@@ -37,9 +36,6 @@ _UNKNOWN: Final = -1
 FEATURES: Final = tuple(spec.name for spec in InlineForSize.features)
 """The columns that the policy decides by."""
 
-_LEASTS: Final = (4.0, 8.0, 16.0, 32.0)
-"""Bytes that a deviation must be predicted to save; the best is chosen on the validation projects."""
-
 _TRIES: Final = 5
 
 _PATIENCE: Final = 2
@@ -54,13 +50,23 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         compiles: of a module with flips, in each iteration.
         trees: in the policy.
         leaves: of a tree.
+        rate: of learning.
+        fraction: of the features that each tree may ask about.
+        l2: see `TreeSettings`.
+        most: a credit beyond so many bytes counts as this many.
+        least: bytes that a deviation must be predicted to save.
 
     """
 
     iterations: Annotated[int, Meta(ge=1)] = 6
     compiles: Annotated[int, Meta(ge=1)] = 4
-    trees: Annotated[int, Meta(ge=1)] = 100
-    leaves: Annotated[int, Meta(ge=2)] = 63
+    trees: Annotated[int, Meta(ge=1)] = 200
+    leaves: Annotated[int, Meta(ge=2)] = 31
+    rate: Annotated[float, Meta(gt=0)] = 0.12
+    fraction: Annotated[float, Meta(gt=0, le=1)] = 0.6
+    l2: Annotated[float, Meta(ge=0)] = 100.0
+    most: Annotated[float, Meta(gt=0)] = 50.0
+    least: Annotated[float, Meta(gt=0)] = 1.0
 
 
 def train(training: Training, settings: Settings) -> None:
@@ -69,18 +75,17 @@ def train(training: Training, settings: Settings) -> None:
     if not isinstance(task, InlineForSize):
         raise InvalidError(f"the algorithm credit knows flips of inlining alone; train {task.name} by es or ppo")
     trees = Trees()
-    fitting = TreeSettings(settings.trees, settings.leaves, rate=0.08, fraction=0.4, l2=100, seed=training.seed)
     done = training.record.iterations()
     if done:
-        last, trees = done[-1], _fitted(training, done[-1].number, fitting)
+        last, trees = done[-1], _fitted(training, done[-1].number, settings)
     else:
-        last = _publish(training, 0, trees, _LEASTS[:1])
+        last = _publish(training, 0, trees, settings.least)
         done = [last]
     cases = _distinct(training, task)
     while last.number < settings.iterations and not training.over and not _is_flat(done):
         _collect(training, last, trees, settings.compiles, cases)
-        trees = _fitted(training, last.number + 1, fitting)
-        last = _publish(training, last.number + 1, trees, _LEASTS)
+        trees = _fitted(training, last.number + 1, settings)
+        last = _publish(training, last.number + 1, trees, settings.least)
         done.append(last)
 
 
@@ -193,30 +198,39 @@ def _unpacked(data: bytes) -> Labels:
     return Labels(found["rows"].reshape(-1, len(FEATURES)), found["bytes"], found["weights"])
 
 
-def _fitted(training: Training, until: int, settings: TreeSettings) -> Trees:
-    """Fit to all flips of the iterations before ``until``; the same flips give the same trees.
+def _fitted(training: Training, until: int, settings: Settings) -> Trees:
+    return fitted([data for _, _, data in training.record.pieces(until)], settings, training.seed)
+
+
+def fitted(pieces: Sequence[bytes], settings: Settings, seed: int) -> Trees:
+    """Fit to the flips that a run's record has; the same flips and seed give the same trees.
 
     Every flip counts half as it is, and half as a compiler without the plugin would tell it.
     """
-    labels = Labels.joined([_unpacked(data) for _, _, data in training.record.pieces(until)], len(FEATURES))
+    labels = Labels.joined([_unpacked(data) for data in pieces], len(FEATURES))
     untold = labels.rows.copy()
     untold[:, [FEATURES.index(name) for name in TOLD]] = _UNKNOWN
     rows = np.concatenate([labels.rows, untold])
-    return fit(rows, np.tile(labels.bytes, 2), settings, np.tile(labels.weights, 2))
+    fitting = TreeSettings(
+        settings.trees,
+        settings.leaves,
+        settings.rate,
+        fraction=settings.fraction,
+        l2=settings.l2,
+        most=settings.most,
+        seed=seed,
+    )
+    return fit(rows, np.tile(labels.bytes, 2), fitting, np.tile(labels.weights, 2))
 
 
-def _publish(training: Training, number: int, trees: Trees, leasts: Sequence[float]) -> Iteration:
-    """Publish the trees with the limit that is best on the validation projects."""
-    tried: list[tuple[float, float, PolicyVersion, Mapping[str, Mapping[str, float]]]] = []
-    done = training.record.iterations()
-    for least in leasts:
-        model = to_onnx(trees, FEATURES, training.task.default, least, training.task.advice.name)
-        version = training.publish({"model.onnx": model}, policy_config())
-        costs: Mapping[str, Mapping[str, float]] = training.validate(version)
-        tried.append((change(costs, done[0].costs if done else costs, "text"), least, version, costs))
-        training.say(f"  at least {least:g} bytes: {100 * (tried[-1][0] - 1):+.2f} %")
-    _, least, version, costs = min(tried, key=lambda each: each[0])
-    return training.finish(number, version, costs, {"least": least})
+def _publish(training: Training, number: int, trees: Trees, least: float) -> Iteration:
+    version = training.publish({"model.onnx": model_of(training.task, trees, least)}, policy_config())
+    return training.finish(number, version, training.validate(version))
+
+
+def model_of(task: Task, trees: Trees, least: float) -> bytes:
+    """Give the policy that deviates from the compiler where the trees predict that this saves ``least`` bytes."""
+    return to_onnx(trees, FEATURES, task.default, least, task.advice.name)
 
 
 def policy_config() -> str:
