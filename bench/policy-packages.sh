@@ -72,6 +72,8 @@ for package in ${PACKAGES:-zlib lua5.4 re2 leveldb sqlite3}; do
   fetch "$package"
   CC=clang-22 CXX=clang++-22 in_copy "$package" plain build
   export CC="clang-22 -fpass-plugin=$plugin" CXX="clang++-22 -fpass-plugin=$plugin"
+  # No object of an earlier policy is kept.
+  rm -rf "$work/$package-policy"
   in_copy "$package" policy build
   before=$(cd "$work/$package-plain" && text) after=$(cd "$work/$package-policy" && text)
   in_copy "$package" policy check
