@@ -10,22 +10,25 @@ modules together, in percent. Validation and held-out projects are not compiled.
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-import msgspec
-
+from policybridge_core.errors import PolicyBridgeError
 from policybridge_train.algorithms.credit import Settings, fitted, model_of, policy_config
 from policybridge_train.farms.options import add_farm, farm_of
 from policybridge_train.learning.record import Record
 from policybridge_train.learning.rollout import Roller
 from policybridge_train.learning.server import TrainingServer
+from policybridge_train.learning.split import Part, cases_of
+from policybridge_train.learning.training import Training, change
 from policybridge_train.learning.trees import Trees
 from policybridge_train.tasks.recipe import TaskRecipe, make_task
-from policybridge_train.tasks.task import Asking, Case, Task
+from policybridge_train.tasks.task import Case
+from policybridge_train.train_command import pairs, settings_of
 
+_NAME: Final = "python -m policybridge_bench.credit_settings"
 _FOLDS: Final = 5
 
 Costs = Mapping[str, Mapping[str, float]]
@@ -33,31 +36,40 @@ Costs = Mapping[str, Mapping[str, float]]
 
 
 def main() -> int:
-    """Compare settings; the exit status is 0."""
+    """Compare settings; the exit status is 2 for what cannot be done."""
     options = _parser().parse_args()
-    pairs = dict(option.split("=", 1) for option in options.option)
-    task = make_task("inline", pairs)
-    cases = {case.name: case for case in task.cases(options.corpus)}
-    with Record(options.run / "run.db", {}) as record:
-        pieces = {(number, name): data for number, name, data in record.pieces(sys.maxsize) if name in cases}
-    learnt = [cases[name] for name in sorted({name for _, name in pieces})]
-    recipe = TaskRecipe.of(task, "inline", pairs, options.corpus)
-    with (
-        TemporaryDirectory(prefix="policybridge-bench-") as folder,
-        farm_of(options) as farm,
-        TrainingServer(Path(folder), host=farm.host) as server,
-    ):
-        farm.lead(server)
-        folds = _Folds(task, Roller(recipe, farm), server, pieces, learnt)
-        for text in ["", *options.set]:
-            given = dict(pair.split("=", 1) for pair in text.split(",") if pair)
-            settings = msgspec.convert(given, Settings, strict=False)
-            _show(text or "defaults", learnt, folds.before, folds.compiled(settings))
+    try:
+        _compare(options)
+    except PolicyBridgeError as error:
+        sys.stderr.write(f"{_NAME}: {error}\n")
+        return 2
     return 0
 
 
+def _compare(options: argparse.Namespace) -> None:
+    # Wrong settings are told before anything is compiled.
+    asked = [
+        (text or "defaults", settings_of(Settings, pairs(text.split(",") if text else [])))
+        for text in ["", *options.set]
+    ]
+    given = pairs(options.option)
+    task = make_task("inline", given)
+    recipe = TaskRecipe.of(task, "inline", given, options.corpus)
+    with (
+        TemporaryDirectory(prefix="policybridge-bench-") as folder,
+        farm_of(options) as farm,
+        Record(options.run / "run.db", {}) as record,
+        TrainingServer(Path(folder), host=farm.host) as server,
+    ):
+        farm.lead(server)
+        cases = cases_of(task.cases(options.corpus), Part.TRAINING)
+        folds = _Folds(Training(task, Roller(recipe, farm), server, record, cases, [], 0, print))
+        for name, settings in asked:
+            _show(name, folds.cases, folds.before, folds.compiled(settings))
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m policybridge_bench.credit_settings", description=__doc__)
+    parser = argparse.ArgumentParser(prog=_NAME, description=__doc__)
     parser.add_argument("run", type=Path, metavar="RUN")
     parser.add_argument("--corpus", type=Path, required=True, metavar="DIR")
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the task; repeatable")
@@ -69,51 +81,38 @@ def _parser() -> argparse.ArgumentParser:
 class _Folds:
     """The parts of the projects, and what was learnt of each.
 
-    Args:
-        task: that is compiled for.
-        roller: compiles.
-        server: has the policies.
-        pieces: flips by iteration and case, as the record of a run has them.
-        cases: that the flips are of.
-
     Attributes:
+        cases: that the run has flips of.
         before: the totals of all cases by the compiler's own decisions.
 
     """
 
-    def __init__(
-        self,
-        task: Task,
-        roller: Roller,
-        server: TrainingServer,
-        pieces: Mapping[tuple[int, str], bytes],
-        cases: Sequence[Case],
-    ) -> None:
-        self._task, self._roller, self._server, self._pieces = task, roller, server, pieces
-        self.before: Costs = dict(self._compiled(Trees(), 1.0, cases))
+    def __init__(self, training: Training) -> None:
+        self._training = training
+        known = {case.name: case for case in training.training}
+        self._pieces = [(known[name], data) for _, name, data in training.record.pieces(sys.maxsize) if name in known]
+        learnt = {case.name for case, _ in self._pieces}
+        self.cases = [case for case in training.training if case.name in learnt]
+        self.before: Costs = self._compiled(Trees(), 1.0, self.cases)
         text: dict[str, float] = {}
-        for case in cases:
+        for case in self.cases:
             text[case.project] = text.get(case.project, 0.0) + self.before.get(case.name, {}).get("text", 0.0)
-        self._projects = {case.name: case.project for case in cases}
-        self._parts = [[case for case in cases if case.project in part] for part in _dealt(text)]
+        self._parts = _dealt(text)
 
     def compiled(self, settings: Settings) -> Costs:
         """Compile all cases by trees that have not seen their projects."""
         found: dict[str, Mapping[str, float]] = {}
         for part in self._parts:
-            unseen = {case.project for case in part}
-            seen = [data for (_, name), data in self._pieces.items() if self._projects[name] not in unseen]
-            found |= self._compiled(fitted(seen, settings, seed=0), settings.least, part)
+            seen = [data for case, data in self._pieces if case.project not in part]
+            unseen = [case for case in self.cases if case.project in part]
+            if unseen:
+                found |= self._compiled(fitted(seen, settings, self._training.seed), settings.least, unseen)
         return found
 
-    def _compiled(self, trees: Trees, least: float, cases: Sequence[Case]) -> Iterator[tuple[str, Mapping[str, float]]]:
-        with TemporaryDirectory(prefix="policybridge-bench-") as folder:
-            (Path(folder) / "model.onnx").write_bytes(model_of(self._task, trees, least))
-            version = self._server.publish(self._task.name, Path(folder), policy_config())
-        asking = Asking(self._server.leader.address, f"{self._task.name}@{version.version}")
-        for rollout in self._roller.roll(cases, asking):
-            if rollout.ran.ok:
-                yield rollout.case.name, rollout.ran.totals
+    def _compiled(self, trees: Trees, least: float, cases: Sequence[Case]) -> Costs:
+        training = self._training
+        version = training.publish({"model.onnx": model_of(training.task, trees, least)}, policy_config())
+        return training.totals(list(training.roller.roll(cases, training.asking(version))))
 
 
 def _dealt(text: Mapping[str, float]) -> Sequence[set[str]]:
@@ -125,13 +124,11 @@ def _dealt(text: Mapping[str, float]) -> Sequence[set[str]]:
 
 
 def _show(name: str, cases: Sequence[Case], before: Costs, after: Costs) -> None:
-    both = [case for case in cases if case.name in before and case.name in after]
-    words = [f"{name}: {len(both)} modules"]
-    for language in ("", *sorted({case.language for case in both})):
-        some = [case.name for case in both if language in ("", case.language)]
-        for total in ("text", "exec"):
-            old, new = (sum(costs[each][total] for each in some) for costs in (before, after))
-            words.append(f"{language or 'all'} {total} {100 * (new / old - 1) if old else 0:+.2f} %")
+    words = [f"{name}: {len(before.keys() & after.keys())} modules"]
+    for language in ("", *sorted({case.language for case in cases})):
+        some = {case.name: after[case.name] for case in cases if language in ("", case.language) and case.name in after}
+        changes = ((total, 100 * (change(some, before, total) - 1)) for total in ("text", "exec"))
+        words += [f"{language or 'all'} {total} {percent:+.2f} %" for total, percent in changes]
     print(", ".join(words), flush=True)
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -24,6 +24,8 @@ from policybridge_train.tasks.task import TASKS
 
 _USAGE = 2
 _INTERRUPTED = 130
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 class Algorithm(Protocol):
@@ -69,10 +71,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    options = _pairs(arguments.option)
+    options = pairs(arguments.option)
     task = make_task(arguments.task, options)
     algorithm = cast("Algorithm", ALGORITHMS.load(arguments.algo))
-    settings = _settings(algorithm, _pairs(arguments.set))
+    settings = settings_of(algorithm.Settings, pairs(arguments.set))
     cases = [case for case in task.cases(arguments.corpus) if arguments.only in case.name]
     training, validation = cases_of(cases, Part.TRAINING), cases_of(cases, Part.VALIDATION)
     if not (training and validation):
@@ -124,15 +126,27 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _settings(algorithm: Algorithm, given: Mapping[str, str]) -> msgspec.Struct:
+def settings_of(kind: type[S], given: Mapping[str, str]) -> S:
+    """Make an algorithm's settings of the words of ``--set``.
+
+    Raises:
+        InvalidError: it has no such setting, or a value is out of its range; the message says what it takes.
+
+    """
     try:
-        return msgspec.convert(dict(given), algorithm.Settings, strict=False)
+        return msgspec.convert(dict(given), kind, strict=False)
     except msgspec.ValidationError as error:
-        known = ", ".join(f"{field.name}={field.default}" for field in msgspec.structs.fields(algorithm.Settings))
+        known = ", ".join(f"{field.name}={field.default}" for field in msgspec.structs.fields(kind))
         raise InvalidError(f"--set: {error}; it takes, with these defaults: {known}") from error
 
 
-def _pairs(words: Sequence[str]) -> dict[str, str]:
+def pairs(words: Sequence[str]) -> dict[str, str]:
+    """Read words NAME=VALUE.
+
+    Raises:
+        InvalidError: a word is none.
+
+    """
     found = {}
     for word in words:
         name, equals, value = word.partition("=")

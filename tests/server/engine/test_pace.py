@@ -60,7 +60,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def answered(asking: Connection, beside: Connection, policy: str, signature: Signature, slow: Values) -> int:
-    """Ask ``policy`` something that takes seconds; give how many of 25 quick decisions are answered before it.
+    """Ask ``policy`` something that takes seconds; give how many of 50 quick decisions are answered before it.
 
     On the loop thread it would let one or two by. Beside it they get a part of the cores alone.
     """
@@ -69,7 +69,7 @@ def answered(asking: Connection, beside: Connection, policy: str, signature: Sig
     thread = threading.Thread(target=session.evaluate, args=(slow,))
     thread.start()
     count = 0
-    while thread.is_alive() and count < 25:
+    while thread.is_alive() and count < 50:
         assert ask(quick, count) == count
         count += 1
     thread.join()
@@ -81,7 +81,7 @@ def test_a_slow_model_of_varying_shape_keeps_nobody_waiting(repository: Path, se
     server = server_factory(repository)
     slow = pack(BY_SHAPE.features, {"x": np.zeros(8_000, np.float32)})
     with connected(server) as connection, connected(server) as beside:
-        assert answered(connection, beside, "loop", BY_SHAPE, slow) == 25
+        assert answered(connection, beside, "loop", BY_SHAPE, slow) == 50
 
 
 def test_a_model_that_proves_slow_only_when_it_is_asked_leaves_the_loop_thread(
@@ -94,7 +94,7 @@ def test_a_model_that_proves_slow_only_when_it_is_asked_leaves_the_loop_thread(
         # On a fast machine, too, this takes what tells a slow model from a moment without a core.
         session.evaluate(pack(BY_NUMBER.features, {"count": 8_000}))
         slow = pack(BY_NUMBER.features, {"count": 8_000})
-        assert answered(connection, beside, "loop", BY_NUMBER, slow) == 25
+        assert answered(connection, beside, "loop", BY_NUMBER, slow) == 50
 
 
 @pytest.mark.parametrize("rows", [2, 5, 1])

@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -62,8 +63,10 @@ class Peer:
         self.file = self.socket.makefile("rb")
 
     def send(self, *parts: bytes) -> None:
-        for part in parts:
-            self.socket.sendall(part)
+        # After the server has ended the session there may be more to send; what it said is still to be read.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            for part in parts:
+                self.socket.sendall(part)
 
     def line(self) -> dict[str, object]:
         result: dict[str, object] = json.loads(self.file.readline())
