@@ -40,6 +40,26 @@ def test_compile_commands_in_both_styles_are_added(tmp_path: Path) -> None:
     assert "gone.c is not there" in said
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("-MJ entry.json", "-MJentry.json", "--serialize-diagnostics said.dia", "-v", "-B /nowhere", "-F folder"),
+        *("-cxx-isystem folder", "--define-macro OTHER", "--define-macro=OTHER", "--include-directory folder"),
+    ],
+)
+def test_an_option_takes_no_flag_behind_it_for_its_value(option: str, tmp_path: Path) -> None:
+    write_project(tmp_path / "p", {"h.c": HELPER})
+    row = {"directory": ".", "file": "h.c", "command": f"clang -O2 -DNAME=1 {option} -c h.c --output=h.obj"}
+    (tmp_path / "p" / "compile_commands.json").write_text(json.dumps([row]))
+
+    corpus, _ = _add(tmp_path, "p/compile_commands.json")
+
+    assert [module.name for module in corpus.modules] == ["p/h.obj"]
+    assert {"-Oz", "NAME=1"} <= set(corpus.modules[0].arguments)
+    assert not {"-g0", "-O2"} & set(corpus.modules[0].arguments)
+    assert {path.name for path in (tmp_path / "p").iterdir()} == {"h.c", "compile_commands.json"}
+
+
 @pytest.mark.parametrize("text", ["{", "{}", '[{"file": "a.c"}]', '[{"directory": "/", "command": "cc \'"}]', "[3]"])
 def test_a_broken_compilation_database_is_a_clear_error(text: str, tmp_path: Path) -> None:
     (tmp_path / "compile_commands.json").write_text(text)

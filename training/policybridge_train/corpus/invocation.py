@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final, Literal
 
@@ -22,19 +23,49 @@ LANGUAGES: Final = {
 }
 """Of a source by its ending (gcc's manual, Overall Options)."""
 
-_OTHER_STAGES: Final = frozenset(("-E", "-S", "-M", "-MM", "-fsyntax-only", "--version", "-v", "-###", "-V", "--help"))
-# Options whose value is the next word; what is not named here has its value in the same word, or none.
-_DROPPED_WITH_VALUE: Final = frozenset(("-o", "-MF", "-MT", "-MQ", "-dumpbase", "-dumpdir", "-aux-info"))
+_OTHER_STAGES: Final = frozenset(("-E", "-S", "-M", "-MM", "-fsyntax-only", "--version", "-###", "-V", "--help"))
+_SHORT: Final = {
+    "--assemble": "-S",
+    "--compile": "-c",
+    "--define-macro": "-D",
+    "--dependencies": "-M",
+    "--imacros": "-imacros",
+    "--include": "-include",
+    "--include-directory": "-I",
+    "--include-directory-after": "-idirafter",
+    "--language": "-x",
+    "--library-directory": "-L",
+    "--output": "-o",
+    "--prefix": "-B",
+    "--preprocess": "-E",
+    "--shared": "-shared",
+    "--static": "-static",
+    "--undefine-macro": "-U",
+    "--user-dependencies": "-MM",
+}
+"""Long names of options, with their value behind ``=`` or in the next word, that gcc and clang both know."""
+
+# Options whose value is the next word; what is not named here has its value in the same word, or none. An option that
+# lost its value would take the flag behind it for one: a level of optimisation, or the name of a file to write.
+_DROPPED_WITH_VALUE: Final = frozenset(
+    (
+        *("-MF", "-MT", "-MQ", "-MJ", "-dumpbase", "-dumpbase-ext", "-dumpdir", "-aux-info", "-B", "-wrapper"),
+        *("-serialize-diagnostics", "--serialize-diagnostics", "-gen-cdb-fragment-path", "-module-dependency-dir"),
+        *("-dependency-file", "-dependency-dot", "-index-store-path", "-Xanalyzer", "--analyzer-output"),
+    )
+)
 _LINKED_WITH_VALUE: Final = frozenset(("-Xlinker", "-T", "-u", "-z", "-e", "-l", "-L", "-R", "-rpath", "-soname"))
 _KEPT_WITH_VALUE: Final = frozenset(
     (
         *("-I", "-D", "-U", "-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-iprefix", "-iwithprefix"),
         *("-iwithprefixbefore", "-isysroot", "-imultilib", "-Xclang", "-Xpreprocessor", "-Xassembler", "-mllvm"),
-        *("--param", "-arch", "-target", "--sysroot", "-A"),
+        *("--param", "-arch", "-target", "--sysroot", "-A", "-F", "-iframework", "-iwithsysroot", "-cxx-isystem"),
+        *("-isystem-after", "-stdlib++-isystem", "-ivfsoverlay", "-vfsoverlay", "-include-pch", "-resource-dir"),
+        *("-working-directory", "-mthread-model", "-Xarch_host", "-Xarch_device", "-Xopenmp-target", "--config"),
     )
 )
 _DROPPED: Final = re.compile(
-    r"-c|-M[DPGM]*|-M[FTQ].+|-Wp,-M.*|-save-temps.*|-g.*|-f(no-)?lto.*|-ffat-lto-objects|-fuse-linker-plugin|-fplugin.*"
+    r"-v|-M[DPGM]*|-M[FTQJ].+|-Wp,-M.*|-save-temps.*|-g.*|-f(no-)?lto.*|-ffat-lto-objects|-fuse-linker-plugin|-fplugin.*"
     r"|-fprofile-(use|generate|arcs|instr|dir|update|values|correction|partial).*|-ftest-coverage|--coverage|-pg|-p"
     r"|-W(?![apl],).*|-w|-pedantic(-errors)?|-fdiagnostics.*|-fdump-.*|-specs=.*|-fembed-bitcode.*|-pipe|-fno-diag.*"
     r"|-f(no-)?(color|show-column|message-length).*|-ftime-trace.*|-fmodules-ts|-fdeps-.*|-fmodule-mapper=.*"
@@ -93,7 +124,7 @@ def parse_compiler(call: Call) -> Invocation | None:
 class _Reader:
     def __init__(self, call: Call, target: str, *, cxx: bool) -> None:
         self._call = call
-        self._words = iter(call.arguments)
+        self._words: Iterator[str] = iter(call.arguments)
         self._cxx = cxx
         self._target = target.rstrip("-")
         self._language: str | None = None
@@ -120,7 +151,11 @@ class _Reader:
         )
 
     def _option(self, word: str) -> None:
-        if word in ("-c", "--compile"):
+        name, equals, value = word.partition("=")
+        if name in _SHORT:
+            word = _SHORT[name]
+            self._words = chain([value], self._words) if equals else self._words
+        if word == "-c":
             self._stage = "compile" if self._stage == "link" else self._stage
         elif word in _OTHER_STAGES:
             self._stage = "other"
