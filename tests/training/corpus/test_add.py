@@ -40,6 +40,18 @@ def test_compile_commands_in_both_styles_are_added(tmp_path: Path) -> None:
     assert "gone.c is not there" in said
 
 
+def test_response_files_in_compile_commands_are_read(tmp_path: Path) -> None:
+    files = {"h.c": "#include <one.h>\nint h(void) { return ONE; }", "include/one.h": "#define ONE DEFINED"}
+    write_project(tmp_path / "p", files | {"outer.rsp": "-DDEFINED=1 @inner.rsp", "inner.rsp": "-Iinclude @inner.rsp"})
+    row = {"directory": ".", "file": "h.c", "command": "gcc @outer.rsp -c h.c"}
+    (tmp_path / "p" / "compile_commands.json").write_text(json.dumps([row]))
+
+    corpus, said = _add(tmp_path, "p/compile_commands.json")
+
+    assert [module.source for module in corpus.modules] == ["h.c"], said
+    assert not corpus.failures
+
+
 @pytest.mark.parametrize(
     "option",
     [

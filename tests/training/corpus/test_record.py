@@ -109,6 +109,15 @@ def test_a_response_file_that_is_removed_at_once_is_recorded(tmp_path: Path) -> 
     assert program_of(corpus, "prog") == ("executable", ("main.o", "h.o"))
 
 
+def test_response_files_that_name_others_are_recorded(tmp_path: Path) -> None:
+    write_project(tmp_path, {"h.c": "int h(void) { return ONE; }", "outer": "@inner -c h.c", "inner": "-DONE=1"})
+
+    corpus = record(tmp_path, tmp_path / "corpus", "gcc", "@outer")
+
+    assert [module.source for module in corpus.modules] == ["h.c"]
+    assert not corpus.failures
+
+
 def test_a_program_that_is_compiled_and_linked_at_once_has_its_sources_as_modules(tmp_path: Path) -> None:
     write_project(tmp_path, {"main.c": MAIN, "h.c": HELPER})
 

@@ -15,7 +15,7 @@ from policybridge_train.corpus.bitcode import Unit
 from policybridge_train.corpus.description import DESCRIPTION, Corpus, Module
 from policybridge_train.corpus.embedded import read_embedded
 from policybridge_train.corpus.invocation import parse_compiler
-from policybridge_train.corpus.notes import Call, make_call
+from policybridge_train.corpus.notes import Call, expanded, make_call
 from policybridge_train.corpus.writing import CorpusWriter, module_name
 
 _IMPORTED: Final = ".3.import.bc"
@@ -172,7 +172,8 @@ def _call(row: Mapping[str, Any], file: Path) -> Call | None:
         words = words if isinstance(words, list) else shlex.split(str(command))
     except ValueError as error:
         raise InvalidError(f"{file}: {error} in the command {command!r:.200}") from error
-    return make_call(Path(os.path.realpath(file.parent / folder)), [str(word) for word in words])
+    place = Path(os.path.realpath(file.parent / folder))
+    return make_call(place, list(expanded(map(str, words), place)))
 
 
 def _assumed(level: str) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -11,6 +11,8 @@ from policybridge_train.corpus.wrappers import LAUNCHERS
 
 _VARIABLES: Final = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 _HEAD: Final = 2 + len(_VARIABLES) + 1
+_DEEPEST: Final = 10
+"""Response files within each other that are followed."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ def _read(note: Path) -> Call | None:
     if len(head) < _HEAD or not head[-1].isdigit() or int(head[-1]) != len(arguments):
         return None
     variables = {name: value for name, value in zip(_VARIABLES, head[2:], strict=False) if value}
-    return make_call(Path(head[0]), [head[1], *_expanded(note, arguments)], variables)
+    folder = Path(head[0])
+    return make_call(folder, [head[1], *expanded(_copied(note, arguments), folder)], variables)
 
 
 def make_call(folder: Path, words: Sequence[str], variables: dict[str, str] | None = None) -> Call | None:
@@ -75,11 +78,27 @@ def _is_setting(words: Sequence[str], index: int) -> bool:
     return index > 0 and ("=" in words[index] or words[index].startswith("-"))
 
 
-def _expanded(note: Path, arguments: Sequence[str]) -> Iterator[str]:
+def _copied(note: Path, arguments: Sequence[str]) -> Iterator[str]:
     for index, word in enumerate(arguments):
         copy = note.with_name(f"{note.name}.{index}")
         if word.startswith("@") and copy.exists():
             yield from read_response(copy)
+        else:
+            yield word
+
+
+def expanded(words: Iterable[str], folder: Path, depth: int = _DEEPEST) -> Iterator[str]:
+    """Put the words of response files, also of those that they name, in their place; a file that is gone stays a word.
+
+    Args:
+        words: of a command.
+        folder: in which it runs; the files' names are relative to it.
+        depth: how deep files are followed: one that names itself has no end.
+
+    """
+    for word in words:
+        if depth and word.startswith("@") and (folder / word[1:]).is_file():
+            yield from expanded(read_response(folder / word[1:]), folder, depth - 1)
         else:
             yield word
 
