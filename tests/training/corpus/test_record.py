@@ -118,6 +118,22 @@ def test_response_files_that_name_others_are_recorded(tmp_path: Path) -> None:
     assert not corpus.failures
 
 
+@pytest.mark.parametrize(
+    "option", ["-include all.h", "-include-pch all.h.pch", "-Xclang -include-pch -Xclang all.h.pch"]
+)
+def test_a_header_that_is_precompiled_at_another_level_is_included_as_text(option: str, tmp_path: Path) -> None:
+    write_project(
+        tmp_path, {"all.h": "static int helper(int v) { return 3 * v; }", "h.c": "int h(void) { return helper(1); }"}
+    )
+    clang = shlex.join(newest_compiler().start)
+    script = f"{clang} -O2 -x c-header all.h -o all.h.pch && {clang} -O2 {option} -c h.c"
+
+    corpus = record(tmp_path, tmp_path / "corpus", "sh", "-c", script)
+
+    assert [module.source for module in corpus.modules] == ["h.c"], corpus.failures
+    assert "-Oz" in corpus.modules[0].arguments
+
+
 def test_a_program_that_is_compiled_and_linked_at_once_has_its_sources_as_modules(tmp_path: Path) -> None:
     write_project(tmp_path, {"main.c": MAIN, "h.c": HELPER})
 

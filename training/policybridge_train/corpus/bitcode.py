@@ -9,6 +9,7 @@ import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -81,7 +82,7 @@ class FrontEnd:
             arguments = cc1_arguments(said)
             refused = _refused(said, flags)
             if arguments and not refused:
-                return arguments
+                return list(_without_precompiled(arguments, unit.invocation.call.folder))
             if not refused:
                 raise InvalidError(_first_error(said))
             flags = [flag for index, flag in enumerate(flags) if index not in refused]
@@ -157,6 +158,22 @@ def cc1_arguments(said: str) -> list[str] | None:
     if len(commands) != 1:
         return None
     return [re.sub(r"(?s)\\(.)", r"\1", word) for word in _QUOTED.findall(commands[0])]
+
+
+def _without_precompiled(arguments: Sequence[str], folder: Path) -> Iterator[str]:
+    """Include the text of a precompiled header: one of another clang, or of another level, is refused by this one."""
+    words = iter(arguments)
+    included = {after for word, after in pairwise(arguments) if word == "-include"}
+    for word in words:
+        file = next(words, "") if word == "-include-pch" else ""
+        header = str(Path(file).with_suffix("")) if file else ""
+        if not file:
+            yield word
+        elif not (folder / header).is_file():
+            # What it was made from is not known.
+            yield from (word, file)
+        elif header not in included:
+            yield from ("-include", header)
 
 
 def _refused(said: str, flags: Sequence[str]) -> set[int]:
