@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -155,6 +156,37 @@ def test_another_corpus_is_added_once_with_its_programs(tmp_path: Path) -> None:
     again, said = _add(tmp_path, "first/corpus_description.json")
     assert len(again.modules) == len(first.modules)
     assert "3 modules" in said
+
+
+def test_what_two_processes_add_to_one_corpus_at_a_time_is_all_in_it(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_project(tmp_path / name, {f"{name}.c": f"int {name};"})
+    # Each build ends when the other one has begun: both processes have seen the corpus as it was before.
+    wait = "touch ../{}.began; until [ -e ../{}.began ]; do sleep 0.05; done; gcc -c *.c"
+    builds = [("one", wait.format("one", "two")), ("two", wait.format("two", "one"))]
+    with ThreadPoolExecutor() as executor:
+        ended = list(
+            executor.map(
+                lambda build: corpus_command(
+                    "record", "--output", tmp_path / "corpus", "--", "sh", "-c", build[1], cwd=tmp_path / build[0]
+                ),
+                builds,
+            )
+        )
+
+    assert [one.returncode for one in ended] == [0, 0], ended
+    corpus = Corpus.open(tmp_path / "corpus")
+    assert [module.name for module in corpus.modules] == ["one/one.o", "two/two.o"]
+
+
+def test_a_file_in_the_place_of_a_corpus_is_a_clear_error(tmp_path: Path) -> None:
+    write_project(tmp_path, {"h.c": HELPER, "corpus": "a file"})
+
+    ended = corpus_command("record", "--output", "corpus", "--", "gcc", "-c", "h.c", cwd=tmp_path)
+
+    assert ended.returncode == 2
+    assert "corpus is no folder: choose another --output" in ended.stderr
+    assert not (tmp_path / "h.o").exists()
 
 
 def test_a_folder_without_anything_to_add_is_a_clear_error(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Adding modules to a corpus on disk, whatever stops it: what is written is whole, and described at the end."""
 
+import fcntl
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
@@ -27,13 +29,17 @@ class CorpusWriter:
     def __init__(self, folder: Path) -> None:
         # Compilers write into it from other folders.
         self._folder = folder.absolute()
+        if self._folder.exists() and not self._folder.is_dir():
+            raise PreconditionError(f"{folder} is no folder: choose another --output")
         self._folder.mkdir(parents=True, exist_ok=True)
         if not os.access(self._folder, os.W_OK):
             raise PreconditionError(f"{folder} cannot be written: choose another --output")
         old = _existing(self._folder)
         self._modules = {module.name: module for module in old.modules}
-        self._programs = {(program.project, program.name): program for program in old.programs}
-        self._failures = dict(old.failures)
+        self._programs: dict[tuple[str, str], Program] = {}
+        self._failures: dict[str, str] = {}
+        self._added: set[str] = set()
+        self._succeeded: set[str] = set()
         self._by_digest = {module.digest: name for name, module in self._modules.items() if module.bitcode.exists()}
         self.duplicates: dict[str, str] = {}
         self._lock = RLock()
@@ -54,15 +60,15 @@ class CorpusWriter:
         """Copy the index of ThinLTO's that belongs to a module."""
         shutil.copyfile(index, self._folder / f"{name}.thinlto.bc")
 
-    def _has_indices(self) -> bool:
+    def _has_indices(self, modules: Mapping[str, Module]) -> bool:
         """Tell whether this is a corpus of ThinLTO.
 
         Raises:
             InvalidError: a part of the modules is of ThinLTO, and a part is not.
 
         """
-        with_index = [name for name, module in self._modules.items() if module.index.exists()]
-        if with_index and len(with_index) < len(self._modules):
+        with_index = [name for name, module in modules.items() if module.index.exists()]
+        if with_index and len(with_index) < len(modules):
             raise InvalidError(
                 f"{self._folder} has modules of ThinLTO ({with_index[0]}) and others; LLVM's tools take one kind a"
                 " corpus, so add them to two folders"
@@ -83,9 +89,11 @@ class CorpusWriter:
             self._by_digest = {key: name for key, name in self._by_digest.items() if name != module.name}
         self._modules[module.name] = module
         self._by_digest[digest] = module.name
+        self._added.add(module.name)
         # What failed before, alone or with its whole project, has succeeded now.
-        self._failures.pop(module.name, None)
-        self._failures.pop(module.project, None)
+        for name in (module.name, module.project):
+            self._failures.pop(name, None)
+            self._succeeded.add(name)
         return module.name
 
     def fail(self, name: str, why: str) -> None:
@@ -99,11 +107,20 @@ class CorpusWriter:
             self._programs.update({(program.project, program.name): program for program in programs})
 
     def write(self) -> Corpus:
-        """Write the descriptions."""
-        with self._lock:
-            modules = [self._modules[name] for name in sorted(self._modules)]
-            programs = [self._programs[key] for key in sorted(self._programs)]
-            corpus = Corpus(self._folder, modules, programs, dict(self._failures), self._has_indices())
+        """Write the descriptions; what another process has added meanwhile stays in them."""
+        with self._lock, _held(self._folder):
+            old = _existing(self._folder)
+            modules = {module.name: module for module in old.modules}
+            modules |= {name: self._modules[name] for name in self._added}
+            programs = {(program.project, program.name): program for program in old.programs} | self._programs
+            failures = {name: why for name, why in old.failures.items() if name not in self._succeeded}
+            corpus = Corpus(
+                self._folder,
+                [modules[name] for name in sorted(modules)],
+                [programs[key] for key in sorted(programs)],
+                failures | self._failures,
+                self._has_indices(modules),
+            )
             corpus.write()
             return corpus
 
@@ -120,6 +137,17 @@ def module_name(*parts: str) -> str:
 def remove(path: Path) -> None:
     """Remove a folder, also one whose files are write-protected."""
     shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Keep other processes from describing a corpus, as long as the block lasts."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _existing(folder: Path) -> Corpus:
