@@ -135,6 +135,22 @@ def test_what_a_build_compiles_is_tuned_and_the_source_with_the_store_gives_that
     assert (folder / "tuned.db.work" / ".gitignore").read_text() == "*\n"
 
 
+def test_a_build_without_optimisation_is_told_which_modules_have_nothing_to_tune(
+    tmp_path: Path,
+    compiler: CountedCompiler,
+    major: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    folder = _project(tmp_path, major)
+    (folder / "Makefile").write_text(_MAKEFILE.format(clang=f"clang-{major}").replace("-Oz", "-O0"))
+    monkeypatch.chdir(folder)
+    assert compiler.tune(folder / "tuned.db", "--", "make") == 1
+    said = capfd.readouterr().out
+    for name in ("one", "two"):
+        assert f"a project/{name}.o: LLVM does not inline at its level (-O0): record it at another one" in said
+
+
 def test_after_an_edit_of_a_line_two_compiles_of_its_file_keep_what_was_won(
     tmp_path: Path, compiler: CountedCompiler, major: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

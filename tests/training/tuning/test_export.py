@@ -117,6 +117,13 @@ def test_a_bitcode_module_compiled_by_cc1_is_exported(tuner: Tuner) -> None:
     assert Path("replay.txt").stat().st_size > 0
 
 
+def test_a_command_that_does_not_optimise_is_told_so(tuner: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write_source(tuner.folder)
+    tuner.write(flipped(tuner.logged(Path(source.name)).sites, "middle"), source.name)
+    assert exported(*command(tuner, source, "-O0", "-g1")) == 2
+    assert "-O0 -g1 -c module.c: give it -O1 or more" in capsys.readouterr().err
+
+
 def test_a_module_of_a_corpus_is_exported_by_its_name(tuner: Tuner) -> None:
     source = write_source(tuner.folder)
     bitcode = tuner.folder / "corpus" / "lib" / "module.bc"

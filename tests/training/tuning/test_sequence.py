@@ -72,6 +72,13 @@ def test_a_module_that_does_not_compile_and_one_that_takes_too_long_say_so(tmp_p
         SequenceMeasurer(compiler, Limits(), Running()).measure(module, {})
 
 
+@pytest.mark.parametrize("compiler", parameters("clang-19"))
+def test_a_module_whose_default_decisions_are_not_known_is_named(compiler: str, tmp_path: Path) -> None:
+    (module,) = write_corpus(tmp_path, {"p/f.c": "int f(void) { return 1; }"}, compiler=compiler, level="-O2").modules
+    with pytest.raises(PreconditionError, match=r"p/f\.c: LLVM's own decisions are not known"):
+        SequenceMeasurer(Compiler.find(compiler), Limits(), Running()).measure(module, {})
+
+
 def test_all_compiles_end_when_another_thread_stops_them(tmp_path: Path) -> None:
     module = made_module(tmp_path, "zig", functions=300)
     running = Running()

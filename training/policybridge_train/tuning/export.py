@@ -142,6 +142,8 @@ class _Export:
 
     def run(self) -> Exported:
         tuned = self._compiled("tuned.o", self._with_plugin)
+        if not (self.folder / "sites").exists():
+            raise PreconditionError(f"LLVM does not inline in {shlex.join(self.order.command)}: give it -O1 or more")
         log = read_sites(self.folder / "sites")
         replay = replay_of(log)
         self.order.output.write_bytes(replay.text)

@@ -142,6 +142,10 @@ class PluginMeasurer:
             done = compile_by(command, self.limits, running=self.running)
             if not done.ok:
                 raise CompileError(f"{module.name}: {done.status.value}: {done.message}")
+            if not (folder / "sites").exists():
+                raise CompileError(
+                    f"{module.name}: LLVM does not inline at its level (-O0): record it at another one (--level Oz)"
+                )
             log = read_sites(folder / "sites")
             found = measured(ObjectFile.read(folder / "object"), log, log.numbers)
             if keep is not None:

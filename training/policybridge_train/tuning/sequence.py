@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from policybridge_client.decisions import By, SiteLog
 from policybridge_client.decisions.sites import Numbers
 from policybridge_client.llvm.asked import Asked, AskLimits, asked
+from policybridge_core.errors import PreconditionError
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.job import Limits, compile_by
 from policybridge_train.compiling.pool import Running
@@ -56,7 +57,10 @@ class SequenceMeasurer:
             output = Path(name) / "object"
             limits = AskLimits(self.limits.seconds, self.limits.memory)
             command = self.compiler.command(module, output)
-            done = asked(command, decisions, limits=limits, counted=self.running.counted)
+            try:
+                done = asked(command, decisions, limits=limits, counted=self.running.counted)
+            except PreconditionError as error:
+                raise PreconditionError(f"{module.name}: {error}") from error
             if not done.ok:
                 raise CompileError(f"{module.name}: {_why(done)}")
             made = ObjectFile.read(output)
