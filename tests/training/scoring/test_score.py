@@ -241,6 +241,15 @@ def test_a_wrong_command_line_says_what_would_be_right(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["no folder/scores.html", "."])
+def test_a_page_that_cannot_be_written_is_refused_before_anything_is_compiled(
+    corpus: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    score(corpus, tmp_path, "--candidate", "default", "--html", str(tmp_path / name), status=2)
+    assert f"{tmp_path / name} cannot be written: name a file in a folder that is there" in capsys.readouterr().err
+    assert not (tmp_path / "cache").exists()
+
+
 def test_a_signal_ends_all_compilers(corpus: Corpus, tmp_path: Path) -> None:
     compiler = tmp_path / "clang-slow"
     marker = tmp_path / "started"

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from policybridge_client.llvm.config import GROWTH_LIMIT
 from policybridge_client.llvm.signals import Interrupted, TakenSignals
 from policybridge_client.llvm.tasks import INLINE, TASKS
-from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_core.errors import InvalidError, PolicyBridgeError, PreconditionError
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.job import Limits
 from policybridge_train.corpus.description import Corpus
@@ -79,6 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Score; return the exit status."""
     try:
+        _check_files(arguments.html, arguments.json)
         with TakenSignals():
             with farm_of(arguments) as farm:
                 plan = _plan(arguments, farm)
@@ -94,6 +96,13 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stderr.write(f"policybridge score: {error}\n")
         return _USAGE
     return 0 if any(comparison.scored for comparison in scores.comparisons) else _NOTHING
+
+
+def _check_files(*files: Path | None) -> None:
+    """Refuse a file that cannot be written, before hours of compiling are lost for it."""
+    for file in files:
+        if file is not None and (file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK)):
+            raise PreconditionError(f"{file} cannot be written: name a file in a folder that is there")
 
 
 def _plan(arguments: argparse.Namespace, farm: Farm) -> Plan:
