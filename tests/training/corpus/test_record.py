@@ -134,6 +134,22 @@ def test_a_header_that_is_precompiled_at_another_level_is_included_as_text(optio
     assert "-Oz" in corpus.modules[0].arguments
 
 
+@pytest.mark.parametrize("option", ["", "-fmodule-output", "-x c++-module -fmodule-output=two.pcm"])
+def test_a_module_of_cxx20_is_recorded_and_its_interface_stays_as_it_was(option: str, tmp_path: Path) -> None:
+    clang = need("clang++-22")
+    files = {"two.cppm": "export module two;\nexport int two() { return 2; }\n"}
+    write_project(tmp_path, files | {"main.cpp": "import two;\nint main() { return two(); }\n"})
+    script = f"""set -e
+    {clang} -std=c++20 --precompile two.cppm -o two.pcm && {clang} -std=c++20 {option} -c two.cppm -o two.o
+    {clang} -std=c++20 -fprebuilt-module-path=. -c main.cpp && {clang} main.o two.o -o prog && cp two.pcm kept"""
+
+    corpus = record(tmp_path, tmp_path / "corpus", "sh", "-c", script, options=["--compiler", "clang-22"])
+
+    assert program_of(corpus, "prog") == ("executable", ("main.o", "two.o"))
+    assert (tmp_path / "two.pcm").read_bytes() == (tmp_path / "kept").read_bytes()
+    assert not (tmp_path / "module.pcm").exists()
+
+
 def test_a_program_that_is_compiled_and_linked_at_once_has_its_sources_as_modules(tmp_path: Path) -> None:
     write_project(tmp_path, {"main.c": MAIN, "h.c": HELPER})
 

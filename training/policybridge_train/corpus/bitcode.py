@@ -27,6 +27,8 @@ _REFUSED: Final = (
 # clang/lib/Driver/Job.cpp, Command::printArg.
 _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _CC1: Final = re.compile(r'"-cc1"(?: "(?:[^"\\]|\\.)*")*', re.DOTALL)
+_INTERFACE: Final = re.compile(r"-fmodule-output(=.*)?|-fmodules-reduced-bmi")
+"""Of a C++ module, what would write its interface: the build's own file of that name stays as it is."""
 _LENIENT: Final = ("-Wno-everything", "-Qunused-arguments")
 """What clang refuses by default and older compilers only warn of (implicit declarations, ``register``) is no error."""
 _TRIES: Final = 30
@@ -82,6 +84,7 @@ class FrontEnd:
             arguments = cc1_arguments(said)
             refused = _refused(said, flags)
             if arguments and not refused:
+                arguments = [word for word in arguments if not _INTERFACE.fullmatch(word)]
                 return list(_without_precompiled(arguments, unit.invocation.call.folder))
             if not refused:
                 raise InvalidError(_first_error(said))

@@ -20,8 +20,9 @@ LANGUAGES: Final = {
     ".mm": "objective-c++",
     ".M": "objective-c++",
     **dict.fromkeys((".cc", ".cp", ".cpp", ".cxx", ".c++", ".CPP", ".C"), "c++"),
+    **dict.fromkeys((".ccm", ".cppm", ".cxxm", ".c++m"), "c++-module"),
 }
-"""Of a source by its ending (gcc's manual, Overall Options)."""
+"""Of a source by its ending (gcc's manual, Overall Options; clang/include/clang/Driver/Types.def)."""
 
 _OTHER_STAGES: Final = frozenset(("-E", "-S", "-M", "-MM", "-fsyntax-only", "--version", "-###", "-V", "--help"))
 _SHORT: Final = {
