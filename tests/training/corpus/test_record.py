@@ -197,6 +197,26 @@ def test_a_compiler_in_a_variable_by_its_path_is_recorded(tmp_path: Path) -> Non
     assert "1 projects" in ended.stdout
 
 
+@pytest.mark.parametrize("text", [None, '#!/bin/sh\nexec gcc -DFROM_SCRIPT "$@"\n'])
+def test_a_compiler_of_another_name_in_a_variable_is_recorded(text: str | None, tmp_path: Path) -> None:
+    write_project(tmp_path, {"h.c": HELPER})
+    compiler = tmp_path / "tools" / "special"
+    compiler.parent.mkdir()
+    if text is None:
+        compiler.symlink_to(str(shutil.which("gcc")))
+    else:
+        compiler.write_text(text)
+        compiler.chmod(0o755)
+
+    ended = corpus_command(
+        *("record", "--output", "corpus", "--", "sh", "-c", "$CC -c h.c"),
+        cwd=tmp_path,
+        environment={"CC": str(compiler)},
+    )
+
+    assert "1 modules, 0 programs, 0 failures" in ended.stdout, ended.stdout + ended.stderr
+
+
 def test_an_interrupt_ends_all_processes_of_a_build_and_keeps_its_modules(tmp_path: Path) -> None:
     write_project(tmp_path, {"h.c": HELPER})
     mark = f"{tmp_path}/mark"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from policybridge_train.corpus.wrappers import LAUNCHERS
+from policybridge_train.corpus.wrappers import LAUNCHERS, tool_name
 
 _VARIABLES: Final = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 _HEAD: Final = 2 + len(_VARIABLES) + 1
@@ -34,8 +34,8 @@ class Call:
 
     @property
     def name(self) -> str:
-        """The tool's name without its folder."""
-        return Path(self.tool).name
+        """The tool's name without its folder; see `tool_name`."""
+        return tool_name(str(self.folder / self.tool)) if "/" in self.tool else self.tool
 
     def path(self, word: str) -> Path:
         """Give the file that an argument names, absolute and without links, so that it has one name."""

@@ -45,7 +45,7 @@ def recording_environment(notes: Path, environment: Mapping[str, str], *, preloa
     """
     tools = dict(_on_path(environment.get("PATH", os.defpath)))
     named = {name: words for name in _VARIABLES if (words := _words(environment.get(name, "")))}
-    own = {words[0]: words[0] for words in named.values() if "/" in words[0] and os.access(words[0], os.X_OK)}
+    own = {words[0]: words[0] for words in named.values() if "/" in words[0] and _is_started(words[0])}
     folder = _folder({**tools, **{_own_name(path): path for path in own}})
     changed = {
         name: shlex.join([str(folder / _own_name(words[0])), *words[1:]])
@@ -55,6 +55,17 @@ def recording_environment(notes: Path, environment: Mapping[str, str], *, preloa
     changed["PATH"] = f"{folder}{os.pathsep}{environment.get('PATH', os.defpath)}"
     loaded = preloading(folder, tools, environment) if preload else {}
     return {**environment, **changed, **loaded, RECORD: str(notes)}
+
+
+def _is_started(path: str) -> bool:
+    """Tell whether a path is a tool, by its name or by that of the file behind a link; a script starts tools itself."""
+    return os.access(path, os.X_OK) and is_tool(tool_name(path))
+
+
+def tool_name(path: str) -> str:
+    """Name a tool: as it is started, or as the file is named to which that leads (``mycc``, a link to ``clang-22``)."""
+    name = Path(path).name
+    return name if is_tool(name) else Path(os.path.realpath(path)).name
 
 
 def _words(text: str) -> list[str]:
