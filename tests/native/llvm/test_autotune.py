@@ -151,6 +151,23 @@ def test_a_build_without_optimisation_is_told_which_modules_have_nothing_to_tune
         assert f"a project/{name}.o: LLVM does not inline at its level (-O0): record it at another one" in said
 
 
+def test_a_source_that_was_renamed_is_tuned_under_its_new_name_alone(
+    tmp_path: Path,
+    compiler: CountedCompiler,
+    major: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    folder = _project(tmp_path, major)
+    monkeypatch.chdir(folder)
+    assert compiler.tune(folder / "tuned.db", "--budget", "2", "--", "make") == 0
+    (folder / "src dir" / "two.c").rename(folder / "src dir" / "new.c")
+    (folder / "Makefile").write_text((folder / "Makefile").read_text().replace("two", "new"))
+    capfd.readouterr()
+    assert compiler.tune(folder / "tuned.db", "--budget", "2", "--", "make") == 0
+    assert re.search(r"^a project +2 ", capfd.readouterr().out, re.MULTILINE)
+
+
 def test_after_an_edit_of_a_line_two_compiles_of_its_file_keep_what_was_won(
     tmp_path: Path, compiler: CountedCompiler, major: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,9 @@ def recorded(build: Sequence[str], front_end: FrontEnd, output: Path, jobs: int)
         raise PolicyBridgeError(f"the build ended with status {status}; nothing was tuned")
     writer = CorpusWriter(output)
     convert(calls, Project(folder.name, folder), front_end, writer, jobs=jobs)
-    corpus = writer.write()
+    whole = writer.write()
+    # A source that was removed or renamed since is none of the project's any more.
+    corpus = whole.select(module.name for module in whole.modules if (folder / module.source).is_file())
     _tell_failures(corpus)
     if not corpus.modules:
         raise NotFoundError("the build compiled nothing; if all is up to date, clean it and build again")
