@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -10,9 +11,10 @@ from typing import Final
 
 import pytest
 
+from policybridge_core.errors import PreconditionError
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.job import Limits, compile_by
-from policybridge_train.corpus.description import Corpus
+from policybridge_train.corpus.description import Corpus, Module
 from policybridge_train.corpus.options import newest_compiler
 from tests.training.corpus.projects import HELPER, MAIN, corpus_command, record, small_project, write_project
 
@@ -187,6 +189,35 @@ def test_a_file_in_the_place_of_a_corpus_is_a_clear_error(tmp_path: Path) -> Non
     assert ended.returncode == 2
     assert "corpus is no folder: choose another --output" in ended.stderr
     assert not (tmp_path / "h.o").exists()
+
+
+def test_a_compiler_that_is_ended_leaves_no_file_in_the_corpus(tmp_path: Path) -> None:
+    loop = "constexpr int f() { int s = 0; for (int i = 0; i < 2000000000; i++) s ^= i; return s; }"
+    write_project(tmp_path / "p", {"slow.cc": f"{loop}\nconstexpr int slow = f();\nint g() {{ return slow; }}\n"})
+    row = {"directory": ".", "file": "slow.cc", "command": "clang++ -fconstexpr-steps=2147483647 -c slow.cc"}
+    (tmp_path / "p" / "compile_commands.json").write_text(json.dumps([row]))
+
+    ended = corpus_command("add", "--seconds", "2", "--output", "corpus", "p/compile_commands.json", cwd=tmp_path)
+
+    assert "slow.o: timeout" in ended.stdout, ended.stdout + ended.stderr
+    files = {path.name for path in (tmp_path / "corpus").rglob("*") if path.is_file()}
+    assert files == {"corpus_description.json", "policybridge_corpus.json"}
+
+
+def test_a_description_that_cannot_be_written_is_named_and_the_old_one_stands(tmp_path: Path) -> None:
+    corpus = Corpus(tmp_path, [Module("p/m", tmp_path)])
+    corpus.write()
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # As on a full disk, writing fails in the middle.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
+    try:
+        with pytest.raises(PreconditionError, match=r"policybridge_corpus\.json cannot be written: File too large"):
+            corpus.write()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_a_folder_without_anything_to_add_is_a_clear_error(tmp_path: Path) -> None:

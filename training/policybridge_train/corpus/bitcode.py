@@ -137,7 +137,8 @@ def to_bitcode(arguments: Sequence[str], output: Path) -> list[str]:
     changed = ["-emit-llvm-bc" if word == "-emit-obj" else word for word in arguments]
     place = changed.index("-o")
     changed[place + 1] = str(output)
-    return [*changed[:1], "-disable-llvm-passes", *changed[1:]]
+    # The output is temporary itself, and a compiler that is ended leaves another temporary file beside it.
+    return [*changed[:1], "-disable-llvm-passes", "-fno-temp-file", *changed[1:]]
 
 
 def kept_arguments(arguments: Sequence[str], root: Path) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from policybridge_core.errors import InvalidError, NotFoundError
+from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
 
 DESCRIPTION: Final = "corpus_description.json"
 DETAILS: Final = "policybridge_corpus.json"
@@ -127,7 +127,12 @@ class Corpus:
             raise InvalidError(f"{folder / DESCRIPTION} or {DETAILS} beside it is malformed: {error!r}") from error
 
     def write(self) -> None:
-        """Write both descriptions; the modules' own files are there already."""
+        """Write both descriptions; the modules' own files are there already.
+
+        Raises:
+            PreconditionError: one cannot be written.
+
+        """
         description = {"has_thinlto": self.thinlto, "modules": [module.name for module in self.modules]}
         details = {
             "modules": {
@@ -178,5 +183,9 @@ def _read(file: Path) -> Any:
 
 def _replace(file: Path, text: str) -> None:
     temporary = file.with_name(f"{file.name}.{os.getpid()}.new")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(file)
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(file)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise PreconditionError(f"{file} cannot be written: {error.strerror}; what stood there stands") from error
