@@ -107,6 +107,18 @@ void CallSites::strip() {
   calls_.clear();
 }
 
+namespace {
+
+// clang names the function of a file's initialisers after the file (CodeGenModule::EmitCXXGlobalInitFunc), and a module
+// stays what it is where its file is renamed.
+StringRef name_without_file(const Function &function) {
+  constexpr StringLiteral initialisers = "_GLOBAL__sub_I_";
+  const StringRef name = function.getName();
+  return name.starts_with(initialisers) ? StringRef(initialisers) : name;
+}
+
+} // namespace
+
 ModuleTraits ModuleTraits::of(const Module &module) {
   std::size_t minsize = 0, optsize = 0, neither = 0;
   std::string text, all;
@@ -114,7 +126,7 @@ ModuleTraits ModuleTraits::of(const Module &module) {
     if (function.isDeclaration())
       continue;
     ++(function.hasMinSize() ? minsize : function.hasOptSize() ? optsize : neither);
-    text.assign(function.getName()).push_back('\0');
+    text.assign(name_without_file(function)).push_back('\0');
     for (const Instruction &instruction : instructions(function)) {
       if (isa<DbgInfoIntrinsic>(instruction))
         continue;

@@ -170,6 +170,18 @@ def test_a_module_is_found_by_its_digest_or_by_the_name_that_an_option_gives(tun
     assert (by_name.said, by_name.output) == ("", by_digest.output)
 
 
+def test_a_file_with_initialisers_that_was_renamed_is_found_by_its_digest(tuner: Tuner, source: Path) -> None:
+    old, new = (source.with_name(name) for name in ("old.cpp", "new.cpp"))
+    for file in (old, new):
+        # clang names the function that initialises after the file.
+        file.write_text(source.read_text() + "int begun = sink(1);\n")
+    log = tuner.logged(old).sites
+    store = tuner.write(flipped(log, "middle"), "old.cpp", digest=log.digest)
+    made = tuner.compile(new, decisions=store)
+    assert made.store["exact"], made.said
+    assert made.output != tuner.plain(new)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
