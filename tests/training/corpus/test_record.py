@@ -317,6 +317,21 @@ def test_a_build_is_recorded_where_the_user_s_cache_cannot_be_written(tmp_path: 
     assert "1 modules" in ended.stdout, ended.stderr
 
 
+@pytest.mark.parametrize("name", ["a cache", "a:cache", "a'cache"])
+def test_a_build_is_recorded_where_the_user_s_cache_has_an_odd_name(name: str, tmp_path: Path) -> None:
+    write_project(tmp_path, {"h.c": HELPER, "u.c": HELPER, "v.c": HELPER})
+    gcc = shutil.which("gcc")
+
+    ended = corpus_command(
+        *("record", "--output", "corpus", "--", "sh", "-c", f"gcc -c h.c && {gcc} -DU -c u.c && $CC -DV -c v.c"),
+        cwd=tmp_path,
+        environment={"XDG_CACHE_HOME": str(tmp_path / name), "CC": str(gcc)},
+    )
+
+    assert ended.stderr == ""
+    assert "3 modules" in ended.stdout
+
+
 def test_a_project_behind_a_link_is_recorded_under_its_own_paths(tmp_path: Path) -> None:
     write_project(tmp_path / "real", {"main.c": MAIN, "lib/h.c": HELPER})
     (tmp_path / "link").symlink_to("real")

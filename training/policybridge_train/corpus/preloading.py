@@ -1,6 +1,7 @@
 """The library that sends tools through a wrapper which a build starts by their paths; see preload.c."""
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -16,8 +17,11 @@ _COMPILERS: Final = ("cc", "gcc", "clang")
 
 
 def preloading(folder: Path, tools: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Give the variables that load the library into a build; none, if no compiler here can make it."""
+    """Give the variables that load the library into a build; none, if no compiler here can make it, or name it."""
     library = folder / _LIBRARY
+    # The loader would split the path in two there.
+    if re.search(r"[\s:]", str(library)):
+        return {}
     if not library.exists() and not any(_compile(compiler, library) for compiler in _candidates(tools)):
         return {}
     before = environment.get("LD_PRELOAD", "")

@@ -14,6 +14,7 @@ import re
 import shlex
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -28,6 +29,9 @@ COMPILERS: Final = re.compile(rf"(?P<target>[\w.+-]+-)?(cc|c\+\+|gcc|g\+\+|clang
 LINKERS: Final = re.compile(rf"([\w.+-]+-)?(ld|ld\.bfd|ld\.gold|ld\.lld|ld\.mold|mold|lld){_VERSION}")
 ARCHIVERS: Final = re.compile(rf"([\w.+-]+-)?(ar|gcc-ar|llvm-ar){_VERSION}")
 LAUNCHERS: Final = re.compile(r"ccache|sccache|distcc|icecc")
+
+_UNSAFE: Final = re.compile(r"[^\w@%+=,./-]")
+"""What splits a path in two in PATH, in LD_PRELOAD, or where a build uses CC without quotes."""
 
 _VARIABLES: Final = ("CC", "CXX", "LD", "AR", "CPP")
 
@@ -102,14 +106,15 @@ def _folder(tools: Mapping[str, str]) -> Path:
     table = "\0".join((template, *(f"{name}={file}" for name, file in sorted(tools.items()))))
     digest = hashlib.sha256(os.fsencode(table)).hexdigest()[:16]
     texts = {**{name: shlex.quote(file) for name, file in tools.items()}, ANY: '"$POLICYBRIDGE_TOOL"'}
-    try:
-        folder = cache() / f"record-{digest}"
-        if not all((folder / name).exists() for name in texts):
-            _write(folder, template, texts)
-    except OSError:
-        # The user's cache cannot be written.
-        folder = Path(tempfile.mkdtemp(prefix="policybridge-"), f"record-{digest}")
-        _write(folder, template, texts)
+    folder = cache() / f"record-{digest}"
+    with suppress(OSError):
+        if _UNSAFE.search(str(folder)) is None:
+            if not all((folder / name).exists() for name in texts):
+                _write(folder, template, texts)
+            return folder
+    # The user's cache cannot be written, or not be named where builds name their tools.
+    folder = Path(tempfile.mkdtemp(prefix="policybridge-"), f"record-{digest}")
+    _write(folder, template, texts)
     return folder
 
 
