@@ -1,7 +1,7 @@
 """What a search makes of its compiles, on measurements written by hand."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -179,6 +179,29 @@ def test_two_modules_of_one_source_have_each_their_section_also_while_one_is_not
                 keeper.put(module, search)
         keeper.write()
         assert {section.heading.digest for section in read_store(store).sections} == set(digests.values())
+
+
+@pytest.mark.parametrize("order", [("static/a", "shared/a"), ("shared/a", "static/a")])
+@pytest.mark.parametrize("refused", [False, True])
+def test_modules_that_share_a_section_have_the_decisions_of_the_one_that_won_most_in_it(
+    tmp_path: Path, order: Sequence[str], refused: bool
+) -> None:
+    # A library is compiled twice, for a shared and a static one: before optimisation the modules are the same.
+    modules = {name: Module(name, tmp_path, source="a.c") for name in order}
+    searches = {name: Search.begin(compiled(DEFAULT, {}, "0" * 16)) for name in order}
+    searches["shared/a"].best = {"0123456789abcdef": True}
+    searches["shared/a"].best_text -= 10
+    searches["shared/a"].refused = "an object" if refused else ""
+    keeper = StoreKeeper(tmp_path / "tuned.db", 22, "site", tmp_path)
+    keeper.expect(modules.values())
+    for name in order:
+        keeper.put(modules[name], searches[name])
+        keeper.write()
+    for name in order:
+        keeper.put(modules[name], searches[name])
+    keeper.write()
+    sections = read_store(tmp_path / "tuned.db").sections
+    assert [section.answers for section in sections] == ([] if refused else [{"0123456789abcdef": True}])
 
 
 def test_the_decisions_of_a_store_stay_until_they_have_been_compiled(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import Final
+from typing import Final, NamedTuple
 
 from policybridge_client.decisions import By, Decision, Heading, Section, Store, path_in_store, read_store, update_store
 from policybridge_core.errors import NotFoundError
@@ -17,6 +17,19 @@ _INTERVAL: Final = 2.0
 
 _SHARE: Final = 20
 """How much longer than a writing is the time to the next."""
+
+
+class _Offer(NamedTuple):
+    """What one module has for its section; the greatest of them is the section.
+
+    Modules of one source, as a library has them for a shared and for a static one, may be the same before optimisation,
+    and so have one section. A program that became larger with it rules; else the module that has won most.
+    """
+
+    refused: bool
+    won: int
+    module: str
+    section: Section
 
 
 class StoreKeeper:
@@ -42,6 +55,7 @@ class StoreKeeper:
         with suppress(NotFoundError):
             self._old = read_store(path)
         self._found: dict[Heading, Section] = {}
+        self._shared: dict[Heading, dict[str, _Offer]] = {}
         self._expected: Counter[str] = Counter()
         self._digests: dict[str, dict[str, str]] = {}
         self._next_write = monotonic() + _INTERVAL
@@ -73,7 +87,10 @@ class StoreKeeper:
         heading = self.heading(module, search)
         names = search.names
         decisions = tuple(Decision(key, inline, *names.get(key, ())) for key, inline in search.shipped.items())
-        self._found[heading] = Section(heading, decisions)
+        won = search.default_text - search.best_text
+        offers = self._shared.setdefault(heading, {})
+        offers[module.name] = _Offer(search.is_refused, won, module.name, Section(heading, decisions))
+        self._found[heading] = max(offers.values()).section
         self._digests.setdefault(heading.path, {})[module.name] = search.digest
         if monotonic() > self._next_write:
             self.write()
