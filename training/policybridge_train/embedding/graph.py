@@ -94,8 +94,10 @@ def read_graph(file: Path, *, batched: bool) -> Graph:
         raise PreconditionError(f"{file.name}: {error}") from error
     ports, outputs = read_ports(model)
     if batched:
+        # Files of IR version 3 list the weights among the inputs; their first dimension counts no observations.
+        weights = {each.name for each in model.graph.initializer}
         for value in model.graph.input:
-            if value.type.tensor_type.shape.dim:
+            if value.name not in weights and value.type.tensor_type.shape.dim:
                 value.type.tensor_type.shape.dim[0].dim_value = 1
     for value in model.graph.output:
         value.type.tensor_type.ClearField("shape")
