@@ -1,14 +1,26 @@
 """The C of models as exporters write them, beside ONNX Runtime."""
 
+import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper
 
+from policybridge_client.cli import main
 from policybridge_train.embedding.interface import read_policy
 from tests.onnx_models import make_model, write_onnx
-from tests.training.embedding.programs import build, by_onnx_runtime, decide, needs_compiler, random_observations
+from tests.training.embedding.programs import (
+    STRICT,
+    build,
+    by_onnx_runtime,
+    decide,
+    needs_compiler,
+    random_observations,
+)
 
 FLOAT = TensorProto.FLOAT
 
@@ -24,8 +36,61 @@ def decides_as_onnx_runtime(folder: Path, model: onnx.ModelProto, toml: str = ""
     assert advice.tolist() == by_onnx_runtime(policy, observations).tolist()
 
 
+def compile_files(repository: Path, name: str) -> None:
+    """Check that the policy's C compiles without a warning as C99, as GNU's C, and as C++."""
+    files = [str(repository / "p.h"), str(repository / "p.c")]
+    assert main(["embed", name, "--repository", str(repository), "--for", "c", "-o", *files]) == 0
+    for compiler, *flags in (("gcc", *STRICT), ("gcc",), ("g++", "-x", "c++", "-Wall", "-Wextra", "-Werror")):
+        needs_compiler(compiler)
+        command = [compiler, *flags, "-c", "p.c", "-o", "p.o"]
+        done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-4000:]
+
+
+def with_trees(
+    nodes: list[onnx.NodeProto],
+    inputs: Mapping[str, tuple[int, list[int | str]]],
+    outputs: Mapping[str, tuple[int, list[int | str]]],
+) -> onnx.ModelProto:
+    """Make a model that may have ONNX's operators of machine learning."""
+    takes = [helper.make_tensor_value_info(name, *spec) for name, spec in inputs.items()]
+    gives = [helper.make_tensor_value_info(name, *spec) for name, spec in outputs.items()]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    return helper.make_model(helper.make_graph(nodes, "policy", takes, gives), opset_imports=opsets, ir_version=9)
+
+
 def test_weights_that_the_file_lists_among_the_inputs_keep_their_shapes(tmp_path: Path) -> None:
     weights = {"w": np.array([[1, 2], [3, 4], [5, 6]], np.float32)}
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
     inputs: dict[str, tuple[int, list[int | str]]] = {"x": (FLOAT, ["n", 3]), "w": (FLOAT, [3, 2])}
     decides_as_onnx_runtime(tmp_path, make_model([node], inputs, {"y": (FLOAT, ["n", 2])}, weights))
+
+
+TREE: Final[dict[str, Any]] = {
+    "nodes_treeids": [0] * 13,
+    "nodes_nodeids": list(range(13)),
+    "nodes_featureids": [0] * 13,
+    "nodes_values": [float(each) for each in range(13)],
+    "nodes_modes": ["BRANCH_LEQ", "LEAF"] * 6 + ["LEAF"],
+    "nodes_truenodeids": [1, 0, 3, 0, 5, 0, 7, 0, 9, 0, 11, 0, 0],
+    "nodes_falsenodeids": [2, 0, 4, 0, 6, 0, 8, 0, 10, 0, 12, 0, 0],
+}
+"""A tree that compares one column with six numbers."""
+
+
+@pytest.mark.parametrize("name", ["pb", "SURREAL", "NAMED", "class"])
+def test_a_policy_of_any_name_compiles_as_c_and_as_cpp(tmp_path: Path, name: str) -> None:
+    leaves = [1, 3, 5, 7, 9, 11, 12]
+    places: dict[str, Any] = {"target_treeids": [0] * 7, "target_nodeids": leaves, "target_ids": [0] * 7}
+    attributes = TREE | places | {"target_weights": [float(each) for each in leaves]}
+    node = helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", n_targets=1, **attributes)
+    write_onnx(tmp_path, name, with_trees([node], {"x": (FLOAT, ["n", 1])}, {"y": (FLOAT, ["n", 1])}))
+    compile_files(tmp_path, name)
+
+
+def test_features_that_are_named_like_words_of_c_and_cpp_compile_as_both(tmp_path: Path) -> None:
+    names = ["decltype", "co_yield", "NULL", "linux", "typeof", "int64_t", "not_eq", "bool", "naïve", "naive", "9"]
+    inputs: dict[str, tuple[int, list[int | str]]] = {name: (FLOAT, ["n", 1]) for name in names}
+    node = helper.make_node("Sum", names, ["decltype of all"])
+    write_onnx(tmp_path, "odd", make_model([node], inputs, {"decltype of all": (FLOAT, ["n", 1])}))
+    compile_files(tmp_path, "odd")

@@ -7,12 +7,13 @@ ONNX Runtime approximate in float, and differ from it by a few units in the last
 from typing import Final
 
 MACROS: Final = """\
+/* No policy's prefix makes these names: a policy pb has a status PB_NAN. */
 #if defined(__GNUC__)
 #define PB_INFINITY __builtin_inff()
-#define PB_NAN __builtin_nanf("")
+#define PB_QUIET_NAN __builtin_nanf("")
 #else
 #define PB_INFINITY ((float)(1e300 * 1e300))
-#define PB_NAN (PB_INFINITY - PB_INFINITY)
+#define PB_QUIET_NAN (PB_INFINITY - PB_INFINITY)
 #endif
 """
 
@@ -69,7 +70,7 @@ static double PREFIX_log(double x) {
   int64_t bits, n = 0;
   double m, s, t, sum;
   int k;
-  if (!(x == x) || x < 0) return PB_NAN;
+  if (!(x == x) || x < 0) return PB_QUIET_NAN;
   if (x == 0) return -PB_INFINITY;
   if (x == PB_INFINITY) return x;
   if (x < 2.2250738585072014e-308) {
@@ -97,7 +98,7 @@ static double PREFIX_sqrt(double x) {
   int64_t bits;
   double y, scale = 1.0;
   int k;
-  if (!(x == x) || x < 0) return PB_NAN;
+  if (!(x == x) || x < 0) return PB_QUIET_NAN;
   if (x == 0 || x == PB_INFINITY) return x;
   if (x < 2.2250738585072014e-308) {
     x *= 18014398509481984.0; /* 2^54 */
@@ -170,7 +171,7 @@ static double PREFIX_pow(double x, double y) {
   if (x == 0) return y > 0 ? 0.0 : PB_INFINITY;
   size = PREFIX_exp(y * PREFIX_log(x < 0 ? -x : x));
   if (x > 0) return size;
-  if (PREFIX_floor(y) != y) return PB_NAN;
+  if (PREFIX_floor(y) != y) return PB_QUIET_NAN;
   return PREFIX_floor(y / 2.0) * 2.0 == y ? size : -size;
 }
 """,

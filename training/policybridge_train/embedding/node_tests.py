@@ -71,7 +71,7 @@ class NodeTests:
             table("uint8_t", f"{name}_answers", ["1"] * most + ["0"] * most),
         ]
         if most > _FEW:
-            parts.append(_SEARCH.replace("NAME", name).replace("REAL", real))
+            parts.append(_SEARCH.replace("REAL", real).replace("NAME", name))
         return "\n".join(parts)
 
     def lines(self, name: str) -> list[str]:

@@ -11,12 +11,14 @@ import numpy.typing as npt
 
 _WORDS: Final = """
 auto break case char const continue default do double else enum extern float for goto if inline int long register
-restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
-alignas alignof and asm bool catch class constexpr delete dynamic_cast explicit export false friend mutable namespace
-new not nullptr operator or private protected public reinterpret_cast static_assert static_cast template this throw true
-try typeid typename using virtual wchar_t xor
+restrict return short signed sizeof static struct switch typedef typeof typeof_unqual union unsigned void volatile while
+alignas alignof and and_eq asm bitand bitor bool catch char8_t char16_t char32_t class co_await co_return co_yield compl
+concept const_cast consteval constexpr constinit decltype delete dynamic_cast explicit export false friend mutable
+namespace new noexcept not not_eq nullptr operator or or_eq private protected public reinterpret_cast requires
+static_assert static_cast template this thread_local throw true try typeid typename using virtual wchar_t xor xor_eq
+NULL i386 linux unix int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t
 """
-"""Of C, and of C++, as which the file compiles too."""
+"""Of C, and of C++, as which the file compiles too; what the headers define, and compilers for GNU's C."""
 
 KEYWORDS: Final = frozenset(_WORDS.split())
 
@@ -55,7 +57,7 @@ def literal(value: Any, dtype: np.dtype[Any]) -> str:
 
 def _real(number: float, suffix: str) -> str:
     if math.isnan(number):
-        return "PB_NAN"
+        return "PB_QUIET_NAN"
     if math.isinf(number):
         return "PB_INFINITY" if number > 0 else "-PB_INFINITY"
     text = f"{number:.{9 if suffix else 17}g}"
