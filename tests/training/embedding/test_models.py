@@ -20,6 +20,7 @@ from tests.training.embedding.programs import (
     decide,
     needs_compiler,
     random_observations,
+    record_of,
 )
 
 FLOAT = TensorProto.FLOAT
@@ -94,3 +95,40 @@ def test_features_that_are_named_like_words_of_c_and_cpp_compile_as_both(tmp_pat
     node = helper.make_node("Sum", names, ["decltype of all"])
     write_onnx(tmp_path, "odd", make_model([node], inputs, {"decltype of all": (FLOAT, ["n", 1])}))
     compile_files(tmp_path, "odd")
+
+
+def test_nan_infinities_and_zeros_of_both_signs_are_computed_as_in_onnx_runtime(tmp_path: Path) -> None:
+    needs_compiler("gcc")
+    nodes = [helper.make_node(name, ["x", "z"], [name]) for name in ("Max", "Min", "Pow")]
+    nodes += [helper.make_node("Sign", ["x"], ["Sign"]), helper.make_node("Reciprocal", ["Pow"], ["Reciprocal"])]
+    # A policy that gives NaN has failed, so NaN becomes a number.
+    for node in [*nodes]:
+        nodes.append(helper.make_node("IsNaN", [node.output[0]], [f"{node.output[0]} is NaN"]))
+        nodes.append(
+            helper.make_node("Where", [nodes[-1].output[0], "mark", node.output[0]], [f"{node.output[0]} sure"])
+        )
+    nodes.append(
+        helper.make_node("Concat", [each.output[0] for each in nodes if "sure" in each.output[0]], ["y"], axis=1)
+    )
+    weights = {"mark": np.array(-77.25, np.float32)}
+    model = make_model(nodes, {"x": (FLOAT, ["n", 1]), "z": (FLOAT, ["n", 1])}, {"y": (FLOAT, ["n", 5])}, weights)
+    write_onnx(tmp_path / "policies", "edges", model)
+    policy = read_policy("edges", tmp_path / "policies")
+    numbers = [0.0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, np.inf, -np.inf, np.nan]
+    observations = np.zeros(len(numbers) ** 2, record_of(policy))
+    observations["x"][:, 0], observations["z"][:, 0] = np.repeat(numbers, len(numbers)), numbers * len(numbers)
+    advice, status = decide(build(policy, tmp_path, "gcc"), policy, observations)
+    assert not status.any()
+    np.testing.assert_allclose(advice, by_onnx_runtime(policy, observations), rtol=1e-6)
+
+
+def test_numbers_of_63_bits_and_more_become_uint64_as_in_onnx_runtime(tmp_path: Path) -> None:
+    needs_compiler("gcc")
+    node = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.UINT64)
+    outputs: dict[str, tuple[int, list[int | str]]] = {"y": (TensorProto.UINT64, ["n", 1])}
+    write_onnx(tmp_path / "policies", "wide", make_model([node], {"x": (TensorProto.DOUBLE, ["n", 1])}, outputs))
+    policy = read_policy("wide", tmp_path / "policies")
+    observations = np.zeros(5, record_of(policy))
+    observations["x"][:, 0] = [2.0**62, 2.0**63, 1.5 * 2.0**63, 2.0**64 - 2048, -1]
+    advice, _ = decide(build(policy, tmp_path, "gcc"), policy, observations)
+    assert advice.tolist() == by_onnx_runtime(policy, observations).tolist()

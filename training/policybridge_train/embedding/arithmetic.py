@@ -24,6 +24,7 @@ NEEDS: Final = {
     "pow": ("exp", "log", "floor"),
     "round": ("floor",),
     "ceil": ("floor",),
+    "to_uint64": ("to_int64",),
 }
 """Which functions a function calls."""
 
@@ -139,7 +140,7 @@ static double PREFIX_erf(double x) {
   for (k = 1; k < 200; ++k) {
     term *= 2.0 * x * x / (2.0 * k + 1.0);
     sum += term;
-    if (term < 1e-18 * sum && -term < -1e-18 * sum) break;
+    if (x > 0 ? term < 1e-18 * sum : term >= 1e-18 * sum) break;
   }
   return 1.1283791670955126 * PREFIX_exp(-x * x) * sum;
 }
@@ -164,15 +165,18 @@ static double PREFIX_round(double x) {
     "pow": """\
 static double PREFIX_pow(double x, double y) {
   double size;
-  if (y == 0 || x == 1) return 1.0;
+  int whole = PREFIX_floor(y) == y;
+  if (y == 0 || x == 1 || (x == -1 && y - y != 0 && y == y)) return 1.0;
+  if (!(x == x && y == y)) return x + y;
   if (y == 1) return x;
   if (y == 2) return x * x;
   if (y == 3) return x * x * x;
-  if (x == 0) return y > 0 ? 0.0 : PB_INFINITY;
-  size = PREFIX_exp(y * PREFIX_log(x < 0 ? -x : x));
-  if (x > 0) return size;
-  if (PREFIX_floor(y) != y) return PB_QUIET_NAN;
-  return PREFIX_floor(y / 2.0) * 2.0 == y ? size : -size;
+  if (x == 0) size = y > 0 ? 0.0 : PB_INFINITY;
+  else size = PREFIX_exp(y * PREFIX_log(x < 0 ? -x : x));
+  if (x > 0 || (x == 0 && 1.0 / x > 0)) return size;
+  if (!whole && x - x != 0) return size;
+  if (!whole && x != 0) return PB_QUIET_NAN;
+  return PREFIX_floor(y / 2.0) * 2.0 == y || !whole ? size : -size;
 }
 """,
     "to_int64": """\
@@ -180,6 +184,12 @@ static int64_t PREFIX_to_int64(double x) {
   /* Out of range, and for NaN: what x86-64 gives. In C it is undefined. */
   if (x >= -9223372036854775808.0 && x < 9223372036854775808.0) return (int64_t)x;
   return -INT64_C(9223372036854775807) - 1;
+}
+""",
+    "to_uint64": """\
+static uint64_t PREFIX_to_uint64(double x) {
+  if (x >= 9223372036854775808.0) return (uint64_t)PREFIX_to_int64(x - 9223372036854775808.0) + (UINT64_C(1) << 63);
+  return (uint64_t)PREFIX_to_int64(x);
 }
 """,
     "to_int32": """\

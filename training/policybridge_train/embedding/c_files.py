@@ -10,7 +10,7 @@ from policybridge_train.embedding.body import Body, Tensor
 from policybridge_train.embedding.computing import compute
 from policybridge_train.embedding.interface import Embedded, Feature
 from policybridge_train.embedding.operators.contract import Call
-from policybridge_train.embedding.operators.elementwise import convert
+from policybridge_train.embedding.operators.elementwise import convert, to_integer
 from policybridge_train.embedding.text import c_type, comment, identifier, literal, quoted
 
 MARK: Final = "policybridge-embedded"
@@ -172,7 +172,7 @@ def _converted(call: Call, source: Tensor, wanted: np.dtype[np.generic]) -> str:
     if wanted.kind == "b":
         return f"{read} != 0"
     if source.dtype.kind == "f" and wanted.kind in "iu":
-        helper = call.body.call("to_int32" if wanted.itemsize < 4 or wanted == np.int32 else "to_int64")
+        helper = call.body.call(to_integer(wanted))
         return f"({c}){helper}({read})"
     return f"({c}){read}"
 

@@ -88,8 +88,11 @@ def _absolute(call: Call, x: str) -> str:
 
 
 def _sign(call: Call, x: str) -> str:
-    c = c_type(call.tensors[0].dtype)
-    return f"({c})(({x} > 0) - ({x} < 0))" if call.tensors[0].dtype.kind in "fi" else f"({c})({x} > 0)"
+    (tensor,) = call.tensors
+    c = c_type(tensor.dtype)
+    if tensor.dtype.kind not in "fi":
+        return f"({c})({x} > 0)"
+    return f"{'' if tensor.dtype.kind == 'i' else f'{x} != {x} ? {x} : '}({c})(({x} > 0) - ({x} < 0))"
 
 
 def _reciprocal(call: Call, x: str) -> str:
@@ -130,6 +133,13 @@ def _folded(write: Callable[[str, str], str], call: Call) -> Sequence[Tensor]:
         return body.elementwise([left, right], left.dtype, write)
 
     return [reduce(both, call.tensors)]
+
+
+def _extreme(sign: str, call: Call) -> Sequence[Tensor]:
+    """Write Max or Min: NaN where one of the inputs is NaN."""
+    if call.tensors[0].dtype.kind != "f":
+        return _folded(lambda a, b: f"{b} {sign} {a} ? {b} : {a}", call)
+    return _folded(lambda a, b: f"{b} {sign} {a} || {b} != {b} ? {b} : {a}", call)
 
 
 def _sum(call: Call) -> Sequence[Tensor]:
@@ -191,6 +201,13 @@ def _cast(call: Call) -> Sequence[Tensor]:
     return [convert(call, x, wanted)]
 
 
+def to_integer(wanted: np.dtype[Any]) -> str:
+    """Give the helper that makes an integer of a double."""
+    if wanted == np.uint64:
+        return "to_uint64"
+    return "to_int32" if wanted.itemsize < 4 or wanted == np.int32 else "to_int64"
+
+
 def convert(call: Call, x: Tensor, wanted: np.dtype[Any]) -> Tensor:
     """Convert as ONNX Runtime does on x86-64; numbers out of range are where C leaves it undefined."""
     if x.dtype == wanted:
@@ -199,7 +216,7 @@ def convert(call: Call, x: Tensor, wanted: np.dtype[Any]) -> Tensor:
     if wanted.kind == "b":
         return call.body.elementwise([x], wanted, lambda a: f"{a} != 0")
     if x.dtype.kind == "f" and wanted.kind in "iu":
-        helper = call.body.call("to_int32" if wanted.itemsize < 4 or wanted == np.int32 else "to_int64")
+        helper = call.body.call(to_integer(wanted))
         return call.body.elementwise([x], wanted, lambda a: f"({c}){helper}({a})")
     return call.body.elementwise([x], wanted, lambda a: f"({c}){a}")
 
@@ -225,9 +242,9 @@ OPERATORS: Final[dict[str, Operator]] = {
     "Less": partial(_compared, "<"),
     "LessOrEqual": partial(_compared, "<="),
     "Log": partial(_by_helper, "log"),
-    "Max": partial(_folded, lambda a, b: f"{a} < {b} ? {b} : {a}"),
+    "Max": partial(_extreme, ">"),
     "Mean": _mean,
-    "Min": partial(_folded, lambda a, b: f"{b} < {a} ? {b} : {a}"),
+    "Min": partial(_extreme, "<"),
     "Mul": partial(_binary, "*"),
     "Neg": partial(_unary, _negative),
     "Not": _not,
