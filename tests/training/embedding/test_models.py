@@ -132,3 +132,34 @@ def test_numbers_of_63_bits_and_more_become_uint64_as_in_onnx_runtime(tmp_path: 
     observations["x"][:, 0] = [2.0**62, 2.0**63, 1.5 * 2.0**63, 2.0**64 - 2048, -1]
     advice, _ = decide(build(policy, tmp_path, "gcc"), policy, observations)
     assert advice.tolist() == by_onnx_runtime(policy, observations).tolist()
+
+
+@pytest.mark.parametrize("output", ["label", "chances"])
+def test_a_classifier_of_which_one_output_is_taken_compiles_without_a_warning(tmp_path: Path, output: str) -> None:
+    leaves = [1, 3, 5, 7, 9, 11, 12]
+    places: dict[str, Any] = {"class_treeids": [0] * 7, "class_nodeids": leaves, "class_ids": [0, 1, 2, 0, 1, 2, 0]}
+    attributes = (
+        TREE | places | {"class_weights": [1.0] * 7, "classlabels_int64s": [5, 6, 7], "post_transform": "SOFTMAX"}
+    )
+    node = helper.make_node("TreeEnsembleClassifier", ["x"], ["label", "chances"], domain="ai.onnx.ml", **attributes)
+    outputs: dict[str, tuple[int, list[int | str]]] = {
+        "label": (TensorProto.INT64, ["n"]),
+        "chances": (FLOAT, ["n", 3]),
+    }
+    model = with_trees([node], {"x": (FLOAT, ["n", 1])}, outputs)
+    write_onnx(tmp_path, "classes", model, f'[settings]\nbatch = true\noutput = "{output}"\n')
+    compile_files(tmp_path, "classes")
+
+
+def test_bounds_at_the_ends_of_a_type_empty_tensors_and_unread_inputs_cause_no_warning(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Clip", ["x", "least", "most"], ["clipped"]),
+        helper.make_node("Max", ["clipped", "least"], ["sure"]),
+        helper.make_node("Slice", ["sure", "one", "one", "one"], ["nothing"]),
+        helper.make_node("Concat", ["nothing", "sure"], ["y"], axis=1),
+    ]
+    weights = {"least": np.array(0, np.uint8), "most": np.array(255, np.uint8), "one": np.array([1])}
+    inputs: dict[str, tuple[int, list[int | str]]] = {"x": (TensorProto.UINT8, ["n", 2]), "unread": (FLOAT, ["n", 2])}
+    model = make_model(nodes, inputs, {"y": (TensorProto.UINT8, ["n", 2])}, weights)
+    write_onnx(tmp_path, "ends", model, '[settings.pack.unread]\nfeatures = ["a", "b"]\n')
+    compile_files(tmp_path, "ends")

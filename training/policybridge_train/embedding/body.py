@@ -79,9 +79,17 @@ class Body:
 
     @contextmanager
     def loop(self, index: str, count: int) -> Iterator[None]:
-        """Repeat what follows for each ``index`` below ``count``."""
+        """Repeat what follows for each ``index`` below ``count``; write nothing for 0."""
+        begun = len(self.lines)
         with self.block(f"for (size_t {index} = 0; {index} < {count}; ++{index})"):
             yield
+        if not count:
+            del self.lines[begun:]
+
+    def unread(self, tensor: Tensor) -> None:
+        """Keep compilers from warning of an array that nothing reads."""
+        if tensor.value is None:
+            self.line(f"(void){tensor.name};")
 
     def name(self, kind: str) -> str:
         """Give a name that nothing has yet."""
@@ -105,6 +113,8 @@ class Body:
         if self._stack > MOST_STACK:
             raise UnsupportedError(f"the policy's tensors take more than {MOST_STACK} bytes, for which C has no place")
         self.line(f"{c_type(made.dtype)} {made.name}[{max(made.count, 1)}];")
+        if not made.count:
+            self.unread(made)
         return made
 
     def constant(self, values: npt.NDArray[Any]) -> Tensor:
@@ -129,7 +139,7 @@ class Body:
 
     def read(self, tensor: Tensor, index: str) -> str:
         """Give the expression of one element."""
-        if tensor.value is not None and tensor.count == 1:
+        if tensor.value is not None and tensor.count == 1 and not _extreme(tensor.value):
             return literal(tensor.value.reshape(-1)[0], tensor.dtype)
         return f"{self.array(tensor)}[{'0' if tensor.count == 1 else index}]"
 
@@ -148,7 +158,7 @@ class Body:
     def over(self, shape: Shape, inputs: Sequence[Tensor]) -> Iterator[tuple[str, list[str]]]:
         """Loop over ``shape``; give the index into an array of it, and those into the broadcast ``inputs``."""
         count = math.prod(shape)
-        if all(each.count in (1, count) for each in inputs):
+        if not count or all(each.count in (1, count) for each in inputs):
             with self.loop("i", count):
                 yield "i", ["i"] * len(inputs)
             return
@@ -163,6 +173,14 @@ class Body:
         for _ in axes:
             self._depth -= 1
             self.line("}")
+
+
+def _extreme(value: npt.NDArray[Any]) -> bool:
+    """Whether an integer is the least or the greatest of its type: compilers warn of comparing with such a literal."""
+    return value.dtype.kind in "iu" and int(value.reshape(-1)[0]) in (
+        np.iinfo(value.dtype).min,
+        np.iinfo(value.dtype).max,
+    )
 
 
 def strides_of(shape: Sequence[int]) -> list[int]:

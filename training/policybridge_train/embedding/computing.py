@@ -36,9 +36,15 @@ def compute(graph: Graph, body: Body, inputs: Mapping[str, Tensor], output: str)
             f"{', '.join(sorted(OPERATORS))}"
         )
     known = {name: body.constant(np.asarray(value)) for name, value in graph.constants.items()} | dict(inputs)
+    read = {output, *(name for node in nodes for name in node.inputs)}
+    for name, tensor in inputs.items():
+        if name not in read:
+            body.unread(tensor)
     for node in nodes:
         for name, tensor in zip(node.outputs, _written(node, graph, body, known), strict=False):
             known[name] = tensor
+            if name not in read:
+                body.unread(tensor)
     if output not in known:
         raise PreconditionError(f"the model does not compute its output {output!r}")
     return known[output]

@@ -179,10 +179,15 @@ def _clip(call: Call) -> Sequence[Tensor]:
     made = x
     for place, name, sign in ((1, "min", "<"), (2, "max", ">")):
         bound = call.constant(place, name)
-        if bound is not None:
+        if bound is not None and _binds(name, np.asarray(bound).reshape(-1)[0], x.dtype):
             text = literal(np.asarray(bound).reshape(-1)[0], x.dtype)
             made = call.body.elementwise([made], x.dtype, partial(_bounded, sign, text))
     return [made]
+
+
+def _binds(name: str, bound: Any, dtype: np.dtype[Any]) -> bool:
+    """Whether a number of the type can be beyond the bound: compilers warn of a comparison that is always false."""
+    return dtype.kind == "f" or int(bound) != getattr(np.iinfo(dtype), name)
 
 
 def _bounded(sign: str, bound: str, x: str) -> str:

@@ -24,6 +24,8 @@ def _grouped(call: Call, x: Tensor, axes: Sequence[int]) -> tuple[Tensor, int, i
     """Give ``x`` with the reduced axes last, how many groups there are, and the size of each."""
     kept = [axis for axis in range(len(x.shape)) if axis not in axes]
     size = math.prod(x.shape[axis] for axis in axes)
+    if not size:
+        raise call.refused("an axis that it reduces is empty")
     order = [*kept, *axes]
     moved = [axis for axis in order if x.shape[axis] != 1]
     if moved == sorted(moved):
