@@ -163,3 +163,46 @@ def test_bounds_at_the_ends_of_a_type_empty_tensors_and_unread_inputs_cause_no_w
     model = make_model(nodes, inputs, {"y": (TensorProto.UINT8, ["n", 2])}, weights)
     write_onnx(tmp_path, "ends", model, '[settings.pack.unread]\nfeatures = ["a", "b"]\n')
     compile_files(tmp_path, "ends")
+
+
+HALF: Final = TensorProto.FLOAT16
+HALVES: Final = [
+    helper.make_node("Gather", ["table", "x"], ["row"], axis=0),
+    helper.make_node("Cast", ["row"], ["y"], to=FLOAT),
+]
+PICKED: Final = [helper.make_node("Gather", ["x", "table"], ["y"], axis=1)]
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (([helper.make_node("Cast", ["x"], ["y"], to=FLOAT)], HALF, [1]), "input x is of the type FLOAT16"),
+        ((HALVES, TensorProto.INT64, np.ones(3, np.float16)), "the operator Gather takes float16"),
+        ((PICKED, FLOAT, [7]), "its index is beyond its table of 1"),
+        ((PICKED, FLOAT, [0, 0]), "with 1 elements, and computes 2"),
+    ],
+    ids=["half input", "half weights", "index", "shape"],
+)
+def test_a_model_that_has_no_form_in_c_is_refused_with_the_reason(
+    tmp_path: Path, model: tuple[list[onnx.NodeProto], int, Any], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes, kind, weight = model
+    inputs: dict[str, tuple[int, list[int | str]]] = {"x": (kind, ["n", 1])}
+    write_onnx(tmp_path, "odd", make_model(nodes, inputs, {"y": (FLOAT, ["n", 1])}, {"table": np.array(weight)}))
+    files = [str(tmp_path / "p.h"), str(tmp_path / "p.c")]
+    assert main(["embed", "odd", "--repository", str(tmp_path), "--for", "c", "-o", *files]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_products_of_integers_wrap_in_c_as_in_onnx_runtime(tmp_path: Path) -> None:
+    needs_compiler("gcc")
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    inputs: dict[str, tuple[int, list[int | str]]] = {"x": (TensorProto.INT64, ["n", 2])}
+    outputs: dict[str, tuple[int, list[int | str]]] = {"y": (TensorProto.INT64, ["n", 2])}
+    model = make_model([node], inputs, outputs, {"w": np.array([[3, -1], [5, 2**62]])})
+    write_onnx(tmp_path / "policies", "wide", model)
+    policy = read_policy("wide", tmp_path / "policies")
+    observations = np.zeros(3, record_of(policy))
+    observations["x"] = [[2**63 - 1, 9], [-(2**63), -1], [7, 3]]
+    advice, _ = decide(build(policy, tmp_path, "gcc"), policy, observations)
+    assert advice.tolist() == by_onnx_runtime(policy, observations).tolist()

@@ -4,6 +4,7 @@ from typing import Final
 
 import numpy as np
 
+from policybridge_core.errors import PreconditionError
 from policybridge_core.version import version
 from policybridge_train.embedding import arithmetic
 from policybridge_train.embedding.body import Body, Tensor
@@ -116,10 +117,21 @@ def _note(feature: Feature) -> str:
 
 
 def write_source(policy: Embedded, prefix: str, include: str | None) -> str:
-    """Write the definitions; ``include`` is the header's name, absent where the header stands before them."""
+    """Write the definitions; ``include`` is the header's name, absent where the header stands before them.
+
+    Raises:
+        PreconditionError: the model computes another number of elements than its file declares.
+        UnsupportedError: an operator has no form in C.
+
+    """
     body = Body(prefix)
     inputs = {each.spec.name: _packed(policy, body, each.spec.name) for each in policy.inputs}
     result = compute(policy.graph, body, inputs, policy.output)
+    if result.count != policy.elements:
+        raise PreconditionError(
+            f"{policy.version} declares its output {policy.output} with {policy.elements} elements, and computes "
+            f"{result.count}; export it with its true shape"
+        )
     if policy.head is None:
         _advise(policy, body, result)
     else:

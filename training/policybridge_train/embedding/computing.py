@@ -10,6 +10,7 @@ from policybridge_train.embedding.body import Body, Tensor
 from policybridge_train.embedding.graph import Graph, Node
 from policybridge_train.embedding.operators import elementwise, linear, reducing, shaping, trees
 from policybridge_train.embedding.operators.contract import Call, Operator
+from policybridge_train.embedding.text import has_c_type
 
 OPERATORS: Final[Mapping[str, Operator]] = {
     **elementwise.OPERATORS,
@@ -64,7 +65,7 @@ def _written(node: Node, graph: Graph, body: Body, known: Mapping[str, Tensor]) 
     inputs = [known[name] if name else None for name in node.inputs]
     used = len([name for name in node.outputs if name])
     for tensor in inputs:
-        if tensor is not None and tensor.dtype.kind not in "fiub":
+        if tensor is not None and not has_c_type(tensor.dtype):
             raise UnsupportedError(f"the operator {node.operator} takes {tensor.dtype}, which has no form in C")
     outputs = len(node.outputs) if node.operator == "Split" else used
     return OPERATORS[node.operator](Call(body, node.operator, inputs, outputs, node.attributes, graph.opset))

@@ -12,7 +12,7 @@ import onnx
 import onnxruntime as ort
 from onnx import numpy_helper
 
-from policybridge_core.errors import PreconditionError
+from policybridge_core.errors import PreconditionError, UnsupportedError
 from policybridge_serdes import ElementType
 from policybridge_server.backends.tensors import Port
 
@@ -62,12 +62,16 @@ def read_ports(model: onnx.ModelProto) -> tuple[list[Port], list[Port]]:
     """Give the inputs and the outputs that the model's file declares.
 
     Raises:
-        PreconditionError: one has an element type that policies do not have.
+        UnsupportedError: an input has an element type for which there is none in C.
 
     """
     weights = {each.name for each in model.graph.initializer}
-    inputs = [_port(each) for each in model.graph.input if each.name not in weights]
-    return inputs, [_port(each) for each in model.graph.output]
+    inputs = [each for each in model.graph.input if each.name not in weights]
+    for each in inputs:
+        if each.type.tensor_type.elem_type not in _TYPES:
+            kind = onnx.TensorProto.DataType.Name(each.type.tensor_type.elem_type)
+            raise UnsupportedError(f"the model's input {each.name} is of the type {kind}, which has no form in C")
+    return [_port(each) for each in inputs], [_port(each) for each in model.graph.output]
 
 
 def _port(value: Any) -> Port:

@@ -48,6 +48,7 @@ class Embedded:
         inputs: how each input of the model is made of the model's features.
         features: feature of the model → feature of the client.
         output: the name of the model's output that is the advice, or scores it.
+        elements: how many elements the file says that this output has.
         advice: what a client gets.
         head: how scores become advice; ``None``: the output is the advice.
         mask: the feature that marks the legal choices.
@@ -60,6 +61,7 @@ class Embedded:
     inputs: Sequence[Input]
     features: Mapping[str, Feature]
     output: str
+    elements: int
     advice: TensorSpec
     head: HeadConfig | None
     mask: Feature | None
@@ -110,6 +112,7 @@ def read_policy(reference: str, repository: Path | None) -> Embedded:
         interface.inputs,
         named,
         output,
+        scores.count,
         scores if head is None else head.advice,
         version.config.head,
         None if head is None else _mask(version.config.head, head.count, named),

@@ -32,6 +32,11 @@ def c_type(dtype: np.dtype[Any]) -> str:
     return _C_TYPES[dtype.str[1:]]
 
 
+def has_c_type(dtype: np.dtype[Any]) -> bool:
+    """Whether C has elements of ``dtype``."""
+    return dtype.str[1:] in _C_TYPES
+
+
 def identifier(name: str, taken: Collection[str] = ()) -> str:
     """Make an identifier of ``name`` that is not in ``taken``."""
     made = re.sub(r"[^A-Za-z0-9_]", "_", name)

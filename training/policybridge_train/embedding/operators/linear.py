@@ -55,19 +55,27 @@ class _Matrix:
 def _multiply(body: Body, a: _Matrix, b: _Matrix, made: _Matrix, sizes: tuple[int, int, int]) -> None:
     """Write the product of two matrices: each element is a sum in the order of the inner dimension."""
     rows, inner, columns = sizes
-    place, product = made.read(body, "r", "c"), f"{a.read(body, 'r', 'k')} * {b.read(body, 'k', 'c')}"
+    place = made.read(body, "r", "c")
+
+    def added(to: str) -> str:
+        x, y = a.read(body, "r", "k"), b.read(body, "k", "c")
+        if made.tensor.dtype.kind == "f":
+            return f"{to} += {x} * {y};"
+        # Integers wrap, as in ONNX Runtime; in C only unsigned ones do.
+        return f"{to} = ({c_type(made.tensor.dtype)})((uint64_t){to} + (uint64_t){x} * (uint64_t){y});"
+
     with body.loop("r", rows):
         # By rows of the second matrix where they lie in one piece: compilers make vectors of that.
         if b.column == 1 and columns > 1:
             with body.loop("c", columns):
                 body.line(f"{place} = 0;")
             with body.loop("k", inner), body.loop("c", columns):
-                body.line(f"{place} += {product};")
+                body.line(added(place))
             return
         with body.loop("c", columns):
             body.line(f"{c_type(made.tensor.dtype)} sum = 0;")
             with body.loop("k", inner):
-                body.line(f"sum += {product};")
+                body.line(added("sum"))
             body.line(f"{place} = sum;")
 
 

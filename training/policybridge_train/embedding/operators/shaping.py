@@ -120,6 +120,8 @@ def _gather(call: Call) -> Sequence[Tensor]:
     data, indices = call.tensors
     axis = int(call.attributes.get("axis", 0)) % len(data.shape)
     if indices.value is not None:
+        if any(not -data.shape[axis] <= index < data.shape[axis] for index in indices.value.reshape(-1).tolist()):
+            raise call.refused(f"its index is beyond its table of {data.shape[axis]}")
         places = np.take(np.arange(data.count).reshape(data.shape), indices.value, axis)
         return [_picked(call, data, places)]
     size = data.shape[axis]
