@@ -206,3 +206,23 @@ def test_products_of_integers_wrap_in_c_as_in_onnx_runtime(tmp_path: Path) -> No
     observations["x"] = [[2**63 - 1, 9], [-(2**63), -1], [7, 3]]
     advice, _ = decide(build(policy, tmp_path, "gcc"), policy, observations)
     assert advice.tolist() == by_onnx_runtime(policy, observations).tolist()
+
+
+@pytest.mark.parametrize("bound", [-np.inf, np.inf, np.nan])
+@pytest.mark.parametrize("mode", ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GT", "BRANCH_GTE"])
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_tree_that_compares_with_infinity_or_nan_decides_as_in_onnx_runtime(
+    tmp_path: Path, bound: float, mode: str, missing: int
+) -> None:
+    needs_compiler("gcc")
+    first = {"nodes_values": [bound, *TREE["nodes_values"][1:]], "nodes_modes": [mode, *TREE["nodes_modes"][1:]]}
+    leaves: dict[str, Any] = {"target_treeids": [0, 0], "target_nodeids": [1, 12], "target_ids": [0, 0]}
+    tracks: dict[str, Any] = {"nodes_missing_value_tracks_true": [missing] * 13, "target_weights": [1.0, 2.0]}
+    attributes = TREE | first | leaves | tracks
+    node = helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", n_targets=1, **attributes)
+    write_onnx(tmp_path / "p", "tree", with_trees([node], {"x": (FLOAT, ["n", 1])}, {"y": (FLOAT, ["n", 1])}))
+    policy = read_policy("tree", tmp_path / "p")
+    observations = np.zeros(6, record_of(policy))
+    observations["x"][:, 0] = [-np.inf, np.inf, np.nan, 0, 11.5, 99]
+    advice, _ = decide(build(policy, tmp_path, "gcc", ["-O1"]), policy, observations)
+    assert advice.tolist() == by_onnx_runtime(policy, observations).tolist()

@@ -35,7 +35,7 @@ class Placed:
 
     Attributes:
         feature: the input's column; 0 in a leaf.
-        threshold: what it is compared with; infinity in a leaf.
+        threshold: what it is compared with. With one target ONNX Runtime adds that of a leaf without weights.
         skip: the distance to the first child; 0 in a leaf.
         nan: whether NaN goes to the second child.
         weights: of a leaf.
@@ -133,13 +133,18 @@ def _node(
 ) -> tuple[Placed, list[int]]:
     mode, value = columns.modes[place], columns.values[place]
     if mode == "LEAF":
-        return Placed(0, np.inf, weights=tuple(weights.get((tree, int(columns.nodes[place])), ()))), []
+        return Placed(0, float(value), weights=tuple(weights.get((tree, int(columns.nodes[place])), ()))), []
     if mode not in _MODES:
         raise UnsupportedError(f"a tree compares by {mode}; C is written for {', '.join(_MODES)}")
     children = [index[tree, int(columns.yes[place])], index[tree, int(columns.no[place])]]
-    nan = not columns.missing[place]
-    if mode in _SWAPPED:
+    nan, is_swapped = not columns.missing[place], mode in _SWAPPED
+    if is_swapped:
         mode, children, nan = _SWAPPED[mode], children[::-1], not nan
     # x < t is x <= the number before t.
     threshold = np.nextafter(value, value.dtype.type(-np.inf)) if mode == "BRANCH_LT" else value
+    # No x is below -infinity, and none compares with NaN. The other way round that is x <= infinity.
+    if (mode == "BRANCH_LT" and value == -np.inf) or (np.isnan(value) and not is_swapped):
+        children, nan = children[::-1], not nan
+    if (mode == "BRANCH_LT" and value == -np.inf) or np.isnan(value):
+        threshold = np.inf
     return Placed(int(columns.features[place]), float(threshold), nan=nan), children
