@@ -59,6 +59,27 @@ int twice(int x) { return next(next(x)); }
 """
 """As bzip2.c keeps its file names. LLVM's heuristic inlines the recursion, its machine-learned advisor never does."""
 
+COROUTINE = """
+#include <coroutine>
+struct task {
+  struct promise_type {
+    task get_return_object() { return {}; }
+    std::suspend_always initial_suspend() { return {}; }
+    std::suspend_always final_suspend() noexcept { return {}; }
+    void return_void() {}
+    void unhandled_exception() {}
+  };
+};
+static void step(int x) { asm volatile("" ::"r"(x)); }
+task steps(int n) {
+  for (int i = 0; i < n; ++i) {
+    step(i);
+    co_await std::suspend_always{};
+  }
+}
+"""
+"""LLVM splits it into functions that are copies of it."""
+
 
 pytestmark = pytest.mark.usefixtures("own_memory")
 
@@ -562,6 +583,17 @@ def test_in_clang_the_policy_decides_and_an_echo_gives_the_plain_object(
     assert compile_with(plugin, "echo", level, source, loading, stats=str(stats)) == plain
     assert json.loads(stats.read_text())["decisions"] > 5
     assert compile_with(plugin, "never", level, source, loading) != plain
+
+
+def test_what_is_emitted_of_a_coroutine_has_no_trace_of_the_numbers_of_its_calls(
+    plugin: Plugin, tmp_path: Path
+) -> None:
+    source = tmp_path / "coroutine.cpp"
+    source.write_text(COROUTINE)
+    flags = ("-std=c++20", "-S", "-emit-llvm", f"-fpass-plugin={plugin.path}")
+    emitted = compile_with(plugin, "never", "-O2", source, *flags)
+    assert b"call" in emitted
+    assert b"!exclude" not in emitted
 
 
 @EVERY_TRANSPORT
