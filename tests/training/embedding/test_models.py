@@ -226,3 +226,18 @@ def test_a_tree_that_compares_with_infinity_or_nan_decides_as_in_onnx_runtime(
     observations["x"][:, 0] = [-np.inf, np.inf, np.nan, 0, 11.5, 99]
     advice, _ = decide(build(policy, tmp_path, "gcc", ["-O1"]), policy, observations)
     assert advice.tolist() == by_onnx_runtime(policy, observations).tolist()
+
+
+@pytest.mark.parametrize("name", ["größe", "what?", "50%"])
+def test_the_source_includes_a_header_of_any_name_that_c_can_include(tmp_path: Path, name: str) -> None:
+    needs_compiler("gcc")
+    files = [str(tmp_path / f"{name}.h"), str(tmp_path / f"{name}.c")]
+    assert main(["embed", "inliner-imitation", "--for", "c", "-o", *files]) == 0
+    subprocess.run(["gcc", *STRICT, "-c", files[1], "-o", str(tmp_path / "made.o")], check=True)
+
+
+def test_a_header_whose_name_c_cannot_include_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [str(tmp_path / 'a"b.h'), str(tmp_path / "ab.c")]
+    assert main(["embed", "inliner-imitation", "--for", "c", "-o", *files]) == 1
+    assert "a header cannot be named" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -12,7 +12,7 @@ from policybridge_train.embedding.computing import compute
 from policybridge_train.embedding.interface import Embedded, Feature
 from policybridge_train.embedding.operators.contract import Call
 from policybridge_train.embedding.operators.elementwise import convert, to_integer
-from policybridge_train.embedding.text import c_type, comment, identifier, literal, quoted
+from policybridge_train.embedding.text import c_type, comment, identifier, included, literal, quoted
 
 MARK: Final = "policybridge-embedded"
 """What the identity in each file begins with, to be found by strings(1)."""
@@ -141,7 +141,7 @@ def write_source(policy: Embedded, prefix: str, include: str | None) -> str:
     statements = "\n".join(body.lines)
     parts = [
         f"/* {comment(policy.identity)}\n   Made by policybridge {version()}; do not edit. */",
-        f"#include {quoted(include)}" if include else "",
+        f"#include {included(include)}" if include else "",
         "#include <string.h>\n",
         arithmetic.MACROS,
         _description(policy, prefix),

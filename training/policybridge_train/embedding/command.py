@@ -1,6 +1,7 @@
 """``policybridge embed``: a policy as a file of its own."""
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -55,9 +56,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _limit(text: str) -> float:
-    factor = float(text)
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = math.nan
     if not factor >= 0:
-        raise argparse.ArgumentTypeError(f"{text} is not 0 or more")
+        raise argparse.ArgumentTypeError(f"{text} is no number of 0 or more")
     return factor
 
 
@@ -74,8 +78,8 @@ def _c(policy: Embedded, arguments: argparse.Namespace) -> None:
     header, source = _by_suffix(arguments.output, ".h", ".c")
     prefix = prefix_of(policy, arguments.prefix)
     declared, defined = write_header(policy, prefix), write_source(policy, prefix, header.name)
-    header.write_text(declared)
-    source.write_text(defined)
+    header.write_text(declared, encoding="utf-8")
+    source.write_text(defined, encoding="utf-8")
 
 
 def _llvm_release(policy: Embedded, arguments: argparse.Namespace) -> None:
@@ -83,7 +87,7 @@ def _llvm_release(policy: Embedded, arguments: argparse.Namespace) -> None:
     made = write_class(policy, prefix_of(policy, arguments.prefix), header.name)
     arguments.output = [header, source]
     _c(policy, arguments)
-    file.write_text(made)
+    file.write_text(made, encoding="utf-8")
 
 
 def _plugin(host: Host, major: str, policy: Embedded, arguments: argparse.Namespace) -> None:

@@ -4,7 +4,7 @@ import re
 
 from policybridge_core.version import version
 from policybridge_train.embedding.interface import Embedded
-from policybridge_train.embedding.text import comment, quoted
+from policybridge_train.embedding.text import comment, included
 
 
 def class_name(prefix: str) -> str:
@@ -21,7 +21,7 @@ def write_class(policy: Embedded, prefix: str, include: str) -> str:
 #ifndef {upper}_MODEL_HPP
 #define {upper}_MODEL_HPP
 
-#include {quoted(include)}
+#include {included(include)}
 
 #include <cstring>
 #include <string>

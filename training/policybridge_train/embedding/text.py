@@ -9,6 +9,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_core.errors import InvalidError
+
 _WORDS: Final = """
 auto break case char const continue default do double else enum extern float for goto if inline int long register
 restrict return short signed sizeof static struct switch typedef typeof typeof_unqual union unsigned void volatile while
@@ -90,6 +92,20 @@ def quoted(text: str) -> str:
         chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}" for byte in text.encode()
     )
     return f'"{made}"'
+
+
+def included(file: str) -> str:
+    """Write the name of a file behind ``#include``, where C knows no escapes.
+
+    Raises:
+        InvalidError: the name cannot stand there.
+
+    """
+    if set(file) & set('"\\\n'):
+        raise InvalidError(
+            f"a header cannot be named {file!r}: a quote, a backslash or a line break cannot be included"
+        )
+    return f'"{file}"'
 
 
 def comment(text: str) -> str:
