@@ -212,3 +212,41 @@ def test_recorded_observations_are_decided_in_c_as_by_the_server(
     found = json.loads(capsys.readouterr().out)
     assert found.pop("nanoseconds") > 0
     assert found == {"observations": 100, "different": 0, "errors": 0, "skipped": 0}
+
+
+def test_compare_counts_failures_of_both_takes_masks_of_any_type_and_skips_sessions_without_one(
+    tmp_path: Path, server_factory: ServerFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needs_compiler("gcc")
+    repository, ledger = tmp_path / "policies", tmp_path / "ledger.db"
+    scorer(repository, '[head]\nmask = "legal"\nadvice = "choice"')
+    rows = helper.make_node("Gather", ["table", "row"], ["y"], axis=0)
+    inputs: dict[str, tuple[int, list[int | str]]] = {"row": (TensorProto.INT64, ["n", 1])}
+    weights = {"table": np.array([5, 6, 7], np.float32)}
+    write_onnx(repository, "rows", make_model([rows], inputs, {"y": (FLOAT, ["n", 1])}, weights))
+    write_onnx(
+        repository, "any", make_model([helper.make_node("Identity", ["row"], ["y"])], inputs, {"y": inputs["row"]})
+    )
+    server = server_factory(repository, "--ledger", ledger)
+    row, scores = TensorSpec("row", ElementType.INT64), TensorSpec("a b*/'", ElementType.FLOAT, (4,))
+    with open_runner(
+        server.socket, policy="any", features=[row, scores], advice=TensorSpec("y", ElementType.INT64)
+    ) as runner:
+        for number in (0, 3, 2, -4):
+            runner["row"] = number
+            runner.evaluate()
+        runner.report("ok")
+    features = [scores, TensorSpec("legal", ElementType.FLOAT, (4,))]
+    with open_runner(
+        server.socket, policy="scorer", features=features, advice=TensorSpec("choice", ElementType.INT64)
+    ) as runner:
+        runner[scores.name], runner["legal"] = [1, 2, 3, 4], [0.5, 0.5, 0.25, 0]
+        assert runner.evaluate() == 2
+        runner.report("ok")
+    for policy, counts in (
+        ("rows", {"observations": 4, "different": 0, "errors": 2, "skipped": 1}),
+        ("scorer", {"observations": 1, "different": 0, "errors": 0, "skipped": 4}),
+    ):
+        assert main(["embed", "compare", policy, "--repository", str(repository), "--ledger", str(ledger)]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert {name: found[name] for name in counts} == counts

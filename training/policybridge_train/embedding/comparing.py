@@ -10,9 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from time import perf_counter_ns
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_serdes import Layout, PolicyVersion, Signature, TensorSpec, Values
@@ -106,6 +107,8 @@ class _Comparison:
                     else replace(self._model.signature, advice=self._head.advice)
                 )
                 move = bind(signature, head, self._policy.version).move
+                if self._head is not None and signature.features is not None:
+                    self._head.mask_of(signature.features)
             except PolicyBridgeError:
                 self.counts["skipped"] += len(part)
                 continue
@@ -113,13 +116,36 @@ class _Comparison:
 
     def _compare(self, sent: Values, values: Values) -> None:
         count = len(sent)
-        sessions = [SessionView("compare", PolicyVersion("", 0, ""))] * count
-        given = self._model.evaluate(Batch(values, sessions, Layout((self._scores,))))
         observations = self._observations(self._compiled, sent, values)
         begun = perf_counter_ns()
         advice, status = self._compiled.decide(observations)
         self.nanoseconds.append((perf_counter_ns() - begun) / count)
         self.counts["observations"] += count
+        for rows, given in self._evaluated(values):
+            if given is None:
+                self.counts["errors"] += 1
+                self.counts["different"] += int((status[rows] == 0).sum())
+            else:
+                self._count(sent[rows], values[rows], given, (advice[rows], status[rows]))
+
+    def _evaluated(self, values: Values) -> Iterator[tuple[slice, Values | None]]:
+        """Give what the model gives; row by row where it fails, ``None`` for a row of which it gives nothing."""
+        sessions = [SessionView("compare", PolicyVersion("", 0, ""))] * len(values)
+        try:
+            yield slice(None), self._model.evaluate(Batch(values, sessions, Layout((self._scores,))))
+        except PolicyBridgeError:
+            if len(values) == 1:
+                yield slice(None), None
+                return
+            for row in range(len(values)):
+                for _, given in self._evaluated(values[row : row + 1]):
+                    yield slice(row, row + 1), given
+
+    def _count(
+        self, sent: Values, values: Values, given: Values, own: tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]
+    ) -> None:
+        advice, status = own
+        count = len(sent)
         if self._head is None:
             wanted = given[self._scores.name].reshape(count, -1)
             fine = status == 0
@@ -128,18 +154,22 @@ class _Comparison:
             self.counts["errors"] += int((~fine).sum())
             return
         mask = None if self._policy.mask is None else sent[self._policy.mask.spec.name]
-        results = self._head.choose(given, mask, sessions)
-        for result, own, error in zip(results, advice, status, strict=True):
+        sessions = [SessionView("compare", PolicyVersion("", 0, ""))] * count
+        for result, made, error in zip(self._head.choose(given, mask, sessions), advice, status, strict=True):
             # None is no advice.
             choice = None if isinstance(result, PolicyBridgeError) else int(result[0][self._head.advice.name][0, 0])
-            self.counts["different"] += choice != (None if error else int(own[0]))
+            self.counts["different"] += choice != (None if error else int(made[0]))
             self.counts["errors"] += choice is None
         self._count_scores(sent, values, given[self._scores.name].reshape(count, -1))
 
     def _count_scores(self, sent: Values, values: Values, wanted: np.ndarray) -> None:
         if self._bare is None or wanted.dtype.kind != "f":
             return
-        scores, _ = self._bare.decide(self._observations(self._bare, sent, values))
+        scores, status = self._bare.decide(self._observations(self._bare, sent, values))
+        # Where a score is NaN, C gives none.
+        scores, wanted = scores[status == 0], wanted[status == 0]
+        if not len(scores):
+            return
         steps = np.abs(_ordered(scores) - _ordered(wanted)).max(axis=1)
         best = np.sort(wanted, axis=1)[:, -2:]
         self.counts["ties"] += int((best[:, 0] == best[:, -1]).sum()) if best.shape[1] > 1 else 0
@@ -150,7 +180,8 @@ class _Comparison:
         made: Values = np.zeros(len(sent), compiled.observations)
         mask = self._policy.mask
         if mask is not None and mask.spec.name in (compiled.observations.names or ()):
-            made[mask.spec.name] = sent[mask.spec.name].reshape(len(sent), -1)
+            # The client's mask may have another type, and a half is no 0.
+            made[mask.spec.name] = (sent[mask.spec.name] != 0).reshape(len(sent), -1)
         for name, feature in self._policy.features.items():
             made[feature.spec.name] = values[name].reshape(len(sent), -1)
         return made
