@@ -23,6 +23,7 @@ def make_model(
     inputs: Mapping[str, tuple[int, list[int | str]]],
     outputs: Mapping[str, tuple[int, list[int | str]]],
     weights: Mapping[str, np.ndarray] | None = None,
+    opset: int = 17,
 ) -> onnx.ModelProto:
     """Make a checked model of ``nodes``; inputs and outputs are (ONNX type, shape) by name."""
     graph = helper.make_graph(
@@ -32,6 +33,6 @@ def make_model(
         [helper.make_tensor_value_info(name, *spec) for name, spec in outputs.items()],
         [numpy_helper.from_array(value, name) for name, value in (weights or {}).items()],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
     onnx.checker.check_model(model)
     return model

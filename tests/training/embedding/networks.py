@@ -64,11 +64,10 @@ def _affine(net: Network, _exact: str, x: str, width: int) -> tuple[str, int]:
 
 
 def _activation(net: Network, _exact: str, x: str, width: int) -> tuple[str, int]:
-    for name in net.random.permutation(
-        ["Relu", "Tanh", "Sigmoid", "LeakyRelu", "Elu", "HardSigmoid", "Softplus", "Softsign", "Erf", "Abs", "Neg"]
-    ):
+    plain = ["Relu", "Tanh", "Sigmoid", "LeakyRelu", "Elu", "HardSigmoid", "Softplus", "Softsign", "Erf", "Abs", "Neg"]
+    for name in net.random.permutation([*plain, "Celu", "Gelu", "Selu"]):
         x = net.add(str(name), [x])
-    return x, width
+    return net.add("PRelu", [x, net.normal(width)]), width
 
 
 def _domains(net: Network, _exact: str, x: str, width: int) -> tuple[str, int]:
@@ -103,7 +102,7 @@ def _normal(net: Network, _exact: str, x: str, width: int) -> tuple[str, int]:
 def _reduce(net: Network, _exact: str, x: str, width: int) -> tuple[str, int]:
     axes = net.constant([1], np.int64)
     parts = [net.add("ReduceSum", [x, axes])]
-    parts += [net.add(name, [x], axes=[1]) for name in ("ReduceMean", "ReduceMax", "ReduceMin")]
+    parts += [net.add(name, [x, axes]) for name in ("ReduceMean", "ReduceMax", "ReduceMin")]
     return net.add("Concat", [x, *parts], axis=1), width + 4
 
 
@@ -118,13 +117,13 @@ def _shapes(net: Network, _exact: str, x: str, width: int) -> tuple[str, int]:
     turned = net.add("Transpose", [cube], perm=[0, 2, 1])
     times = net.add("MatMul", [turned, net.normal(3, 2)])
     flat = net.add("Flatten", [times])
-    halves = net.add("Split", [flat], 2, axis=1)
+    halves = net.add("Split", [flat], 2, axis=1, num_outputs=2)
     ends = [net.constant([each], np.int64) for each in (1, 2 * width, 1, 2)]
     picked = net.add("Slice", [flat, *ends])
     squeezed = net.add(
         "Squeeze", [net.add("Unsqueeze", [halves[0], net.constant([1], np.int64)]), net.constant([1], np.int64)]
     )
-    most = net.add("ReduceMax", [x], axes=[1])
+    most = net.add("ReduceMax", [x, net.constant([1], np.int64)])
     wider = net.add("Expand", [most, net.constant([1, width], np.int64)])
     added = net.add("Add", [squeezed, wider])
     return net.add("Concat", [added, picked], axis=1), 2 * width
@@ -227,7 +226,7 @@ def random_network(seed: int, blocks: Sequence[Block] = BLOCKS, outputs: int = 3
         [helper.make_tensor_value_info("advice", TensorProto.FLOAT, ["batch", outputs])],
         [numpy_helper.from_array(value, name) for name, value in net.weights.items()],
     )
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", 3)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
     onnx.checker.check_model(model)
     return model

@@ -60,6 +60,34 @@ def with_trees(
     return helper.make_model(helper.make_graph(nodes, "policy", takes, gives), opset_imports=opsets, ir_version=9)
 
 
+@pytest.mark.parametrize(
+    ("operator", "attributes"),
+    [
+        ("Celu", {"alpha": 1.5}),
+        ("Gelu", {}),
+        ("Gelu", {"approximate": "tanh"}),
+        ("HardSwish", {}),
+        ("Mish", {}),
+        ("PRelu", {}),
+        ("Selu", {}),
+    ],
+)
+def test_an_activation_of_newer_exporters_is_computed_as_in_onnx_runtime(
+    tmp_path: Path, operator: str, attributes: Mapping[str, Any]
+) -> None:
+    needs_compiler("gcc")
+    weights = {"slope": np.array([0.25, -1, 2], np.float32)} if operator == "PRelu" else {}
+    node = helper.make_node(operator, ["x", *weights], ["y"], **attributes)
+    model = make_model([node], {"x": (FLOAT, ["n", 3])}, {"y": (FLOAT, ["n", 3])}, weights, opset=20)
+    write_onnx(tmp_path / "policies", "new", model)
+    policy = read_policy("new", tmp_path / "policies")
+    observations = np.zeros(200, record_of(policy))
+    observations["x"] = np.linspace(-40, 40, 600).reshape(200, 3)
+    advice, status = decide(build(policy, tmp_path, "gcc"), policy, observations)
+    assert not status.any()
+    np.testing.assert_allclose(advice, by_onnx_runtime(policy, observations), rtol=1e-5, atol=1e-6)
+
+
 def test_weights_that_the_file_lists_among_the_inputs_keep_their_shapes(tmp_path: Path) -> None:
     weights = {"w": np.array([[1, 2], [3, 4], [5, 6]], np.float32)}
     node = helper.make_node("MatMul", ["x", "w"], ["y"])

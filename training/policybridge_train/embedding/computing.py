@@ -8,11 +8,12 @@ import numpy as np
 from policybridge_core.errors import PreconditionError, UnsupportedError
 from policybridge_train.embedding.body import Body, Tensor
 from policybridge_train.embedding.graph import Graph, Node
-from policybridge_train.embedding.operators import elementwise, linear, reducing, shaping, trees
+from policybridge_train.embedding.operators import activations, elementwise, linear, reducing, shaping, trees
 from policybridge_train.embedding.operators.contract import Call, Operator
 from policybridge_train.embedding.text import has_c_type
 
 OPERATORS: Final[Mapping[str, Operator]] = {
+    **activations.OPERATORS,
     **elementwise.OPERATORS,
     **linear.OPERATORS,
     **reducing.OPERATORS,

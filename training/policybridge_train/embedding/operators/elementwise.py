@@ -13,68 +13,41 @@ from policybridge_train.embedding.text import c_type, literal
 _BOOL: Final = np.dtype(bool)
 
 
-def _float(dtype: np.dtype[Any], text: str) -> str:
+def rounded(dtype: np.dtype[Any], text: str) -> str:
     """Round a double to ``dtype``."""
     return f"({c_type(dtype)})({text})" if dtype.itemsize < 8 else text
 
 
-def _number(call: Call, value: float) -> str:
+def number_of(call: Call, value: float) -> str:
+    """Write a number in the type of the first input."""
     (x, *_) = call.tensors
     return literal(x.dtype.type(value), x.dtype)
 
 
-def _check_float(call: Call) -> None:
+def check_float(call: Call) -> None:
+    """Refuse inputs that are no floats.
+
+    Raises:
+        UnsupportedError: one is none.
+
+    """
     for each in call.tensors:
         if each.dtype.kind != "f":
             raise call.refused(f"it takes {each.dtype}")
 
 
-def _unary(write: Callable[[Call, str], str], call: Call) -> Sequence[Tensor]:
+def unary(write: Callable[[Call, str], str], call: Call) -> Sequence[Tensor]:
+    """Write an operator of one input, by the expression of an element."""
     (x, *_) = call.tensors
     return [call.body.elementwise([x], x.dtype, lambda read: write(call, read))]
 
 
-def _by_helper(helper: str, call: Call) -> Sequence[Tensor]:
-    _check_float(call)
+def by_helper(helper: str, call: Call) -> Sequence[Tensor]:
+    """Write an operator that is a function of `arithmetic`."""
+    check_float(call)
     (x,) = call.tensors
     function = call.body.call(helper)
-    return [call.body.elementwise([x], x.dtype, lambda read: _float(x.dtype, f"{function}({read})"))]
-
-
-def _relu(call: Call, x: str) -> str:
-    zero = _number(call, 0)
-    return f"{x} < {zero} ? {zero} : {x}"
-
-
-def _leaky(call: Call, x: str) -> str:
-    slope = _number(call, call.attributes.get("alpha", 0.01))
-    return f"{x} < {_number(call, 0)} ? {slope} * {x} : {x}"
-
-
-def _elu(call: Call, x: str) -> str:
-    _check_float(call)
-    alpha, exp = float(call.attributes.get("alpha", 1.0)), call.body.call("exp")
-    below = _float(call.tensors[0].dtype, f"{alpha!r} * ({exp}({x}) - 1.0)")
-    return f"{x} < 0 ? {below} : {x}"
-
-
-def _hard_sigmoid(call: Call, x: str) -> str:
-    _check_float(call)
-    alpha, beta = (_number(call, call.attributes.get(name, value)) for name, value in (("alpha", 0.2), ("beta", 0.5)))
-    line, zero, one = f"{alpha} * {x} + {beta}", _number(call, 0), _number(call, 1)
-    return f"{line} < {zero} ? {zero} : {line} > {one} ? {one} : {line}"
-
-
-def _softplus(call: Call, x: str) -> str:
-    _check_float(call)
-    log, exp, dtype = call.body.call("log"), call.body.call("exp"), call.tensors[0].dtype
-    # By the absolute value, so that nothing overflows.
-    return _float(dtype, f"({x} > 0 ? {x} : 0) + {log}(1.0 + {exp}({x} > 0 ? -{x} : {x}))")
-
-
-def _softsign(call: Call, x: str) -> str:
-    _check_float(call)
-    return f"{x} / ({_number(call, 1)} + ({x} < 0 ? -{x} : {x}))"
+    return [call.body.elementwise([x], x.dtype, lambda read: rounded(x.dtype, f"{function}({read})"))]
 
 
 def _negative(call: Call, x: str) -> str:
@@ -96,8 +69,8 @@ def _sign(call: Call, x: str) -> str:
 
 
 def _reciprocal(call: Call, x: str) -> str:
-    _check_float(call)
-    return f"{_number(call, 1)} / {x}"
+    check_float(call)
+    return f"{number_of(call, 1)} / {x}"
 
 
 def _wrapped(dtype: np.dtype[Any], sign: str, x: str, y: str) -> str:
@@ -113,7 +86,7 @@ def _binary(sign: str, call: Call) -> Sequence[Tensor]:
 
 
 def _divided(call: Call) -> Sequence[Tensor]:
-    _check_float(call)
+    check_float(call)
     return _binary("/", call)
 
 
@@ -122,7 +95,7 @@ def _power(call: Call) -> Sequence[Tensor]:
     if x.dtype.kind != "f":
         raise call.refused(f"it takes {x.dtype}")
     pow_ = call.body.call("pow")
-    return [call.body.elementwise([x, y], x.dtype, lambda a, b: _float(x.dtype, f"{pow_}({a}, (double){b})"))]
+    return [call.body.elementwise([x, y], x.dtype, lambda a, b: rounded(x.dtype, f"{pow_}({a}, (double){b})"))]
 
 
 def _folded(write: Callable[[str, str], str], call: Call) -> Sequence[Tensor]:
@@ -143,7 +116,7 @@ def _extreme(sign: str, call: Call) -> Sequence[Tensor]:
 
 
 def _sum(call: Call) -> Sequence[Tensor]:
-    _check_float(call)
+    check_float(call)
     return _folded(lambda a, b: f"{a} + {b}", call)
 
 
@@ -227,45 +200,37 @@ def convert(call: Call, x: Tensor, wanted: np.dtype[Any]) -> Tensor:
 
 
 OPERATORS: Final[dict[str, Operator]] = {
-    "Abs": partial(_unary, _absolute),
+    "Abs": partial(unary, _absolute),
     "Add": partial(_binary, "+"),
     "And": partial(_logical, "&&"),
     "Cast": _cast,
-    "Ceil": partial(_by_helper, "ceil"),
+    "Ceil": partial(by_helper, "ceil"),
     "Clip": _clip,
     "Div": _divided,
-    "Elu": partial(_unary, _elu),
     "Equal": partial(_compared, "=="),
-    "Erf": partial(_by_helper, "erf"),
-    "Exp": partial(_by_helper, "exp"),
-    "Floor": partial(_by_helper, "floor"),
+    "Erf": partial(by_helper, "erf"),
+    "Exp": partial(by_helper, "exp"),
+    "Floor": partial(by_helper, "floor"),
     "Greater": partial(_compared, ">"),
     "GreaterOrEqual": partial(_compared, ">="),
-    "HardSigmoid": partial(_unary, _hard_sigmoid),
     "IsNaN": _is_nan,
-    "LeakyRelu": partial(_unary, _leaky),
     "Less": partial(_compared, "<"),
     "LessOrEqual": partial(_compared, "<="),
-    "Log": partial(_by_helper, "log"),
+    "Log": partial(by_helper, "log"),
     "Max": partial(_extreme, ">"),
     "Mean": _mean,
     "Min": partial(_extreme, "<"),
     "Mul": partial(_binary, "*"),
-    "Neg": partial(_unary, _negative),
+    "Neg": partial(unary, _negative),
     "Not": _not,
     "Or": partial(_logical, "||"),
     "Pow": _power,
-    "Reciprocal": partial(_unary, _reciprocal),
-    "Relu": partial(_unary, _relu),
-    "Round": partial(_by_helper, "round"),
-    "Sigmoid": partial(_by_helper, "sigmoid"),
-    "Sign": partial(_unary, _sign),
-    "Softplus": partial(_unary, _softplus),
-    "Softsign": partial(_unary, _softsign),
-    "Sqrt": partial(_by_helper, "sqrt"),
+    "Reciprocal": partial(unary, _reciprocal),
+    "Round": partial(by_helper, "round"),
+    "Sign": partial(unary, _sign),
+    "Sqrt": partial(by_helper, "sqrt"),
     "Sub": partial(_binary, "-"),
     "Sum": _sum,
-    "Tanh": partial(_by_helper, "tanh"),
     "Where": _where,
     "Xor": partial(_logical, "!="),
 }
