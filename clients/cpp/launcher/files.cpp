@@ -103,7 +103,25 @@ Result<std::string> read_file(const std::string &path) {
   }
 }
 
+namespace {
+
+/// Whether the path has something else than a file, as a device (/dev/stderr leads to one), a pipe or a link: what is
+/// written goes through it, and no file may take its place.
+bool is_written_through(const std::string &path) {
+  struct stat found;
+  return lstat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode);
+}
+
+Status write_through(const std::string &path, std::string_view content) {
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
+  return file.is_open() && write_all(file.get(), content) ? Status() : system_error(errno, path);
+}
+
+} // namespace
+
 Status write_file(const std::string &path, std::string_view content) {
+  if (is_written_through(path))
+    return write_through(path, content);
   const std::string partial = folder_of(path) + "/." + file_name(path) + "." + std::to_string(getpid());
   const Descriptor file(open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file.is_open())

@@ -1,5 +1,6 @@
 #include "module_report.h"
 
+#include "output_file.h"
 #include "process_names.h"
 
 #include "llvm/Support/raw_ostream.h"
@@ -31,7 +32,7 @@ Error ModuleReport::write(const std::string &path) const {
     report.error = statistics.failure;
   else if (!statistics.failure.ok())
     report.fallback = FallbackReport{statistics.failure, statistics.defaults, false};
-  return writeToOutput(path, [&](raw_ostream &out) {
+  return write_output(path, [&](raw_ostream &out) {
     out << report.to_json("inline", own_command());
     return Error::success();
   });

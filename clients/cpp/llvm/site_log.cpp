@@ -20,6 +20,7 @@
 
 #include "site_log.h"
 
+#include "output_file.h"
 #include "percent.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -102,7 +103,7 @@ void SiteLog::set_inlined(std::size_t entry, const Function &caller) {
 }
 
 Error SiteLog::write(const std::string &path, StringRef first_line) const {
-  return writeToOutput(path, [&](raw_ostream &out) {
+  return write_output(path, [&](raw_ostream &out) {
     out << first_line << '\n' << lines_;
     return Error::success();
   });

@@ -145,6 +145,13 @@ def test_a_store_is_replaced_whole_and_keeps_its_permissions(tmp_path: Path) -> 
     assert _names(tmp_path) == ["tuned.db"]
 
 
+def test_a_store_does_not_take_the_place_of_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="it is no regular file"):
+        write_store(Store([section()]), tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_a_store_behind_a_symbolic_link_is_replaced_where_it_is(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     link = tmp_path / "tuned.db"

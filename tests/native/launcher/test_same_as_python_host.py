@@ -1,5 +1,6 @@
 """The launcher and ``policybridge run``: the same command line gives the same files and messages."""
 
+import json
 import shlex
 import shutil
 import subprocess
@@ -45,6 +46,32 @@ def test_a_compilation_gives_the_same_result(
         write_source(folder, name)
     write_pressure(folder)
     same(launcher, f"--server {server.socket} {options}", f"{compiler} {arguments}")
+
+
+def test_statistics_go_through_a_link_and_do_not_take_its_place(
+    launcher: str, server: RunningServer, folder: Path
+) -> None:
+    write_source(folder, "module.c")
+    link = folder / "link"
+    link.symlink_to("behind")
+    for host in (HOST, [launcher]):
+        (folder / "behind").write_text("x" * 100_000)
+        words = [
+            "--stats",
+            "link",
+            "--server",
+            server.socket,
+            "--policy",
+            "echo",
+            "--",
+            "clang-22",
+            "-Oz",
+            "-c",
+            "module.c",
+        ]
+        subprocess.run([*host, *words], check=True)
+        assert json.loads((folder / "behind").read_text())["status"] == 0
+        assert link.is_symlink()
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,24 @@ def test_an_echo_of_the_default_gives_the_bitcode_of_plain_oz(
     assert json.loads((tmp_path / "stats.json").read_text())["decisions"] > 5
 
 
+@pytest.mark.parametrize("plugin", MAJORS, indirect=True)
+def test_statistics_go_through_a_link_and_through_a_device_and_take_the_place_of_neither(
+    plugin: Plugin, demo: Path, tmp_path: Path
+) -> None:
+    module = emit_demo(plugin.major, REAL[0], demo)
+    link, full = tmp_path / "link", tmp_path / "full"
+    (tmp_path / "behind").write_text("x" * 100_000)
+    link.symlink_to("behind")
+    full.symlink_to("/dev/full")
+    assert plugin.opt(module, "echo", stats=str(link)).status == 0
+    assert json.loads((tmp_path / "behind").read_text())["decisions"] > 5
+    made = plugin.opt(module, "echo", stats=str(full))
+    assert (made.status, made.bitcode) == (0, plugin.plain(module))
+    assert "No space left on device" in made.said
+    assert link.is_symlink()
+    assert full.is_symlink()
+
+
 @pytest.mark.parametrize("passes", ["default<O1>", "default<O2>", "default<O3>", "default<Os>", "thinlto<O2>"])
 def test_an_echo_gives_the_bitcode_of_the_plain_pipeline_at_every_level(
     plugin: Plugin, tmp_path: Path, passes: str

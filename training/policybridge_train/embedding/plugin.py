@@ -200,7 +200,10 @@ def _run(command: Sequence[object], folder: Path | None = None) -> None:
 
 
 def _move(made: Path, output: Path) -> None:
-    """Put the file in its place at once: a compiler may have the old one loaded."""
+    """Put the file in its place at once: a compiler may have the old one loaded. A device is written to instead."""
+    if output.exists() and not output.is_file():
+        shutil.copyfile(made, output)
+        return
     beside = output.with_name(f".{output.name}.{os.getpid()}")
     try:
         shutil.copy(made, beside)

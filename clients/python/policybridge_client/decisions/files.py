@@ -1,5 +1,6 @@
 """Stores as files: read whole, replaced whole."""
 
+import errno
 import fcntl
 import os
 import stat
@@ -58,10 +59,13 @@ def write_store(store: Store, path: Path | str) -> None:
     The permissions stay. If ``path`` is a symbolic link, the file that it leads to is replaced.
 
     Raises:
-        OSError: the folder does not exist, cannot be written to, or the disk is full. The old file is untouched then.
+        OSError: the folder does not exist, cannot be written to, the disk is full, or ``path`` is a device or a pipe.
+            What was there is untouched then.
 
     """
     target = Path(path).resolve()
+    if target.exists() and not target.is_file():
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
     data = format_store(store)
     descriptor, name = tempfile.mkstemp(prefix=".policybridge-", dir=target.parent)
     partial = Path(name)

@@ -141,10 +141,17 @@ def _error(error: PolicyBridgeError | None) -> Mapping[str, object] | None:
 
 
 def write_report(report: Mapping[str, object], path: str) -> Path:
-    """Write the statistics file atomically; ``%p`` in its name becomes the id of this process."""
+    """Write the statistics file atomically; ``%p`` in its name becomes the id of this process.
+
+    Through a device (``/dev/stderr`` leads to one), a pipe or a link it is written, and none of these is replaced.
+    """
     target = Path(path.replace("%p", str(os.getpid())))
+    text = msgspec.json.format(msgspec.json.encode(_unicode(report))) + b"\n"
+    if target.is_symlink() or (target.exists() and not target.is_file()):
+        target.write_bytes(text)
+        return target
     partial = target.with_name(f".{target.name}.{os.getpid()}")
-    partial.write_bytes(msgspec.json.format(msgspec.json.encode(_unicode(report))) + b"\n")
+    partial.write_bytes(text)
     return partial.replace(target)
 
 
