@@ -23,6 +23,7 @@ class Sums:
     advice = TensorSpec("number", ElementType.INT64)
     choices = 5
     default = "default"
+    reports = True
 
     def cases(self, corpus: Path | None) -> Sequence[Case]:
         """Give 40 cases; see `Task`."""
@@ -47,7 +48,8 @@ class Sums:
                         runner["before"] = [step, sum(chosen)]
                         chosen.append(int(runner.evaluate()))
                     costs[f"sum {wanted}"] = float(abs(sum(chosen) - wanted))
-                runner.report("ok")
+                if self.reports:
+                    runner.report("ok")
                 return Ran(costs, [runner.session_id], {"distance": sum(costs.values())})
         except PolicyBridgeError as error:
             return Ran(failure=str(error))

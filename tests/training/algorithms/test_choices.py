@@ -9,6 +9,7 @@ import pytest
 
 from policybridge_serdes import ElementType, TensorSpec
 from policybridge_train import train_command
+from policybridge_train.learning.choosing import Decisions
 from policybridge_train.learning.record import Iteration, Record
 from tests.training.algorithms.sums import Sums
 
@@ -61,3 +62,16 @@ def test_a_task_that_does_not_say_its_choices_is_an_error(tmp_path: Path) -> Non
     status, said = train("tests.training.algorithms.toy:Toy", tmp_path / "run")
     assert status == 2
     assert "an attribute `choices` says of how many; toy is none" in said
+
+
+def test_a_task_that_reports_no_outcome_is_trained_by_all_its_decisions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Sums, "reports", False)
+    status, said = train(SUMS, tmp_path, "--set", "iterations=1", "--set", "draws=1", "--set", "trees=5")
+    assert status == 0, said
+    with Record(tmp_path / "run.db", {}) as record:
+        pieces = [Decisions.unpacked(data, 4) for _, _, data in record.pieces(1)]
+    # By default, and once drawn: two decisions of each of nine sums.
+    assert pieces
+    assert {len(piece.rows) for piece in pieces} == {2 * 18}

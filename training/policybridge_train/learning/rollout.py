@@ -8,9 +8,10 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_client import Outcome, connect
 from policybridge_core.errors import UnavailableError
 from policybridge_serdes import PolicyVersion, Values
-from policybridge_server.ledger import LedgerReader
+from policybridge_server.ledger import LedgerReader, Query
 from policybridge_server.ledger.trajectory import DecisionBatch, joined
 from policybridge_train.compiling.pool import for_each
 from policybridge_train.corpus.description import Module
@@ -81,6 +82,7 @@ class Rolling:
     def _read(task: Task, case: Case, ran: Ran, serving: Serving) -> Rollout:
         if serving.ledger is None or not ran.sessions:
             return Rollout(case, ran)
+        _acknowledge(ran, serving.address, serving.ledger)
         return read_back(task, case, ran, serving.ledger)
 
 
@@ -120,6 +122,25 @@ class Roller:
         modules: Sequence[Module] = (task.modules_of(case) if isinstance(task, OfModules) else None) or ()
         shared = [SharedModule.of(module, self.farm) for module in modules]
         return self.farm.do(CaseJob(self.recipe, case, shared, work))
+
+
+def _acknowledge(ran: Ran, server: str, ledger: Path) -> None:
+    """See to it that the ledger has all decisions of sessions whose task told the server no outcome.
+
+    Those of a session that just ends are written within a second, and a part of them may be there before; an outcome is
+    acknowledged when all before it are.
+
+    Raises:
+        NotFoundError: the server has no such session.
+
+    """
+    with LedgerReader(ledger) as reader:
+        known = {each.id for name in ran.sessions for each in reader.sessions(Query(session=name)) if each.outcome}
+    waiting = [name for name in ran.sessions if name not in known]
+    if waiting:
+        with connect(server) as connection:
+            for name in waiting:
+                connection.report_outcome(name, Outcome(status="ok"))
 
 
 def read_back(task: Task, case: Case, ran: Ran, ledger: Path) -> Rollout:
