@@ -1,16 +1,22 @@
 """The algorithm that learns choices, on a task that is quick to compile, with a real server and ledger."""
 
 import argparse
+from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
-from policybridge_serdes import ElementType, TensorSpec
+from policybridge_serdes import ElementType, TensorSpec, Values
 from policybridge_train import train_command
 from policybridge_train.learning.choosing import Decisions
 from policybridge_train.learning.record import Iteration, Record
+from policybridge_train.tasks.task import Asking, Case, Ran
 from tests.training.algorithms.sums import Sums
 
 SUMS = "tests.training.algorithms.sums:Sums"
@@ -75,3 +81,58 @@ def test_a_task_that_reports_no_outcome_is_trained_by_all_its_decisions(
     # By default, and once drawn: two decisions of each of nine sums.
     assert pieces
     assert {len(piece.rows) for piece in pieces} == {2 * 18}
+
+
+class Odd(Sums):
+    """Sums of which some costs and totals are what ``number`` says."""
+
+    number: object = 0.0
+    cases_of_it = ("",)
+
+    def run(self, case: Case, asking: Asking | None) -> Ran:
+        """Run; see `Task`."""
+        ran = super().run(case, asking)
+        odd: Any = self.number
+        return replace(ran, totals={"distance": odd}) if case.name.endswith(self.cases_of_it) else ran
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("-inf"), "3", None])
+def test_a_cost_that_is_no_finite_number_is_a_failure_of_its_case_that_names_it(
+    number: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Odd, "number", number)
+    status, said = train(f"{__name__}:Odd", tmp_path, "--set", "iterations=1", "--minutes", "0")
+    assert status == 2
+    assert f"the task says that the total 'distance' is {number!r}, which is no finite number" in said
+
+
+def test_cases_whose_costs_are_no_numbers_are_left_out_of_the_others_totals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Odd, "number", float("nan"))
+    monkeypatch.setattr(Odd, "cases_of_it", ("5",))
+    status, said = train(f"{__name__}:Odd", tmp_path, "--set", "iterations=1", "--minutes", "0")
+    assert status == 0, said
+    assert "which is no finite number" in said
+    assert "distance +0.00 %" in said
+
+
+def test_costs_may_be_numbers_of_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Odd, "number", np.int64(36))
+    status, said = train(f"{__name__}:Odd", tmp_path, "--set", "iterations=1", "--minutes", "0")
+    assert status == 0, said
+    assert iterations(tmp_path)[0].costs["9"] == {"distance": 36.0}
+
+
+class Uneven(Sums):
+    """Sums that forget the units of all decisions but the first."""
+
+    def units(self, observations: Values, contexts: npt.NDArray[np.object_]) -> Sequence[str]:
+        """Give the unit of one decision."""
+        return super().units(observations, contexts)[:1]
+
+
+def test_a_task_that_gives_no_unit_for_some_decisions_is_an_error_that_counts_them(tmp_path: Path) -> None:
+    status, said = train(f"{__name__}:Uneven", tmp_path, "--set", "iterations=1", "--minutes", "0")
+    assert status == 2
+    assert "the task sums gives 1 units for the 18 decisions of " in said

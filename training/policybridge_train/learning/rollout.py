@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import isfinite
+from numbers import Real
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -9,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policybridge_client import Outcome, connect
-from policybridge_core.errors import UnavailableError
+from policybridge_core.errors import InvalidError, UnavailableError
 from policybridge_serdes import PolicyVersion, Values
 from policybridge_server.ledger import LedgerReader, Query
 from policybridge_server.ledger.trajectory import DecisionBatch, joined
@@ -69,7 +71,7 @@ class Rolling:
         for number in range(_TRIES):
             try:
                 serving = place.serving(self.asking.server, self.asking.policy, again=number > 0)
-                ran = task.run(case, replace(self.asking, server=serving.address))
+                ran = _checked(task.run(case, replace(self.asking, server=serving.address)))
                 if ran.ok:
                     return self._read(task, case, ran, serving)
             except UnavailableError as error:
@@ -124,6 +126,17 @@ class Roller:
         return self.farm.do(CaseJob(self.recipe, case, shared, work))
 
 
+def _checked(ran: Ran) -> Ran:
+    """Give what a task says of a compilation in floats, as a failure where a number cannot be compared or added."""
+    for kind, numbers in (("cost of", ran.costs), ("total", ran.totals)):
+        for name, number in numbers.items():
+            if not (isinstance(number, Real) and isfinite(number)):
+                return Ran(failure=f"the task says that the {kind} {name!r} is {number!r}, which is no finite number")
+    # Tasks count with numpy as well, whose numbers are no floats in a record.
+    costs, totals = ({name: float(number) for name, number in each.items()} for each in (ran.costs, ran.totals))
+    return replace(ran, costs=costs, totals=totals)
+
+
 def _acknowledge(ran: Ran, server: str, ledger: Path) -> None:
     """See to it that the ledger has all decisions of sessions whose task told the server no outcome.
 
@@ -148,6 +161,7 @@ def read_back(task: Task, case: Case, ran: Ran, ledger: Path) -> Rollout:
 
     Raises:
         NotFoundError: the ledger has none of its sessions.
+        InvalidError: the task does not give a unit for each decision.
 
     """
     with LedgerReader(ledger) as reader:
@@ -156,6 +170,10 @@ def read_back(task: Task, case: Case, ran: Ran, ledger: Path) -> Rollout:
         return Rollout(case, ran)
     whole = joined(batches)
     units = task.units(whole.observations, whole.contexts)
+    if len(units) != len(whole):
+        raise InvalidError(
+            f"the task {task.name} gives {len(units)} units for the {len(whole)} decisions of {case.name}"
+        )
     return Rollout(
         case, ran, whole.sessions[0].policy, whole.observations, _advice(whole), whole.log_probabilities, units
     )
