@@ -42,6 +42,13 @@ def test_without_trees_the_policy_is_the_default() -> None:
     assert (_decide(to_onnx(Trees(), NAMES, "own", 4.0, "inline"), rows) == rows[:, 1]).all()
 
 
+@pytest.mark.parametrize("saved", [0.0, 3.0])
+def test_trees_whose_leaves_are_whole_numbers_become_a_policy(saved: float) -> None:
+    rows = _rows(100, 2)
+    trees = fit(rows, np.full(100, -saved, np.float32), TreeSettings(trees=1, rate=1.0))
+    assert (_decide(to_onnx(trees, NAMES, "own", 2.0, "inline"), rows) == (saved > 2) | (rows[:, 1] == 1)).all()
+
+
 def test_the_same_rows_and_seed_give_the_same_file() -> None:
     rows = _rows(2000, 3)
     first, second = (to_onnx(fit(rows, rows[:, 0], TreeSettings()), NAMES, "own", 1.0, "inline") for _ in range(2))

@@ -136,11 +136,12 @@ def _numbered(root: Mapping[str, Any]) -> list[_Node]:
 
 def _add(found: dict[str, list[Any]], tree: int, node: _Node, target: int) -> None:
     split = "split_feature" in node.content
+    # LightGBM writes whole numbers without a point, and ONNX would take a list of them for integers.
     values = (
         tree,
         node.number,
         node.content["split_feature"] if split else 0,
-        node.content["threshold"] if split else 0.0,
+        float(node.content["threshold"]) if split else 0.0,
         "BRANCH_LEQ" if split else "LEAF",
         node.left,
         node.right,
@@ -148,7 +149,7 @@ def _add(found: dict[str, list[Any]], tree: int, node: _Node, target: int) -> No
     for name, value in zip(_NODE, values, strict=True):
         found[f"nodes_{name}"].append(value)
     if not split:
-        for name, value in zip(_LEAF, (tree, node.number, target, node.content["leaf_value"]), strict=True):
+        for name, value in zip(_LEAF, (tree, node.number, target, float(node.content["leaf_value"])), strict=True):
             found[f"target_{name}"].append(value)
 
 
