@@ -3,6 +3,7 @@
 import argparse
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic
@@ -20,7 +21,7 @@ from policybridge_train.learning.split import Part, cases_of
 from policybridge_train.learning.training import ALGORITHMS, Training
 from policybridge_train.report.making import report, show
 from policybridge_train.tasks.recipe import TaskRecipe, make_task
-from policybridge_train.tasks.task import TASKS
+from policybridge_train.tasks.task import TASKS, Case, Task
 
 _USAGE = 2
 _INTERRUPTED = 130
@@ -75,7 +76,7 @@ def _run(arguments: argparse.Namespace) -> int:
     task = make_task(arguments.task, options)
     algorithm = cast("Algorithm", ALGORITHMS.load(arguments.algo))
     settings = settings_of(algorithm.Settings, pairs(arguments.set))
-    cases = [case for case in task.cases(arguments.corpus) if arguments.only in case.name]
+    cases = [case for case in _told_apart(task, arguments.corpus) if arguments.only in case.name]
     training, validation = cases_of(cases, Part.TRAINING), cases_of(cases, Part.VALIDATION)
     if not (training and validation):
         raise InvalidError(
@@ -124,6 +125,20 @@ def _run(arguments: argparse.Namespace) -> int:
             made = arguments.output / "policies" / task.name / str(best)
             shutil.copytree(made, arguments.export, dirs_exist_ok=True)
     return 0
+
+
+def _told_apart(task: Task, corpus: Path | None) -> Sequence[Case]:
+    """Give the cases of a task.
+
+    Raises:
+        InvalidError: two have one name, by which the record knows what was learnt from a case, and what it came to.
+
+    """
+    cases = task.cases(corpus)
+    name, times = next(iter(Counter(case.name for case in cases).most_common(1)), ("", 0))
+    if times > 1:
+        raise InvalidError(f"the task {task.name} gives {times} cases the name {name!r}; each must have one of its own")
+    return cases
 
 
 def settings_of(kind: type[S], given: Mapping[str, str]) -> S:

@@ -136,3 +136,17 @@ def test_a_task_that_gives_no_unit_for_some_decisions_is_an_error_that_counts_th
     status, said = train(f"{__name__}:Uneven", tmp_path, "--set", "iterations=1", "--minutes", "0")
     assert status == 2
     assert "the task sums gives 1 units for the 18 decisions of " in said
+
+
+class Twins(Sums):
+    """Sums of which two have one name."""
+
+    def cases(self, corpus: Path | None) -> Sequence[Case]:
+        """Give all cases, and one of them again."""
+        return [*super().cases(corpus), Case("7", "7")]
+
+
+def test_a_task_with_two_cases_of_one_name_is_an_error_that_names_them(tmp_path: Path) -> None:
+    status, said = train(f"{__name__}:Twins", tmp_path, "--set", "iterations=1", "--minutes", "0")
+    assert status == 2
+    assert "the task sums gives 2 cases the name '7'; each must have one of its own" in said
