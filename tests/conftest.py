@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,14 +90,18 @@ def command(*arguments: object) -> list[str]:
 
 @contextmanager
 def running_server(
-    repository: Path | None, folder: Path, *arguments: object, python: bool = True
+    repository: Path | None, folder: Path, *arguments: object, python: bool = True, before: Sequence[str] = ()
 ) -> Iterator[RunningServer]:
-    """Serve ``repository`` (the bundled policies for ``None``) on a free port and a socket in ``folder``."""
+    """Serve ``repository`` (the bundled policies for ``None``) on a free port and a socket in ``folder``.
+
+    ``before`` are the words of a program that runs the server.
+    """
     policies = (
         ["--demo"] if repository is None else ["--repository", repository, *(["--allow-python"] if python else [])]
     )
     listen = ["--grpc", "127.0.0.1:0", "--socket", folder / "server.sock"]
-    process = subprocess.Popen(command("serve", *policies, *listen, *arguments), stdout=subprocess.PIPE, text=True)
+    words = [*before, *command("serve", *policies, *listen, *arguments)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
         word, _, addresses = process.stdout.readline().partition(" ")

@@ -105,8 +105,12 @@ class FolderWatcher:
         """Give the folders of policies and versions that are not served, with the time of their last change."""
         found: dict[Path, float] = {}
         for repository in self._folders:
-            for policy in policy_folders(repository):
-                found.update(self._unserved(policy))
+            try:
+                for policy in policy_folders(repository):
+                    found.update(self._unserved(policy))
+            except OSError as error:
+                # It is removed or forbidden while it is looked at. An error would end the watch, and nothing tell so.
+                _LOG.warning("new policies and versions in %s cannot be looked for: %s", repository, error)
         return found
 
     def _unserved(self, folder: Path) -> dict[Path, float]:

@@ -1,5 +1,6 @@
 """``policy.toml``, and ``aliases.toml`` beside it."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -93,8 +94,11 @@ def parse_toml(text: bytes, where: str, kind: type[_Parsed]) -> _Parsed:
         return msgspec.toml.decode(text, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise PreconditionError(f"{where}: {error}") from error
+    except RecursionError as error:
+        raise PreconditionError(f"{where}: values are nested too deeply in each other") from error
 
 
 def is_policy(folder: Path) -> bool:
-    """Whether ``folder`` has a ``policy.toml``."""
-    return (folder / POLICY_TOML).is_file()
+    """Whether ``folder`` has a ``policy.toml``; one that cannot be looked into has none."""
+    # Not `Path.is_file`, which raises an error where a permission is missing.
+    return os.path.isfile(folder / POLICY_TOML)  # noqa: PTH113

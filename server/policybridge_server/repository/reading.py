@@ -1,6 +1,7 @@
 """Reads policies and versions from their folders, at start and when a folder is copied in."""
 
 import logging
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +24,14 @@ _LOG = logging.getLogger(__name__)
 def policy_folders(repository: Path) -> Iterator[Path]:
     """Give the folders of the policies in a repository."""
     for folder in sorted(repository.iterdir()):
-        if folder.name.startswith(".") or not (is_policy(folder) or (folder.is_dir() and has_versions(folder))):
+        if folder.name.startswith("."):
+            continue
+        if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+            # Others, such as `lost+found` on a disk of its own, are no policies.
+            if is_name(folder.name):
+                _LOG.warning("%s is not served: it cannot be read: permission denied", folder)
+            continue
+        if not (is_policy(folder) or (folder.is_dir() and has_versions(folder))):
             continue
         if not is_name(folder.name):
             _LOG.warning("%s is not served: a policy cannot have this name", folder)
@@ -75,20 +83,30 @@ def read_policy(folder: Path) -> StoredPolicy:
     except PreconditionError as error:
         _LOG.warning("%s", error)
         return StoredPolicy(name, folder, error)
+    except OSError as error:
+        return _unreadable(name, folder, error)
+
+
+def _unreadable(name: str, folder: Path, error: OSError) -> StoredPolicy:
+    told = PreconditionError(f"{error.filename or folder} cannot be read: {error.strerror}")
+    _LOG.warning("%s", told)
+    return StoredPolicy(name, folder, told)
 
 
 def read_version(folder: Path, config: PolicyConfig, limits: Limits) -> StoredVersion:
     """Read a version.
 
     Raises:
-        PreconditionError: it has a file that is not allowed, or is larger than the limits.
+        PreconditionError: it has a file that is not allowed or cannot be read, or is larger than the limits.
 
     """
     try:
         check_files(folder, limits)
+        identity = version_digest(digest(folder), config)
     except PolicyBridgeError as error:
         raise PreconditionError(str(error)) from error
-    identity = version_digest(digest(folder), config)
+    except OSError as error:
+        raise PreconditionError(f"{error.filename or folder} cannot be read: {error.strerror}") from error
     return StoredVersion(PolicyVersion(folder.parent.name, int(folder.name), identity), folder, config)
 
 
