@@ -93,7 +93,9 @@ class _Forest:
         return f"{kind};\n{table(f'struct {self._name}_node', f'{self._name}_nodes', rows)}"
 
     def _single_leaves(self) -> str:
-        values = [node.weights[0].value if node.weights else node.threshold for node in self._nodes]
+        # Those of the nodes that are no leaves are not read.
+        bare = (0.0 if node.skip else node.threshold for node in self._nodes)
+        values = [node.weights[0].value if node.weights else own for node, own in zip(self._nodes, bare, strict=True)]
         return table(
             self._real, f"{self._name}_leaves", (literal(self._dtype.type(each), self._dtype) for each in values)
         )
