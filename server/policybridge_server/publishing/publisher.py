@@ -239,7 +239,8 @@ class Publisher:
         Raises:
             InvalidError: the alias's name is not allowed.
             NotFoundError: there is no such policy or version.
-            PreconditionError: the operator does not allow it, or the version cannot be loaded.
+            PreconditionError: the operator does not allow it, the version cannot be loaded, or the repository cannot
+                be written.
 
         """
         self.check_change([alias])
@@ -251,7 +252,10 @@ class Publisher:
             check_not_rolled_out(policy, alias)
             await self.peers.prepare(stored, published=False)
             changed = {**policy.changed, alias: number}
-            await asyncio.to_thread(self._repository.write_aliases, policy.folder, changed)
+            try:
+                await asyncio.to_thread(self._repository.write_aliases, policy.folder, changed)
+            except OSError as error:
+                raise _unwritable(error) from error
             self._repository.put(replace(policy, changed=changed))
             self._engine.versions.unload_unused()
             await self.peers.take(self._repository.policy(name))
@@ -349,7 +353,11 @@ def _staged(policy: Path, limits: Limits, config: str = "") -> Staging:
     try:
         return Staging(policy, limits, config)
     except OSError as error:
-        raise PreconditionError(f"the repository cannot be written: {error.strerror}") from error
+        raise _unwritable(error) from error
+
+
+def _unwritable(error: OSError) -> PreconditionError:
+    return PreconditionError(f"the repository cannot be written: {error}")
 
 
 def _seal_with_weights(staging: Staging, base: StoredVersion, spool: Spool) -> str:

@@ -33,8 +33,11 @@ class Staging:
         self._is_first = bool(config)
         self._root = hidden(policy.parent if config else policy, PUBLISHING)
         self.folder = self._root / FIRST if config else self._root
-        self.folder.mkdir(parents=True)
+        # Without its parents: where somebody has removed them, a version would come to lie there alone, without the
+        # policy.toml that this server knows and the next one does not.
+        self._root.mkdir()
         if config:
+            self.folder.mkdir()
             (self._root / POLICY_TOML).write_text(config)
         self._paths: dict[PurePosixPath, None] = {}
         self._size = 0

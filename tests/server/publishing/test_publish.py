@@ -255,3 +255,19 @@ def test_a_publication_that_its_client_cancels_while_it_is_loaded_is_undone(poli
         assert (server.ask("code")[1], server.repository.show("code").aliases) == (1, {})
         assert server.repository.publish("code", files, aliases=["stable"]).version == 2
         assert server.ask("code@stable")[1] == 2
+
+
+def test_nothing_is_changed_of_a_policy_whose_folder_was_removed(
+    server: Client, policies: Path, tmp_path: Path
+) -> None:
+    files = write_adder(tmp_path / "new", 200)
+    (policies / "adder").rename(tmp_path / "elsewhere")
+    with pytest.raises(PreconditionError, match=r"the repository cannot be written: .*No such file or directory"):
+        server.repository.publish("adder", files)
+    with pytest.raises(PreconditionError, match=r"the repository cannot be written: .*No such file or directory"):
+        server.repository.set_alias("adder", "stable", 1)
+    assert not (policies / "adder").exists()
+    assert server.ask()[1] == 100
+    (tmp_path / "elsewhere").rename(policies / "adder")
+    assert server.repository.publish("adder", files, aliases=["stable"]).version == 2
+    assert server.ask("adder@stable")[1] == 200
