@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--output", type=Path, required=True, metavar="DIR", help="the run's folder; an ended run goes on there")
     add("--option", action="append", default=[], metavar="NAME=VALUE", help="of the task: compiler=zig; repeatable")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="of the algorithm: iterations=8; repeatable")
-    add("--minutes", type=float, metavar="M", help="begin no iteration after this time (default: no limit)")
+    add("--minutes", type=_minutes, metavar="M", help="begin no iteration after this time (default: no limit)")
     add("--compiles", type=count, metavar="N", help="begin no iteration after so many compiles (default: no limit)")
     add_farm(parser)
     add("--seed", type=int, default=0, metavar="N", help="of all chance (default: %(default)s)")
@@ -139,6 +139,14 @@ def _told_apart(task: Task, corpus: Path | None) -> Sequence[Case]:
     if times > 1:
         raise InvalidError(f"the task {task.name} gives {times} cases the name {name!r}; each must have one of its own")
     return cases
+
+
+def _minutes(text: str) -> float:
+    number = float(text)
+    # Not NaN either, of which no time is the end.
+    if not number >= 0:
+        raise argparse.ArgumentTypeError(f"{text} is no time: give minutes, 0 or more")
+    return number
 
 
 def settings_of(kind: type[S], given: Mapping[str, str]) -> S:

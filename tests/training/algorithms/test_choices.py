@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from policybridge_client.cli import main
 from policybridge_serdes import ElementType, TensorSpec, Values
 from policybridge_train import train_command
 from policybridge_train.learning.choosing import Decisions
@@ -150,3 +151,10 @@ def test_a_task_with_two_cases_of_one_name_is_an_error_that_names_them(tmp_path:
     status, said = train(f"{__name__}:Twins", tmp_path, "--set", "iterations=1", "--minutes", "0")
     assert status == 2
     assert "the task sums gives 2 cases the name '7'; each must have one of its own" in said
+
+
+@pytest.mark.parametrize("minutes", ["nan", "-1"])
+def test_minutes_that_are_no_time_are_refused(minutes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", SUMS, "--algo", "choices", "--output", str(tmp_path / "run"), f"--minutes={minutes}"])
+    assert f"{minutes} is no time: give minutes, 0 or more" in capsys.readouterr().err
