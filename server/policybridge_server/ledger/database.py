@@ -57,6 +57,7 @@ class Database:
         if not is_ledger(found):
             _create(found)
         self._locks.add(found)
+        self._file, self._is = found, _identity(found)
         self._log = found.with_name(f"{found.name}-wal")
         self._connection = sqlite3.connect(found, _BUSY, isolation_level=None, check_same_thread=False)
         try:
@@ -116,17 +117,35 @@ class Database:
             self.run("BEGIN IMMEDIATE")
             try:
                 yield
+                self._check_place()
                 self.run("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:
                     self.run("ROLLBACK")
                 raise
 
+    def _check_place(self) -> None:
+        # SQLite writes on into a file that was removed or renamed, where nobody finds what is acknowledged.
+        if _identity(self._file) != self._is:
+            raise UnavailableError(
+                f"the ledger {self._path} was removed, renamed or replaced while it is written; put the file back "
+                "with those beside it, or restart the server"
+            )
+
     def close(self) -> None:
         """Close the file; then another server may write it."""
         # The locks go last: to close a file takes away all locks that SQLite has on it in this process.
         self._connection.close()
         self._locks.close()
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    """Tell a file from all others, whatever they are called; ``None``: there is none."""
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class _NoLocks:

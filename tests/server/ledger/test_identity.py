@@ -8,12 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from policybridge_client.connection import connect
 from policybridge_core.errors import InvalidError, PolicyBridgeError, UnavailableError
+from policybridge_serdes import Outcome
 from policybridge_server.ledger import database
 from policybridge_server.ledger.contract import Bounds
 from policybridge_server.ledger.reader import LedgerReader
 from policybridge_server.ledger.sqlite import SqliteStore
+from tests.conftest import RunningServer, ServerFactory
+from tests.server.ledger.asking import ask, open_network, rows
 from tests.server.ledger.test_bounds import names, session
+from tests.server.publishing.policies import wait_for
 from tests.server.test_serve import refusal
 
 
@@ -59,8 +64,46 @@ def test_a_second_writer_is_refused_under_every_name_of_the_ledger(
     other = name(ledger, tmp_path / "other")
     with pytest.raises(UnavailableError, match=r"another server writes the ledger .*|has 2 names \(hard links\)"):
         SqliteStore(other, Bounds())
-    first.write(session("one", 1.0))
+    if name in (moved, replaced):
+        with pytest.raises(UnavailableError, match="was removed, renamed or replaced while it is written"):
+            first.write(session("one", 1.0))
+    else:
+        first.write(session("one", 1.0))
     first.close()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_no_outcome_is_acknowledged_while_the_ledger_lies_elsewhere_and_nothing_is_lost_once_it_is_back(
+    workers: int, policies: Path, tmp_path: Path, server_factory: ServerFactory
+) -> None:
+    ledger = tmp_path / "ledger.db"
+    server = server_factory(policies, "--ledger", ledger, "--workers", workers)
+    first = reported(server)
+    ledger.rename(tmp_path / "elsewhere.db")
+    with closing(open_network(server.socket)) as waiting:
+        ask(waiting, rows(3))
+        with pytest.raises(UnavailableError, match="the ledger cannot be written now"):
+            waiting.report(Outcome({}, "ok"))
+    (tmp_path / "elsewhere.db").rename(ledger)
+
+    def is_taken() -> bool:
+        with suppress(UnavailableError), closing(connect(server.socket)) as connection:
+            connection.report_outcome(waiting.id, Outcome({}, "ok"))
+            return True
+        return False
+
+    wait_for(is_taken)
+    server.kill()
+    with LedgerReader(ledger) as reader:
+        assert [reader.session(each).decisions for each in (first, waiting.id)] == [3, 3]
+
+
+def reported(server: RunningServer) -> str:
+    """Ask three times, report, and give the session's id."""
+    with closing(open_network(server.socket)) as opened:
+        ask(opened, rows(3))
+        opened.report(Outcome({}, "ok"))
+        return opened.id
 
 
 def test_a_second_server_through_a_link_is_refused(policies: Path, tmp_path: Path) -> None:
