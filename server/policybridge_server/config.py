@@ -273,6 +273,8 @@ def make_config(file: Path | None, given: dict[str, Any]) -> ServerConfig:
         fields = msgspec.toml.decode(file.read_bytes(), type=dict[str, Any]) if file else {}
     except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
         raise InvalidError(f"{where}{error}") from error
+    except RecursionError as error:
+        raise InvalidError(f"{where}values are nested too deeply in each other") from error
     return convert_fields(fields | given, ServerConfig, where)
 
 

@@ -83,6 +83,7 @@ def test_a_config_file_says_what_the_command_line_leaves_out(repository: Path, t
         ("grace = 'long'", "Expected `float`, got `str` - at `$.grace`"),
         ("max_observation_bytes = 0", "Expected `int` >= 1 - at `$.max_observation_bytes`"),
         ("repository = [", "serve.toml"),
+        (f"http_host = {'[' * 5000}{']' * 5000}", "serve.toml: values are nested too deeply in each other"),
     ],
 )
 def test_a_config_file_that_is_wrong_is_refused_by_its_field(

@@ -119,6 +119,8 @@ def _read(path: Path) -> list[_Client]:
         entries = msgspec.toml.decode(path.read_bytes(), type=dict[str, _Entry])
     except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
         raise InvalidError(f"the file of tokens {path} cannot be read: {error}") from error
+    except RecursionError as error:
+        raise InvalidError(f"the file of tokens {path}: values are nested too deeply in each other") from error
     clients = [_client(path, name, entry) for name, entry in entries.items()]
     if len({client.digest for client in clients}) < len(clients):
         raise InvalidError(f"the file of tokens {path} has one token twice")

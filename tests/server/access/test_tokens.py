@@ -234,6 +234,7 @@ def test_no_token_is_in_the_log_or_in_memory(folder: Path, channel: grpc.Channel
     ("text", "said"),
     [
         ("[a", "cannot be read"),
+        (f"a = {'[' * 5000}{']' * 5000}", "values are nested too deeply in each other"),
         ('[a]\ntoken = "short"\nscopes = ["read"]', "20 or more printable ASCII characters"),
         ('[a]\ntoken = "with a space 0123456789abcdef"\nscopes = ["read"]', "without spaces"),
         ('[a]\ntoken = "0123456789abcdef0123"\nscopes = ["write"]', "admin, evaluate, follow, publish, read"),
