@@ -21,7 +21,8 @@ LISTENING: Final = ("grpc", "grpcio", "socket", "http", "pipe")
 
 _Count = Annotated[int, msgspec.Meta(ge=1)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-_Seconds = Annotated[float, msgspec.Meta(gt=0)]
+_Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+"""At most 30 years: a lock that is to be waited for without end, or for longer than the system counts, is an error."""
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
@@ -174,7 +175,8 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         ),
     ] = 250.0
     grace: Annotated[
-        Annotated[float, msgspec.Meta(ge=0)], _option("SECONDS", "let running sessions go on for so long after SIGTERM")
+        Annotated[float, msgspec.Meta(ge=0, le=1e9)],
+        _option("SECONDS", "let running sessions go on for so long after SIGTERM"),
     ] = 60.0
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], _option("LEVEL", "log this and what is worse, to standard error")

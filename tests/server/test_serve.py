@@ -81,6 +81,7 @@ def test_a_config_file_says_what_the_command_line_leaves_out(repository: Path, t
     [
         ("gprc = ['127.0.0.1:0']", "unknown field `gprc`"),
         ("grace = 'long'", "Expected `float`, got `str` - at `$.grace`"),
+        ("load_timeout = inf", "Expected `float` <= 1000000000.0 - at `$.load_timeout`"),
         ("max_observation_bytes = 0", "Expected `int` >= 1 - at `$.max_observation_bytes`"),
         ("repository = [", "serve.toml"),
         (f"http_host = {'[' * 5000}{']' * 5000}", "serve.toml: values are nested too deeply in each other"),
@@ -185,11 +186,20 @@ def test_two_repositories_may_be_served_but_not_two_policies_of_one_name(reposit
     assert "two repositories hold a policy 'echo'" in said
 
 
-def test_a_policy_toml_that_is_wrong_costs_only_its_own_policy(repository: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('colour = "blue"', "Object contains unknown field `colour`"),
+        ("decision_timeout = inf", r"Expected `float` <= 1000000000\.0 - at `\$\.decision_timeout`"),
+    ],
+)
+def test_a_policy_toml_that_is_wrong_costs_only_its_own_policy(
+    repository: Path, tmp_path: Path, line: str, message: str
+) -> None:
     (repository / "bad").mkdir()
-    (repository / "bad" / "policy.toml").write_text('backend = "onnx"\ncolour = "blue"\n')
+    (repository / "bad" / "policy.toml").write_text(f'backend = "onnx"\n{line}\n')
     with running_server(repository, tmp_path) as server:
-        with pytest.raises(PreconditionError, match=r"\.\.\./policy\.toml: Object contains unknown field `colour`"):
+        with pytest.raises(PreconditionError, match=rf"\.\.\./policy\.toml: {message}"):
             ask(server.socket, "bad")
         assert ask(server.socket) == 7
 

@@ -10,6 +10,9 @@ from policybridge_core.errors import PreconditionError
 
 POLICY_TOML: Final = "policy.toml"
 
+_MOST_SECONDS: Final = 1e9
+"""30 years, as in the server's configuration: no lock can be waited for without end, or for as long as ever."""
+
 _Parsed = TypeVar("_Parsed")
 
 
@@ -67,7 +70,7 @@ class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     inline: bool | None = None
     isolation: Literal["thread", "process"] = "thread"
     memory_limit: Annotated[int, msgspec.Meta(ge=1 << 20)] | None = None
-    decision_timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    decision_timeout: Annotated[float, msgspec.Meta(gt=0, le=_MOST_SECONDS)] | None = None
     aliases: dict[str, int] = {}
     features: list[dict[str, Any]] | None = None
     advice: dict[str, Any] | None = None
