@@ -64,7 +64,8 @@ def write_store(store: Store, path: Path | str) -> None:
 
     """
     target = Path(path).resolve()
-    if target.exists() and not target.is_file():
+    # The system refuses to replace a folder, and nothing else.
+    if target.exists() and not (target.is_file() or target.is_dir()):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     data = format_store(store)
     descriptor, name = tempfile.mkstemp(prefix=".policybridge-", dir=target.parent)
