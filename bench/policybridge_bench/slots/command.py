@@ -6,6 +6,7 @@ import random
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -107,12 +108,15 @@ def _others(own: psutil.Process) -> float:
     """Give the processor seconds of all processes that this one has started, and of theirs that have ended."""
     total = 0.0
     for child in own.children(recursive=True):
-        try:
+        with suppress(psutil.NoSuchProcess):
             total += sum(child.cpu_times()[:4])
-        except psutil.NoSuchProcess:
-            continue
     return total
 
 
 def _workers(own: psutil.Process) -> int:
-    return sum("Compilers" in " ".join(child.cmdline()) for child in own.children(recursive=True))
+    """Count the cluster's processes for compilations; Ray ends idle ones at any time, and those do not count."""
+    count = 0
+    for child in own.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            count += "Compilers" in " ".join(child.cmdline())
+    return count
