@@ -1,6 +1,7 @@
 """``policybridge train``: a policy that is better than the compiler's own decisions, on code that it never saw."""
 
 import argparse
+import hashlib
 import shutil
 import sys
 from collections import Counter
@@ -87,16 +88,18 @@ def _run(arguments: argparse.Namespace) -> int:
     began = monotonic()
     made_by = {
         "task": arguments.task,
+        "options": " ".join(f"{name}={value}" for name, value in sorted(options.items())),
         "algorithm": arguments.algo,
         "settings": msgspec.json.encode(settings).decode(),
         "seed": str(arguments.seed),
     }
     features = ", ".join(map(str, task.features))
     title = f"{task.name} by {arguments.algo}"
+    learnt_from = {"features": features, "cases": _described(training, validation)}
     recipe = TaskRecipe.of(task, arguments.task, options, arguments.corpus)
     with (
         farm_of(arguments) as farm,
-        Record(arguments.output / "run.db", {**made_by, "features": features}) as record,
+        Record(arguments.output / "run.db", {**made_by, **learnt_from}) as record,
         TrainingServer(arguments.output, host=farm.host) as server,
     ):
         farm.lead(server)
@@ -139,6 +142,13 @@ def _told_apart(task: Task, corpus: Path | None) -> Sequence[Case]:
     if times > 1:
         raise InvalidError(f"the task {task.name} gives {times} cases the name {name!r}; each must have one of its own")
     return cases
+
+
+def _described(training: Sequence[Case], validation: Sequence[Case]) -> str:
+    """Tell the cases of a run from those of another one."""
+    names = "\n".join(sorted(case.name for case in (*training, *validation)))
+    digest = hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest()[:8]
+    return f"{len(training)} for training and {len(validation)} for validation ({digest})"
 
 
 def _minutes(text: str) -> float:

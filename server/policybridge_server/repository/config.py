@@ -6,7 +6,8 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 
-from policybridge_core.errors import PreconditionError
+from policybridge_core.errors import InvalidError, PreconditionError
+from policybridge_server.repository.checks import check_alias
 
 POLICY_TOML: Final = "policy.toml"
 
@@ -61,7 +62,7 @@ class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
         decision_timeout: seconds for one decision; absent: the server's.
 
     Raises:
-        ValueError: two keys exclude each other.
+        ValueError: two keys exclude each other, or an alias is none.
 
     """
 
@@ -84,6 +85,11 @@ class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
             raise ValueError('inline = true runs on the loop thread, and isolation = "process" beside it; give one')
         if self.isolation != "process" and self.memory_limit is not None:
             raise ValueError('memory_limit needs isolation = "process": threads share the server\'s memory')
+        for alias in self.aliases:
+            try:
+                check_alias(alias)
+            except InvalidError as error:
+                raise ValueError(f"aliases: {error}") from error
 
 
 def parse_toml(text: bytes, where: str, kind: type[_Parsed]) -> _Parsed:

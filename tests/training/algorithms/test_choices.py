@@ -65,6 +65,24 @@ def test_a_run_whose_task_tells_other_features_now_is_not_continued(
     assert "more: int64_t" in said
 
 
+def test_a_run_is_not_continued_with_other_options_of_its_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sums, "__init__", lambda self, **options: vars(self).update(options))
+    assert train(SUMS, tmp_path, "--minutes", "0", "--option", "compiler=one", "--option", "a=b")[0] == 0
+    status, said = train(SUMS, tmp_path, "--minutes", "0", "--option", "compiler=two")
+    assert status == 2
+    assert "is a run with options = a=b compiler=one, and not compiler=two" in said
+    # Their order means nothing.
+    assert train(SUMS, tmp_path, "--minutes", "0", "--option", "a=b", "--option", "compiler=one")[0] == 0
+
+
+def test_a_run_is_not_continued_with_other_cases(tmp_path: Path) -> None:
+    assert train(SUMS, tmp_path, "--minutes", "0")[0] == 0
+    status, said = train(SUMS, tmp_path, "--minutes", "0", "--only", "1")
+    assert status == 2
+    assert "is a run with cases = " in said
+    assert " for validation" in said
+
+
 def test_a_task_that_does_not_say_its_choices_is_an_error(tmp_path: Path) -> None:
     status, said = train("tests.training.algorithms.toy:Toy", tmp_path / "run")
     assert status == 2

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from policybridge_core.errors import PreconditionError
+from policybridge_core.errors import InvalidError, PreconditionError
 from policybridge_train.compiling.job import Compiled, Limits, Status, compile_by
 from policybridge_train.compiling.pool import Running, for_each
 from tests.training.processes import wait_until_gone
@@ -46,6 +46,23 @@ def test_a_compiler_gets_no_more_memory_than_it_may_have() -> None:
     done = compile_by(_python("bytearray(1 << 30)"), Limits(memory=512 << 20))
     assert done.status is Status.FAILED
     assert "MemoryError" in done.message
+
+
+@pytest.mark.parametrize("seconds", ["-1", "0", "nan", "inf", "1e9"])
+def test_a_time_that_is_none_is_refused(seconds: str) -> None:
+    with pytest.raises(InvalidError, match=r"seconds=.*more than 0 and at most 1e\+06"):
+        Limits.read(seconds)
+
+
+@pytest.mark.parametrize("memory", ["-1", "0", str(1 << 50)])
+def test_a_memory_that_is_none_is_refused(memory: str) -> None:
+    with pytest.raises(InvalidError, match=r"memory=.*more than 0 and at most"):
+        Limits.read("1", memory)
+
+
+def test_limits_that_are_no_numbers_are_refused() -> None:
+    with pytest.raises(InvalidError, match="seconds=soon or memory=1 is no number"):
+        Limits.read("soon", "1")
 
 
 def test_processor_time_is_counted() -> None:

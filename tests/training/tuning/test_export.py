@@ -57,6 +57,19 @@ def command(tuner: Tuner, source: Path, *flags: str) -> list[str]:
     ]
 
 
+def test_a_module_of_which_the_store_has_nothing_is_told_with_those_that_it_has(
+    tuner: Tuner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_source(tuner.folder)
+    tuner.write(flipped(tuner.logged(Path(source.name)).sites, "middle"), source.name)
+    other = source.with_name("other.c")
+    other.write_text(source.read_text() + "int another;\n")
+    assert exported(*command(tuner, other, "-gline-tables-only")) == 0
+    said = capsys.readouterr().out
+    assert "the store has no decisions for other.c at -Oz; it has some for " in said
+    assert f"{source.name} (LLVM {tuner.major}, -Oz)" in said
+
+
 def test_the_replay_of_c_gives_the_identical_object_without_a_plugin(
     tuner: Tuner, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,8 +13,12 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
 
+from policybridge_core.errors import InvalidError
 from policybridge_train.compiling.pool import Running
 
+MIB: Final = 1 << 20
+_MOST_SECONDS: Final = 1e6
+_MOST_MEMORY: Final = 1 << 60
 _SHOWN: Final = 2000
 """Bytes of a compiler's words that are kept."""
 
@@ -30,10 +34,37 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Limits:
-    """What one compilation may take: wall seconds, and bytes of address space."""
+    """What one compilation may take: wall seconds, and bytes of address space.
+
+    Raises:
+        InvalidError: a limit is not above 0, or of a size that no system can keep to.
+
+    """
 
     seconds: float = 600
     memory: int = 8 << 30
+
+    def __post_init__(self) -> None:
+        # Not NaN either, with which every comparison is false.
+        if not 0 < self.seconds <= _MOST_SECONDS:
+            raise InvalidError(f"seconds={self.seconds:g}: a compilation has more than 0 and at most {_MOST_SECONDS:g}")
+        if not 0 < self.memory <= _MOST_MEMORY:
+            raise InvalidError(
+                f"memory={self.memory / MIB:g} MiB: a compilation has more than 0 and at most {_MOST_MEMORY / MIB:g}"
+            )
+
+    @classmethod
+    def read(cls, seconds: str, memory: str = "8192") -> "Limits":
+        """Read limits from a task's options, in seconds and MiB.
+
+        Raises:
+            InvalidError: one is no number, or cannot be kept to.
+
+        """
+        try:
+            return cls(float(seconds), int(memory) * MIB)
+        except ValueError as error:
+            raise InvalidError(f"seconds={seconds} or memory={memory} is no number") from error
 
 
 @dataclass(frozen=True)

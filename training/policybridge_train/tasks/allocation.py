@@ -62,10 +62,7 @@ class RegisterAllocation:
 
     def __init__(self, compiler: str = "", seconds: str = f"{Limits().seconds:g}", memory: str = "8192") -> None:
         self.compiler = Compiler.find(compiler) if compiler else newest_compiler()
-        try:
-            self.limits = Limits(float(seconds), int(memory) << 20)
-        except ValueError as error:
-            raise InvalidError(f"seconds={seconds} or memory={memory} is no number") from error
+        self.limits = Limits.read(seconds, memory)
         self.running = Running()
         self._modules: dict[str, Module] = {}
 

@@ -80,10 +80,7 @@ class InlineForSize:
                 "folder by plugins=DIR, or in POLICYBRIDGE_PLUGINS (docs/plugin.md)"
             )
         self.plugin = found
-        try:
-            self.limits = Limits(float(seconds), int(memory) << 20)
-        except ValueError as error:
-            raise InvalidError(f"seconds={seconds} or memory={memory} is no number") from error
+        self.limits = Limits.read(seconds, memory)
         self.running = Running()
         self._modules: dict[str, Module] = {}
 

@@ -83,9 +83,10 @@ class Tiling:
         self._plugin = plugin
         self._usual = usual
         try:
-            self._count, self._limits = int(nests), Limits(float(seconds))
+            self._count = int(nests)
         except ValueError as error:
-            raise InvalidError(f"nests={nests} or seconds={seconds} is no number") from error
+            raise InvalidError(f"nests={nests} is no number") from error
+        self._limits = Limits.read(seconds)
         self._running = Running()
         self._nests: dict[str, Nest] = {}
         self._known: dict[str, Misses] = {}

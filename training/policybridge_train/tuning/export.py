@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from policybridge_client.decisions import SiteLog, read_sites, read_store
+from policybridge_client.decisions import SiteLog, Store, read_sites, read_store
 from policybridge_client.llvm.compilers import CompilerCommand, Kind
 from policybridge_client.llvm.plugins import find_plugin, loads_early
 from policybridge_client.llvm.record import output_place
@@ -89,12 +89,14 @@ class Exported:
         replay: what the file says.
         log: of the compilation with the plugin.
         identical: whether the replay gives the same object as the plugin.
+        store: what the decisions are from.
 
     """
 
     replay: Replay
     log: SiteLog
     identical: bool
+    store: Store
 
 
 def _order(arguments: argparse.Namespace) -> Order:
@@ -123,14 +125,14 @@ def export(order: Order) -> Exported:
     compiler = CompilerCommand.of(order.command)
     if compiler.kind not in (Kind.CLANG, Kind.CC1):
         raise InvalidError(f"an object is compiled with clang, not with {compiler.kind.value}")
-    read_store(order.store)
+    store = read_store(order.store)
     plugin = find_plugin(compiler, order.plugins)
     if plugin is None:
         raise PreconditionError(
             f"there is no plugin that {compiler.start[-1]} loads (--plugins): it tells where each decision is"
         )
     with TemporaryDirectory(prefix="policybridge-export-") as name:
-        return _Export(order, compiler, plugin, Path(name)).run()
+        return _Export(order, compiler, plugin, Path(name), store).run()
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,7 @@ class _Export:
     compiler: CompilerCommand
     plugin: Path
     folder: Path
+    store: Store
 
     def run(self) -> Exported:
         tuned = self._compiled("tuned.o", self._with_plugin)
@@ -148,7 +151,7 @@ class _Export:
         replay = replay_of(log)
         self.order.output.write_bytes(replay.text)
         replayed = self._compiled("replayed.o", self._with_replay)
-        return Exported(replay, log, tuned == replayed)
+        return Exported(replay, log, tuned == replayed, self.store)
 
     def _with_plugin(self, compiler: CompilerCommand) -> list[str]:
         flags = [
@@ -182,11 +185,19 @@ def _to(compiler: CompilerCommand, output: Path) -> CompilerCommand:
     return replace(compiler, arguments=(*words[:place], str(output), *words[place + 1 :]))
 
 
+def _nothing_of(log: SiteLog, store: Store) -> str:
+    known = [f"{each.heading.path} (LLVM {each.heading.llvm}, -{each.heading.level})" for each in store.sections]
+    shown = ", ".join(known[:_SHOWN]) + (f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else "")
+    return f"the store has no decisions for {log.path} at -{log.level}; it has some for {shown or 'nothing'}"
+
+
 def _told(exported: Exported, output: Path) -> str:
     replay, log = exported.replay, exported.log
     lines = [f"{output}: {replay.said} decisions of {log.path}"]
     if log.applied < log.of:
         lines[0] += f" ({log.applied} of the store's {log.of} applied)"
+    if not log.of:
+        lines.append(_nothing_of(log, exported.store))
     lines += [f"not said: {unsaid}" for unsaid in replay.unsaid[:_SHOWN]]
     if len(replay.unsaid) > _SHOWN:
         lines.append(f"not said: {len(replay.unsaid) - _SHOWN} more")
