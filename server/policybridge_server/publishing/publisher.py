@@ -157,10 +157,15 @@ class Publisher:
 
     async def add_policy(self, folder: Path) -> None:
         """Add the policy that somebody has put into its place at ``folder``, without its versions."""
-        policy = await asyncio.to_thread(read_policy, folder)
-        self._repository.put(policy)
-        self._engine.versions.check_backend(policy.name)
-        await self.peers.take(self._repository.policy(policy.name))
+        async with self._opener.changing():
+            # A publication may have made it, with versions that were acknowledged, or undone it since it was found.
+            known = self._repository.find(folder.name)
+            if (known and not isinstance(known.config, PreconditionError)) or not folder.is_dir():
+                return
+            policy = await asyncio.to_thread(read_policy, folder)
+            self._repository.put(policy)
+            self._engine.versions.check_backend(policy.name)
+            await self.peers.take(self._repository.policy(policy.name))
 
     async def publish_folder(self, folder: Path) -> None:
         """Publish the version that somebody has put into its place at ``folder``.
