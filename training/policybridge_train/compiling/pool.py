@@ -1,13 +1,12 @@
 """Many compilations at once, which all end when one thing goes wrong or the user stops them."""
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from threading import Lock
 from typing import TypeVar
 
 from policybridge_core.errors import PreconditionError
+from policybridge_train.compiling.threads import in_order
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -81,13 +80,6 @@ def for_each(job: Callable[[_T], _R], items: Iterable[_T], jobs: int, running: R
         Exception: that of the first job, in the order of the items, that raised one.
 
     """
-    with ThreadPoolExecutor(jobs) as executor:
-        futures = deque(executor.submit(job, item) for item in items)
-        try:
-            while futures:
-                # Taken out, so that the results that were given are not kept.
-                yield futures.popleft().result()
-        except BaseException:
-            running.end()
-            executor.shutdown(wait=True, cancel_futures=True)
-            raise
+    with closing(in_order(job, items, jobs, running.end)) as each:
+        for ended in each:
+            yield ended()

@@ -8,13 +8,13 @@ place. Sources and headers that a build generates and keeps are there.
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from policybridge_core.errors import PolicyBridgeError
+from policybridge_train.compiling.threads import Ended, in_order
 from policybridge_train.corpus.bitcode import FrontEnd, Unit, kept_arguments
 from policybridge_train.corpus.description import Module, Program
 from policybridge_train.corpus.invocation import parse_compiler
@@ -82,18 +82,20 @@ def convert(  # noqa: PLR0913 - each is a choice of the caller's
     converted = Converted(len(units))
     progress(converted)
     names: dict[Path, str] = {}
-    executor = ThreadPoolExecutor(jobs)
+
+    def make(named: tuple[str, Unit]) -> tuple[Module, Path]:
+        return _make(*named, project, front_end, writer)
+
     try:
-        made = [(name, unit, executor.submit(_make, name, unit, project, front_end, writer)) for name, unit in units]
-        for name, unit, future in made:
-            added = _take(name, future, writer)
-            converted.done += 1
-            converted.failed += added is None
-            if added is not None:
-                names[unit.object] = added
-            progress(converted)
+        with closing(in_order(make, units, jobs)) as each:
+            for (name, unit), made in zip(units, each, strict=True):
+                added = _take(name, made, writer)
+                converted.done += 1
+                converted.failed += added is None
+                if added is not None:
+                    names[unit.object] = added
+                progress(converted)
     finally:
-        executor.shutdown(cancel_futures=True)
         writer.link(_programs(calls, names, project))
     return converted
 
@@ -159,9 +161,9 @@ def _independent(unit: Unit, root: Path) -> Unit:
     return Unit(replace(invocation, flags=flags), replace(source, word=word))
 
 
-def _take(name: str, future: "Future[tuple[Module, Path]]", writer: CorpusWriter) -> str | None:
+def _take(name: str, made: Ended[tuple[Module, Path]], writer: CorpusWriter) -> str | None:
     try:
-        return writer.add(*future.result())
+        return writer.add(*made())
     except (PolicyBridgeError, OSError) as error:
         writer.fail(name, str(error))
         return None

@@ -2,10 +2,10 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from time import monotonic
 
 from policybridge_train.compiling.pool import Running
+from policybridge_train.compiling.threads import Threads
 from policybridge_train.tuning.module import ModuleTuning
 
 
@@ -29,7 +29,8 @@ class Autotuner:
         self._jobs = jobs
         self._running = running
         self._until = until
-        self._under_way: dict[Future[bool], ModuleTuning] = {}
+        self._under_way: list[ModuleTuning] = []
+        """The module of each compile that is under way."""
         self._held: set[ModuleTuning] = set()
         """Modules of which no further compile can begin before one that is under way has ended."""
 
@@ -39,32 +40,32 @@ class Autotuner:
         Interrupted by an exception, it ends the compilers under way; what they did is not counted.
         """
         try:
-            with ThreadPoolExecutor(self._jobs) as pool:
+            with Threads[ModuleTuning, bool](self._jobs) as threads:
                 try:
-                    self._run(pool, stepped)
+                    self._run(threads, stepped)
                 except BaseException:
                     self._running.end()
                     raise
         finally:
             # Some of these may have ended while the exception was on its way.
-            for tuning in self._under_way.values():
+            for tuning in self._under_way:
                 stepped(tuning)
 
-    def _run(self, pool: ThreadPoolExecutor, stepped: Callable[[ModuleTuning], None]) -> None:
-        self._fill(pool)
+    def _run(self, threads: Threads[ModuleTuning, bool], stepped: Callable[[ModuleTuning], None]) -> None:
+        self._fill(threads)
         while self._under_way:
-            done, _ = wait(self._under_way, return_when=FIRST_COMPLETED)
-            for future in done:
-                began, tuning = future.result(), self._under_way[future]
-                stepped(tuning)
-                del self._under_way[future]
-                self._ended(tuning, began=began)
-            self._fill(pool)
+            tuning, ended = threads.take()
+            began = ended()
+            stepped(tuning)
+            self._under_way.remove(tuning)
+            self._ended(tuning, began=began)
+            self._fill(threads)
 
-    def _fill(self, pool: ThreadPoolExecutor) -> None:
+    def _fill(self, threads: Threads[ModuleTuning, bool]) -> None:
         self._close_in_time()
         while len(self._under_way) < self._jobs and (tuning := self._next()):
-            self._under_way[pool.submit(tuning.step)] = tuning
+            self._under_way.append(tuning)
+            threads.submit(tuning, tuning.step)
 
     def _close_in_time(self) -> None:
         if self._until is None:
@@ -79,14 +80,14 @@ class Autotuner:
         """Give the module whose turn it is; where none waits, one that another compile is under way of."""
         if self._waiting:
             return self._waiting.popleft()
-        return next((tuning for tuning in self._under_way.values() if tuning not in self._held), None)
+        return next((tuning for tuning in self._under_way if tuning not in self._held), None)
 
     def _ended(self, tuning: ModuleTuning, *, began: bool) -> None:
         if began:
             self._held.discard(tuning)
         else:
             self._held.add(tuning)
-        if tuning in self._under_way.values() or tuning in self._waiting:
+        if tuning in self._under_way or tuning in self._waiting:
             return
         self._held.discard(tuning)
         if not tuning.done:

@@ -5,8 +5,8 @@ import os
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +16,7 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 from rich.table import Table
 
 from policybridge_core.errors import InvalidError, PreconditionError
+from policybridge_train.compiling.threads import Threads
 from policybridge_train.corpus.debian.apt import Apt
 from policybridge_train.corpus.debian.jobs import Built, PackageJob, ToolsRecipe
 from policybridge_train.corpus.debian.package import Row, Wanted, Workshop, read_wanted
@@ -138,20 +139,19 @@ def _process(
 ) -> Iterator[_T]:
     """Process packages in parallel; give each when it is done."""
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
-    executor = ThreadPoolExecutor(jobs)
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with Progress(*columns, console=Console(stderr=True)) as progress, Threads[Wanted, _T](jobs) as threads:
         task = progress.add_task("packages", total=len(wanted))
         try:
-            futures = [executor.submit(do, one) for one in wanted]
-            for future in as_completed(futures):
-                done = future.result()
+            for one in wanted:
+                threads.submit(one, partial(do, one))
+            for _ in wanted:
+                done = threads.take()[1]()
                 row = row_of(done)
                 progress.console.print(f"{row.package}: {row.modules} modules {row.remark}".rstrip(), markup=False)
                 progress.advance(task)
                 yield done
         finally:
             stop()
-            executor.shutdown(cancel_futures=True)
 
 
 @contextmanager
