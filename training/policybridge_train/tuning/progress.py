@@ -4,8 +4,8 @@ It is a cache: without it, a search begins again from the store's decisions.
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -77,8 +77,9 @@ class Progress:
 
     def search(self, module: str) -> Search | None:
         """Give the search of a module; ``None`` if there is none, or one that an older version wrote otherwise."""
-        with self._reading("SELECT search FROM searches WHERE module = ?", (as_utf8(module),)) as rows:
-            row = rows.fetchone()
+        with self._lock, self._telling():
+            query = "SELECT search FROM searches WHERE module = ?"
+            row = self._database.execute(query, (as_utf8(module),)).fetchone()
         with suppress(msgspec.DecodeError):
             return self._decoder.decode(row[0]) if row else None
         return None
@@ -98,14 +99,9 @@ class Progress:
 
     def labels(self) -> Iterator[Label]:
         """Give all labels, one after another: they may be too many for the memory."""
-        with self._reading("SELECT features, credit FROM labels") as rows:
-            for data, credit in rows:
+        with self._lock, self._telling():
+            for data, credit in self._database.execute("SELECT features, credit FROM labels"):
                 features = msgspec.msgpack.decode(data, type=list[float])
                 # Those of an older version had others.
                 if len(features) == len(FEATURES):
                     yield features, credit
-
-    @contextmanager
-    def _reading(self, query: str, values: Sequence[object] = ()) -> Iterator[sqlite3.Cursor]:
-        with self._lock, self._telling(), closing(self._database.execute(query, values)) as rows:
-            yield rows
