@@ -21,6 +21,7 @@ from policybridge_train.learning.server import TrainingServer
 from policybridge_train.learning.split import Part, cases_of
 from policybridge_train.learning.training import ALGORITHMS, Training
 from policybridge_train.report.making import report, show
+from policybridge_train.tasks.raising import told_by
 from policybridge_train.tasks.recipe import TaskRecipe, make_task
 from policybridge_train.tasks.task import TASKS, Case, Task
 
@@ -137,7 +138,8 @@ def _told_apart(task: Task, corpus: Path | None) -> Sequence[Case]:
         InvalidError: two have one name, by which the record knows what was learnt from a case, and what it came to.
 
     """
-    cases = task.cases(corpus)
+    with told_by(task.name, "cases"):
+        cases = task.cases(corpus)
     name, times = next(iter(Counter(case.name for case in cases).most_common(1)), ("", 0))
     if times > 1:
         raise InvalidError(f"the task {task.name} gives {times} cases the name {name!r}; each must have one of its own")

@@ -157,6 +157,59 @@ def test_a_task_that_gives_no_unit_for_some_decisions_is_an_error_that_counts_th
     assert "the task sums gives 1 units for the 18 decisions of " in said
 
 
+class Raising(Sums):
+    """Sums of which some methods raise an exception."""
+
+    raising: tuple[str, ...] = ()
+    cases_of_it = ("",)
+
+    def __init__(self) -> None:
+        self._raise("its constructor")
+
+    def _raise(self, method: str) -> None:
+        if method in self.raising:
+            raise ZeroDivisionError("a mistake of mine")
+
+    def cases(self, corpus: Path | None) -> Sequence[Case]:
+        """Give the cases; see `Task`."""
+        self._raise("cases")
+        return super().cases(corpus)
+
+    def run(self, case: Case, asking: Asking | None) -> Ran:
+        """Run; see `Task`."""
+        if case.name.endswith(self.cases_of_it):
+            self._raise("run")
+        return super().run(case, asking)
+
+    def units(self, observations: Values, contexts: npt.NDArray[np.object_]) -> Sequence[str]:
+        """Give the units; see `Task`."""
+        self._raise("units")
+        return super().units(observations, contexts)
+
+
+@pytest.mark.parametrize("method", ["its constructor", "cases", "run", "units"])
+def test_what_a_task_raises_is_told_with_the_method_and_the_place(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Raising, "raising", (method,))
+    status, said = train(f"{__name__}:Raising", tmp_path, "--set", "iterations=1", "--minutes", "0")
+    assert status == 2
+    assert f" raised ZeroDivisionError in {method}" in said
+    assert f": a mistake of mine ({__file__}, line " in said
+    assert "Traceback" not in said
+
+
+def test_a_task_that_raises_in_some_cases_is_trained_on_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Raising, "raising", ("run",))
+    monkeypatch.setattr(Raising, "cases_of_it", ("5",))
+    status, said = train(f"{__name__}:Raising", tmp_path, "--set", "iterations=1", "--minutes", "0")
+    assert status == 0, said
+    assert "35: the task sums raised ZeroDivisionError in run of 35: a mistake of mine (" in said
+    assert "distance +0.00 %" in said
+
+
 class Twins(Sums):
     """Sums of which two have one name."""
 

@@ -25,6 +25,7 @@ from policybridge_train.learning.record import Iteration
 from policybridge_train.learning.training import Training
 from policybridge_train.tasks.eviction import Eviction
 from policybridge_train.tasks.eviction_scores import COLUMNS, LIGHTEST, Weights, config, evicted, to_onnx
+from policybridge_train.tasks.raising import run_case
 from policybridge_train.tasks.task import Case, Ran, Task
 
 _SCALES: Final = np.array([column.scale for column in COLUMNS])
@@ -108,7 +109,7 @@ def _begin(training: Training) -> Iteration:
 
 
 def _by_itself(place: Place, task: Task, case: Case) -> Ran:  # noqa: ARG001 - of `Work`
-    return task.run(case, None)
+    return run_case(task, case, None)
 
 
 def _continued(training: Training, last: Iteration) -> _State:

@@ -18,6 +18,7 @@ from policybridge_server.ledger.trajectory import DecisionBatch, joined
 from policybridge_train.compiling.pool import for_each
 from policybridge_train.corpus.description import Module
 from policybridge_train.farms.contract import Farm, Place, Serving, SharedModule
+from policybridge_train.tasks.raising import run_case, told_by
 from policybridge_train.tasks.recipe import CaseJob, OfModules, TaskRecipe, Work
 from policybridge_train.tasks.task import Asking, Case, Ran, Task
 
@@ -71,7 +72,7 @@ class Rolling:
         for number in range(_TRIES):
             try:
                 serving = place.serving(self.asking.server, self.asking.policy, again=number > 0)
-                ran = _checked(task.run(case, replace(self.asking, server=serving.address)))
+                ran = _checked(run_case(task, case, replace(self.asking, server=serving.address)))
                 if ran.ok:
                     return self._read(task, case, ran, serving)
             except UnavailableError as error:
@@ -169,7 +170,8 @@ def read_back(task: Task, case: Case, ran: Ran, ledger: Path) -> Rollout:
     if not batches:
         return Rollout(case, ran)
     whole = joined(batches)
-    units = task.units(whole.observations, whole.contexts)
+    with told_by(task.name, f"units of {case.name}"):
+        units = task.units(whole.observations, whole.contexts)
     if len(units) != len(whole):
         raise InvalidError(
             f"the task {task.name} gives {len(units)} units for the {len(whole)} decisions of {case.name}"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
 
@@ -10,6 +11,7 @@ from policybridge_core.errors import InvalidError, NotFoundError, PreconditionEr
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.corpus.description import Module
 from policybridge_train.farms.contract import Place, SharedModule
+from policybridge_train.tasks.raising import told_by
 from policybridge_train.tasks.task import TASKS, Case, Task
 
 T = TypeVar("T")
@@ -38,16 +40,23 @@ def make_task(name: str, options: Mapping[str, str]) -> Task:
     """
     module, colon, attribute = name.partition(":")
     if colon:
-        try:
-            made = getattr(import_module(module), attribute)
-        except (ImportError, AttributeError) as error:
-            raise NotFoundError(f"there is no task {name}: {error}") from error
+        with told_by(name, "its import"):
+            made = _imported(name, module, attribute)
     else:
         made = TASKS.load(name)
     try:
-        return cast("Task", made(**options))
+        signature(made).bind(**options)
     except TypeError as error:
         raise InvalidError(f"the task {name} does not take these options: {error}") from error
+    with told_by(name, "its constructor"):
+        return cast("Task", made(**options))
+
+
+def _imported(name: str, module: str, attribute: str) -> Any:
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise NotFoundError(f"there is no task {name}: {error}") from error
 
 
 @dataclass(frozen=True)

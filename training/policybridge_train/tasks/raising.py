@@ -1,0 +1,45 @@
+"""What a user's task raises is told by the task, the method and the place, and not by our own stack."""
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_train.tasks.task import Asking, Case, Ran, Task
+
+
+@contextmanager
+def told_by(task: str, method: str) -> Iterator[None]:
+    """Tell what the block raises as the task's.
+
+    Raises:
+        InvalidError: the block raised an error that is neither ours nor the system's.
+
+    """
+    try:
+        yield
+    except (PolicyBridgeError, OSError):
+        raise
+    except Exception as error:
+        raise InvalidError(_told(task, method, error)) from error
+
+
+def run_case(task: Task, case: Case, asking: Asking | None) -> Ran:
+    """Run a case; what the task raises is a failure of this case, so that the others go on.
+
+    Raises:
+        PolicyBridgeError: the task raised it: the server is away, or all was stopped.
+
+    """
+    try:
+        return task.run(case, asking)
+    except PolicyBridgeError:
+        raise
+    except Exception as error:
+        return Ran(failure=_told(task.name, f"run of {case.name}", error))
+
+
+def _told(task: str, method: str, error: Exception) -> str:
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    what = f"{type(error).__name__} in {method}: {error}".removesuffix(": ")
+    return f"the task {task} raised {what} ({place.filename}, line {place.lineno})"
