@@ -16,6 +16,7 @@ import pytest
 from policybridge_train.compiling import pool, threads
 from policybridge_train.compiling.pool import Running, for_each
 from policybridge_train.compiling.threads import Threads, in_order
+from tests.interrupts import interrupted_unnoticed
 
 FUTURES = (concurrent.futures.thread, concurrent.futures._base)
 LIBRARIES = {each.__file__ for each in (pool, threads, contextlib, threading, *FUTURES)}
@@ -68,6 +69,14 @@ def test_an_interrupt_at_any_step_ends_the_work_and_waits_for_nothing_that_never
     assert found == [0, 1, 2]
     # There were steps at which it was interrupted.
     assert step > 100
+
+
+def test_a_signal_that_does_not_end_the_wait_for_a_result_interrupts_all_the_same() -> None:
+    stopped = Event()
+    in_time = []
+    with pytest.raises(KeyboardInterrupt), interrupted_unnoticed("_next_of"):
+        list(in_order(lambda _: in_time.append(stopped.wait(AT_ONCE)), range(1), 1, stopped.set))
+    assert in_time == [True]
 
 
 def test_results_come_in_the_order_of_the_items_whichever_ends_first() -> None:

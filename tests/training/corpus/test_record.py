@@ -14,7 +14,9 @@ import pytest
 from policybridge_train.compiling.job import Limits, compile_by
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.corpus.options import newest_compiler
+from policybridge_train.corpus.record import record as record_build
 from policybridge_train.objects.elf import ObjectFile
+from tests.interrupts import interrupted_unnoticed
 from tests.native.llvm.plugins import need
 from tests.training.corpus.projects import (
     HELPER,
@@ -237,6 +239,14 @@ def test_an_interrupt_ends_all_processes_of_a_build_and_keeps_its_modules(tmp_pa
     assert "1 modules" in output
     with pytest.raises(ProcessLookupError):
         os.kill(int(Path(mark).read_text()), 0)
+
+
+def test_a_signal_that_does_not_end_the_wait_for_a_build_interrupts_all_the_same(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with interrupted_unnoticed("wait"):
+        status, _ = record_build(["sleep", str(2 * SECONDS)], tmp_path)
+    assert status == 130
+    assert time.monotonic() - began < SECONDS
 
 
 def test_a_build_that_cannot_be_started_is_a_clear_error(tmp_path: Path) -> None:

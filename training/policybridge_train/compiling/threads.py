@@ -7,9 +7,12 @@ What the threads here have in common with the one that they work for is in C, an
 
 from _thread import start_new_thread
 from collections.abc import Callable, Generator, Iterable
+from contextlib import suppress
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Generic, NoReturn, TypeVar
+
+from policybridge_client.llvm.signals import AWAKE_WITHIN
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -47,7 +50,7 @@ class Threads(Generic[_T, _R]):
 
     def take(self) -> tuple[_T, Ended[_R]]:
         """Wait for a work that has ended, and give its item and what it came to."""
-        return self._done.get()
+        return _next_of(self._done)
 
     def _run(self) -> None:
         try:
@@ -62,7 +65,7 @@ class Threads(Generic[_T, _R]):
         for _ in range(self._count):
             self._due.put(None)
         for _ in range(self._count):
-            self._left.get()
+            _next_of(self._left)
 
 
 def in_order(
@@ -89,6 +92,12 @@ def in_order(
 def _submitted(threads: Threads[int, _R], number: int, work: Callable[[], _R]) -> int:
     threads.submit(number, work)
     return number
+
+
+def _next_of(queue: SimpleQueue[_T]) -> _T:
+    while True:
+        with suppress(Empty):
+            return queue.get(timeout=AWAKE_WITHIN)
 
 
 def _ended(work: Callable[[], _R]) -> Ended[_R]:

@@ -1,11 +1,14 @@
 """``policybridge corpus record``: a corpus from any build command."""
 
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from policybridge_client.llvm.signals import AWAKE_WITHIN
 from policybridge_train.corpus.building import running
 from policybridge_train.corpus.notes import Call, read_notes
 from policybridge_train.corpus.wrappers import recording_environment
@@ -25,8 +28,14 @@ def record(command: Sequence[str], folder: Path, *, preload: bool = True) -> tup
         environment = recording_environment(Path(notes), os.environ, preload=preload)
         try:
             with running(command, environment, folder) as process:
-                status = process.wait()
+                status = _status(process)
         except KeyboardInterrupt:
             sys.stderr.write("policybridge corpus: interrupted; the build's processes are ended\n")
             status = 130
         return status if status >= 0 else 128 - status, read_notes(Path(notes))
+
+
+def _status(build: "subprocess.Popen[bytes]") -> int:
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return build.wait(AWAKE_WITHIN)

@@ -19,7 +19,7 @@ from policybridge_client.llvm.patience import Patience
 from policybridge_client.llvm.process import CompilerProcess, Surroundings, Watchdog
 from policybridge_client.llvm.record import Compilation, report_outcome
 from policybridge_client.llvm.responder import Responder
-from policybridge_client.llvm.signals import Interrupts
+from policybridge_client.llvm.signals import AWAKE_WITHIN, Interrupts
 from policybridge_client.llvm.sources import source_of
 from policybridge_client.llvm.statistics import FAILED, CompilationStatistics, Fallback, Report
 from policybridge_client.llvm.tasks import Task, load_task
@@ -207,7 +207,7 @@ def _serve(process: CompilerProcess, channel: Channel, responder: Responder) -> 
     poll = select.poll()
     for source in (process, channel):
         poll.register(source, select.POLLIN)
-    while process.fileno() not in [ready for ready, _ in poll.poll()]:
-        for event in reader.feed(channel.read()):
+    while process.fileno() not in (ready := [one for one, _ in poll.poll(AWAKE_WITHIN * 1000)]):
+        for event in reader.feed(channel.read() if ready else b""):
             responder.answer(event, channel.reply)
     return process.wait()

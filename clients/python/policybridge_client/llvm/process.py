@@ -11,6 +11,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import IO, Final
 
+from policybridge_client.llvm.signals import AWAKE_WITHIN
+
 GRACE: Final = 2.0
 """Seconds that a compiler gets after SIGTERM: LLVM then removes its unfinished files."""
 
@@ -83,7 +85,7 @@ class CompilerProcess(AbstractContextManager["CompilerProcess"]):
 
     def wait(self) -> int:
         """Wait for the compiler; return its exit status, or 128 + n if signal n ended it."""
-        self._exited(None)
+        self._await()
         # Until its leader is reaped, no other process group can get this id.
         self._signal(signal.SIGKILL)
         if self._child.returncode is None:
@@ -107,10 +109,11 @@ class CompilerProcess(AbstractContextManager["CompilerProcess"]):
         """End the compiler and its children at once. Their temporary files stay."""
         self._signal(signal.SIGKILL)
 
-    def _exited(self, timeout: float | None) -> bool:
+    def _await(self) -> None:
         poll = select.poll()
         poll.register(self._pidfd, select.POLLIN)
-        return bool(poll.poll(None if timeout is None else timeout * 1000))
+        while not poll.poll(AWAKE_WITHIN * 1000):
+            pass
 
     def _signal(self, number: int) -> None:
         with suppress(ProcessLookupError):

@@ -6,6 +6,13 @@ from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Final
 
+AWAKE_WITHIN: Final = 0.2
+"""Seconds that a main thread waits at most before it looks for signals.
+
+A signal that comes just before a wait begins, or that the system gives to another thread, does not end the wait, and
+its handler runs only after it.
+"""
+
 _TAKEN: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
