@@ -112,7 +112,7 @@ def running_server(
         if process.poll() is None:
             process.terminate()
         try:
-            process.wait(20)
+            process.wait(60)
         finally:
             process.kill()
             process.stdout.close()

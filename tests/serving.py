@@ -23,12 +23,12 @@ def started(*arguments: object, log: Path | None = None) -> Iterator[tuple[subpr
     assert process.stdout is not None
     try:
         word, *addresses = process.stdout.readline().split() or [""]
-        assert word == "ready", f"the server ended with {process.wait(20)}{log.read_text() if log else ''}"
+        assert word == "ready", f"the server ended with {process.wait(60)}{log.read_text() if log else ''}"
         yield process, addresses
     finally:
         process.terminate()
         try:
-            process.wait(20)
+            process.wait(60)
         finally:
             process.kill()
             process.stdout.close()

@@ -51,7 +51,7 @@ def place() -> Iterator[Path]:
 
 
 def opened(address: str) -> ClientSession:
-    return connect(address, timeout=20).open(PolicyReference("p"), SIGNATURE, SessionOptions())
+    return connect(address, timeout=60).open(PolicyReference("p"), SIGNATURE, SessionOptions())
 
 
 def decide(session: ClientSession) -> object:

@@ -113,7 +113,7 @@ def running(podman: Engine, folder: Path, **settings: str) -> Iterator[Stack]:
 
 def fetch(address: str) -> Any:
     """Give what an address of HTTP answers in JSON."""
-    with urllib.request.urlopen(address, timeout=20) as answer:
+    with urllib.request.urlopen(address, timeout=60) as answer:
         return json.loads(answer.read())
 
 

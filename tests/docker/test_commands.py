@@ -46,7 +46,7 @@ def served(outside: Outside, *arguments: str, **environment: str) -> Iterator[li
     assert process.stdout is not None
     try:
         word, *addresses = process.stdout.readline().split() or ["nothing"]
-        assert word == "ready", process.wait(20)
+        assert word == "ready", process.wait(60)
         yield addresses
     finally:
         process.terminate()

@@ -171,4 +171,4 @@ def test_a_server_with_these_policies_ends_cleanly(tmp_path: Path) -> None:
         with loop_distribution.open_session(server.socket) as runner:
             loop_distribution.distribute(runner, loop_distribution.make_loop("loop", 5, 1))
         server.process.terminate()
-        assert server.process.wait(20) == 0
+        assert server.process.wait(60) == 0

@@ -102,7 +102,7 @@ class Channel:
         word, _, told = self._process.stdout.readline().rstrip("\n").partition(" ")
         if word == "error":
             raise ChannelError(told)
-        assert word == "ok", f"the program ended with {self._process.wait(10)}"
+        assert word == "ok", f"the program ended with {self._process.wait(60)}"
         return told.split()
 
     def prepare(self, signature: Signature, *settings: str) -> None:
@@ -151,7 +151,7 @@ def running_channel(
         channel.hear()
         yield channel
         process.stdin.close()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()

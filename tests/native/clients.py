@@ -65,7 +65,7 @@ class Program:
         if kind == "error":
             name, _, message = rest.partition(" ")
             raise error_from_status(_statuses[name], decode_text(message).decode())
-        assert answer, f"the program ended with {self._process.wait(20)} at {line[:200]!r}"
+        assert answer, f"the program ended with {self._process.wait(60)} at {line[:200]!r}"
         assert kind in ("ok", "null"), f"{line[:200]!r} was answered by {answer!r}"
         return kind if kind == "null" else rest
 
@@ -78,7 +78,7 @@ class Program:
         with suppress(BrokenPipeError):
             self._process.stdin.close()
         try:
-            assert self._process.wait(20) == 0
+            assert self._process.wait(60) == 0
         finally:
             self._process.kill()
             self._process.wait()

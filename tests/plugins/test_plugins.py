@@ -52,7 +52,7 @@ class Serving:
 
     def ask(self, policy: str, number: int, suffix: str = "") -> int:
         """Ask for one decision over gRPC."""
-        connection = connect(self.server.grpc + suffix, timeout=20)
+        connection = connect(self.server.grpc + suffix, timeout=60)
         try:
             session = connection.open(PolicyReference(policy), ECHO, SessionOptions())
             advice = session.evaluate(pack(ECHO.features, {"x": number}))
@@ -117,7 +117,7 @@ def serving(request: pytest.FixtureRequest) -> Iterator[Serving]:
 
 def test_a_transport_of_another_distribution_answers(serving: Serving) -> None:
     host, _, port = serving.address("line").rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=20) as line, line.makefile("rw") as file:
+    with socket.create_connection((host, int(port)), timeout=60) as line, line.makefile("rw") as file:
         file.write("echo 7\nconstant 7\nnone 7\n")
         file.flush()
         assert [file.readline() for _ in range(3)] == [
@@ -149,20 +149,20 @@ def test_a_pipe_format_of_another_distribution_carries_a_compile(serving: Servin
 def test_a_grpc_service_of_another_distribution_answers_beside_those_that_are_named(serving: Serving) -> None:
     with grpc.insecure_channel(serving.server.grpc.removeprefix("grpc:")) as channel:
         greet = channel.unary_unary("/example.Greeter/Greet", bytes, bytes)
-        assert greet(b"you", timeout=20) == b"hello you from constant, consulting, echo"
+        assert greet(b"you", timeout=60) == b"hello you from constant, consulting, echo"
         with pytest.raises(grpc.RpcError) as refused:
-            channel.unary_unary("/grpc.health.v1.Health/Check", bytes, bytes)(b"", timeout=20)
+            channel.unary_unary("/grpc.health.v1.Health/Check", bytes, bytes)(b"", timeout=60)
         assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED
 
 
 def test_a_ledger_of_another_distribution_records_and_is_read(serving: Serving) -> None:
-    connection = connect(serving.server.socket, timeout=20)
+    connection = connect(serving.server.socket, timeout=60)
     session = connection.open(PolicyReference("constant"), ECHO, SessionOptions())
     session.evaluate(pack(ECHO.features, {"x": 1}))
     session.close()
     listing = ("sessions", "list", "--ledger", serving.folder / "ledger", "--ledger-store", "lines", "--json")
     serving.server.process.terminate()
-    serving.server.process.wait(20)
+    serving.server.process.wait(60)
     assert "constant" in {json.loads(line)["policy"]["name"] for line in serving.policybridge(*listing).splitlines()}
 
 

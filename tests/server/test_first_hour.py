@@ -30,7 +30,7 @@ def policies(tmp_path: Path) -> Path:
 
 def is_serving(server: RunningServer, name: str = "") -> bool:
     with grpc.insecure_channel(server.grpc.removeprefix("grpc:")) as channel:
-        status = HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=name), timeout=20).status
+        status = HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=name), timeout=60).status
     return bool(status == health_pb2.HealthCheckResponse.SERVING)
 
 

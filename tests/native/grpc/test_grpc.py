@@ -323,7 +323,7 @@ def test_a_server_that_stops_ends_the_session_as_unavailable(connect: Connect, p
         session = connect(f"grpc:unix:{tmp_path}/s").open("sum", SUM)
         session.ask(a=1, b=1)
         process.terminate()
-        process.wait(30)
+        process.wait(60)
         with pytest.raises(ChannelError, match="UNAVAILABLE"):
             session.ask(a=1, b=1)
 

@@ -261,7 +261,7 @@ class _Load:
         """Wait until every session has been answered twenty times more."""
         for asked in self._asked:
             for _ in range(20):
-                assert asked.acquire(timeout=30), self._failures
+                assert asked.acquire(timeout=60), self._failures
 
     def stop(self) -> list[BaseException]:
         self.go_on()

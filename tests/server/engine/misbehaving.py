@@ -69,7 +69,7 @@ def connected(server: "RunningServer | Speaking") -> Iterator[Connection]:
 def health(server: RunningServer, name: str = "") -> str:
     """Give the health of a policy, or of the server, as grpc.health.v1 tells it."""
     with grpc.insecure_channel(server.grpc.removeprefix("grpc:")) as channel:
-        reply = HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=name), timeout=30)
+        reply = HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=name), timeout=60)
     return str(health_pb2.HealthCheckResponse.ServingStatus.Name(reply.status))
 
 

@@ -96,7 +96,7 @@ class RawPeer:
 
     def __init__(self, address: str, settings: bytes = b"", greeting: bytes = PREFACE) -> None:
         host, _, port = address.removeprefix("grpc:").rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=30)
+        self.socket = socket.create_connection((host, int(port)), timeout=60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._rest = b""
         self.send(greeting + frame(SETTINGS, 0, 0, settings))

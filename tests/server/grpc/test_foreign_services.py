@@ -91,11 +91,11 @@ def test_a_method_that_nobody_has_written_is_unimplemented(
     channel: grpc.Channel, served: tuple[list[str], Path], request: pytest.FixtureRequest
 ) -> None:
     with pytest.raises(grpc.RpcError) as raised:
-        HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=30)
+        HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=60)
     assert raised.value.code() is grpc.StatusCode.UNIMPLEMENTED
     assert "Method not implemented!" in (raised.value.details() or "")
     with pytest.raises(grpc.RpcError) as raised:
-        list(HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=30))
+        list(HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=60))
     assert raised.value.code() is grpc.StatusCode.UNIMPLEMENTED
     if request.node.callspec.params["channel"] == "ours":
         assert "Traceback" not in served[1].read_text()
@@ -104,12 +104,12 @@ def test_a_method_that_nobody_has_written_is_unimplemented(
 def test_plain_functions_and_generators_are_served_like_asynchronous_ones(channel: grpc.Channel) -> None:
     path, plain = "/foreign.Plain/", (bytes, bytes)
     pieces = [b"a", b"b", b"c"]
-    assert channel.unary_unary(f"{path}One", *plain)(b"abc", timeout=30) == b"ABC"
-    assert list(channel.unary_stream(f"{path}Split", *plain)(b"abc", timeout=30)) == pieces
-    assert channel.stream_unary(f"{path}Joined", *plain)(iter(pieces), timeout=30) == b"abc"
-    assert list(channel.stream_stream(f"{path}Each", *plain)(iter(pieces), timeout=30)) == [b"A", b"B", b"C"]
+    assert channel.unary_unary(f"{path}One", *plain)(b"abc", timeout=60) == b"ABC"
+    assert list(channel.unary_stream(f"{path}Split", *plain)(b"abc", timeout=60)) == pieces
+    assert channel.stream_unary(f"{path}Joined", *plain)(iter(pieces), timeout=60) == b"abc"
+    assert list(channel.stream_stream(f"{path}Each", *plain)(iter(pieces), timeout=60)) == [b"A", b"B", b"C"]
     with pytest.raises(grpc.RpcError) as raised:
-        channel.unary_unary(f"{path}Refused", *plain)(b"", timeout=30)
+        channel.unary_unary(f"{path}Refused", *plain)(b"", timeout=60)
     assert (raised.value.code(), raised.value.details()) == (grpc.StatusCode.OUT_OF_RANGE, "too far")
 
 
@@ -118,12 +118,12 @@ def test_a_path_that_is_no_utf8_costs_the_librarys_port_a_moment(served: tuple[l
     fields = {b":method": b"POST", b":scheme": b"http", b":path": b"/\xff", b":authority": b"x"}
     fields |= {b"content-type": b"application/grpc", b"te": b"trailers"}
     block = b"".join(b"\0%c%b%c%b" % (len(name), name, len(value), value) for name, value in fields.items())
-    with socket.create_connection((host, int(port)), timeout=30) as peer:
+    with socket.create_connection((host, int(port)), timeout=60) as peer:
         peer.sendall(PREFACE + SETTINGS + bytes([0, 0, len(block), 1, 5, 0, 0, 0, 1]) + block)
         deadline = time.monotonic() + 60
         while "is started again" not in served[1].read_text() and time.monotonic() < deadline:
             time.sleep(0.05)
     with grpc.insecure_channel(served[0][1]) as channel:
         ask = channel.unary_unary("/foreign.Plain/One", bytes, bytes)
-        assert ask(b"abc", timeout=30, wait_for_ready=True) == b"ABC"
+        assert ask(b"abc", timeout=60, wait_for_ready=True) == b"ABC"
     assert "is started again" in served[1].read_text()

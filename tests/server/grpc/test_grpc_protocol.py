@@ -61,7 +61,7 @@ class Stream:
 
     def __init__(self, stub: PolicyServiceStub) -> None:
         self._requests: queue.SimpleQueue[pb.SessionRequest | None] = queue.SimpleQueue()
-        self._call: Iterator[pb.SessionResponse] = stub.Session(iter(self._requests.get, None), timeout=20)  # type: ignore[assignment]
+        self._call: Iterator[pb.SessionResponse] = stub.Session(iter(self._requests.get, None), timeout=60)  # type: ignore[assignment]
 
     def send(self, **message: object) -> None:
         self._requests.put(pb.SessionRequest(**message))  # type: ignore[arg-type]

@@ -59,7 +59,7 @@ def evaluate(channel: grpc.Channel, policy: str = "sum", size: int = 3, **option
     request = pb.EvaluateRequest(
         policy=pb.PolicyReference(name=policy), tensors=tensors, advice_spec=spec_to_pb(ADVICE)
     )
-    reply = PolicyServiceStub(channel).Evaluate(request, timeout=20, **options)
+    reply = PolicyServiceStub(channel).Evaluate(request, timeout=60, **options)
     return int.from_bytes(reply.tensors.values.data[0], "little")
 
 
@@ -69,7 +69,7 @@ def check(channel: grpc.Channel, name: str) -> int:
 
 
 def watch(channel: grpc.Channel, name: str) -> Any:
-    return health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=name), timeout=20)
+    return health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=name), timeout=60)
 
 
 @pytest.mark.parametrize(
@@ -103,13 +103,13 @@ def test_whoever_watches_is_told_of_new_policies_and_of_the_drain(way: str, tmp_
         # A policy that is there without a version yet does not serve.
         assert next(status for status in (update.status for update in new) if status != NOT_SERVING) == SERVING
         signature = Signature.of([TensorSpec("x", ElementType.INT64)], ADVICE)
-        with_session = connect(address, timeout=20).open(PolicyReference("first"), signature, SessionOptions())
+        with_session = connect(address, timeout=60).open(PolicyReference("first"), signature, SessionOptions())
         process.terminate()
         assert next(server).status == NOT_SERVING
         assert check(channel, "first") == NOT_SERVING
         assert with_session.evaluate(pack(signature.features, {"x": 7}))["advice"].item() == 7
         with_session.close()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
 
 
 def test_reflection_names_the_services_and_describes_their_messages(channel: grpc.Channel) -> None:
@@ -169,7 +169,7 @@ def test_an_invalid_request_carries_what_is_wrong_with_it(channel: grpc.Channel)
 def test_a_field_that_is_wrong_is_named(channel: grpc.Channel) -> None:
     call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer", None, None)
     with pytest.raises(grpc.RpcError) as failure:
-        call(b"", timeout=20)
+        call(b"", timeout=60)
     _, (info, request) = details(failure.value)
     assert info.reason == "INVALID"
     assert [violation.field for violation in request.field_violations] == ["model_name"]
@@ -178,7 +178,7 @@ def test_a_field_that_is_wrong_is_named(channel: grpc.Channel) -> None:
 def test_a_request_that_is_no_message_is_invalid(channel: grpc.Channel) -> None:
     call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer", None, None)
     with pytest.raises(grpc.RpcError) as failure:
-        call(b"\xff\xff\xff", timeout=20)
+        call(b"\xff\xff\xff", timeout=60)
     assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
@@ -213,7 +213,7 @@ def test_pings_of_a_client_that_asks_nothing_are_tolerated(target: str) -> None:
     with grpc.insecure_channel(target, options) as channel:
         assert evaluate(channel) == 3
         channel.subscribe(states.put)
-        assert states.get(timeout=20) is grpc.ChannelConnectivity.READY
+        assert states.get(timeout=60) is grpc.ChannelConnectivity.READY
         with pytest.raises(queue.Empty):
             # gRPC sends one each second, whatever is asked for, and by itself answers the fourth with GOAWAY.
             states.get(timeout=3.5)

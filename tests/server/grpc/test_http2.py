@@ -48,7 +48,7 @@ class Peer:
 
     def __init__(self, server: RunningServer) -> None:
         host, port = server.grpc.removeprefix("grpc:").split(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=10)
+        self.socket = socket.create_connection((host, int(port)), timeout=60)
         self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding="utf-8"))
         self.events: list[h2.events.Event] = []
 

@@ -65,7 +65,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 
 def still_serves(server: RunningServer) -> None:
-    connection = connect(server.grpc, timeout=20)
+    connection = connect(server.grpc, timeout=60)
     session = connection.open(PolicyReference("echo"), SHAPES, SessionOptions())
     assert session.evaluate(pack(SHAPES.features, {"x": [7, 8]}))["advice"][0].tolist() == [7, 8]
     session.close()
@@ -352,7 +352,7 @@ def test_a_message_of_any_characters_is_no_larger_than_clients_read(server: Runn
         call = channel.stream_stream(SESSION, pb.SessionRequest.SerializeToString, pb.SessionResponse.FromString)
         opened = pb.Open(policy=pb.PolicyReference(name=character * 20_000), signature=signature_to_pb(SHAPES))
         with pytest.raises(grpc.RpcError) as failure:
-            list(call(iter([pb.SessionRequest(open=opened)]), timeout=20))
+            list(call(iter([pb.SessionRequest(open=opened)]), timeout=60))
     assert failure.value.code() is grpc.StatusCode.NOT_FOUND
     assert character * 100 in (failure.value.details() or "")
 

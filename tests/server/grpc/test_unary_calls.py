@@ -51,7 +51,7 @@ def caller(address: str) -> Call:
 
     def call(method: str, request: bytes) -> Answer:
         try:
-            response: bytes = channel.unary_unary(method, None, None)(request, timeout=20)
+            response: bytes = channel.unary_unary(method, None, None)(request, timeout=60)
         except grpc.RpcError as error:
             return error.code(), error.details(), b""
         # The order of a message's fields is the server's choice.

@@ -63,7 +63,7 @@ def recorded(ledger: Path, report: Report) -> SessionRecord:
 def stop(server: RunningServer) -> None:
     """End it, so that nobody is there to be asked."""
     server.process.terminate()
-    server.process.wait(20)
+    server.process.wait(60)
 
 
 def replayed(ledger: Path, session: str, *arguments: str) -> tuple[int, dict[str, object]]:

@@ -88,7 +88,7 @@ class Kit:
         finally:
             process.terminate()
             try:
-                process.wait(20)
+                process.wait(60)
             finally:
                 process.kill()
                 process.stdout.close()
@@ -132,7 +132,7 @@ class Compiler:
 
     def end(self) -> int:
         """End the compile, and give its exit status."""
-        self.process.communicate(timeout=20)
+        self.process.communicate(timeout=60)
         return self.process.returncode
 
     def kill(self) -> None:

@@ -79,12 +79,12 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[grpc.Channel]
 def test_the_bytes_of_every_type_are_answered_in_kind(captured: grpc.Channel, name: str, data: bytes) -> None:
     call = captured.unary_unary(f"/MLBridgeTestgRPC_{name}.MLBridgeTestService/getAdvice", None, None)
     # Request and reply have the same field, and the policy gives back what came.
-    assert call(data, timeout=20) == data
+    assert call(data, timeout=60) == data
 
 
 def test_the_bytes_of_the_hello_service_are_answered(captured: grpc.Channel) -> None:
     call = captured.unary_unary("/helloMLBridgegRPC_a.HelloMLBridgeService/getAdvice", None, None)
-    assert call(b"\x08\x96\x01", timeout=20) == b"\x08\x96\x01"
+    assert call(b"\x08\x96\x01", timeout=60) == b"\x08\x96\x01"
 
 
 def test_each_connection_is_a_session(server_factory: ServerFactory, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_the_ledger_holds_the_sessions_with_their_labels(server_factory: ServerF
         with LedgerReader(ledger) as reader:
             assert [each.closed is None for each in reader.sessions()] == [False, False], "their ends were answered"
     server.process.send_signal(signal.SIGTERM)
-    server.process.wait(20)
+    server.process.wait(60)
     with LedgerReader(ledger) as reader:
         first, second = list(reader.trajectories(Query(policy="counts")))
     for trajectory, numbers in ((first, [0, 1]), (second, [2, 3])):

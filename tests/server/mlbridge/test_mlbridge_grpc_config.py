@@ -121,7 +121,7 @@ def served_beside(folder: Path, toml: str, path: str) -> tuple[grpc.StatusCode, 
         await server.start()
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as connection:
             with pytest.raises(grpc.aio.AioRpcError) as failure:
-                await connection.unary_unary(path, None, None)(b"", timeout=20)
+                await connection.unary_unary(path, None, None)(b"", timeout=60)
         await server.stop(0)
         return failure.value.code(), failure.value.details() or ""
 
@@ -135,7 +135,7 @@ def test_the_first_field_that_is_declared_is_the_reply_whatever_its_number(
     write_python(tmp_path / "repository", "p", answering("5"))
     toml = f'[mlbridge]\nprotos = ["{folder}"]\npolicy = "p"'
     with channel(serving(server_factory, tmp_path / "repository", toml)) as connection:
-        assert connection.unary_unary("/odd.Odd/ask", None, None)(b"", timeout=20) == b"\x10\x05"
+        assert connection.unary_unary("/odd.Odd/ask", None, None)(b"", timeout=60) == b"\x10\x05"
 
 
 def odd(folder: Path, methods: str, reply: str) -> Path:
@@ -160,9 +160,9 @@ def test_streaming_methods_are_left_out_with_a_word_in_the_log(
     write_python(tmp_path / "repository", "p", answering("5"))
     toml = f'[mlbridge]\nprotos = ["{folder}"]\npolicy = "p"'
     with channel(serving(server_factory, tmp_path / "repository", toml)) as connection:
-        assert connection.unary_unary("/odd.Odd/ask", None, None)(b"", timeout=20) == b"\x08\x05"
+        assert connection.unary_unary("/odd.Odd/ask", None, None)(b"", timeout=60) == b"\x08\x05"
         with pytest.raises(grpc.RpcError) as failure:
-            connection.unary_unary("/odd.Odd/flow", None, None)(b"", timeout=20)
+            connection.unary_unary("/odd.Odd/flow", None, None)(b"", timeout=60)
         assert failure.value.code() is grpc.StatusCode.UNIMPLEMENTED
     assert "odd.Odd.flow streams; it is not served" in capfd.readouterr().err
 

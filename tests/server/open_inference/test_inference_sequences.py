@@ -55,7 +55,7 @@ class Stream:
         self._client.async_stream_infer(name, x(value), sequence_id=sequence, **given)
 
     def answer(self) -> list[int]:
-        result, error = self._answers.get(timeout=20)
+        result, error = self._answers.get(timeout=60)
         if error is not None:
             raise error
         answer: list[int] = result.as_numpy("y").tolist()
@@ -197,7 +197,7 @@ def test_the_ledger_holds_a_sequence_when_its_end_is_answered(
     session = reply.parameters["session_id"].string_param
     with LedgerReader(folder / "ledger.db") as reader:
         assert reader.session(session).closed is not None
-    connect(server.grpc, timeout=20).report_outcome(session, Outcome({"text": 12.0}))
+    connect(server.grpc, timeout=60).report_outcome(session, Outcome({"text": 12.0}))
     with LedgerReader(folder / "ledger.db") as reader:
         (batch,) = reader.trajectory(reader.session(session)).batches
     (record,) = batch.sessions
@@ -235,7 +235,7 @@ def test_a_server_that_drains_is_not_ready_and_lets_streams_end_their_sequences(
             stream.ask(2, 5, sequence_start=True)
         assert stream.ask(1, 6, sequence_end=True) == [2, 6, 1]
         client.stop_stream()
-        assert server.process.wait(20) == 0
+        assert server.process.wait(60) == 0
 
 
 def test_a_sequence_that_nobody_asks_ends_by_itself(tmp_path: Path, folder: Path) -> None:

@@ -42,7 +42,7 @@ def test_no_session_sees_two_versions_an_error_or_another_artifacts_answer(
     (tmp_path / "scratch").mkdir()
     addresses = [*[running.socket] * 6, *[running.grpc] * 2]
     clients = [
-        Thread(ReopeningClient(connect(address, timeout=30), seed), stop) for seed, address in enumerate(addresses)
+        Thread(ReopeningClient(connect(address, timeout=60), seed), stop) for seed, address in enumerate(addresses)
     ]
     threads = [threading.Thread(target=each.run) for each in clients]
     for thread in threads:

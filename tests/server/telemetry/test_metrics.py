@@ -39,7 +39,7 @@ class Server:
 
     def text(self, **headers: str) -> str:
         request = urllib.request.Request(f"{self.http}/metrics", headers=headers)
-        with urllib.request.urlopen(request, timeout=20) as reply:
+        with urllib.request.urlopen(request, timeout=60) as reply:
             return str(reply.read().decode())
 
     def values(self) -> Values:

@@ -41,7 +41,7 @@ def activated(sockets: list[socket.socket], *arguments: object) -> Iterator[subp
         yield process
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
         if process.stdout is not None:
             process.stdout.close()
 

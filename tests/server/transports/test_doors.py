@@ -65,7 +65,7 @@ def reach(addresses: dict[str, str], kind: str) -> socket.socket:
         peer.connect(addresses[kind])
         return peer
     host, port = addresses[kind].split(":")
-    return socket.create_connection((host, int(port)), timeout=30)
+    return socket.create_connection((host, int(port)), timeout=60)
 
 
 def read_to_the_end(peer: socket.socket) -> bytes:
@@ -77,7 +77,7 @@ def read_to_the_end(peer: socket.socket) -> bytes:
 
 
 def ask(addresses: dict[str, str], kind: str) -> int:
-    connection = connect(f"{kind}:{addresses[kind]}", timeout=30)
+    connection = connect(f"{kind}:{addresses[kind]}", timeout=60)
     try:
         session = connection.open(PolicyReference("echo"), ECHO, SessionOptions())
         return int(session.evaluate(pack(ECHO.features, {"x": 7}))["advice"].item())
@@ -86,7 +86,7 @@ def ask(addresses: dict[str, str], kind: str) -> int:
 
 
 def is_ready(addresses: dict[str, str]) -> bool:
-    connection = http.client.HTTPConnection(addresses["http"], timeout=30)
+    connection = http.client.HTTPConnection(addresses["http"], timeout=60)
     try:
         connection.request("GET", "/v2/health/ready")
         return bool(json.loads(connection.getresponse().read())["ready"])
@@ -197,7 +197,7 @@ def test_a_call_without_its_first_message_ends_with_its_deadline(start: Start) -
 
 def test_a_session_whose_compiler_thinks_is_never_closed(start: Start) -> None:
     addresses = start("--idle-timeout", 0.5, "--message-timeout", 0.5)
-    thinking = {kind: connect(f"{kind}:{addresses[kind]}", timeout=30) for kind in ("socket", "grpc")}
+    thinking = {kind: connect(f"{kind}:{addresses[kind]}", timeout=60) for kind in ("socket", "grpc")}
     sessions = {kind: each.open(PolicyReference("echo"), ECHO, SessionOptions()) for kind, each in thinking.items()}
     # Connections that say nothing are closed meanwhile, one after another.
     for _ in range(3):

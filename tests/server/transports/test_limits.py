@@ -141,7 +141,7 @@ def test_sessions_beyond_those_of_a_client_or_of_all_are_refused_until_one_ends(
 ) -> None:
     write_python(tmp_path, "echo", answering("observation['x']"))
     server = server_factory(tmp_path, "--max-client-sessions", 2, "--max-sessions", 3)
-    by_socket, by_grpc = connect(server.socket, timeout=30), connect(server.grpc, timeout=30)
+    by_socket, by_grpc = connect(server.socket, timeout=60), connect(server.grpc, timeout=30)
     echo = (PolicyReference("echo"), ECHO, SessionOptions())
     with by_socket, by_grpc:
         first, _ = by_socket.open(*echo), by_socket.open(*echo)
@@ -160,7 +160,7 @@ def test_a_client_that_opens_too_many_sessions_in_a_second_is_told_the_limit_and
     server_factory: ServerFactory, tmp_path: Path
 ) -> None:
     write_python(tmp_path, "echo", answering("observation['x']"))
-    with connect(server_factory(tmp_path, "--max-client-opens", 1).socket, timeout=30) as connection:
+    with connect(server_factory(tmp_path, "--max-client-opens", 1).socket, timeout=60) as connection:
         with pytest.raises(TooLargeError, match=r"opened 1 sessions within a second \(--max-client-opens\)"):
             _open_and_close(connection, 1000)
         assert opened_in_time(connection, PolicyReference("echo")).id

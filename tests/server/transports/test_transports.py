@@ -326,7 +326,7 @@ class ServedContract(TransportContract):
             assert client.ask_in(session, 5).item() == 5
             assert server.process.poll() is None
             session.close()
-            assert server.process.wait(20) == 0
+            assert server.process.wait(60) == 0
             client.connection.close()
 
     def test_after_the_grace_time_running_sessions_are_ended(self, repository: Path, tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ class ServedContract(TransportContract):
             client = Client(connect(self.address(server), timeout=self.timeout))
             session = client.open("echo")
             server.process.send_signal(signal.SIGTERM)
-            assert server.process.wait(20) == 0
+            assert server.process.wait(60) == 0
             with pytest.raises(UnavailableError):
                 client.ask_in(session, 5)
             client.connection.close()
