@@ -20,6 +20,9 @@ from policybridge_train.tuning.ranking import Label
 from policybridge_train.tuning.search import Search
 
 _FORMAT: Final = 1
+_PIECE: Final = 1000
+"""Labels that are read at a time."""
+
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS searches (module TEXT PRIMARY KEY, search BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS labels (features BLOB NOT NULL, credit REAL NOT NULL);
@@ -98,10 +101,18 @@ class Progress:
             self._database.executemany("INSERT INTO labels VALUES (?, ?)", rows)
 
     def labels(self) -> Iterator[Label]:
-        """Give all labels, one after another: they may be too many for the memory."""
-        with self._lock, self._telling():
-            for data, credit in self._database.execute("SELECT features, credit FROM labels"):
+        """Give all labels, in pieces: they may be too many for the memory."""
+        row = 0
+        # The lock is not held while the caller has a label: what is left half-way would hold it in `close`.
+        while rows := self._labels_after(row):
+            for _, data, credit in rows:
                 features = msgspec.msgpack.decode(data, type=list[float])
                 # Those of an older version had others.
                 if len(features) == len(FEATURES):
                     yield features, credit
+            row = rows[-1][0]
+
+    def _labels_after(self, row: int) -> list[tuple[int, bytes, float]]:
+        query = "SELECT rowid, features, credit FROM labels WHERE rowid > ? ORDER BY rowid LIMIT ?"
+        with self._lock, self._telling():
+            return self._database.execute(query, (row, _PIECE)).fetchall()
