@@ -37,7 +37,7 @@ def _interrupted(words: list[str], server: str, waiting_in: str) -> None:
     assert monotonic() - began < ENDLESS / 2
 
 
-def test_the_wait_for_the_compiler_s_next_question_is_interrupted(server: RunningServer, words: list[str]) -> None:
+def test_the_wait_for_the_compilers_next_question_is_interrupted(server: RunningServer, words: list[str]) -> None:
     _interrupted(words, server.socket, "_serve")
 
 

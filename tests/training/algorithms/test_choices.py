@@ -161,6 +161,7 @@ class Raising(Sums):
     """Sums of which some methods raise an exception."""
 
     raising: tuple[str, ...] = ()
+    error: BaseException = ZeroDivisionError("a mistake of mine")
     cases_of_it = ("",)
 
     def __init__(self) -> None:
@@ -168,7 +169,7 @@ class Raising(Sums):
 
     def _raise(self, method: str) -> None:
         if method in self.raising:
-            raise ZeroDivisionError("a mistake of mine")
+            raise self.error
 
     def cases(self, corpus: Path | None) -> Sequence[Case]:
         """Give the cases; see `Task`."""
@@ -197,6 +198,27 @@ def test_what_a_task_raises_is_told_with_the_method_and_the_place(
     assert f" raised ZeroDivisionError in {method}" in said
     assert f": a mistake of mine ({__file__}, line " in said
     assert "Traceback" not in said
+
+
+class UntellableError(Exception):
+    """Its text cannot be made."""
+
+    def __str__(self) -> str:
+        """Raise, as careless code does."""
+        raise ValueError
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), UntellableError()])
+@pytest.mark.parametrize("method", ["cases", "run"])
+def test_a_task_that_exits_or_raises_what_cannot_be_told_is_told_with_the_place(
+    method: str, error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Raising, "raising", (method,))
+    monkeypatch.setattr(Raising, "error", error)
+    status, said = train(f"{__name__}:Raising", tmp_path, "--set", "iterations=1", "--minutes", "0")
+    assert status == 2
+    assert f" raised {type(error).__name__} in {method}" in said
+    assert f"({__file__}, line " in said
 
 
 def test_a_task_that_raises_in_some_cases_is_trained_on_the_others(

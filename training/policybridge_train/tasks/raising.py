@@ -1,9 +1,9 @@
 """What a user's task raises is told by the task, the method and the place, and not by our own stack."""
 
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from policybridge_core.authors import frames, text_of
 from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_train.tasks.task import Asking, Case, Ran, Task
 
@@ -20,7 +20,7 @@ def told_by(task: str, method: str) -> Iterator[None]:
         yield
     except (PolicyBridgeError, OSError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InvalidError(_told(task, method, error)) from error
 
 
@@ -35,11 +35,11 @@ def run_case(task: Task, case: Case, asking: Asking | None) -> Ran:
         return task.run(case, asking)
     except PolicyBridgeError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return Ran(failure=_told(task.name, f"run of {case.name}", error))
 
 
-def _told(task: str, method: str, error: Exception) -> str:
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    what = f"{type(error).__name__} in {method}: {error}".removesuffix(": ")
-    return f"the task {task} raised {what} ({place.filename}, line {place.lineno})"
+def _told(task: str, method: str, error: BaseException) -> str:
+    *_, (file, line, _) = frames(error.__traceback__)
+    what = f"{type(error).__name__} in {method}: {text_of(error)}".removesuffix(": ")
+    return f"the task {task} raised {what} ({file}, line {line})"

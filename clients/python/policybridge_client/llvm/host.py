@@ -207,7 +207,7 @@ def _serve(process: CompilerProcess, channel: Channel, responder: Responder) -> 
     poll = select.poll()
     for source in (process, channel):
         poll.register(source, select.POLLIN)
-    while process.fileno() not in (ready := [one for one, _ in poll.poll(AWAKE_WITHIN * 1000)]):
+    while process.fileno() not in (ready := dict(poll.poll(AWAKE_WITHIN * 1000))):
         for event in reader.feed(channel.read() if ready else b""):
             responder.answer(event, channel.reply)
     return process.wait()
