@@ -14,6 +14,10 @@ def interrupted_unnoticed(waiting_in: str) -> Iterator[None]:
     """Raise an interrupt in this thread by a signal that another thread gets, when this one is in a function.
 
     The system ends no wait of this thread then, as where a signal comes just before it waits.
+
+    Args:
+        waiting_in: the function's qualified name: many are called ``wait``, also that in which a thread's start waits.
+
     """
 
     def interrupt(*_: object) -> NoReturn:
@@ -23,8 +27,8 @@ def interrupted_unnoticed(waiting_in: str) -> Iterator[None]:
         while waiting_in not in _functions(sys._current_frames()[here]) and not over.is_set():
             pass
         # The function's wait begins in the next microseconds.
-        over.wait(0.02)
-        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+        if not over.wait(0.02):
+            signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
 
     here, over = threading.get_ident(), threading.Event()
     before = signal.signal(signal.SIGUSR1, interrupt)
@@ -40,5 +44,5 @@ def interrupted_unnoticed(waiting_in: str) -> Iterator[None]:
 
 def _functions(frame: FrameType | None) -> Iterator[str]:
     while frame is not None:
-        yield frame.f_code.co_name
+        yield frame.f_code.co_qualname
         frame = frame.f_back

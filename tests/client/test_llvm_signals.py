@@ -42,4 +42,4 @@ def test_the_wait_for_the_compilers_next_question_is_interrupted(server: Running
 
 
 def test_the_wait_for_a_compiler_without_a_policy_is_interrupted(words: list[str]) -> None:
-    _interrupted(words, "socket:/nowhere/server.sock", "wait")
+    _interrupted(words, "socket:/nowhere/server.sock", "CompilerProcess.wait")
