@@ -133,7 +133,7 @@ bench-trees: $(VENV)/test.stamp
 
 # Eleven attacks on our gRPC port and on one of gRPC's own library: a client beside, and the server's memory; ten minutes.
 bench-attacks: $(VENV)/test.stamp
-	$(BIN)/python -m policybridge_bench.attacks $(BENCH)
+	$(BIN)/python -m tests.attacks $(BENCH)
 
 # The cases of h2spec (RFC 9113) against our gRPC port; needs Debian's Go packages, see bench/h2spec.sh.
 h2spec: $(VENV)/test.stamp
@@ -141,15 +141,15 @@ h2spec: $(VENV)/test.stamp
 
 # Random faults for half an hour, then what was acknowledged is looked for.
 soak: $(VENV)/test.stamp
-	$(BIN)/python -m policybridge_bench.soak $(SOAK)
+	$(BIN)/python -m tests.soak $(SOAK)
 
 # Kill servers with a ledger and publishers by kill -9; what was acknowledged must be there. KILLS=500 takes half an hour.
 soak-kills: $(VENV)/test.stamp
-	$(BIN)/policybridge bench kills --kills $(or $(KILLS),100) $(BENCH)
+	$(BIN)/python -m tests.kills --kills $(or $(KILLS),100) $(BENCH)
 
 # PostgreSQL under two servers, stopped for half a minute and killed by kill -9 ten times; what was acknowledged must be there.
 soak-postgres: $(VENV)/test.stamp
-	$(BIN)/python -m policybridge_bench.postgres $(SOAK)
+	$(BIN)/python -m tests.postgres_soak $(SOAK)
 
 # 1,200 modules from Debian's source packages, into .cache/corpus; ten minutes of two quiet cores. CORPUS=package… takes others.
 corpus: $(VENV)/test.stamp

@@ -12,10 +12,14 @@ FRAMEWORKS: Final = ("ai_edge_litert", "jax", "numba", "onnx", "onnxruntime", "t
 COMPILERS: Final = (
     "policybridge_bench",
     "policybridge_demo",
+    "tests.attacks",
     "tests.bench",
     "tests.client.compilers",
     "tests.demo",
+    "tests.kills",
     "tests.native",
+    "tests.postgres_soak",
+    "tests.soak",
     "tests.training",
     "ziglang",
 )

@@ -6,8 +6,8 @@ from typing import Final
 
 import pytest
 
-from policybridge_bench.postgres.cluster import Postgres, programs, running_postgres
 from policybridge_core.errors import PreconditionError
+from tests.postgres_soak.cluster import Postgres, programs, running_postgres
 
 REQUIRED: Final = "POLICYBRIDGE_REQUIRE_POSTGRES"
 

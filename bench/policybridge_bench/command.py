@@ -30,7 +30,6 @@ _SUMMARIES: Final = {
     "serdes": "encoding and decoding alone",
     "start": "how soon a server is ready, and its memory with one policy",
     "sessions": "memory for each open session",
-    "kills": "kill -9 of servers and publishers; what was acknowledged must be there",
 }
 _SERVERS: Final = ("load", "peers", "unary", "trees", "session", "ledger", "workers")
 SCENARIOS: Final = Table(
@@ -158,7 +157,6 @@ def _add_single(parser: argparse.ArgumentParser) -> None:
         default=200,
         help="publish: the most that are published while clients ask (default: 200)",
     )
-    group.add_argument("--kills", type=int, default=20, help="kills: how many processes are killed (default: 20)")
     group.add_argument("--launcher", type=Path, metavar="FILE", help="launcher: the program policybridge-run")
     group.add_argument("--compiler", default="clang-22", help="launcher, store, embedded: the compiler (clang-22)")
     group.add_argument("--corpus", type=Path, metavar="DIR", help="store, embedded: of its modules, 100 are compiled")

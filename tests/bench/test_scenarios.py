@@ -147,12 +147,6 @@ def test_publish_measures_publishing_alone_and_under_clients_that_check_every_an
     assert run.figures["sessions"] > 0
 
 
-def test_kills_finds_all_that_was_acknowledged() -> None:
-    ended = bench("kills", "--kills", "4")
-    assert ended.status == 0, ended.output + ended.errors
-    assert "lost or damaged: 0" in ended.output
-
-
 def test_launcher_runs_the_same_compilation_with_each_host_and_without_one(tmp_path: Path) -> None:
     compiler = shutil.which("clang-22")
     if compiler is None:

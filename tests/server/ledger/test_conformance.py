@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from policybridge_bench.network import SIGNATURE
-from policybridge_bench.postgres.cluster import Postgres
 from policybridge_core.errors import NotFoundError, TooLargeError, UnavailableError, UnknownError
 from policybridge_serdes import ElementType, Exploration, Outcome, PolicyVersion, Signature, TensorSpec, pack
 from policybridge_server.backends.contract import SessionView
@@ -23,6 +22,7 @@ from policybridge_server.ledger.records import Begun, Ended, Lost, Record, Repor
 from policybridge_server.ledger.summary import open_summary
 from policybridge_server.ledger.trajectory import DecisionBatch
 from policybridge_server.repository.rollout import Rollout, RolloutStep
+from tests.postgres_soak.cluster import Postgres
 from tests.postgresql import installed_postgres, postgres
 from tests.server.ledger.asking import rows
 from tests.server.ledger.test_bounds import ADVICE, session

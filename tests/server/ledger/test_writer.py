@@ -12,7 +12,6 @@ import grpc
 import pytest
 
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
-from policybridge_bench.killing.asker import whole_session
 from policybridge_bench.network import SIGNATURE
 from policybridge_client.connection import connect
 from policybridge_core.errors import PolicyBridgeError, TooLargeError, UnavailableError
@@ -25,6 +24,7 @@ from policybridge_server.ledger.recorder import LedgerRecorder
 from policybridge_server.ledger.records import Begun, Record, Reported
 from policybridge_server.ledger.sqlite import SqliteStore
 from tests.conftest import RunningServer, ServerFactory
+from tests.kills.asker import whole_session
 from tests.server.ledger.asking import ask, open_network, rows
 from tests.server.ledger.test_bounds import ADVICE, FullDisk, names, pruned, session
 

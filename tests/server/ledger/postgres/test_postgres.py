@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from policybridge_bench.postgres.cluster import PASSWORD, Postgres
 from policybridge_client.cli import main
 from policybridge_client.llvm.replay_command import load_recorded
 from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError, UnavailableError
@@ -22,6 +21,7 @@ from policybridge_server.ledger.spool import default_spool
 from policybridge_server.ledger.sqlite import SqliteStore
 from policybridge_server.page.records import Records
 from tests.conftest import ServerFactory
+from tests.postgres_soak.cluster import PASSWORD, Postgres
 from tests.server.ledger.asking import ask, open_network, rows
 from tests.server.ledger.clocks import SettableClock
 from tests.server.ledger.test_bounds import session

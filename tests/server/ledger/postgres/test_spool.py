@@ -13,7 +13,6 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from policybridge_bench.postgres.cluster import Postgres
 from policybridge_client.connection import connect
 from policybridge_core.errors import NotFoundError, PolicyBridgeError, UnavailableError
 from policybridge_serdes import Outcome
@@ -27,6 +26,7 @@ from policybridge_server.ledger.records import Reported
 from policybridge_server.ledger.rows import Packer
 from policybridge_server.ledger.spool import Batch, open_spool
 from tests.conftest import ServerFactory
+from tests.postgres_soak.cluster import Postgres
 from tests.server.ledger.asking import ask, open_network, rows
 from tests.server.ledger.test_bounds import session
 from tests.server.workers.fleet import workers

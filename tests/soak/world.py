@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from policybridge_bench.processes import free_port, module, running, wait_ready
-from policybridge_bench.soak.client import POLICY, SOURCE, Acknowledged
 from policybridge_client.policies import RepositoryClient
 from policybridge_core.errors import PolicyBridgeError
+from tests.soak.client import POLICY, SOURCE, Acknowledged
 
 _TOML: Final = 'backend = "python"\ninline = true\n'
 _ENDS: Final = 60.0
@@ -101,7 +101,7 @@ class Clients:
         self._members = [self._start() for _ in range(count)]
 
     def _start(self) -> "tuple[subprocess.Popen[str], threading.Thread]":
-        command = module("policybridge_bench.soak.client", next(self._seeds), *self._server.addresses)
+        command = module("tests.soak.client", next(self._seeds), *self._server.addresses)
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         reader = threading.Thread(target=self._read, args=(process,), daemon=True)
         reader.start()

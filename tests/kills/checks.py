@@ -8,14 +8,14 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from policybridge_bench.killing.asker import digested, observed
-from policybridge_bench.killing.messages import Acknowledged, Asked, Published, Said
 from policybridge_bench.network import SIGNATURE
 from policybridge_client.policies import RepositoryClient
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import Values
 from policybridge_server.ledger.query import SessionRecord
 from policybridge_server.ledger.reader import LedgerReader
+from tests.kills.asker import digested, observed
+from tests.kills.messages import Acknowledged, Asked, Published, Said
 
 _LEAST_KEPT = 0.5
 """Part of its bound that a ledger has at least, when retention has dropped something."""

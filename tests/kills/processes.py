@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from policybridge_bench.killing.messages import Asking, Over, Publishing, Said, Serving, Wanted
 from policybridge_core.errors import PolicyFailedError
+from tests.kills.messages import Asking, Over, Publishing, Said, Serving, Wanted
 
 
 def said(lines: Iterable[bytes]) -> Iterator[Said]:
@@ -38,7 +38,7 @@ class Talker:
 
     def __init__(self, module: str, log: Path) -> None:
         self.log = log
-        command = [sys.executable, "-m", f"policybridge_bench.killing.{module}"]
+        command = [sys.executable, "-m", f"tests.kills.{module}"]
         pipe = subprocess.PIPE
         with log.open("ab") as errors:
             self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from policybridge_bench.attacks.attacks import ATTACKS
-from policybridge_bench.attacks.command import judge, main
-from policybridge_bench.attacks.measure import Row
+from tests.attacks.attacks import ATTACKS
+from tests.attacks.command import judge, main
+from tests.attacks.measure import Row
 
 
 def row(port: str, *, longest: float = 0.01, most: int = 80_000_000, after: int = 70_000_000) -> Row:

@@ -1,4 +1,4 @@
-"""``python -m policybridge_bench.postgres``: a database under two servers is stopped and killed; what is lost by it."""
+"""``python -m tests.postgres_soak``: a database under two servers is stopped and killed; what is lost by it."""
 
 import argparse
 import signal
@@ -20,13 +20,13 @@ from rich.console import Console
 from rich.table import Table
 
 from policybridge_bench import processes
-from policybridge_bench.killing.checks import differences, not_ended
-from policybridge_bench.killing.messages import Acknowledged
 from policybridge_bench.network import write_network
-from policybridge_bench.postgres.asker import Said, observed
-from policybridge_bench.postgres.cluster import Postgres, running_postgres
 from policybridge_core.errors import UnavailableError
 from policybridge_server.ledger.reader import LedgerReader
+from tests.kills.checks import differences, not_ended
+from tests.kills.messages import Acknowledged
+from tests.postgres_soak.asker import Said, observed
+from tests.postgres_soak.cluster import Postgres, running_postgres
 
 _SERVERS: Final = 2
 _PROCESSES: Final = 4
@@ -65,7 +65,7 @@ class _Away:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print what was held and how long decisions took; the exit status is 1 if anything was lost."""
-    parser = argparse.ArgumentParser(prog="python -m policybridge_bench.postgres", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.postgres_soak", description=__doc__)
     parser.add_argument("--sessions", type=int, default=16, help="at a time, over all servers (default: 16)")
     parser.add_argument("--stopped", type=float, default=30.0, help="seconds for which it is stopped (default: 30)")
     parser.add_argument("--kills", type=int, default=10, help="by kill -9 (default: 10)")
@@ -133,7 +133,7 @@ class _Soak:
 
     @contextmanager
     def _asker(self, addresses: Sequence[str]) -> Iterator[None]:
-        words = [sys.executable, "-m", "policybridge_bench.postgres.asker", *addresses]
+        words = [sys.executable, "-m", "tests.postgres_soak.asker", *addresses]
         with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
             reading = threading.Thread(target=self._read, args=(process,))
             reading.start()

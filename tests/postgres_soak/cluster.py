@@ -19,7 +19,7 @@ import psycopg
 from policybridge_bench.processes import free_port
 from policybridge_core.errors import PreconditionError, UnavailableError
 
-PASSWORD: Final = "s3cret/with:odd@signs"  # noqa: S105 - of a database that lives for minutes
+PASSWORD: Final = "s3cret/with:odd@signs"
 _INSTALLED: Final = Path("/usr/lib/postgresql")
 _SECONDS: Final = 60.0
 

@@ -1,4 +1,4 @@
-"""``python -m policybridge_bench.soak``: random faults for a long time, and what was held at their end."""
+"""``python -m tests.soak``: random faults for a long time, and what was held at their end."""
 
 import argparse
 import random
@@ -16,10 +16,10 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from policybridge_bench.attacks.attacks import ATTACKS
-from policybridge_bench.soak.client import POLICY, SOURCE
-from policybridge_bench.soak.world import Clients, Publisher, Server
 from policybridge_server.ledger.reader import LedgerReader
+from tests.attacks.attacks import ATTACKS
+from tests.soak.client import POLICY, SOURCE
+from tests.soak.world import Clients, Publisher, Server
 
 _PATH: Final = "/policybridge.v1.PolicyService/Session"
 _BETWEEN: Final = 5.0
@@ -61,7 +61,7 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print what was held; the exit status is 1 if anything was not."""
-    parser = argparse.ArgumentParser(prog="python -m policybridge_bench.soak", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0, help="default: 30")
     parser.add_argument("--clients", type=int, default=4, help="processes that ask (default: 4)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the faults and of the clients")
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 class _Soak:
     def __init__(self, folder: Path, options: argparse.Namespace) -> None:
         self._options = options
-        self._choices = random.Random(options.seed)  # noqa: S311
+        self._choices = random.Random(options.seed)
         self._faults: Counter[str] = Counter()
         self._server = Server(folder)
         self._server.start()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from policybridge_bench.attacks.wire import (
+from tests.attacks.wire import (
     CONTINUATION,
     DATA,
     END_HEADERS,

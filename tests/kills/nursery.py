@@ -10,8 +10,8 @@ import sys
 
 import msgspec
 
-from policybridge_bench.killing import publisher, server
-from policybridge_bench.killing.messages import Publishing, Serving, Wanted
+from tests.kills import publisher, server
+from tests.kills.messages import Publishing, Serving, Wanted
 
 
 def main() -> None:

@@ -15,10 +15,10 @@ from typing import Final
 import msgspec
 import psutil
 
-from policybridge_bench.attacks.attacks import ATTACKS
 from policybridge_bench.contenders.own import serve_command
 from policybridge_bench.processes import module, server
 from policybridge_core.errors import PolicyFailedError
+from tests.attacks.attacks import ATTACKS
 
 _POLICY: Final = """class Policy:
     def evaluate(self, observation, session):
@@ -117,7 +117,7 @@ def _server(folder: Path, option: str, python: str, *, few_descriptors: bool) ->
 
 @contextlib.contextmanager
 def _beside(address: str) -> "Iterator[subprocess.Popen[str]]":
-    command = module("policybridge_bench.attacks.beside", address, "echo")
+    command = module("tests.attacks.beside", address, "echo")
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         if process.stdout is None or process.stdout.readline() != "ready\n":

@@ -1,6 +1,6 @@
 """A client of the soak, in a process of its own: it opens session after session until its standard input ends.
 
-Usage: ``python -m policybridge_bench.soak.client SEED ADDRESS…``. Standard output has one line for each session that
+Usage: ``python -m tests.soak.client SEED ADDRESS…``. Standard output has one line for each session that
 ended, a JSON object: ``acknowledged``, with what the server acknowledged, or ``error``, or ``wrong``, an advice that is
 not the observation and the mark of one artifact.
 """
@@ -41,7 +41,7 @@ def main() -> None:
     over = threading.Event()
     threading.Thread(target=_wait_for_end, args=(over,), daemon=True).start()
     seed, *addresses = sys.argv[1:]
-    choices = random.Random(seed)  # noqa: S311
+    choices = random.Random(seed)
     while not over.is_set():
         print(msgspec.json.encode(_session(choices, addresses)).decode(), flush=True)
 

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
-from policybridge_bench.killing.messages import Serving
 from policybridge_server.config import make_config
 from policybridge_server.daemon import serve
 from policybridge_server.ledger.clock import Instant, SystemClock
+from tests.kills.messages import Serving
 
 
 class JumpingClock:

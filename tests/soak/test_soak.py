@@ -2,7 +2,7 @@
 
 import pytest
 
-from policybridge_bench.soak.command import main
+from tests.soak.command import main
 
 
 def test_what_the_server_acknowledged_is_held_after_random_faults(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""``python -m policybridge_bench.attacks``: what each attack costs a client beside and the server, on both ports."""
+"""``python -m tests.attacks``: what each attack costs a client beside and the server, on both ports."""
 
 import argparse
 import sys
@@ -8,9 +8,9 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from policybridge_bench.attacks.attacks import ATTACKS
-from policybridge_bench.attacks.measure import Row, measure, quantile
 from policybridge_bench.options import names
+from tests.attacks.attacks import ATTACKS
+from tests.attacks.measure import Row, measure, quantile
 
 _STALL: Final = 0.1
 _TAIL: Final = 2.0
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m policybridge_bench.attacks", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.attacks", description=__doc__)
     parser.add_argument("--attacks", default="all", help=f"of {', '.join(ATTACKS)}")
     parser.add_argument("--ports", default="grpc,grpcio", help="grpc is ours, grpcio is served by gRPC's own library")
     parser.add_argument("--rounds", type=int, default=1, help="of each attack; the worst of them counts")

@@ -10,12 +10,12 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from policybridge_bench.killing.asker import digested
-from policybridge_bench.killing.messages import Acknowledged
 from policybridge_bench.payloads import SIGNATURE, observations
 from policybridge_client.connection import connect
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import Outcome, PolicyReference, SessionOptions, Values
+from tests.kills.asker import digested
+from tests.kills.messages import Acknowledged
 
 STEPS: Final = 50
 """Decisions between two outcomes of a session."""

@@ -6,9 +6,9 @@ import shutil
 import signal
 from pathlib import Path
 
-from policybridge_bench.killing.messages import Published, Publishing, say
 from policybridge_client.policies import RepositoryClient
 from policybridge_core.errors import PolicyBridgeError
+from tests.kills.messages import Published, Publishing, say
 
 
 def run(task: Publishing) -> None:

@@ -1,6 +1,6 @@
 """A client beside an attack, in a process of its own: it asks one decision after another and measures each.
 
-Usage: ``python -m policybridge_bench.attacks.beside ADDRESS POLICY``. The process prints ``ready``, asks until its
+Usage: ``python -m tests.attacks.beside ADDRESS POLICY``. The process prints ``ready``, asks until its
 standard input ends, and prints a JSON object with ``decisions`` and ``connections``, each a list of
 ``[begun, seconds]``, and ``refused``, a list of the times at which a connection was refused or not answered within
 5 s. ``begun`` is by the monotonic clock, which all processes share. The ``decisions`` belong to one session, which was
@@ -14,8 +14,8 @@ import sys
 import threading
 import time
 
-from policybridge_bench.attacks.wire import PREFACE, SETTINGS, frame
 from policybridge_client import ElementType, TensorSpec, open_runner
+from tests.attacks.wire import PREFACE, SETTINGS, frame
 
 _PAUSE = 1e-3
 _CONNECT_EVERY = 0.25

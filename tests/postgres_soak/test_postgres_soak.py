@@ -2,7 +2,7 @@
 
 import pytest
 
-from policybridge_bench.postgres.command import main
+from tests.postgres_soak.command import main
 from tests.postgresql import installed_postgres
 
 __all__ = ["installed_postgres"]

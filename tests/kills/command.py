@@ -1,4 +1,4 @@
-"""kill −9 of a server with a ledger, and of those who publish to it, at random moments under full speed."""
+"""``python -m tests.kills``: kill −9 a server with a ledger, and its publishers, at random moments under full load."""
 
 import argparse
 import contextlib
@@ -7,16 +7,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from policybridge_bench.killing.checks import Figures, LedgerCheck, RepositoryCheck
-from policybridge_bench.killing.messages import Asking, Publishing, Said, Serving
-from policybridge_bench.killing.processes import Killed, Talker, said
 from policybridge_bench.network import write_network
+from tests.kills.checks import Figures, LedgerCheck, RepositoryCheck
+from tests.kills.messages import Asking, Publishing, Said, Serving
+from tests.kills.processes import Killed, Talker, said
 
 _ASKERS: Final = 2
 _PUBLISHED: Final = "published"
@@ -35,16 +35,19 @@ _JUMPS: Final = (-365 * _DAY, -_DAY, -3600.0, -1.0, 0.0, 0.0, 3600.0, _DAY, 365 
 """Seconds by which the server's clock is wrong, one after another at random."""
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Kill until ``--kills`` processes were killed, check after each, and print what was held; 1 if something was not.
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Kill ``--kills`` processes, check after each, and print the totals; 1 if anything acknowledged was lost.
 
     Raises:
         PolicyFailedError: a server did not start again after a kill.
 
     """
+    parser = argparse.ArgumentParser(prog="python -m tests.kills", description=__doc__)
+    parser.add_argument("--kills", type=int, default=20, help="number of processes to kill (default: 20)")
+    options = parser.parse_args(arguments)
     with TemporaryDirectory(prefix="pb-") as name, contextlib.ExitStack() as stack:
         killing = _Killing(Path(name), stack)
-        while killing.kills < arguments.kills:
+        while killing.kills < options.kills:
             killing.round()
             if killing.rounds % 10 == 0:
                 sys.stderr.write(f"{killing.kills} kills, {len(killing.figures.faults)} faults\n")
@@ -82,7 +85,7 @@ class _Killing:
         self.rounds = self.servers = self.publishers = 0
         self._folder = folder
         self._stack = stack
-        self._random = random.Random(time.time())  # noqa: S311
+        self._random = random.Random(time.time())
         self._repository = folder / "policies"
         for policy in ("network", _PUBLISHED):
             write_network(self._repository, policy)
