@@ -17,16 +17,17 @@ from typing import Final
 
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_train.algorithms.credit import Settings, fitted, model_of, policy_config
+from policybridge_train.corpus.parts import Part
 from policybridge_train.farms.options import add_farm, farm_of
 from policybridge_train.learning.record import Record
-from policybridge_train.learning.rollout import Roller
-from policybridge_train.learning.server import TrainingServer
-from policybridge_train.learning.split import Part, cases_of
+from policybridge_train.learning.split import cases_of
 from policybridge_train.learning.training import Training, change
 from policybridge_train.learning.trees import Trees
 from policybridge_train.tasks.recipe import TaskRecipe, make_task
 from policybridge_train.tasks.task import Case
 from policybridge_train.train_command import pairs, settings_of
+from policybridge_train.trajectories.server import TrainingServer
+from policybridge_train.trajectories.trajectory import Roller
 
 _NAME: Final = "python -m policybridge_bench.credit_settings"
 _FOLDS: Final = 5

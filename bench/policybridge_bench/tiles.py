@@ -16,13 +16,14 @@ import numpy.typing as npt
 
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_train.command_line import count
-from policybridge_train.compiling.pool import Running, for_each
+from policybridge_train.corpus.parts import Part
 from policybridge_train.learning.record import Record
-from policybridge_train.learning.server import TrainingServer
-from policybridge_train.learning.split import Part, cases_of
+from policybridge_train.learning.split import cases_of
 from policybridge_train.learning.training import total_change
+from policybridge_train.processes.pool import Running, for_each
 from policybridge_train.tasks.task import Asking, Case, Ran
 from policybridge_train.tasks.tiling import SIZES, Tiling
+from policybridge_train.trajectories.server import TrainingServer
 
 _SAMPLES: Final = 10_000
 _COST: Final = "misses_log2"

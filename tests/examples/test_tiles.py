@@ -12,9 +12,10 @@ import pytest
 
 from policybridge_client.policies import RepositoryClient
 from policybridge_serdes import Exploration, Values
-from policybridge_train.learning.rollout import Rollout, read_back
-from policybridge_train.learning.split import Part, cases_of
+from policybridge_train.corpus.parts import Part
+from policybridge_train.learning.split import cases_of
 from policybridge_train.tasks.task import Asking, Case
+from policybridge_train.trajectories.trajectory import Rollout, read_back
 from tests.conftest import RunningServer, running_server
 from tests.docs.pages import ROOT, blocks
 from tests.repositories import write_python

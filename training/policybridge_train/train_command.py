@@ -14,16 +14,17 @@ import msgspec
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_train.command_line import count, ended_by_signals
+from policybridge_train.corpus.parts import Part
 from policybridge_train.farms.options import add_farm, farm_of
 from policybridge_train.learning.record import Record
-from policybridge_train.learning.rollout import Roller
-from policybridge_train.learning.server import TrainingServer
-from policybridge_train.learning.split import Part, cases_of
+from policybridge_train.learning.split import cases_of
 from policybridge_train.learning.training import ALGORITHMS, Training
 from policybridge_train.report.making import report, show
 from policybridge_train.tasks.raising import told_by
 from policybridge_train.tasks.recipe import TaskRecipe, make_task
 from policybridge_train.tasks.task import TASKS, Case, Task
+from policybridge_train.trajectories.server import TrainingServer
+from policybridge_train.trajectories.trajectory import Roller
 
 _USAGE = 2
 _INTERRUPTED = 130

@@ -11,7 +11,7 @@ from policybridge_bench.measuring import finish
 from policybridge_bench.results import Case, Measured, Run, machine, summary
 from policybridge_core.errors import InvalidError
 from policybridge_train.compiling.job import Limits, compile_by
-from policybridge_train.corpus.description import Module
+from policybridge_train.compiling.module import Module
 
 PLAIN: Final = "compiler"
 """The way of the compiler alone."""

@@ -15,7 +15,8 @@ from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.plugins import find_plugin, loads_early
 from policybridge_core.errors import InvalidError
 from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.corpus.description import Corpus, Module
+from policybridge_train.compiling.module import Module
+from policybridge_train.corpus.description import Corpus
 
 _STORE: Final = "store"
 

@@ -14,9 +14,10 @@ from typing import Final
 import psutil
 
 from policybridge_bench.slots.job import Sleeping
-from policybridge_train.compiling.pool import for_each
-from policybridge_train.corpus.description import Module
-from policybridge_train.farms.contract import FARMS, Farm, FarmOptions, SharedModule
+from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.shared import SharedModule
+from policybridge_train.farms.contract import FARMS, Farm, FarmOptions
+from policybridge_train.processes.pool import for_each
 
 _MODULES: Final = 50
 _BYTES: Final = 60_000

@@ -5,7 +5,8 @@ from tempfile import TemporaryDirectory
 
 from policybridge_core.errors import PreconditionError
 from policybridge_train.compiling.job import Limits, compile_by
-from policybridge_train.farms.contract import Place, SharedModule
+from policybridge_train.compiling.shared import SharedModule
+from policybridge_train.farms.contract import Place
 from policybridge_train.tasks.task import Ran
 
 FUNCTIONS = 100

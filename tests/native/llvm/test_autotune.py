@@ -10,10 +10,10 @@ from policybridge_client.cli import main
 from policybridge_client.decisions import read_store
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.job import Limits
-from policybridge_train.compiling.pool import Running
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.learning.trees import Trees, to_onnx
 from policybridge_train.objects.elf import ObjectFile
+from policybridge_train.processes.pool import Running
 from policybridge_train.tuning.measuring import PluginMeasurer
 from tests.native.llvm.plugins import need
 from tests.training.corpora import write_corpus

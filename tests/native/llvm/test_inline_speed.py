@@ -7,11 +7,11 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from policybridge_core.errors import InvalidError, NotFoundError
-from policybridge_train.corpus.description import Program
-from policybridge_train.learning.rollout import read_back
+from policybridge_train.compiling.module import Program
 from policybridge_train.tasks.inline import unit_of
 from policybridge_train.tasks.inline_speed import InlineForSpeed
 from policybridge_train.tasks.task import Asking, Case
+from policybridge_train.trajectories.trajectory import read_back
 from tests.conftest import running_server
 from tests.native.llvm.plugins import need, write_policies
 from tests.training.corpora import write_corpus

@@ -16,7 +16,6 @@ from policybridge_bench.ray_cluster import RayCluster, started_cluster
 from policybridge_client.cli import main
 from policybridge_core.errors import PreconditionError
 from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.pool import for_each
 from policybridge_train.corpus.bitcode import FrontEnd
 from policybridge_train.corpus.debian.command import by_farm
 from policybridge_train.corpus.debian.jobs import ToolsRecipe
@@ -26,6 +25,7 @@ from policybridge_train.corpus.writing import CorpusWriter
 from policybridge_train.farms.contract import Farm, FarmOptions
 from policybridge_train.farms.local import LocalFarm
 from policybridge_train.farms.ray_farm.farm import RayFarm
+from policybridge_train.processes.pool import for_each
 from tests.locks import one_at_a_time
 from tests.native.conftest import ROOT, Target
 from tests.native.llvm.plugins import built_plugin, need

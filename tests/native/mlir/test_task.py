@@ -8,10 +8,10 @@ import pytest
 
 from policybridge_core.errors import NotFoundError
 from policybridge_serdes import Exploration
-from policybridge_train.learning.rollout import read_back
 from policybridge_train.tasks.nests import Nest, nests
 from policybridge_train.tasks.task import Asking
 from policybridge_train.tasks.tiling import Tiling
+from policybridge_train.trajectories.trajectory import read_back
 from tests.native.llvm.plugins import need
 from tests.native.mlir.conftest import Plugin
 

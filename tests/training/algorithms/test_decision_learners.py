@@ -15,8 +15,8 @@ from policybridge_train.algorithms.bcmax import best
 from policybridge_train.learning.network import Layer, Network, Scaling
 from policybridge_train.learning.record import Iteration, Record
 from policybridge_train.learning.rewards import changes
-from policybridge_train.learning.rollout import Rollout
 from policybridge_train.tasks.task import Case, Ran
+from policybridge_train.trajectories.trajectory import Rollout
 
 
 def train(folder: Path, algorithm: str, *settings: str, options: tuple[str, ...] = ()) -> str:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from policybridge_client.cli import main
+from policybridge_train.corpus.parts import Part, part_of
 from policybridge_train.learning.record import Record
-from policybridge_train.learning.split import Part, part_of
 from tests.client.compilers import write_pressure
 from tests.frameworks import require
 from tests.training.corpora import write_corpus

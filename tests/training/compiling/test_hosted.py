@@ -11,13 +11,13 @@ from policybridge_client.llvm.config import HostConfig
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.hosted import compile_hosted
 from policybridge_train.compiling.job import Compiled, Limits, Status
-from policybridge_train.compiling.pool import Running
-from policybridge_train.corpus.description import Module
+from policybridge_train.compiling.module import Module
+from policybridge_train.processes.pool import Running
 from tests.client.compilers import left_behind, write_source
 from tests.conftest import RunningServer, running_server
 from tests.repositories import answering, write_python
 from tests.training.corpora import write_corpus
-from tests.training.processes import wait_until_gone
+from tests.training.ended import wait_until_gone
 
 _SLOW = """
 import time

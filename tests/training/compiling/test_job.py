@@ -11,8 +11,8 @@ import pytest
 
 from policybridge_core.errors import InvalidError, PreconditionError
 from policybridge_train.compiling.job import Compiled, Limits, Status, compile_by
-from policybridge_train.compiling.pool import Running, for_each
-from tests.training.processes import wait_until_gone
+from policybridge_train.processes.pool import Running, for_each
+from tests.training.ended import wait_until_gone
 
 
 def _python(program: str) -> list[str]:

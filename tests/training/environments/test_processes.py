@@ -14,8 +14,8 @@ import pytest
 from policybridge_train.environments.inlining import InlineForSize
 from tests.client.compilers import left_behind
 from tests.server.mlbridge.pipes_server import wait_until
+from tests.training.ended import wait_until_gone
 from tests.training.environments.conftest import Make
-from tests.training.processes import wait_until_gone
 
 
 @pytest.fixture

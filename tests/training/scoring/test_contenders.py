@@ -6,7 +6,7 @@ import pytest
 
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError
 from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.corpus.description import Module
+from policybridge_train.compiling.module import Module
 from policybridge_train.scoring.contenders import Flags, Served, Settings, Stored, parse_contender
 
 _EMPTY = "policybridge-decisions 1\n"

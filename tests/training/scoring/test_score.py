@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from policybridge_client.cli import main
-from policybridge_train.corpus.description import Corpus, Program
+from policybridge_train.compiling.module import Program
+from policybridge_train.corpus.description import Corpus
 from tests.client.compilers import parameters, write_source
 from tests.conftest import RunningServer, command, running_server
 from tests.repositories import answering, write_python
 from tests.training.corpora import write_corpus
-from tests.training.processes import wait_until_gone
+from tests.training.ended import wait_until_gone
 
 
 @pytest.fixture(scope="module")

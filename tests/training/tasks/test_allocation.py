@@ -8,11 +8,11 @@ import pytest
 
 from policybridge_core.errors import InvalidError, NotFoundError
 from policybridge_serdes import Layout
-from policybridge_train.learning.rollout import Rollout, read_back
 from policybridge_train.tasks.allocation import RegisterAllocation
 from policybridge_train.tasks.eviction import Eviction
 from policybridge_train.tasks.priority import Priority
 from policybridge_train.tasks.task import Asking, Case
+from policybridge_train.trajectories.trajectory import Rollout, read_back
 from tests.client.compilers import installed, parameters, write_pressure
 from tests.conftest import running_server
 from tests.training.corpora import write_corpus

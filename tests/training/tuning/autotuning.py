@@ -12,7 +12,7 @@ import msgspec
 
 from policybridge_client.cli import main
 from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.corpus.description import Module
+from policybridge_train.compiling.module import Module
 from policybridge_train.tuning.search import Search
 
 _SCRIPT = """#!/bin/sh

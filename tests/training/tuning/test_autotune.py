@@ -13,11 +13,11 @@ import pytest
 from policybridge_client.decisions import read_store
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.job import Limits
-from policybridge_train.compiling.pool import Running
 from policybridge_train.corpus.description import Corpus
+from policybridge_train.processes.pool import Running
 from policybridge_train.tuning.sequence import SequenceMeasurer
 from tests.training.corpora import write_corpus
-from tests.training.processes import wait_until_gone
+from tests.training.ended import wait_until_gone
 from tests.training.tuning.autotuning import CountedCompiler, rename_oddly, searches
 from tests.training.tuning.boxes import boxes
 

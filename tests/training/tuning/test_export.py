@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from policybridge_client.decisions import Decision, Heading, Section, Store, parse_sites, write_store
-from policybridge_train.corpus.description import Corpus, Module
+from policybridge_train.compiling.module import Module
+from policybridge_train.corpus.description import Corpus
 from policybridge_train.tuning import export
 from policybridge_train.tuning.replaying import flags_for, replay_of
 from tests.client.compilers import ZIG, write_source

@@ -7,10 +7,11 @@ import pytest
 from policybridge_client.decisions import read_store
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.job import Limits
-from policybridge_train.compiling.pool import Running
-from policybridge_train.corpus.description import Corpus, Program
+from policybridge_train.compiling.linker import Linked, Linker
+from policybridge_train.compiling.module import Program
+from policybridge_train.corpus.description import Corpus
 from policybridge_train.objects.elf import ObjectFile
-from policybridge_train.objects.link import Linked, Linker
+from policybridge_train.processes.pool import Running
 from policybridge_train.tuning.linked import Programs
 from policybridge_train.tuning.measuring import Measurement, Site
 from policybridge_train.tuning.search import Search

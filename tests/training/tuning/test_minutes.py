@@ -9,8 +9,8 @@ from policybridge_client.cli import main
 from policybridge_client.decisions import read_store
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.job import Limits
-from policybridge_train.compiling.pool import Running
 from policybridge_train.corpus.description import Corpus
+from policybridge_train.processes.pool import Running
 from policybridge_train.tuning.autotuner import Autotuner
 from policybridge_train.tuning.module import ModuleTuning, Tools
 from policybridge_train.tuning.progress import Progress

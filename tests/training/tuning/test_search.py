@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from policybridge_client.decisions import read_store
-from policybridge_train.corpus.description import Module
+from policybridge_train.compiling.module import Module
 from policybridge_train.tuning import ranking as rankings
 from policybridge_train.tuning.flips import FEATURES, Flip, Group
 from policybridge_train.tuning.graph import CallGraph

@@ -20,9 +20,9 @@ from policybridge_train.learning.leaning import LeaningNetwork
 from policybridge_train.learning.network import Scaling, inputs_of
 from policybridge_train.learning.record import Iteration
 from policybridge_train.learning.rewards import Reward, changes
-from policybridge_train.learning.rollout import Rollout
 from policybridge_train.learning.training import Training
 from policybridge_train.tasks.task import Case
+from policybridge_train.trajectories.trajectory import Rollout
 
 _DESCRIPTION: Final = "A small network beside the compiler's own decision, which imitates the best of several policies"
 

@@ -15,10 +15,10 @@ from policybridge_core.errors import InvalidError
 from policybridge_serdes import Exploration
 from policybridge_train.learning.choosing import Costs, Decisions, config, rows_of, to_onnx
 from policybridge_train.learning.record import Iteration
-from policybridge_train.learning.rollout import Rolling, Rollout
 from policybridge_train.learning.training import Training
 from policybridge_train.learning.trees import TreeSettings
 from policybridge_train.tasks.task import Asking, Case
+from policybridge_train.trajectories.trajectory import Rolling, Rollout
 
 _DESCRIPTION: Final = "Trees that predict what each choice costs, fitted to choices that were tried"
 _MOST: Final = 1e9

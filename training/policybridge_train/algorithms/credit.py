@@ -19,15 +19,15 @@ import numpy as np
 from msgspec import Meta
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError
-from policybridge_train.corpus.description import Module
+from policybridge_train.compiling.module import Module
 from policybridge_train.farms.contract import Place, Shared
-from policybridge_train.learning.crediting import Ground, Labels, decisions_of
 from policybridge_train.learning.record import Iteration
-from policybridge_train.learning.rollout import Rolling, Rollout
 from policybridge_train.learning.training import Training, change
 from policybridge_train.learning.trees import Trees, TreeSettings, fit, to_onnx
 from policybridge_train.tasks.inline import TOLD, InlineForSize
 from policybridge_train.tasks.task import Asking, Case, Task
+from policybridge_train.trajectories.trajectory import Rolling, Rollout
+from policybridge_train.tuning.crediting import Ground, Labels, decisions_of
 from policybridge_train.tuning.measuring import CompileError, Measurement, PluginMeasurer
 
 _UNKNOWN: Final = -1
@@ -172,7 +172,7 @@ class _Trying:
         chance = random.Random(f"{self.seed} {rollout.case.name}")  # noqa: S311 - no secret
         measurer = PluginMeasurer(task.compiler, task.plugin, task.limits, task.running)
         ground = Ground(rollout, _measured(measurer, module, decisions_of(rollout)), FEATURES)
-        rest = ground.order(self.trees.at(place), chance)
+        rest = ground.order(self.trees.at(place).predict, chance)
         for _ in range(self.compiles):
             flips, rest = ground.fitting(rest)
             if not flips:

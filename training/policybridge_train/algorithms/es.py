@@ -20,9 +20,9 @@ from policybridge_serdes import PolicyVersion
 from policybridge_train.learning.network import Floats, Layer, Network, Scaling, inputs_of, yes_no_features
 from policybridge_train.learning.record import Iteration
 from policybridge_train.learning.rewards import Compared, Reward, callees_of, inlined_in
-from policybridge_train.learning.rollout import Rollout
 from policybridge_train.learning.training import Training
 from policybridge_train.tasks.task import Case
+from policybridge_train.trajectories.trajectory import Rollout
 
 _UNIT: Final = "caller"
 """The feature that tells the function, an int64 hash."""

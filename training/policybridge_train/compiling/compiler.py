@@ -11,9 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from policybridge_core.errors import NotFoundError
+from policybridge_core.errors import NotFoundError, PreconditionError
 from policybridge_train.compiling.flags import backend_arguments
-from policybridge_train.corpus.description import Module
+from policybridge_train.compiling.module import Module
 
 _VERSION: Final = re.compile(r"clang version (\d+)\.[\w.+~-]+")
 _ZIG: Final = ("-m", "ziglang", "clang")
@@ -87,6 +87,20 @@ class Compiler:
         flags = backend_arguments(module.arguments)
         inputs = ["-x", "ir", str(module.bitcode)]
         return [*self.start, "-cc1", "-emit-obj", *flags, *extra, "-o", str(output), *inputs]
+
+
+def same_compiler(name: str, version: str) -> Compiler:
+    """Find a compiler by its name or path, on the machine where this is called.
+
+    Raises:
+        NotFoundError: there is none.
+        PreconditionError: it is of another version.
+
+    """
+    compiler = Compiler.find(name)
+    if compiler.version != version:
+        raise PreconditionError(f"{name} is {compiler.version!r} here, and {version!r} where the run is")
+    return compiler
 
 
 def _zigs_file() -> Path:

@@ -18,7 +18,7 @@ from policybridge_client.llvm.statistics import Report
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_train.compiling import limited
 from policybridge_train.compiling.job import Compiled, Limits, Status
-from policybridge_train.compiling.pool import Running
+from policybridge_train.processes.pool import Running
 
 _SHOWN: Final = 2000
 

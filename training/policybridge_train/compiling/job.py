@@ -14,7 +14,7 @@ from tempfile import TemporaryFile
 from typing import Final
 
 from policybridge_core.errors import InvalidError
-from policybridge_train.compiling.pool import Running
+from policybridge_train.processes.pool import Running
 
 MIB: Final = 1 << 20
 _MOST_SECONDS: Final = 1e6

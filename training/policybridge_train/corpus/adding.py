@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError
+from policybridge_train.compiling.module import Module
 from policybridge_train.corpus.bitcode import Unit
-from policybridge_train.corpus.description import DESCRIPTION, Corpus, Module
+from policybridge_train.corpus.description import DESCRIPTION, Corpus
 from policybridge_train.corpus.embedded import read_embedded
 from policybridge_train.corpus.invocation import parse_compiler
 from policybridge_train.corpus.notes import Call, expanded, make_call

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_train.compiling.threads import Ended, in_order
+from policybridge_train.compiling.module import Module, Program
 from policybridge_train.corpus.bitcode import FrontEnd, Unit, kept_arguments
-from policybridge_train.corpus.description import Module, Program
 from policybridge_train.corpus.invocation import parse_compiler
 from policybridge_train.corpus.linking import read_links
 from policybridge_train.corpus.notes import Call
 from policybridge_train.corpus.programs import Programs
 from policybridge_train.corpus.writing import CorpusWriter, module_name
+from policybridge_train.processes.threads import Ended, in_order
 
 _TRIAL: Final = re.compile(
     r"^/dev/null$|(^|/)(conftest[^/]*|CMakeFiles/(CMakeTmp|CMakeScratch|[\d.]+/CompilerId\w+|ShowIncludes)/.*|meson-private/.*"

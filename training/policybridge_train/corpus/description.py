@@ -8,82 +8,21 @@
 ``DIR/<module>.thinlto.bc``         of a corpus of ThinLTO (``has_thinlto``): what the module imports and exports
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
+from policybridge_train.compiling.module import Module, Program
 
 DESCRIPTION: Final = "corpus_description.json"
 DETAILS: Final = "policybridge_corpus.json"
 
-Kind = Literal["executable", "shared", "archive"]
 
 _LANGUAGES: Final = {".c": "c", ".m": "objective-c", ".mm": "objective-c++", ".rs": "rust", ".swift": "swift"}
-
-
-@dataclass(frozen=True)
-class Program:
-    """What a linker or an archiver made of modules.
-
-    Attributes:
-        name: of the file, relative to the project's build folder.
-        project: the project's name.
-        kind: an executable, a shared library, or a static archive.
-        modules: the names of its modules, in the order of the command. Objects that are no module of the corpus (of
-            assembler, of another compiler) are left out.
-
-    """
-
-    name: str
-    project: str
-    kind: Kind
-    modules: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Module:
-    """One translation unit before optimisation.
-
-    Attributes:
-        name: the path of its files below the corpus' folder, without their endings.
-        folder: the corpus' folder.
-        arguments: of ``clang -cc1``, as recorded; input and output among them are not used.
-        project: the project's name; the first folder of ``name`` where nothing else is known.
-        source: the path of the source file, relative to the folder in which the project was built or checked out;
-            ``name`` where it is not known.
-        language: ``c``, ``c++``, ….
-
-    """
-
-    name: str
-    folder: Path
-    arguments: tuple[str, ...] = ()
-    project: str = ""
-    source: str = ""
-    language: str = ""
-
-    @property
-    def bitcode(self) -> Path:
-        """The file of the bitcode."""
-        return self.folder / f"{self.name}.bc"
-
-    @property
-    def index(self) -> Path:
-        """The file of ThinLTO's index, in a corpus of ThinLTO."""
-        return self.folder / f"{self.name}.thinlto.bc"
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256, in hex, of the bitcode and the arguments."""
-        digest = hashlib.sha256(self.bitcode.read_bytes())
-        digest.update("\0".join(self.arguments).encode(errors="surrogateescape"))
-        return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -151,6 +90,16 @@ class Corpus:
         modules = [module for module in self.modules if module.name in wanted]
         programs = [program for program in self.programs if wanted.intersection(program.modules)]
         return Corpus(self.folder, modules, programs, self.failures, self.thinlto)
+
+
+def programs_of(corpus: Corpus) -> Sequence[Program]:
+    """Give the corpus' programs; for each project that has none, an archive of all its modules."""
+    known = {program.project for program in corpus.programs}
+    loose: dict[str, list[str]] = {}
+    for module in corpus.modules:
+        if module.project not in known:
+            loose.setdefault(module.project, []).append(module.name)
+    return [*corpus.programs, *(Program(name, name, "archive", tuple(names)) for name, names in loose.items())]
 
 
 def _module(folder: Path, name: str, description: Mapping[str, Any], details: Mapping[str, Any]) -> Module:

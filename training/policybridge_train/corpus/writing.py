@@ -12,7 +12,8 @@ from typing import Final
 from urllib.parse import quote
 
 from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
-from policybridge_train.corpus.description import Corpus, Module, Program
+from policybridge_train.compiling.module import Module, Program
+from policybridge_train.corpus.description import Corpus
 
 # What a path below the corpus may hold as it is; the rest (control characters, bytes that are no UTF-8) becomes %XX.
 _KEPT: Final = "/ !#$&'()+,;=@[]{}^~`"

@@ -13,11 +13,11 @@ from gymnasium.utils import EzPickle
 from policybridge_client.llvm.tasks import EVICT, Task
 from policybridge_core.errors import InvalidError
 from policybridge_serdes import Signature, Values
-from policybridge_train.corpus.description import Module
+from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.spills import remark_arguments, spill_costs
 from policybridge_train.environments.compilation import WaitingCompilation
 from policybridge_train.environments.environment import CompilingEnvironment
 from policybridge_train.environments.objective import REMARKS, Judgement, Setting
-from policybridge_train.scoring.measured import remark_arguments, spill_costs
 
 Costs = Mapping[str, float]
 """The weighted cost of spills, reloads and copies by function; see `spill_costs`."""

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from policybridge_core.errors import PreconditionError
-from policybridge_train.compiling.pool import Running
 from policybridge_train.farms.contract import FarmOptions, Job, Leading, Place, Recipe, Serving, Shared
+from policybridge_train.processes.pool import Running
 
 T = TypeVar("T")
 

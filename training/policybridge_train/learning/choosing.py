@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from policybridge_serdes import TensorSpec
-from policybridge_train.learning.onnx_file import onnx_bytes
 from policybridge_train.learning.trees import Matrix, Trees, TreeSettings, fit, nodes_of
+from policybridge_train.onnx_file import onnx_bytes
 
 Numbers = npt.NDArray[np.float32]
 _OPSET: Final = 17

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from policybridge_core.errors import InvalidError
 from policybridge_serdes import TensorSpec
-from policybridge_train.learning.onnx_file import onnx_bytes
-from policybridge_train.learning.rollout import Rollout
+from policybridge_train.onnx_file import onnx_bytes
 from policybridge_train.tasks.task import Task
+from policybridge_train.trajectories.trajectory import Rollout
 
 Floats = npt.NDArray[np.float32]
 

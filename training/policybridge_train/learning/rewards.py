@@ -6,9 +6,9 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from policybridge_train.learning.rollout import Rollout
 from policybridge_train.tasks.inlined import Call, Inlined
 from policybridge_train.tasks.task import names_in_hex
+from policybridge_train.trajectories.trajectory import Rollout
 
 Reward = Literal["function", "module"]
 """Whether a decision is credited with its own function and its callee, or with the whole module."""

@@ -12,9 +12,9 @@ from policybridge_core.errors import UnavailableError
 from policybridge_core.plugins import Table
 from policybridge_serdes import PolicyVersion
 from policybridge_train.learning.record import Iteration, Record
-from policybridge_train.learning.rollout import Roller, Rollout
-from policybridge_train.learning.server import TrainingServer
 from policybridge_train.tasks.task import Asking, Case, Task
+from policybridge_train.trajectories.server import TrainingServer
+from policybridge_train.trajectories.trajectory import Roller, Rollout
 
 ALGORITHMS: Final = Table(
     kind="training algorithm",

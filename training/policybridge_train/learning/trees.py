@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policybridge_core.errors import InvalidError
-from policybridge_train.learning.onnx_file import onnx_bytes
+from policybridge_train.onnx_file import onnx_bytes
 
 _OPSET: Final = 13
 _IR_VERSION: Final = 8

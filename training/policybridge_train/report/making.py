@@ -9,10 +9,10 @@ import numpy as np
 
 from policybridge_server.page.runs import ShownIteration, ShownProject, ShownRun, write_run
 from policybridge_train.learning.record import Iteration
-from policybridge_train.learning.rollout import Rollout
 from policybridge_train.learning.training import Training
 from policybridge_train.report.page import write_report
 from policybridge_train.report.run import FlipRow, ProjectRow, TrainingRun, flips_by_feature
+from policybridge_train.trajectories.trajectory import Rollout
 
 
 def report(training: Training, title: str, facts: Mapping[str, str], folder: Path) -> None:

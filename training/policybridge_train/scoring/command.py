@@ -20,12 +20,11 @@ from policybridge_client.llvm.tasks import INLINE, TASKS
 from policybridge_core.errors import InvalidError, PolicyBridgeError, PreconditionError
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.job import Limits
-from policybridge_train.corpus.description import Corpus
+from policybridge_train.corpus.description import Corpus, programs_of
+from policybridge_train.corpus.parts import Part, part_of
 from policybridge_train.farms.contract import Farm
 from policybridge_train.farms.given import GivenServer
 from policybridge_train.farms.options import add_farm, farm_of
-from policybridge_train.learning.split import Part, part_of
-from policybridge_train.objects.link import programs_of
 from policybridge_train.scoring.cache import Cache, default_folder
 from policybridge_train.scoring.contenders import Settings, absolute_server, parse_contender
 from policybridge_train.scoring.repeating import Repeating

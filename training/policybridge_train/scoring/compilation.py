@@ -10,7 +10,7 @@ from policybridge_client.decisions.answering import StoreConnection
 from policybridge_client.llvm.config import HostConfig
 from policybridge_train.compiling.hosted import compile_hosted
 from policybridge_train.compiling.job import Compiled, Limits, compile_by
-from policybridge_train.compiling.pool import Running
+from policybridge_train.processes.pool import Running
 
 _OWN: Final = (sys.executable, "-m", "policybridge_client.cli")
 _STORE: Final = HostConfig("decisions", "decisions", fallback="error", growth_limit=float("inf"), timeout=3600)

@@ -16,7 +16,7 @@ from policybridge_client.llvm.tasks import INLINE
 from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
 from policybridge_serdes import PolicyReference
 from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.corpus.description import Module
+from policybridge_train.compiling.module import Module
 from policybridge_train.scoring.compilation import ByPolicy, ByStore, Compilation, Plain
 
 _FLAGS: Final = "flag:"

@@ -6,9 +6,10 @@ from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 from policybridge_core.errors import UnavailableError
+from policybridge_train.compiling.compiler import same_compiler
 from policybridge_train.compiling.job import Limits, Status
-from policybridge_train.farms.compilers import same_compiler
-from policybridge_train.farms.contract import Farm, Place, Shared, SharedModule
+from policybridge_train.compiling.shared import SharedModule
+from policybridge_train.farms.contract import Farm, Place, Shared
 from policybridge_train.scoring.contenders import Contender, Served, Stored
 from policybridge_train.scoring.measured import Bench, Measured
 

@@ -8,7 +8,7 @@ import msgspec
 
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.corpus.description import Module
+from policybridge_train.compiling.module import Module
 from policybridge_train.scoring.compilation import in_shell
 from policybridge_train.scoring.contenders import Contender
 from policybridge_train.scoring.results import ModuleRow, ProgramRow

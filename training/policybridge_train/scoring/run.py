@@ -10,10 +10,12 @@ from typing import Final, NamedTuple
 from policybridge_core.errors import NotFoundError, PolicyBridgeError
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.job import Limits
-from policybridge_train.compiling.pool import for_each
-from policybridge_train.corpus.description import Corpus, Module
-from policybridge_train.farms.contract import Farm, SharedModule
-from policybridge_train.objects.link import Linker
+from policybridge_train.compiling.linker import Linker
+from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.shared import SharedModule
+from policybridge_train.corpus.description import Corpus
+from policybridge_train.farms.contract import Farm
+from policybridge_train.processes.pool import for_each
 from policybridge_train.scoring.cache import Cache
 from policybridge_train.scoring.contenders import Contender
 from policybridge_train.scoring.linking import Linking

@@ -20,11 +20,12 @@ from policybridge_serdes import TensorSpec, Values
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.hosted import compile_hosted
 from policybridge_train.compiling.job import Compiled, Limits, compile_by
-from policybridge_train.compiling.pool import Running
-from policybridge_train.corpus.description import Corpus, Module
+from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.spills import remark_arguments, spill_costs
+from policybridge_train.corpus.description import Corpus
 from policybridge_train.corpus.options import newest_compiler
 from policybridge_train.objects.elf import ObjectFile
-from policybridge_train.scoring.measured import remark_arguments, spill_costs
+from policybridge_train.processes.pool import Running
 from policybridge_train.tasks.task import Asking, Case, Ran
 
 SPEED: Final = (

@@ -11,7 +11,8 @@ from typing import Final
 import msgspec
 
 from policybridge_core.errors import InvalidError
-from policybridge_train.corpus.description import Corpus, Program
+from policybridge_train.compiling.module import Program
+from policybridge_train.corpus.description import Corpus
 
 INPUT: Final = "input"
 """The file in the folder where a program is run."""

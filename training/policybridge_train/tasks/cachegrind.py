@@ -7,7 +7,7 @@ from typing import Final
 
 from policybridge_core.errors import InvalidError, PreconditionError
 from policybridge_train.compiling.job import Limits, compile_by
-from policybridge_train.compiling.pool import Running
+from policybridge_train.processes.pool import Running
 from policybridge_train.tasks.callgrind import find_valgrind
 
 CACHE: Final = ("--I1=32768,8,64", "--D1=32768,8,64", "--LL=1048576,16,64")

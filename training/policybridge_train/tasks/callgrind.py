@@ -10,7 +10,7 @@ from typing import Final
 
 from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
 from policybridge_train.compiling.job import Limits, compile_by
-from policybridge_train.compiling.pool import Running
+from policybridge_train.processes.pool import Running
 
 _OUTPUT: Final = "callgrind.out"
 _NUMBERS: Final = re.compile(rb"[-+*\d]\S* (\d+)$")

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policybridge_serdes import Values
-from policybridge_train.learning.onnx_file import onnx_bytes
+from policybridge_train.onnx_file import onnx_bytes
 from policybridge_train.tasks.eviction import POSITIONS
 
 

@@ -23,11 +23,12 @@ from policybridge_core.errors import InvalidError, NotFoundError
 from policybridge_serdes import ElementType, TensorSpec, Values
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.job import Compiled, Limits, compile_by
-from policybridge_train.compiling.pool import Running
-from policybridge_train.corpus.description import Corpus, Module
+from policybridge_train.compiling.module import Module
+from policybridge_train.corpus.description import Corpus
 from policybridge_train.corpus.options import newest_compiler
 from policybridge_train.objects.elf import ObjectFile
 from policybridge_train.objects.unwinding import function_bytes
+from policybridge_train.processes.pool import Running
 from policybridge_train.tasks.task import Asking, Case, Ran, names_in_hex
 
 NUMBERS: Final = (

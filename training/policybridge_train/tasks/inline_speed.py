@@ -11,7 +11,8 @@ from typing import Final
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_train.compiling.job import Limits, compile_by
-from policybridge_train.corpus.description import Corpus, Module, Program
+from policybridge_train.compiling.module import Module, Program
+from policybridge_train.corpus.description import Corpus
 from policybridge_train.tasks.allocation import SPEED
 from policybridge_train.tasks.benchmarks import BENCHMARKS, Benchmark, read_benchmarks
 from policybridge_train.tasks.callgrind import Counted, count, find_valgrind

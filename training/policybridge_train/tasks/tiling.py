@@ -19,7 +19,7 @@ from policybridge_client.llvm.plugins import plugin_folders
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_serdes import ElementType, TensorSpec, Values
 from policybridge_train.compiling.job import Limits, compile_by
-from policybridge_train.compiling.pool import Running
+from policybridge_train.processes.pool import Running
 from policybridge_train.tasks.cachegrind import Misses, count_misses
 from policybridge_train.tasks.callgrind import find_valgrind
 from policybridge_train.tasks.inline import sessions_of

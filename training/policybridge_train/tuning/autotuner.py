@@ -4,8 +4,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from time import monotonic
 
-from policybridge_train.compiling.pool import Running
-from policybridge_train.compiling.threads import Threads
+from policybridge_train.processes.pool import Running
+from policybridge_train.processes.threads import Threads
 from policybridge_train.tuning.module import ModuleTuning
 
 

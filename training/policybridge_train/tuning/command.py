@@ -15,13 +15,14 @@ from policybridge_server.repository import BUNDLED
 from policybridge_train.command_line import count, ended_by_signals
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.job import Limits
-from policybridge_train.compiling.pool import Running
+from policybridge_train.compiling.linker import Linker
+from policybridge_train.compiling.module import Module
 from policybridge_train.corpus.bitcode import FrontEnd
-from policybridge_train.corpus.description import Corpus, Module
+from policybridge_train.corpus.description import Corpus, programs_of
 from policybridge_train.corpus.options import newest_compiler
 from policybridge_train.farms.contract import Farm
 from policybridge_train.farms.options import add_farm, farm_of
-from policybridge_train.objects.link import Linker, programs_of
+from policybridge_train.processes.pool import Running
 from policybridge_train.tasks.inline import InlineForSize
 from policybridge_train.tasks.recipe import TaskRecipe
 from policybridge_train.tuning.autotuner import Autotuner

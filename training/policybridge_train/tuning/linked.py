@@ -7,9 +7,9 @@ from pathlib import Path
 
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_train.compiling.job import Limits
-from policybridge_train.compiling.pool import Running, for_each
-from policybridge_train.corpus.description import Module, Program
-from policybridge_train.objects.link import Linked, Linker
+from policybridge_train.compiling.linker import Linked, Linker
+from policybridge_train.compiling.module import Module, Program
+from policybridge_train.processes.pool import Running, for_each
 from policybridge_train.tuning.measuring import Decisions, Measurer
 from policybridge_train.tuning.module import ModuleTuning
 from policybridge_train.tuning.search import Search

@@ -28,10 +28,11 @@ from policybridge_client.llvm.plugins import loads_early
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.job import Limits, compile_by
-from policybridge_train.compiling.pool import Running
-from policybridge_train.corpus.description import Module
+from policybridge_train.compiling.module import Module
 from policybridge_train.objects.elf import ObjectFile
+from policybridge_train.objects.names import as_utf8
 from policybridge_train.objects.unwinding import function_bytes
+from policybridge_train.processes.pool import Running
 
 NUMBERS: Final = (
     "callee_local",
@@ -177,8 +178,3 @@ def measured(made: ObjectFile, log: SiteLog, known: Mapping[str, npt.NDArray[np.
         made.digest,
         tuple(map(as_utf8, made.weak)),
     )
-
-
-def as_utf8(name: str) -> str:
-    """Give a name with other bytes than UTF-8 spelt out: it may be any bytes, and a search is written down as UTF-8."""
-    return name if name.isascii() else name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -9,12 +9,12 @@ from policybridge_client.decisions import By
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.plugins import find_plugin
 from policybridge_core.errors import NotFoundError
-from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.compiler import Compiler, same_compiler
 from policybridge_train.compiling.job import Limits
-from policybridge_train.compiling.pool import Running
-from policybridge_train.corpus.description import Module
-from policybridge_train.farms.compilers import same_compiler
-from policybridge_train.farms.contract import Farm, Place, SharedModule
+from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.shared import SharedModule
+from policybridge_train.farms.contract import Farm, Place
+from policybridge_train.processes.pool import Running
 from policybridge_train.tuning.measuring import Decisions, Measurement, Measurer, PluginMeasurer
 from policybridge_train.tuning.sequence import SequenceMeasurer
 

@@ -7,8 +7,8 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_train.compiling.pool import Running
-from policybridge_train.corpus.description import Module
+from policybridge_train.compiling.module import Module
+from policybridge_train.processes.pool import Running
 from policybridge_train.tuning.measuring import Decisions, Measurement, Measurer
 from policybridge_train.tuning.progress import Progress
 from policybridge_train.tuning.ranking import Ranking

@@ -15,9 +15,9 @@ from policybridge_client.llvm.asked import Asked, AskLimits, asked
 from policybridge_core.errors import PreconditionError
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.job import Limits, compile_by
-from policybridge_train.compiling.pool import Running
-from policybridge_train.corpus.description import Module
+from policybridge_train.compiling.module import Module
 from policybridge_train.objects.elf import ObjectFile
+from policybridge_train.processes.pool import Running
 from policybridge_train.tuning.measuring import NUMBERS, CompileError, Decisions, Measurement, measured
 
 _COST = 5

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from threading import Lock
 
-from policybridge_train.corpus.description import Program
+from policybridge_train.compiling.module import Program
 from policybridge_train.tuning.search import Search
 
 

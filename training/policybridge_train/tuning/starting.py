@@ -7,14 +7,13 @@ from tempfile import TemporaryDirectory
 
 from policybridge_core.errors import PreconditionError
 from policybridge_serdes import PolicyReference
-from policybridge_train.corpus.description import Module
+from policybridge_train.compiling.module import Module
 from policybridge_train.farms.contract import Farm
-from policybridge_train.learning.crediting import site_keys
-from policybridge_train.learning.rollout import Roller, Rolling
-from policybridge_train.learning.server import TrainingServer
 from policybridge_train.tasks.inline import InlineForSize
 from policybridge_train.tasks.recipe import TaskRecipe
 from policybridge_train.tasks.task import Asking
+from policybridge_train.trajectories.server import TrainingServer
+from policybridge_train.trajectories.trajectory import Roller, Rolling, site_keys
 from policybridge_train.tuning.flips import Flip
 from policybridge_train.tuning.graph import CallGraph
 from policybridge_train.tuning.measuring import Measurement

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from policybridge_client.decisions import By, Decision, Heading, Section, Store, path_in_store, read_store, update_store
 from policybridge_core.errors import NotFoundError
-from policybridge_train.corpus.description import Module
+from policybridge_train.compiling.module import Module
 from policybridge_train.tuning.search import Search
 
 _INTERVAL: Final = 2.0

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from policybridge_train.corpus.description import Program
+from policybridge_train.compiling.module import Program
 from policybridge_train.tuning.module import ModuleTuning
 from policybridge_train.tuning.search import Search
 

@@ -16,7 +16,6 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 from rich.table import Table
 
 from policybridge_core.errors import InvalidError, PreconditionError
-from policybridge_train.compiling.threads import Threads
 from policybridge_train.corpus.debian.apt import Apt
 from policybridge_train.corpus.debian.jobs import Built, PackageJob, ToolsRecipe
 from policybridge_train.corpus.debian.package import Row, Wanted, Workshop, read_wanted
@@ -25,6 +24,7 @@ from policybridge_train.corpus.wrappers import cache
 from policybridge_train.corpus.writing import CorpusWriter, remove
 from policybridge_train.farms.contract import Farm
 from policybridge_train.farms.options import add_cluster, farm_of
+from policybridge_train.processes.threads import Threads
 
 _LIST = "debian_packages.txt"
 

@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from policybridge_train.compiling.compiler import same_compiler
 from policybridge_train.compiling.job import Limits
+from policybridge_train.compiling.module import Module
 from policybridge_train.corpus.bitcode import FrontEnd
 from policybridge_train.corpus.debian.apt import ETC, Apt
 from policybridge_train.corpus.debian.package import Row, Wanted, Workshop
-from policybridge_train.corpus.description import Corpus, Module
+from policybridge_train.corpus.description import Corpus
 from policybridge_train.corpus.wrappers import cache
 from policybridge_train.corpus.writing import CorpusWriter
-from policybridge_train.farms.compilers import same_compiler
 from policybridge_train.farms.contract import Place
 
 

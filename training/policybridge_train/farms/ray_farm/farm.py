@@ -19,13 +19,13 @@ import ray
 from ray.autoscaler.sdk import request_resources
 
 from policybridge_core.errors import InvalidError, UnavailableError
-from policybridge_train.compiling.pool import Running
 from policybridge_train.farms.contract import FarmOptions, Job, Leading, Shared
 from policybridge_train.farms.local import Held
 from policybridge_train.farms.ray_farm.nodes import Nodes, capacity, cluster_nodes
 from policybridge_train.farms.ray_farm.place import PlaceError
 from policybridge_train.farms.ray_farm.sharing import StoredFile, StoredValue
 from policybridge_train.farms.ray_farm.slots import Slots
+from policybridge_train.processes.pool import Running
 
 _TRIES: Final = 8
 _PATIENCE: Final = 300.0

@@ -15,12 +15,13 @@ from policybridge_core.errors import InvalidError, UnavailableError
 from policybridge_serdes import PolicyVersion, Values
 from policybridge_server.ledger import LedgerReader, Query
 from policybridge_server.ledger.trajectory import DecisionBatch, joined
-from policybridge_train.compiling.pool import for_each
-from policybridge_train.corpus.description import Module
-from policybridge_train.farms.contract import Farm, Place, Serving, SharedModule
+from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.shared import SharedModule
+from policybridge_train.farms.contract import Farm, Place, Serving
+from policybridge_train.processes.pool import for_each
 from policybridge_train.tasks.raising import run_case, told_by
 from policybridge_train.tasks.recipe import CaseJob, OfModules, TaskRecipe, Work
-from policybridge_train.tasks.task import Asking, Case, Ran, Task
+from policybridge_train.tasks.task import Asking, Case, Ran, Task, names_in_hex
 
 _TRIES: Final = 5
 _R = TypeVar("_R")
@@ -185,3 +186,10 @@ def _advice(batch: DecisionBatch) -> npt.NDArray[Any]:
     name = batch.signature.advice.name
     advice: npt.NDArray[Any] = batch.advices[name].reshape(len(batch))
     return advice
+
+
+def site_keys(rollout: Rollout) -> list[str]:
+    """Give the key of each decision's site, as stores have it; empty where the compiler did not tell sites."""
+    if "site" not in (rollout.observations.dtype.names or ()):
+        return []
+    return names_in_hex(rollout.observations, "site")

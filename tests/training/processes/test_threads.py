@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from policybridge_train.compiling import pool, threads
-from policybridge_train.compiling.pool import Running, for_each
-from policybridge_train.compiling.threads import Threads, in_order
+from policybridge_train.processes import pool, threads
+from policybridge_train.processes.pool import Running, for_each
+from policybridge_train.processes.threads import Threads, in_order
 from tests.interrupts import interrupted_unnoticed
 
 FUTURES = (concurrent.futures.thread, concurrent.futures._base)

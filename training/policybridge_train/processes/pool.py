@@ -6,7 +6,7 @@ from threading import Lock
 from typing import TypeVar
 
 from policybridge_core.errors import PreconditionError
-from policybridge_train.compiling.threads import in_order
+from policybridge_train.processes.threads import in_order
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")

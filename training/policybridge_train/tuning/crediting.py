@@ -5,20 +5,22 @@ functions are disjoint share a compile, and each has its own credit (see `policy
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from policybridge_train.learning.rollout import Rollout
-from policybridge_train.learning.trees import Matrix, Trees
-from policybridge_train.tasks.task import names_in_hex
+from policybridge_train.trajectories.trajectory import Rollout, site_keys
 from policybridge_train.tuning.flips import Flip, flips_of
 from policybridge_train.tuning.graph import CallGraph
 from policybridge_train.tuning.measuring import NUMBERS, Measurement, Site
 from policybridge_train.tuning.round import Sharers
 from policybridge_train.tuning.search import Search
+
+Matrix = npt.NDArray[np.float32]
+Predict = Callable[[Matrix], npt.NDArray[np.float64]]
+"""Gives the bytes that "inline" is expected to cost, shape [n], for the features of calls, shape [n, features]."""
 
 _NOISE = 10.0
 """Bytes by which chance moves a flip in the order of trying: those near the limit matter most, and none is left out."""
@@ -73,14 +75,14 @@ class Ground:
         """Give what to compile with: the policy's decisions about all calls, but for those of the flips."""
         return {**self._search.pinned(), **{site.key: flip.inline for flip in flips for site in flip.sites}}
 
-    def order(self, trees: Trees, chance: random.Random) -> list[Flip]:
+    def order(self, predict: Predict, chance: random.Random) -> list[Flip]:
         """Give all flips, those that are predicted to help most first, moved by chance."""
-        predicted = self._predicted(trees)
+        predicted = self._predicted(predict)
         keys = [bytes_ + _NOISE * chance.gauss(0, 1) for bytes_ in predicted]
         return [self.flips[place] for place in sorted(range(len(keys)), key=keys.__getitem__)]
 
-    def _predicted(self, trees: Trees) -> Iterator[float]:
-        bytes_ = trees.predict(self._rows)
+    def _predicted(self, predict: Predict) -> Iterator[float]:
+        bytes_ = predict(self._rows)
         for flip in self.flips:
             side = 1.0 if flip.inline else -1.0
             yield side * sum(float(bytes_[self._places[site.key]]) for site in flip.sites) + _prior(flip)
@@ -115,13 +117,6 @@ class Ground:
             np.array(bytes_, np.float32),
             np.array(weights, np.float32),
         )
-
-
-def site_keys(rollout: Rollout) -> list[str]:
-    """Give the key of each decision's site, as stores have it; empty where the compiler did not tell sites."""
-    if "site" not in (rollout.observations.dtype.names or ()):
-        return []
-    return names_in_hex(rollout.observations, "site")
 
 
 def decisions_of(rollout: Rollout) -> dict[str, bool]:

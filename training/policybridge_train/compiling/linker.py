@@ -17,9 +17,9 @@ from typing import Final
 
 from policybridge_core.errors import InvalidError, NotFoundError
 from policybridge_train.compiling.job import Limits, compile_by
-from policybridge_train.compiling.pool import Running
-from policybridge_train.corpus.description import Corpus, Program
+from policybridge_train.compiling.module import Program
 from policybridge_train.objects.elf import ObjectFile
+from policybridge_train.processes.pool import Running
 
 _OPTIONS: Final = (
     "-static",
@@ -148,16 +148,6 @@ def linked_size(
     """
     linker = linker or Linker.find()
     return [linker.link(program, objects) for program in programs]
-
-
-def programs_of(corpus: Corpus) -> Sequence[Program]:
-    """Give the corpus' programs; for each project that has none, an archive of all its modules."""
-    known = {program.project for program in corpus.programs}
-    loose: dict[str, list[str]] = {}
-    for module in corpus.modules:
-        if module.project not in known:
-            loose.setdefault(module.project, []).append(module.name)
-    return [*corpus.programs, *(Program(name, name, "archive", tuple(names)) for name, names in loose.items())]
 
 
 def _roots(program: Program, objects: Sequence[ObjectFile]) -> tuple[list[str], str]:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from policybridge_train.corpus.description import Corpus, Kind, Program
+from policybridge_train.compiling.linker import Linked, Linker, Unlinked, linked_size
+from policybridge_train.compiling.module import Kind, Program
+from policybridge_train.corpus.description import Corpus, programs_of
 from policybridge_train.objects.elf import ObjectFile
-from policybridge_train.objects.link import Linked, Linker, Unlinked, linked_size, programs_of
 from tests.training.corpora import compile_all, write_corpus
 
 _BIG = "int sink(int); extern int data;\n__attribute__((noinline)) {linkage} int {name}(int x) {{ {body} return x; }}\n"

@@ -1,0 +1,68 @@
+"""A module before optimisation, and a program that is linked of such modules."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+Kind = Literal["executable", "shared", "archive"]
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a linker or an archiver made of modules.
+
+    Attributes:
+        name: of the file, relative to the project's build folder.
+        project: the project's name.
+        kind: an executable, a shared library, or a static archive.
+        modules: the names of its modules, in the order of the command. Objects that are no module of the corpus (of
+            assembler, of another compiler) are left out.
+
+    """
+
+    name: str
+    project: str
+    kind: Kind
+    modules: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Module:
+    """One translation unit before optimisation.
+
+    Attributes:
+        name: the path of its files below the corpus' folder, without their endings.
+        folder: the corpus' folder.
+        arguments: of ``clang -cc1``, as recorded; input and output among them are not used.
+        project: the project's name; the first folder of ``name`` where nothing else is known.
+        source: the path of the source file, relative to the folder in which the project was built or checked out;
+            ``name`` where it is not known.
+        language: ``c``, ``c++``, ….
+
+    """
+
+    name: str
+    folder: Path
+    arguments: tuple[str, ...] = ()
+    project: str = ""
+    source: str = ""
+    language: str = ""
+
+    @property
+    def bitcode(self) -> Path:
+        """The file of the bitcode."""
+        return self.folder / f"{self.name}.bc"
+
+    @property
+    def index(self) -> Path:
+        """The file of ThinLTO's index, in a corpus of ThinLTO."""
+        return self.folder / f"{self.name}.thinlto.bc"
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256, in hex, of the bitcode and the arguments."""
+        digest = hashlib.sha256(self.bitcode.read_bytes())
+        digest.update("\0".join(self.arguments).encode(errors="surrogateescape"))
+        return digest.hexdigest()

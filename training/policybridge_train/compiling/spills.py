@@ -1,0 +1,51 @@
+"""What spilling costs each function, by LLVM's remarks on register allocation."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from policybridge_client.llvm.remarks import read_scalar
+
+_WEIGHTS: Final = {
+    "TotalSpillsCost": 1.0,
+    "TotalFoldedSpillsCost": 1.0,
+    "TotalReloadsCost": 4.0,
+    "TotalFoldedReloadsCost": 4.0,
+    "TotalCopiesCost": 0.2,
+}
+"""What LLVM itself weighs instructions with to judge a register allocation: a store, a load, a copy
+(llvm/lib/CodeGen/RegAllocScore.cpp)."""
+
+
+_FUNCTION: Final = re.compile(rb"^Function: +(.+)$", re.MULTILINE)
+
+
+_COST: Final = re.compile(rb"^ +- (\w+): +'([-+.\deE]+)'$", re.MULTILINE)
+
+
+def remark_arguments(file: Path) -> Sequence[str]:
+    """Give the arguments of cc1 that make LLVM write its remarks on register allocation to a file."""
+    return ["-opt-record-file", str(file), "-opt-record-passes", "regalloc", "-opt-record-format", "yaml"]
+
+
+def spill_costs(remarks: Path) -> dict[str, float]:
+    """Read what spilling costs each function that spills or copies, by the function's name.
+
+    It is the sum over stores, reloads and copies that the register allocator added, each times the frequency of its
+    block relative to the function's entry, and times LLVM's own weight for such an instruction. Remarks of loops are
+    left out: the function's own have them in them (llvm/lib/CodeGen/RegAllocGreedy.cpp, reportStats).
+    """
+    if not remarks.exists():
+        return {}
+    return dict(_costs(remarks.read_bytes()))
+
+
+def _costs(text: bytes) -> Iterator[tuple[str, float]]:
+    for remark in text.split(b"\n...\n"):
+        function = _FUNCTION.search(remark)
+        if function and b"\nName:            SpillReloadCopies\n" in remark:
+            yield (
+                read_scalar(function[1]),
+                sum(_WEIGHTS.get(name.decode(), 0.0) * float(value) for name, value in _COST.findall(remark)),
+            )

@@ -1,0 +1,1 @@
+"""Compilers as processes: many at a time, and all ended together."""

@@ -1,0 +1,1 @@
+"""Trajectories: cases compiled by a policy, and their decisions as the ledger has them."""
