@@ -32,7 +32,9 @@ def server_state(host: Host) -> dict[str, Any]:
 async def whole_state(host: Host) -> dict[str, Any]:
     """Give `server_state` with the sessions of all processes of the server."""
     own = server_state(host)
-    for other in await host.publisher.peers.gather("state"):
+    others = await host.publisher.peers.gather("state")
+    own["workers"] = {"count": host.publisher.peers.workers, "answering": 1 + len(others)}
+    for other in others:
         own["sessions"] += other["sessions"]
         own["live"] = [*own["live"], *other["live"]][:_SESSIONS]
         _add_versions(own["policies"], other["policies"])

@@ -10,7 +10,14 @@ from policybridge_server.repository import StoredPolicy, StoredVersion
 
 
 class Peers(Protocol):
-    """Lets all processes of a server serve the same. For the loop thread."""
+    """Lets all processes of a server serve the same. For the loop thread.
+
+    Attributes:
+        workers: how many processes serve, if all are well.
+
+    """
+
+    workers: int
 
     @property
     def processes(self) -> list[int]:
@@ -38,14 +45,26 @@ class Peers(Protocol):
         """Call ``call`` when no other process has the version in this folder loaded."""
 
     async def gather(self, what: str) -> list[Any]:
-        """Ask all others for ``what``; those that are gone do not answer."""
+        """Ask all others for ``what``; those that are gone, or stand still, do not answer.
+
+        Raises:
+            UnavailableError: the process that reaches the others stands still.
+
+        """
 
     async def snapshots(self, own: Any) -> list[Any]:
-        """Give the numbers of all others, also of those that have ended; they get this process's ``own``."""
+        """Give the numbers of all others, also of those that have ended; they get this process's ``own``.
+
+        Raises:
+            UnavailableError: the process that reaches the others stands still.
+
+        """
 
 
 class Alone:
     """There is no other process; implements `Peers`."""
+
+    workers = 1
 
     @property
     def processes(self) -> list[int]:

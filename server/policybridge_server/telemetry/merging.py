@@ -52,6 +52,8 @@ def merged(snapshots: Sequence[Snapshot | None], *, past: bool = False) -> Snaps
         ledger=_ledger([part.ledger for part in taken if part.ledger is not None], past),
         ledger_files=taken[0].ledger_files,
         processes=[] if past else [pid for part in taken for pid in part.processes],
+        workers=taken[0].workers,
+        answering=0 if past else sum(part.answering for part in taken),
     )
 
 

@@ -72,6 +72,8 @@ class _Taken(Collector):
         """Give all families."""
         yield InfoMetricFamily("policybridge_build", "The server's version.", {"version": version()})
         yield _gauge("ready", "Whether a new session can be opened.", float(self._taken.ready))
+        yield _gauge("workers", "Processes that serve, if all are well.", self._taken.workers)
+        yield _gauge("workers_answering", "Processes that serve, and that answer now.", self._taken.answering)
         yield from _sessions(self._taken.versions)
         yield from _decisions(self._taken.versions)
         yield from _outcomes(self._taken.versions)

@@ -41,6 +41,8 @@ class Snapshot:
         ledger: its state; ``None`` without a ledger.
         ledger_files: of which its size is the sum; none of a ledger in a database.
         processes: their numbers.
+        workers: how many processes serve, if all are well.
+        answering: how many of them have told these numbers now.
 
     """
 
@@ -54,6 +56,8 @@ class Snapshot:
     ledger: LedgerState | None
     ledger_files: Sequence[Path]
     processes: Sequence[int]
+    workers: int
+    answering: int
 
 
 def snapshot(host: Host) -> Snapshot:
@@ -80,6 +84,8 @@ def snapshot(host: Host) -> Snapshot:
         ledger=None if host.recorder is None else host.recorder.state,
         ledger_files=[place, place.with_name(f"{place.name}-wal")] if isinstance(place, Path) else [],
         processes=host.publisher.peers.processes,
+        workers=host.publisher.peers.workers,
+        answering=1,
     )
 
 

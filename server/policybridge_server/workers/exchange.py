@@ -4,8 +4,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_server.repository import StoredPolicy
@@ -15,6 +16,9 @@ from policybridge_server.workers.listening import Listening
 from policybridge_server.workers.member import Member
 from policybridge_server.workers.turn import Turn
 from policybridge_server.workers.welcome import Welcome
+
+_SOON: Final = 2.0
+"""Seconds in which a worker tells its numbers. Whoever asked gets those of the others then."""
 
 
 class Exchange:
@@ -50,6 +54,8 @@ class Exchange:
             "turn": self._begin_turn,
             "end_turn": self._end_turn,
             "others": self._ask_others,
+            "gather": self._gather,
+            "leaving": self._leaving,
             "snapshots": self._snapshots,
             "report": self._report,
         }
@@ -116,7 +122,11 @@ class Exchange:
         member.addresses, member.policies = addresses, policies
         if member.index == 0:
             self._listening.found(addresses)
+        member.loops = True
         member.ready.set()
+
+    async def _leaving(self, member: Member) -> None:
+        member.loops = False
 
     async def _failed_to_start(self, member: Member, error: Exception) -> None:
         member.error = error
@@ -144,13 +154,23 @@ class Exchange:
     async def _snapshots(self, member: Member, own: Any) -> list[Any]:
         """Take a worker's numbers, and give those of the others, also of those that have ended."""
         member.counted = own
-        serving = [each for each in self.others(member) if each.ready.is_set()]
-        answers = await asyncio.gather(*(each.line.call("snapshot") for each in serving), return_exceptions=True)
-        for each, answer in zip(serving, answers, strict=True):
-            if not isinstance(answer, BaseException) and each.ready.is_set():
-                each.counted = answer
-        found = [each.counted for each in serving if each.counted is not None and each.ready.is_set()]
+        answers = await self._soon(member, "snapshot")
+        for each, answer in answers.items():
+            # No counter may fall, so the numbers of a silent worker are those that it told last.
+            each.counted = answer or (each.counted and replace(each.counted, answering=0))
+        found = [each.counted for each in answers if each.counted is not None and each.ready.is_set()]
         return found if self._past is None else [*found, self._past]
+
+    async def _gather(self, member: Member, name: str) -> list[Any]:
+        """Call all other workers; give the answers that come soon."""
+        answers = await self._soon(member, name)
+        return [answer for answer in answers.values() if answer is not None]
+
+    async def _soon(self, member: Member, name: str) -> dict[Member, Any]:
+        """Call all other workers that serve; ``None`` is the answer of one that is gone, or stands still."""
+        serving = [each for each in self.others(member) if each.ready.is_set()]
+        answers = await asyncio.gather(*(_soon(each, name) for each in serving))
+        return dict(zip(serving, answers, strict=True))
 
     async def _report(self, member: Member, session_id: str, outcome: Any) -> bool:
         """Report an outcome where its session is; say whether a worker has it."""
@@ -160,3 +180,12 @@ class Exchange:
                     await each.line.call("report", session_id, outcome)
                     return True
         return False
+
+
+async def _soon(member: Member, name: str) -> Any:
+    """Call a worker; ``None``: see `Exchange._soon`."""
+    if member.silent > _SOON:
+        return None
+    with suppress(LineClosedError, TimeoutError):
+        return await asyncio.wait_for(member.line.call(name), _SOON)
+    return None

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from policybridge_core.errors import PolicyBridgeError
+from policybridge_core.errors import PolicyBridgeError, UnavailableError
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion
 from policybridge_server.engine.engine import Engine
 from policybridge_server.engine.loaded import LoadedVersion
@@ -25,6 +25,9 @@ from policybridge_server.transports.contract import Host
 from policybridge_server.workers.line import Line
 from policybridge_server.workers.welcome import Welcome
 
+_SOON: Final = 5.0
+"""Seconds in which the parent answers a question about the other workers. They have 2 s of these to answer it."""
+
 
 class Fleet:
     """Implements `Peers` by a line to the parent. For the loop thread.
@@ -39,6 +42,7 @@ class Fleet:
 
     def __init__(self, line: Line, loop: Loop, engine: Engine, welcome: Welcome) -> None:
         mark = welcome.mark
+        self.workers = welcome.count
         self._leads = welcome.index == 0
         self._line = line
         self._loop = loop
@@ -92,11 +96,17 @@ class Fleet:
 
     async def gather(self, what: str) -> list[Any]:
         """Ask all others for ``what``."""
-        return list(await self._line.call("others", what))
+        return await self._soon("gather", what)
 
     async def snapshots(self, own: Snapshot) -> list[Snapshot]:
         """Give the numbers of the other processes, and of those that have ended."""
-        return list(await self._line.call("snapshots", own))
+        return await self._soon("snapshots", own)
+
+    async def _soon(self, name: str, *arguments: Any) -> list[Any]:
+        try:
+            return list(await asyncio.wait_for(self._line.call(name, *arguments), _SOON))
+        except TimeoutError:
+            raise UnavailableError(f"the parent of the workers has not answered for {_SOON:g} s") from None
 
     def _forward(self, session_id: str, outcome: Outcome | None, acknowledge: Acknowledge) -> bool:
         if session_id.endswith(self._mark):

@@ -36,6 +36,9 @@ class Member:
         policies: how many it serves.
         error: why it could not start, in its own words.
         counted: its numbers, as they were told last.
+        loops: whether its loop runs, so that it shows so by its beats.
+        silent: seconds since it last did, counted while the parent itself ran.
+        fault: why the parent has ended it; empty if it has not.
 
     """
 
@@ -49,7 +52,13 @@ class Member:
         self.policies = 0
         self.error: Exception | None = None
         self.counted: Any = None
+        self.loops = False
+        self.silent = 0
+        self.fault = ""
         self._process: asyncio.subprocess.Process | None = None
+
+    def __str__(self) -> str:
+        return f"worker {self.index} (process {self.pid})"
 
     @property
     def pid(self) -> int:
@@ -82,10 +91,10 @@ class Member:
         # Not by the end of the line: a process that a policy has started may hold it open.
         status = await self._process.wait()
         self.ready.clear()
-        self.joined = False
+        self.joined = self.loops = False
         serving.cancel()
         await asyncio.wait({serving})
-        return _ending(status)
+        return self.fault or _ending(status)
 
     def kill(self) -> None:
         """End it at once."""

@@ -26,6 +26,7 @@ from policybridge_server.workers.exchange import Exchange
 from policybridge_server.workers.listening import Listening
 from policybridge_server.workers.member import Member
 from policybridge_server.workers.table import Row, make_table
+from policybridge_server.workers.watch import Watch
 
 _LOG = logging.getLogger(__name__)
 
@@ -86,6 +87,7 @@ class Parent:
         reread: Callable[[], ServerConfig],
     ) -> None:
         self._count = config.workers
+        self._limit = config.decision_timeout
         self._listening = listening
         self._store = store
         self._configuration = Configuration(config, reread)
@@ -107,12 +109,14 @@ class Parent:
         watch_signals(loop, self._signals, self._begin_reload)
         self._failed: asyncio.Future[None] = loop.create_future()
         keeping = [asyncio.create_task(self._keep(index)) for index in range(self._count)]
+        watching = asyncio.create_task(Watch(self._exchange, self._rows, self._limit).run())
         try:
             await self._told(output)
         finally:
             self._stopping = True
             notify("STOPPING=1")
             await self._drain(keeping)
+            watching.cancel()
 
     async def _told(self, output: TextIO) -> None:
         """Wait until all serve, say so, then wait for a signal."""
@@ -145,7 +149,7 @@ class Parent:
         while not self._stopping:
             member = self._exchange.member(index)
             ending = await member.run([self._table, *self._listening.given(index).values()])
-            served, pid = bool(member.addresses), member.pid
+            served = bool(member.addresses)
             await self._bury(member)
             if self._stopping:
                 return
@@ -162,7 +166,7 @@ class Parent:
                     )
                 )
                 return
-            _LOG.error("worker %d (process %d) %s; another process takes its place", index, pid, ending)
+            _LOG.error("%s %s; another process takes its place", member, ending)
             if not served:
                 await asyncio.sleep(_LATER)
 

@@ -11,11 +11,14 @@ import numpy as np
 _CLIENTS: Final = 4096
 """Clients are counted by a hash of their names; two with the same hash share their limit."""
 
-_CONNECTIONS, _SESSIONS, _FIRST = 0, 1, 2
+_CONNECTIONS, _SESSIONS, _BEATS, _FIRST = 0, 1, 2, 3
 _COLUMNS: Final = _FIRST + 3 * _CLIENTS
-"""Connections, sessions; then by client: sessions, the second in which the last one was opened, and how many in it."""
+"""Connections, sessions, beats; then by client: sessions, the second of the last opening, and the openings in it."""
 
 _ABSENT: Final = 1 << 30
+
+BEAT_SECONDS: Final = 1.0
+"""A worker whose loop runs shows so once within these."""
 
 
 def make_table(workers: int) -> int:
@@ -54,6 +57,15 @@ class Row:
     def enter(self) -> None:
         """Take connections from now on."""
         self._own[:] = 0
+
+    @property
+    def beats(self) -> int:
+        """The number that changes as long as the worker's loop runs."""
+        return int(self._own[_BEATS])
+
+    def beat(self) -> None:
+        """Show that the worker's loop runs."""
+        self._own[_BEATS] = (self._own[_BEATS] + 1) % _ABSENT
 
     def connection(self, change: int) -> None:
         """Count a connection that came (1) or went (-1)."""

@@ -25,7 +25,7 @@ from policybridge_server.systemd import give
 from policybridge_server.transports.contract import Host
 from policybridge_server.workers.fleet import Answers, Fleet
 from policybridge_server.workers.line import Handler, Line, LineClosedError, ask_first
-from policybridge_server.workers.table import Row
+from policybridge_server.workers.table import BEAT_SECONDS, Row
 from policybridge_server.workers.welcome import Welcome
 
 _SET_PDEATHSIG: Final = 1
@@ -96,12 +96,22 @@ class _Worker:
             await self._line.call("failed", error)
             serving.cancel()
             return
+        beating = asyncio.create_task(self._beat())
         try:
             await self._daemon.signals.get()
         finally:
             self._row.leave()
             await self._daemon.shut_down()
+            # Without a loop there are no beats, though the ledger may take a while to be closed.
+            with suppress(PolicyBridgeError):
+                await self._line.call("leaving")
+            beating.cancel()
             serving.cancel()
+
+    async def _beat(self) -> None:
+        while True:
+            self._row.beat()
+            await asyncio.sleep(BEAT_SECONDS)
 
     async def _start_up(self) -> None:
         daemon = self._daemon
