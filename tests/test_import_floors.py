@@ -1,156 +1,38 @@
-"""Every package stands on a floor and imports only what stands below it."""
+"""Every package stands on a floor and imports only packages below it; docs/architecture.md draws the floors."""
 
-import ast
 import shutil
-from collections.abc import Iterator
-from functools import cache
-from importlib.util import resolve_name
+from collections import Counter
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import pytest
 
+from tests.floors import PAGE, ROOTS, House
+
 REPOSITORY: Final = Path(__file__).parents[1]
-ROOTS: Final = ("proto", "core", "serdes", "server", "clients/python", "training", "demo", "bench")
 
-# From the ground up. What stands on one floor does not import its neighbour.
-FLOORS: Final = (
-    ("policybridge",),
-    ("policybridge_core",),
-    ("policybridge_serdes",),
-    ("policybridge_server.telemetry.counters",),
-    (
-        "policybridge_server.bounded",
-        "policybridge_server.bundled",
-        "policybridge_server.config",
-        "policybridge_server.ending",
-        "policybridge_server.loop",
-        "policybridge_server.systemd",
-    ),
-    ("policybridge_server.log",),
-    ("policybridge_server.output",),
-    ("policybridge_server.access", "policybridge_server.repository"),
-    ("policybridge_server.backends",),
-    ("policybridge_server.engine",),
-    ("policybridge_server.ledger", "policybridge_server.publishing"),
-    ("policybridge_server.following", "policybridge_server.rollouts"),
-    ("policybridge_server.transports",),
-    ("policybridge_server.telemetry",),
-    ("policybridge_server.grpc", "policybridge_server.page"),
-    ("policybridge_server.open_inference", "policybridge_server.mlbridge"),
-    ("policybridge_server.reloading",),
-    ("policybridge_server.serving", "policybridge_server.embedded"),
-    ("policybridge_server.daemon",),
-    ("policybridge_server.workers",),
-    ("policybridge_server.cli",),
-    ("policybridge_client",),
-    (
-        "policybridge_train.command_line",
-        "policybridge_train.objects",
-        "policybridge_train.onnx_file",
-        "policybridge_train.processes",
-    ),
-    ("policybridge_train.farms",),
-    ("policybridge_train.compiling",),
-    ("policybridge_train.corpus",),
-    ("policybridge_train.scoring", "policybridge_train.tasks"),
-    ("policybridge_train.environments", "policybridge_train.trajectories"),
-    ("policybridge_train.learning", "policybridge_train.tuning"),
-    ("policybridge_train.algorithms", "policybridge_train.embedding", "policybridge_train.report"),
-    ("policybridge_train.train_command",),
-    ("policybridge_demo",),
-    ("policybridge_bench",),
-)
-# Packages whose parts stand on floors of their own; the package itself imports nothing.
-DIVIDED: Final = {"policybridge_server", "policybridge_train"}
-# A compiler machine has the client without the server, so that no import may join them.
-APART: Final = {("policybridge_client", "policybridge_server")}
-
-
-class Module(NamedTuple):
-    """A module of ours: its name, the package that its relative imports start from, and its file."""
-
-    name: str
-    package: str
-    file: Path
-
-
-class Import(NamedTuple):
-    """An import of ``target`` in the module ``importing``, on a line of its file."""
-
-    importing: Module
-    line: int
-    target: str
-
-
-def modules(repository: Path) -> Iterator[Module]:
-    """Give every module, without the stubs that protoc makes, which import nothing of ours."""
-    for root in ROOTS:
-        for file in sorted((repository / root).rglob("*.py")):
-            *package, stem = file.relative_to(repository / root).with_suffix("").parts
-            if package and not stem.endswith(("_pb2", "_pb2_grpc")):
-                parts = package if stem == "__init__" else [*package, stem]
-                yield Module(".".join(parts), ".".join(package), file)
-
-
-def imports(module: Module) -> Iterator[Import]:
-    """Give what a module imports of ours, at its top or in a function."""
-    for line, target in _found(module.file.read_text(), module.package):
-        if target.startswith(("policybridge.", "policybridge_")):
-            yield Import(module, line, target)
-
-
-@cache
-def _found(source: str, package: str) -> list[tuple[int, str]]:
-    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
-    return [(node.lineno, target) for node in nodes for target in _targets(node, package)]
-
-
-def _targets(node: ast.Import | ast.ImportFrom, package: str) -> list[str]:
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    source = resolve_name("." * node.level + (node.module or ""), package)
-    # `from package import module` imports the module, so that the longest name counts.
-    return [f"{source}.{alias.name}" for alias in node.names]
-
-
-def floor(name: str) -> tuple[int, str] | None:
-    """Give the floor of a module and the package that stands there."""
-    for number, packages in enumerate(FLOORS):
-        for package in packages:
-            if name == package or name.startswith(f"{package}."):
-                return number, package
-    return None
-
-
-def violations(repository: Path) -> list[str]:
-    """Say which imports the floors forbid, and which modules stand on none."""
-    found = []
-    for module in modules(repository):
-        where = module.file.relative_to(repository)
-        if floor(module.name) is None and module.name not in DIVIDED:
-            found.append(f"{where}: {module.name} stands on no floor")
-        else:
-            found += [f"{where}:{each.line}: {why}" for each in imports(module) if (why := _violation(each))]
-    return found
-
-
-def _violation(found: Import) -> str | None:
-    importing, imported = floor(found.importing.name), floor(found.target)
-    if importing is None or imported is None:
-        return f"{found.target} stands on no floor"
-    if importing == imported or (importing[0] > imported[0] and not _apart(importing[1], imported[1])):
-        return None
-    how = "above it" if importing[0] < imported[0] else "beside it" if importing[0] == imported[0] else "apart from it"
-    return f"{importing[1]} imports {imported[1]}, which stands {how}"
-
-
-def _apart(importing: str, imported: str) -> bool:
-    return (importing.partition(".")[0], imported.partition(".")[0]) in APART
+WHOLE: Final = House(REPOSITORY, REPOSITORY / PAGE)
 
 
 def test_no_package_imports_one_above_it_or_beside_it() -> None:
-    assert violations(REPOSITORY) == []
+    assert WHOLE.violations() == []
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    assert WHOLE.circle() == []
+
+
+def test_the_drawing_names_every_package_and_module_once_and_nothing_else() -> None:
+    drawn = [name for floor in WHOLE.floors for name in floor]
+    there = {package for module in WHOLE.modules for package in _packages(module)}
+    assert [name for name, count in Counter(drawn).items() if count > 1] == []
+    assert [name for name in drawn if name not in there] == []
+
+
+def _packages(module: str) -> list[str]:
+    """Give the packages that a module is in, and the module."""
+    parts = module.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
 @pytest.mark.parametrize(
@@ -194,7 +76,7 @@ def test_no_package_imports_one_above_it_or_beside_it() -> None:
         (
             "clients/python/policybridge_client/runner.py",
             "from policybridge_server.config import ServerConfig",
-            "policybridge_client imports policybridge_server.config, which stands apart from it",
+            "policybridge_client.runner imports policybridge_server.config, which stands apart from it",
         ),
         (
             "server/policybridge_server/config.py",
@@ -202,24 +84,77 @@ def test_no_package_imports_one_above_it_or_beside_it() -> None:
             "policybridge_server.config imports policybridge_server.transports, which stands above it",
         ),
         (
+            "clients/python/policybridge_client/contract.py",
+            "from policybridge_client.connection import CONNECTIONS",
+            "policybridge_client.contract imports policybridge_client.connection, which stands above it",
+        ),
+        (
+            "clients/python/policybridge_client/llvm/host.py",
+            "from policybridge_client import connect",
+            "policybridge_client.llvm imports policybridge_client.__init__, which stands above it",
+        ),
+        (
+            "clients/python/policybridge_client/llvm/host.py",
+            "import policybridge_client.policies",
+            "policybridge_client.llvm imports policybridge_client.policies, which stands beside it",
+        ),
+        (
+            "bench/policybridge_bench/results.py",
+            "from policybridge_bench import measuring",
+            "policybridge_bench.results imports policybridge_bench.measuring, which stands above it",
+        ),
+        (
+            "demo/policybridge_demo/size.py",
+            "from policybridge_demo import report",
+            "policybridge_demo.size imports policybridge_demo.report, which stands above it",
+        ),
+        (
             "server/policybridge_server/attic/__init__.py",
             "import policybridge_core",
             "policybridge_server.attic stands on no floor",
         ),
+        (
+            "clients/python/policybridge_client/attic.py",
+            "import policybridge_core",
+            "policybridge_client.attic stands on no floor",
+        ),
     ],
     ids=[
-        *("above", "above, in a function", "beside"),
-        *("above, in training", "beside, in training", "relative, in training", "on no floor, in training"),
-        *("apart", "relative", "on no floor"),
+        "above",
+        "above, in a function",
+        "beside",
+        "above, in training",
+        "beside, in training",
+        "relative, in training",
+        "on no floor, in training",
+        "apart",
+        "relative",
+        "a module above",
+        "the face",
+        "a module beside",
+        "above, in the bench",
+        "above, in the demo",
+        "on no floor",
+        "a module on no floor",
     ],
 )
 def test_an_import_that_the_floors_forbid_is_found(tmp_path: Path, file: str, line: str, said: str) -> None:
+    (violation,) = _changed(tmp_path, file, line).violations()
+    assert violation.startswith(f"{file}:")
+    assert violation.endswith(said)
+
+
+def test_a_circle_of_modules_is_found(tmp_path: Path) -> None:
+    changed = _changed(tmp_path, "server/policybridge_server/counters.py", "from policybridge_server import loop")
+    assert set(changed.circle()) == {"policybridge_server.counters", "policybridge_server.loop"}
+
+
+def _changed(folder: Path, file: str, line: str) -> House:
+    """Give the code with one more line in one file, beside the packages of its root alone."""
     (root,) = (root for root in ROOTS if file.startswith(f"{root}/"))
-    shutil.copytree(REPOSITORY / root, tmp_path / root, ignore=shutil.ignore_patterns("__pycache__"))
-    changed = tmp_path / file
+    shutil.copytree(REPOSITORY / root, folder / root, ignore=shutil.ignore_patterns("__pycache__"))
+    changed = folder / file
     changed.parent.mkdir(exist_ok=True)
     with changed.open("a") as source:
         source.write(f"\n{line}\n")
-    (found,) = violations(tmp_path)
-    assert found.startswith(f"{file}:")
-    assert found.endswith(said)
+    return House(folder, REPOSITORY / PAGE)

@@ -21,7 +21,8 @@ import numpy as np
 from policybridge_bench.load import Load, run_load, tell
 from policybridge_bench.payloads import SIGNATURE, observations, payload
 from policybridge_bench.requests import EVALUATE, messages, read_messages
-from policybridge_client.connection import ClientSession, Connection, connect
+from policybridge_client.connection import connect
+from policybridge_client.contract import ClientSession, Connection
 from policybridge_client.grpc import GrpcConnection
 from policybridge_serdes import PolicyReference, SessionOptions
 from policybridge_serdes.interactive import header_line

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from policybridge_client.connection import ClientSession, Connection
+from policybridge_client.contract import ClientSession, Connection
 from policybridge_core.closing import Closing
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
 

@@ -15,7 +15,7 @@ from contextvars import Context
 from time import perf_counter_ns
 from typing import Any, Final, Protocol, TypeVarTuple, Unpack
 
-from policybridge_server.telemetry.counters import Counters
+from policybridge_server.counters import Counters
 
 _Args = TypeVarTuple("_Args")
 

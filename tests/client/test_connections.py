@@ -11,7 +11,8 @@ from time import monotonic
 import numpy as np
 import pytest
 
-from policybridge_client.connection import ClientSession, Connection, connect
+from policybridge_client.connection import connect
+from policybridge_client.contract import ClientSession, Connection
 from policybridge_client.grpc import GrpcConnection
 from policybridge_core.errors import (
     DeadlineError,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from policybridge_client import Credentials, connect, open_runner
-from policybridge_client.connection import Connection
+from policybridge_client.contract import Connection
 from policybridge_client.grpc_channel import split_address, token_metadata
 from policybridge_client.policies import RepositoryClient
 from policybridge_core.errors import (

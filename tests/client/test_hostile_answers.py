@@ -12,7 +12,7 @@ import pytest
 
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge_client import connect
-from policybridge_client.connection import ClientSession
+from policybridge_client.contract import ClientSession
 from policybridge_client.llvm.defaults import ComputedDefaults, Defaults, SentDefaults, UnknownDefaults
 from policybridge_client.llvm.growth import Growth
 from policybridge_client.llvm.patience import Patience

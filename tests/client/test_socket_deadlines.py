@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from policybridge_client import connect
-from policybridge_client.connection import ClientSession
+from policybridge_client.contract import ClientSession
 from policybridge_client.llvm.patience import Patience
 from policybridge_core.errors import DeadlineError, PolicyFailedError
 from policybridge_serdes import ElementType, PolicyReference, SessionOptions, Signature, TensorSpec, pack

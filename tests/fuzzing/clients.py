@@ -18,7 +18,7 @@ from typing import Any, Final
 import grpc
 import numpy as np
 
-from policybridge_client.connection import ClientSession
+from policybridge_client.contract import ClientSession
 from policybridge_client.grpc import GrpcConnection
 from policybridge_client.llvm.defaults import ComputedDefaults, Defaults, SentDefaults, UnknownDefaults
 from policybridge_client.llvm.growth import Growth

@@ -17,7 +17,8 @@ import numpy as np
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
 from policybridge_bench.network import SIGNATURE, observations
-from policybridge_client.connection import ClientSession, connect
+from policybridge_client.connection import connect
+from policybridge_client.contract import ClientSession
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import Outcome, PolicyReference, SessionOptions, Values, load_serdes
 from policybridge_serdes.messages import reference_to_pb

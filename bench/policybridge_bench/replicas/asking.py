@@ -9,7 +9,8 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from policybridge_client.connection import Connection, connect
+from policybridge_client.connection import connect
+from policybridge_client.contract import Connection
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import ElementType, PolicyReference, SessionOptions, Signature, TensorSpec
 

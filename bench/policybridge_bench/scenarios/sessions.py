@@ -15,7 +15,8 @@ from policybridge_bench.options import fill
 from policybridge_bench.payloads import payload
 from policybridge_bench.processes import usage
 from policybridge_bench.results import Case, Round, timed
-from policybridge_client.connection import ClientSession, connect
+from policybridge_client.connection import connect
+from policybridge_client.contract import ClientSession
 from policybridge_core.errors import PreconditionError
 from policybridge_serdes import PolicyReference, SessionOptions
 

@@ -22,7 +22,7 @@ _LIMITS: Final = {"policybridge": 0.98, "traced": 0.97}
 """The share of the decisions/s of a server that counts nothing which each is promised to make, with 8 clients."""
 
 _COUNT_NOTHING: Final = """\
-from policybridge_server.telemetry import counters
+from policybridge_server import counters
 counters.VersionCounters.batch = lambda *_: None
 """
 

@@ -1,6 +1,7 @@
 """Clients of the policy server: model runners, and the host of an unmodified LLVM."""
 
-from policybridge_client.connection import ClientSession, Connection, connect
+from policybridge_client.connection import connect
+from policybridge_client.contract import ClientSession, Connection
 from policybridge_client.credentials import Credentials
 from policybridge_client.runner import ModelRunner, open_runner
 from policybridge_core.version import version

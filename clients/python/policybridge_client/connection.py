@@ -1,113 +1,14 @@
-"""The contract of a connection to the policy server, and the table of the connections."""
+"""Connecting to the policy server: the table of the connections, and the choice among several servers."""
 
 import os
-from contextlib import AbstractContextManager
 from typing import Final, Protocol, cast
 
 from policybridge_client.addresses import split_addresses
+from policybridge_client.contract import Connection
 from policybridge_client.credentials import Credentials
+from policybridge_client.several import SeveralServers
 from policybridge_core.errors import InvalidError
 from policybridge_core.plugins import Table
-from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
-
-
-class ClientSession(AbstractContextManager["ClientSession"], Protocol):
-    """One compilation's session, bound to one policy version. It may be used from one thread at a time.
-
-    A ``with`` block closes it at its end.
-    """
-
-    @property
-    def id(self) -> str:
-        """The server's id of this session."""
-        ...
-
-    @property
-    def policy(self) -> PolicyVersion:
-        """The version that answers every observation of this session."""
-        ...
-
-    @property
-    def log_probability(self) -> float | None:
-        """The log-probability with which the last advice was chosen; ``None`` in a session that does not explore."""
-        ...
-
-    def evaluate(self, observation: Values) -> Values:
-        """Send one record of the features; return one record of the advice.
-
-        Raises:
-            PolicyBridgeError: there is no advice. After any error the session is closed.
-
-        """
-        ...
-
-    def context(self, name: str) -> None:
-        """Tell the server that the next observations belong to the function (or module) ``name``."""
-        ...
-
-    def report(self, outcome: Outcome) -> None:
-        """Report the outcome. When this returns, the ledger holds it and every decision of this session.
-
-        A later report adds values to the outcome; a value of the same name replaces the earlier one.
-
-        Raises:
-            UnsupportedError: the server has no ledger.
-            PolicyBridgeError: the ledger does not hold the outcome. After any error the session is closed.
-
-        """
-        ...
-
-    def close(self) -> None:
-        """End the session. A second call does nothing."""
-        ...
-
-
-class Connection(AbstractContextManager["Connection"], Protocol):
-    """A connection to one server. Its timeout, in seconds, limits each wait for the server: opening, each decision.
-
-    A ``with`` block closes it at its end; `Closing` makes a context manager of an implementation.
-    """
-
-    def open(
-        self,
-        policy: PolicyReference,
-        signature: Signature,
-        options: SessionOptions,
-    ) -> ClientSession:
-        """Open a session.
-
-        Raises:
-            PolicyBridgeError: the policy is unknown, the signature does not fit it, the server cannot be reached, or it
-                does not answer in time.
-
-        """
-        ...
-
-    def check(self) -> None:
-        """Check that the server can be reached.
-
-        Raises:
-            UnavailableError: it cannot be reached.
-            DeadlineError: it does not answer in time.
-
-        """
-        ...
-
-    def report_outcome(self, session_id: str, outcome: Outcome) -> None:
-        """Report the outcome of a session, from any process and also after its end; see `ClientSession.report`.
-
-        Raises:
-            NotFoundError: the ledger has no such session.
-            UnsupportedError: the server has no ledger.
-            PolicyBridgeError: the ledger does not hold the outcome.
-
-        """
-        ...
-
-    def close(self) -> None:
-        """Close the connection; its sessions end."""
-        ...
-
 
 CONNECTIONS = Table(
     kind="connection",
@@ -155,9 +56,6 @@ def connect(address: str | None = None, *, timeout: float = 10.0, credentials: C
         return _connect_one(several[0], timeout, credentials)
     if credentials is not None and not any(_is_with_credentials(each) for each in several):
         raise InvalidError(f"none of {address} takes certificates and a token; those are for gRPC on TCP")
-    # It needs this module.
-    from policybridge_client.several import SeveralServers  # noqa: PLC0415
-
     return SeveralServers(
         several, lambda each: _connect_one(each, timeout, credentials if _is_with_credentials(each) else None)
     )

@@ -7,7 +7,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from policybridge_client.connection import ClientSession, Connection, connect
+from policybridge_client.connection import connect
+from policybridge_client.contract import ClientSession, Connection
 from policybridge_client.credentials import Credentials
 from policybridge_client.trace_context import with_trace_context
 from policybridge_core.errors import UnsupportedError

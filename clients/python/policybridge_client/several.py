@@ -9,8 +9,8 @@ from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
-from policybridge_client.connection import ClientSession, Connection
-from policybridge_client.llvm.outage import Outage
+from policybridge_client.contract import ClientSession, Connection
+from policybridge_client.outage import Outage
 from policybridge_core.closing import Closing
 from policybridge_core.errors import (
     DeadlineError,

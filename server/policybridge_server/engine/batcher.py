@@ -5,11 +5,11 @@ from time import perf_counter_ns
 from typing import Final
 
 from policybridge_core.errors import PolicyBridgeError
+from policybridge_server.counters import VersionCounters
 from policybridge_server.engine.decision import Decision, Result
 from policybridge_server.engine.evaluator import Evaluator
 from policybridge_server.engine.pace import INLINE_SECONDS
 from policybridge_server.engine.place import Place
-from policybridge_server.telemetry.counters import VersionCounters
 
 _INLINE: Final = int(INLINE_SECONDS * 1e9)
 

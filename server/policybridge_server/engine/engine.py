@@ -13,6 +13,7 @@ from policybridge_core.errors import InvalidError, PreconditionError, Unsupporte
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature
 from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
+from policybridge_server.counters import Counters
 from policybridge_server.engine.batcher import Batcher
 from policybridge_server.engine.decision import Decision, Sink
 from policybridge_server.engine.loaded import LoadedVersion
@@ -23,7 +24,6 @@ from policybridge_server.engine.tracing import SessionTrace, Tracer, TracingSink
 from policybridge_server.engine.versions import LoadedVersions
 from policybridge_server.repository import Repository
 from policybridge_server.repository.rollout import RolloutStep
-from policybridge_server.telemetry.counters import Counters
 
 _LOG = logging.getLogger(__name__)
 

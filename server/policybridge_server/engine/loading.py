@@ -12,6 +12,7 @@ from policybridge_core.authors import describe, interrupts
 from policybridge_core.errors import NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_server.backends.contract import Model, load_backend
 from policybridge_server.backends.process.model import ProcessModel
+from policybridge_server.counters import Counters
 from policybridge_server.engine.failures import Failures
 from policybridge_server.engine.head import Head
 from policybridge_server.engine.loaded import LoadedVersion
@@ -21,7 +22,6 @@ from policybridge_server.engine.probe import Probe, confirm_probe, probe
 from policybridge_server.engine.timeouts import Timeouts
 from policybridge_server.engine.worker import stack_of
 from policybridge_server.repository import StoredVersion, is_bundled
-from policybridge_server.telemetry.counters import Counters
 
 _LOG = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ from weakref import WeakMethod
 from policybridge_core.errors import PolicyFailedError
 from policybridge_serdes import Values
 from policybridge_server.backends.contract import Batch, Model, ModelSignature, SessionView, StatefulModel
+from policybridge_server.counters import VersionCounters
 from policybridge_server.engine.decision import Result
 from policybridge_server.engine.failures import Failures
 from policybridge_server.engine.pace import Pace
 from policybridge_server.engine.worker import AbandonedError, Worker
-from policybridge_server.telemetry.counters import VersionCounters
 
 _LOG = logging.getLogger(__name__)
 

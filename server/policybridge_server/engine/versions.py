@@ -11,12 +11,12 @@ from policybridge_core.authors import POLICY_MODULE, frames, traceback_of
 from policybridge_core.errors import NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_serdes import PolicyReference, PolicyVersion
 from policybridge_server.backends.contract import BACKENDS
+from policybridge_server.counters import Counters
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.loading import Allowances, load_version
 from policybridge_server.engine.probe import Probe
 from policybridge_server.repository import Repository, StoredVersion
 from policybridge_server.repository.reading import check_unchanged
-from policybridge_server.telemetry.counters import Counters
 
 _LOG = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from policybridge_core.errors import PolicyBridgeError
+from policybridge_server.counters import VersionCounters
 from policybridge_server.publishing.peers import Alone
-from policybridge_server.telemetry.counters import VersionCounters
 from policybridge_server.telemetry.merging import server_snapshot
 from policybridge_server.transports.contract import Host
 

@@ -18,12 +18,13 @@ from policybridge_server.backends.contract import ModelSignature, WeightsBackend
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.opener import SessionOpener
 from policybridge_server.publishing.peers import Alone, Peers
+from policybridge_server.publishing.permission import Permission
 from policybridge_server.publishing.publication import Publication, VersionFiles
 from policybridge_server.publishing.retention import Retention
 from policybridge_server.publishing.rollouts import Rollouts, check_not_rolled_out
 from policybridge_server.publishing.spool import Spool
 from policybridge_server.repository import Limits, StoredPolicy, StoredVersion
-from policybridge_server.repository.checks import check_alias, check_name
+from policybridge_server.repository.checks import check_name
 from policybridge_server.repository.config import PolicyConfig, parse_toml
 from policybridge_server.repository.files import folder_size
 from policybridge_server.repository.reading import read_policy
@@ -71,13 +72,12 @@ class Publisher:
         peers: Peers | None = None,
     ) -> None:
         self.peers: Peers = peers or Alone()
-        self._leader = leader
         self._opener = opener
         self._engine = opener.engine
         self._repository = opener.engine.repository
-        self._allowed = allowed
+        self._permission = Permission(opener, allowed=allowed, leader=leader)
         self.retention = Retention(self._repository, self._engine.versions, keep_versions, self.peers)
-        self.rollouts = Rollouts(self, opener)
+        self.rollouts = Rollouts(opener, self._permission, self.peers)
 
     async def publish(
         self, name: str, config: str, files: AsyncIterable[tuple[str, bytes]], digest: str, aliases: Sequence[str] = ()
@@ -99,10 +99,10 @@ class Publisher:
             TooLargeError: the version is larger than the limits.
 
         """
-        self.check_change(aliases)
+        self._permission.check(aliases)
         check_name(name)
         known = self._repository.find(name)
-        policy = self._new_policy(name, config) if known is None else self.writable(name)
+        policy = self._new_policy(name, config) if known is None else self._permission.writable(name)
         if known is not None and config and parse_toml(config.encode(), "the config", PolicyConfig) != policy.usable:
             raise PreconditionError(f"policy {name!r} has another policy.toml, which all its versions share")
         staging = _staged(policy.folder, self.limits, config if known is None else "")
@@ -133,8 +133,8 @@ class Publisher:
             TooLargeError: the weights are larger than the limits.
 
         """
-        self.check_change(aliases)
-        folder = self.writable(base.name).folder
+        self._permission.check(aliases)
+        folder = self._permission.writable(base.name).folder
         self._repository.resolve(base)
         staging = _staged(folder, self.limits)
         async with self._publication(staging) as publication:
@@ -143,7 +143,7 @@ class Publisher:
             await spool.fill(weights, publication)
             await publication.begin()
             policy, stored, loaded = (
-                self.writable(base.name),
+                self._permission.writable(base.name),
                 self._repository.resolve(base),
                 self._engine.loaded(base),
             )
@@ -196,26 +196,9 @@ class Publisher:
         self._repository.put(policy)
         self._repository.put_version(loaded.stored)
         self._engine.versions.unload_unused()
-        if self._allowed and policy.folder.parent in self._repository.writable:
+        if self._permission.allowed and policy.folder.parent in self._repository.writable:
             self.retention.retire_old(policy.name)
         _LOG.info("new version %s: %s", loaded.stored, loaded.probe)
-
-    def check_change(self, aliases: Sequence[str] = ()) -> None:
-        """Check that clients may change the repository, and that an alias may have each of these names.
-
-        Raises:
-            UnavailableError: the server shuts down.
-            PreconditionError: the operator does not allow it.
-            InvalidError: a name is not allowed.
-
-        """
-        self._opener.check_open()
-        if self._leader is not None:
-            raise PreconditionError(f"this server is a replica and takes no changes; its leader does: {self._leader}")
-        if not self._allowed:
-            raise PreconditionError("this server takes no changes; its operator allows them with --allow-publish")
-        for alias in aliases:
-            check_alias(alias)
 
     def _new_policy(self, name: str, config: str) -> StoredPolicy:
         if not config:
@@ -224,19 +207,6 @@ class Publisher:
             raise PreconditionError("there is no folder for new policies; the operator names one with --repository")
         parsed = parse_toml(config.encode(), "the new policy.toml", PolicyConfig)
         return StoredPolicy(name, self._repository.writable[-1] / name, parsed, text=config)
-
-    def writable(self, name: str) -> StoredPolicy:
-        """Give a policy that may be changed.
-
-        Raises:
-            NotFoundError: there is no such policy.
-            PreconditionError: it is a part of the package.
-
-        """
-        policy = self._repository.policy(name)
-        if policy.folder.parent not in self._repository.writable:
-            raise PreconditionError(f"policy {name!r} is a part of the package; publish under another name")
-        return policy
 
     async def set_alias(self, name: str, alias: str, number: int) -> int | None:
         """Let ``alias`` name the version ``number``; give the version that it named before.
@@ -248,11 +218,11 @@ class Publisher:
                 be written.
 
         """
-        self.check_change([alias])
+        self._permission.check([alias])
         # Load it first: a version that is broken on the disk must not take a good one's alias.
         await self._opener.version(PolicyReference(name, version=number))
         async with self._opener.changing():
-            policy = self.writable(name)
+            policy = self._permission.writable(name)
             stored = policy.resolve(PolicyReference(name, version=number))
             check_not_rolled_out(policy, alias)
             await self.peers.prepare(stored, published=False)
@@ -274,9 +244,9 @@ class Publisher:
             PreconditionError: an alias names it, or the operator does not allow it.
 
         """
-        self.check_change()
+        self._permission.check()
         async with self._opener.changing():
-            policy = self.writable(name)
+            policy = self._permission.writable(name)
             if number not in policy.refused:
                 policy.resolve(PolicyReference(name, version=number))
             names = policy.named(number)
@@ -302,7 +272,7 @@ class Publisher:
     @property
     def is_replica(self) -> bool:
         """Whether another server alone takes changes."""
-        return self._leader is not None
+        return self._permission.leader is not None
 
     @property
     def limits(self) -> Limits:

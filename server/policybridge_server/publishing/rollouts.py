@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
@@ -14,12 +14,11 @@ from policybridge_core.errors import InvalidError, PolicyBridgeError, Preconditi
 from policybridge_serdes import PolicyReference
 from policybridge_server.engine.opener import SessionOpener
 from policybridge_server.engine.recorder import wait_recorded
+from policybridge_server.publishing.peers import Peers
+from policybridge_server.publishing.permission import Permission
 from policybridge_server.repository import LATEST, Repository, StoredPolicy
 from policybridge_server.repository.conditions import parse_condition
 from policybridge_server.repository.rollout import FILES, Rollout, RolloutStep
-
-if TYPE_CHECKING:
-    from policybridge_server.publishing.publisher import Publisher
 
 _LOG = logging.getLogger(__name__)
 
@@ -65,14 +64,16 @@ class Rollouts:
     Every step is on the disk, beside the policy's aliases, before it counts, and then in the ledger, if there is one.
 
     Args:
-        publisher: of the server.
         opener: of the engine whose sessions are shared out.
+        permission: which changes clients may make.
+        peers: the server's other processes.
 
     """
 
-    def __init__(self, publisher: "Publisher", opener: SessionOpener) -> None:
-        self._publisher = publisher
+    def __init__(self, opener: SessionOpener, permission: Permission, peers: Peers) -> None:
         self._opener = opener
+        self._permission = permission
+        self._peers = peers
         self._engine = opener.engine
         self._repository = opener.engine.repository
 
@@ -86,12 +87,12 @@ class Rollouts:
                 there are conditions and no ledger.
 
         """
-        self._publisher.check_change()
+        self._permission.check()
         if (wanted.promote_if or wanted.withdraw_if) and not self._engine.records:
             raise PreconditionError("conditions compare outcomes, which this server does not record; see --ledger")
         # Load it first: sessions must not wait for it, and one that is broken must get none.
         loaded = await self._opener.version(PolicyReference(name, version=wanted.version))
-        await self._publisher.peers.prepare(loaded.stored, published=False)
+        await self._peers.prepare(loaded.stored, published=False)
         changes = self._running(name) is not None
         return await self._change(name, "changed" if changes else "begun", partial(_begun, wanted))
 
@@ -103,12 +104,12 @@ class Rollouts:
             PreconditionError: no roll-out runs, or the operator does not allow it.
 
         """
-        self._publisher.check_change()
+        self._permission.check()
         return await self._change(name, state, partial(_ended, state, reason))
 
     async def compared(self, name: str, reason: str) -> Rollout:
         """Note that the versions were compared, and what came of it; see `end`."""
-        self._publisher.check_change()
+        self._permission.check()
         return await self._change(name, "compared", partial(_compared, reason))
 
     def _running(self, name: str) -> Rollout | None:
@@ -117,14 +118,14 @@ class Rollouts:
 
     async def _change(self, name: str, what: str, change: _Change) -> Rollout:
         async with self._opener.changing():
-            policy = self._publisher.writable(name)
+            policy = self._permission.writable(name)
             rollout = change(policy)
             moved = rollout.state == "promoted" and rollout.alias != LATEST
             changed = {**policy.changed, rollout.alias: rollout.version} if moved else policy.changed
             await asyncio.to_thread(_write, self._repository, policy, changed if moved else None, rollout)
             self._repository.put(replace(policy, rollout=rollout, changed=changed))
             self._engine.versions.unload_unused()
-            await self._publisher.peers.take(self._repository.policy(name))
+            await self._peers.take(self._repository.policy(name))
         _LOG.info("roll-out of %s@%d: %s %s", name, rollout.version, what, rollout.reason)
         await self._record(RolloutStep(name, what, rollout, time.time()))
         return rollout

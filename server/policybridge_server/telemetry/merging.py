@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from policybridge_server.counters import Histogram, VersionCounters
 from policybridge_server.ledger.recorder import LedgerState
-from policybridge_server.telemetry.counters import Histogram, VersionCounters
 from policybridge_server.telemetry.snapshot import Snapshot, VersionSnapshot, snapshot
 from policybridge_server.transports.contract import Host
 

@@ -18,7 +18,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from policybridge_core.version import version
-from policybridge_server.telemetry.counters import Histogram
+from policybridge_server.counters import Histogram
 from policybridge_server.telemetry.merging import server_snapshot
 from policybridge_server.telemetry.snapshot import Snapshot, VersionSnapshot
 from policybridge_server.transports.contract import Host

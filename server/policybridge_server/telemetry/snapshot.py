@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from policybridge_server.counters import Counters, Histogram, VersionCounters
 from policybridge_server.ledger.place import parse_place
 from policybridge_server.ledger.recorder import LedgerState
-from policybridge_server.telemetry.counters import Counters, Histogram, VersionCounters
 from policybridge_server.transports.contract import Host
 
 

@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from policybridge_client import Credentials, connect
-from policybridge_client.connection import ClientSession
+from policybridge_client.contract import ClientSession
 from policybridge_serdes import ElementType, PolicyReference, SessionOptions, Signature, TensorSpec, pack
 from tests.certificates import Authority, Identity
 from tests.server.access.doors import GRPC, Doors, evaluated, opened, refused

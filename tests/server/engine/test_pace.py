@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from policybridge_client.connection import Connection
+from policybridge_client.contract import Connection
 from policybridge_serdes import ElementType, PolicyReference, SessionOptions, Signature, TensorSpec, Values, pack
 from policybridge_server.engine.pace import INLINE_SECONDS, Pace
 from policybridge_server.engine.probe import MAX_BATCH, probe

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from policybridge_bench.network import SIGNATURE, observations, write_network
-from policybridge_client.connection import ClientSession, connect
+from policybridge_client.connection import connect
+from policybridge_client.contract import ClientSession
 from policybridge_serdes import PolicyReference, SessionOptions, Values
 from tests.repositories import answering, write_python
 

@@ -10,7 +10,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from policybridge_client.connection import ClientSession, Connection, connect
+from policybridge_client.connection import connect
+from policybridge_client.contract import ClientSession, Connection
 from policybridge_client.policies import RepositoryClient
 from policybridge_core.digest import digest
 from policybridge_serdes import ElementType, PolicyReference, PolicyVersion, SessionOptions, Signature, TensorSpec, pack

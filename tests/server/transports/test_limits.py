@@ -14,7 +14,8 @@ from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub  # type:
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1 import tensor_pb2
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
-from policybridge_client.connection import ClientSession, Connection, connect
+from policybridge_client.connection import connect
+from policybridge_client.contract import ClientSession, Connection
 from policybridge_core.errors import NotFoundError, TooLargeError
 from policybridge_serdes import ElementType, Outcome, PolicyReference, SessionOptions, Signature, TensorSpec, pack
 from tests.conftest import RunningServer, ServerFactory, running_server

@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pytest
 
 from policybridge_bench.network import SIGNATURE, observations, write_network
-from policybridge_client.connection import ClientSession, Connection, connect
+from policybridge_client.connection import connect
+from policybridge_client.contract import ClientSession, Connection
 from policybridge_core.errors import (
     DeadlineError,
     InvalidError,

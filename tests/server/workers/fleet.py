@@ -9,7 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from policybridge_client.connection import ClientSession, Connection, connect
+from policybridge_client.connection import connect
+from policybridge_client.contract import ClientSession, Connection
 from policybridge_serdes import PolicyReference, SessionOptions
 from tests.conftest import RunningServer
 from tests.server.publishing.policies import SIGNATURE

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from policybridge_client.connection import ClientSession
+from policybridge_client.contract import ClientSession
 from policybridge_client.policies import RepositoryClient
 from policybridge_core.errors import (
     NotFoundError,

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from policybridge_client.connection import ClientSession, Connection
+from policybridge_client.contract import ClientSession, Connection
 from policybridge_core.errors import InvalidError, UnsupportedError
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
 from policybridge_train.farms.contract import Place

@@ -10,7 +10,7 @@ from subprocess import DEVNULL
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Final
 
-from policybridge_client.connection import Connection
+from policybridge_client.contract import Connection
 from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.host import run_compiler
 from policybridge_client.llvm.process import Surroundings

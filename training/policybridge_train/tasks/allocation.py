@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from policybridge_client.connection import Connection
+from policybridge_client.contract import Connection
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.config import HostConfig
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError

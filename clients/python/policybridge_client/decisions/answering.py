@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from policybridge_client.connection import ClientSession, Connection
+from policybridge_client.contract import ClientSession, Connection
 from policybridge_client.decisions.keys import FeaturesKeys
 from policybridge_core.errors import InvalidError, UnsupportedError
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values

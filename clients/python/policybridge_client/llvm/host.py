@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
-from policybridge_client.connection import ClientSession, Connection, connect
+from policybridge_client.connection import connect
+from policybridge_client.contract import ClientSession, Connection
 from policybridge_client.llvm.channel import Channel
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.defaults import defaults_of
 from policybridge_client.llvm.flags import asking_flags, asking_variables
 from policybridge_client.llvm.growth import Growth
-from policybridge_client.llvm.outage import Outage
 from policybridge_client.llvm.patience import Patience
 from policybridge_client.llvm.process import CompilerProcess, Surroundings, Watchdog
 from policybridge_client.llvm.record import Compilation, report_outcome
@@ -23,6 +23,7 @@ from policybridge_client.llvm.signals import AWAKE_WITHIN, Interrupts
 from policybridge_client.llvm.sources import source_of
 from policybridge_client.llvm.statistics import FAILED, CompilationStatistics, Fallback, Report
 from policybridge_client.llvm.tasks import Task, load_task
+from policybridge_client.outage import Outage
 from policybridge_client.trace_context import with_trace_context
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes import PolicyReference, SessionOptions, Signature

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from policybridge_client.connection import Connection
+from policybridge_client.contract import Connection
 from policybridge_client.llvm.compilers import CompilerCommand, Kind
 from policybridge_client.llvm.sources import clang_output
 from policybridge_client.llvm.statistics import Report

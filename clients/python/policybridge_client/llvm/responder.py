@@ -8,7 +8,7 @@ from time import perf_counter_ns
 
 import numpy as np
 
-from policybridge_client.connection import ClientSession
+from policybridge_client.contract import ClientSession
 from policybridge_client.llvm.defaults import Defaults
 from policybridge_client.llvm.growth import Growth
 from policybridge_client.llvm.patience import Patience

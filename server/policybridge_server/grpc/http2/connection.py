@@ -43,15 +43,19 @@ class Http2Connection:
         connection: just accepted, non-blocking.
         peer: its address, as gRPC writes it.
         owner: the server that accepted it.
+        gone: is told when it is closed; more than once, if it is closed more than once.
 
     """
 
-    def __init__(self, connection: socket.socket, peer: str, owner: ConnectionOwner) -> None:
+    def __init__(
+        self, connection: socket.socket, peer: str, owner: ConnectionOwner, gone: "Callable[[Http2Connection], None]"
+    ) -> None:
         self.peer = peer
         self.sending = Sending(FRAME)
         self.budget = Budget(owner.limit + _ROOM, owner.memory)
         self.patience = Patience()
         self._owner = owner
+        self._gone = gone
         self._prefaced = self._leaving = self._broken = self._ending = False
         self._closing: asyncio.TimerHandle | None = None
         self._channel = owner.channel(connection, self)
@@ -228,7 +232,7 @@ class Http2Connection:
             self._closing.cancel()
         self._turn.flush()
         self._channel.close()
-        self._owner.gone(self)
+        self._gone(self)
         self._end_streams()
 
     def _end_streams(self) -> None:

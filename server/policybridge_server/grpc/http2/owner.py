@@ -1,17 +1,14 @@
 """What a connection asks of the server that accepted it."""
 
 import socket
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from policybridge_server.grpc.http2.budget import Memory
 from policybridge_server.grpc.http2.contract import Call
+from policybridge_server.grpc.http2.stream import Stream
 from policybridge_server.loop import Handler, Loop
 from policybridge_server.transports.channel import SocketChannel
 from policybridge_server.transports.doors import Doors
-
-if TYPE_CHECKING:
-    from policybridge_server.grpc.http2.connection import Http2Connection
-    from policybridge_server.grpc.http2.stream import Stream
 
 
 class ConnectionOwner(Protocol):
@@ -33,13 +30,10 @@ class ConnectionOwner(Protocol):
     def channel(self, connection: socket.socket, handler: Handler) -> SocketChannel:
         """Make the channel of a connection."""
 
-    def begin(self, stream: "Stream") -> Call:
+    def begin(self, stream: Stream) -> Call:
         """Begin the call of a new stream.
 
         Raises:
             PolicyBridgeError: the server has no such method.
 
         """
-
-    def gone(self, connection: "Http2Connection") -> None:
-        """Forget a connection that is closed."""

@@ -108,7 +108,7 @@ class Http2Server:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             peer = _peer(connection.family, address)
         try:
-            accepted = Http2Connection(connection, peer, self)
+            accepted = Http2Connection(connection, peer, self, self._gone)
         except OSError:
             connection.close()  # TLS cannot begin on a connection that is reset already
             return
@@ -123,7 +123,7 @@ class Http2Server:
             return SocketChannel(connection, self.loop, handler)
         return self._door.channel(connection, handler)
 
-    def gone(self, connection: Http2Connection) -> None:
+    def _gone(self, connection: Http2Connection) -> None:
         """Forget a connection that is closed."""
         self.doors.satisfied(connection)
         if connection in self._connections and self.share is not None:

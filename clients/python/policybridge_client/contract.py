@@ -1,0 +1,104 @@
+"""The contract of a connection to the policy server, and of a session."""
+
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
+
+
+class ClientSession(AbstractContextManager["ClientSession"], Protocol):
+    """One compilation's session, bound to one policy version. It may be used from one thread at a time.
+
+    A ``with`` block closes it at its end.
+    """
+
+    @property
+    def id(self) -> str:
+        """The server's id of this session."""
+        ...
+
+    @property
+    def policy(self) -> PolicyVersion:
+        """The version that answers every observation of this session."""
+        ...
+
+    @property
+    def log_probability(self) -> float | None:
+        """The log-probability with which the last advice was chosen; ``None`` in a session that does not explore."""
+        ...
+
+    def evaluate(self, observation: Values) -> Values:
+        """Send one record of the features; return one record of the advice.
+
+        Raises:
+            PolicyBridgeError: there is no advice. After any error the session is closed.
+
+        """
+        ...
+
+    def context(self, name: str) -> None:
+        """Tell the server that the next observations belong to the function (or module) ``name``."""
+        ...
+
+    def report(self, outcome: Outcome) -> None:
+        """Report the outcome. When this returns, the ledger holds it and every decision of this session.
+
+        A later report adds values to the outcome; a value of the same name replaces the earlier one.
+
+        Raises:
+            UnsupportedError: the server has no ledger.
+            PolicyBridgeError: the ledger does not hold the outcome. After any error the session is closed.
+
+        """
+        ...
+
+    def close(self) -> None:
+        """End the session. A second call does nothing."""
+        ...
+
+
+class Connection(AbstractContextManager["Connection"], Protocol):
+    """A connection to one server. Its timeout, in seconds, limits each wait for the server: opening, each decision.
+
+    A ``with`` block closes it at its end; `Closing` makes a context manager of an implementation.
+    """
+
+    def open(
+        self,
+        policy: PolicyReference,
+        signature: Signature,
+        options: SessionOptions,
+    ) -> ClientSession:
+        """Open a session.
+
+        Raises:
+            PolicyBridgeError: the policy is unknown, the signature does not fit it, the server cannot be reached, or it
+                does not answer in time.
+
+        """
+        ...
+
+    def check(self) -> None:
+        """Check that the server can be reached.
+
+        Raises:
+            UnavailableError: it cannot be reached.
+            DeadlineError: it does not answer in time.
+
+        """
+        ...
+
+    def report_outcome(self, session_id: str, outcome: Outcome) -> None:
+        """Report the outcome of a session, from any process and also after its end; see `ClientSession.report`.
+
+        Raises:
+            NotFoundError: the ledger has no such session.
+            UnsupportedError: the server has no ledger.
+            PolicyBridgeError: the ledger does not hold the outcome.
+
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the connection; its sessions end."""
+        ...
