@@ -80,6 +80,8 @@ class HttpTransport:
             logger=_Faults(_LOG),
             shutdown_timeout=_LAST_WORDS,
             keepalive_timeout=host.config.idle_timeout,
+            # `Bodies` unpacks, once the request is judged; aiohttp would on the loop, before.
+            auto_decompress=False,
         )
         await self._runner.setup()
         self._server = cast("web.Server", self._runner.server)

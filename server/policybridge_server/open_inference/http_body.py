@@ -5,16 +5,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from policybridge_core.errors import InvalidError, TooLargeError, UnavailableError
 from policybridge_server.open_inference.binary import HEADER, MOST_JSON, too_long
+from policybridge_server.transports.unpacking import WINDOW_BITS, Unpacking
 
 BODY: Final = "body"
 """Under this key a request has its body while it is served, a `bytearray`."""
 
 _TURN: Final = 1 << 16
 """Bytes that are read in one turn of the loop; the usual request needs no second one."""
+
+_IDENTITY: Final = "identity"
+_MISENCODED: Final = "the body is not encoded as its Content-Encoding or Transfer-Encoding says"
 
 
 class Bodies:
@@ -40,28 +44,47 @@ class Bodies:
             UnavailableError: the bodies of other requests are.
 
         """
-        limit = self._limit(request)
+        limit, encoding = self._limit(request), _encoding(request)
         self._check(request.content_length or 0, limit)
-        body = bytearray()
+        parts, counted = [bytearray()], 0
         try:
-            while piece := await _piece(request):
-                self._check(len(body) + len(piece), limit)
-                self._held += len(piece)
-                body += piece
-                if self._held > self._most:
-                    raise UnavailableError(
-                        f"this port holds {self._most} bytes of requests that are not answered yet; try again later"
-                    )
-                if len(body) > _TURN:
-                    # What is compressed, or came while others were served, is there at once: let others have turns.
-                    await asyncio.sleep(0)
-            request[BODY] = body
+            async for size in self._read(request, parts, limit, encoding):
+                counted += size
+                self._hold(size)
+            request[BODY] = parts[-1]
             yield
         finally:
-            self._held -= len(body)
-            # At once: the error of a client that went away refers to this frame, and the frame to the error.
-            with suppress(BufferError):
-                body.clear()
+            self._held -= counted
+            for part in parts:
+                # At once: the error of a client that went away refers to this frame, and the frame to the error.
+                with suppress(BufferError):
+                    part.clear()
+
+    async def _read(
+        self, request: web.Request, parts: list[bytearray], limit: int, encoding: str
+    ) -> AsyncIterator[int]:
+        """Read the body into the last of ``parts``; give the bytes that each step has added."""
+        body = parts[0]
+        while piece := await _piece(request):
+            self._check(len(body) + len(piece), limit)
+            body += piece
+            yield len(piece)
+            if len(body) > _TURN:
+                # Bytes that arrived meanwhile are read at once: let other clients have turns.
+                await asyncio.sleep(0)
+        if encoding != _IDENTITY and body:
+            unpacking = Unpacking(encoding, body, limit, "the body")
+            parts.append(unpacking.unpacked)
+            while not unpacking.done:
+                # In a thread, and in steps: some KB may be some hundred MB when they are unpacked.
+                yield await _stepped(unpacking)
+
+    def _hold(self, size: int) -> None:
+        self._held += size
+        if self._held > self._most:
+            raise UnavailableError(
+                f"this port holds {self._most} bytes of requests that are not answered yet; try again later"
+            )
 
     def _limit(self, request: web.Request) -> int:
         return self._largest if HEADER in request.headers else min(self._largest, MOST_JSON)
@@ -77,4 +100,18 @@ async def _piece(request: web.Request) -> bytes:
     try:
         return await request.content.readany()
     except web.RequestPayloadError as error:
-        raise InvalidError("the body is not encoded as its Content-Encoding or Transfer-Encoding says") from error
+        raise InvalidError(_MISENCODED) from error
+
+
+async def _stepped(unpacking: Unpacking) -> int:
+    try:
+        return await asyncio.to_thread(unpacking.step)
+    except InvalidError as error:
+        raise InvalidError(_MISENCODED) from error
+
+
+def _encoding(request: web.Request) -> str:
+    encoding = ", ".join(request.headers.getall(hdrs.CONTENT_ENCODING, [])).strip().lower() or _IDENTITY
+    if encoding != _IDENTITY and encoding not in WINDOW_BITS:
+        raise InvalidError(f"a body with the Content-Encoding {encoding[:100]!r}; taken are {', '.join(WINDOW_BITS)}")
+    return encoding

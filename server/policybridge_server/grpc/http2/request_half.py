@@ -4,11 +4,12 @@ from abc import ABC, abstractmethod
 from collections import deque
 from typing import Final
 
-from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_core.errors import InvalidError, PolicyBridgeError, UnsupportedError
 from policybridge_server.grpc.http2.contract import Call, StreamConnection
 from policybridge_server.grpc.http2.frames import Code, StreamError
-from policybridge_server.grpc.http2.messages import PREFIX, TINY, Assembly, Unpacking
+from policybridge_server.grpc.http2.messages import PREFIX, TINY, Assembly
 from policybridge_server.grpc.http2.requests import RequestHeaders
+from policybridge_server.transports.unpacking import WINDOW_BITS, Unpacking
 
 WINDOW: Final = 1 << 20
 """Bytes that a client may send on a stream before it is told to go on."""
@@ -159,7 +160,7 @@ class RequestHalf(ABC):
         if len(message) > WINDOW // 2:
             self.connection.relieve(self)
         if packed:
-            self._unpacking = Unpacking(self.headers.encoding, message, self._limit)
+            self._unpacking = Unpacking(_known(self.headers.encoding), message, self._limit)
         else:
             if len(message) > SMALL:
                 self._have(len(message))
@@ -180,7 +181,7 @@ class RequestHalf(ABC):
         self._have(unpacking.step())
         if unpacking.done:
             self._unpacking = None
-            message = unpacking.message()
+            message = bytes(unpacking.unpacked)
             if len(message) <= SMALL:
                 self._done(len(message))
             self._pass(message)
@@ -248,3 +249,9 @@ class RequestHalf(ABC):
             raise InvalidError("the requests end in the midst of a message")
         if self.call is not None and not self._over:
             self.call.half_closed()
+
+
+def _known(encoding: str) -> str:
+    if encoding not in WINDOW_BITS:
+        raise UnsupportedError(f"messages in grpc-encoding {encoding[:100]!r}; taken are gzip and deflate")
+    return encoding

@@ -1,0 +1,73 @@
+"""Unpacks gzip and deflate in steps of a bounded size."""
+
+import zlib
+from typing import Final
+
+from policybridge_core.errors import InvalidError, TooLargeError
+
+WINDOW_BITS: Final = {"gzip": 31, "deflate": 15}
+"""By the encodings that are taken: their argument of zlib."""
+
+_IN: Final = 64 << 10
+_OUT: Final = 256 << 10
+
+
+class Unpacking:
+    """Unpacks one message step by step, so that a large one does not keep others waiting.
+
+    Args:
+        encoding: one of `WINDOW_BITS`.
+        message: packed.
+        limit: bytes of the largest message, unpacked.
+        what: names the message in errors.
+
+    Attributes:
+        unpacked: the bytes so far.
+
+    """
+
+    __slots__ = ("_at", "_encoding", "_limit", "_packed", "_rest", "_unpacker", "_what", "unpacked")
+
+    def __init__(self, encoding: str, message: bytes | bytearray, limit: int, what: str = "a message") -> None:
+        self.unpacked = bytearray()
+        self._unpacker = zlib.decompressobj(WINDOW_BITS[encoding])
+        self._encoding = encoding
+        self._packed = message
+        self._limit = limit
+        self._what = what
+        self._at = 0
+        self._rest: bytes | bytearray = b""
+
+    def step(self) -> int:
+        """Unpack at most 256 KiB more; give the number of bytes.
+
+        Raises:
+            InvalidError: the message is not of its encoding, is cut off, or something follows it.
+            TooLargeError: it has more bytes than the limit.
+
+        """
+        if not self._rest:
+            self._rest = self._packed[self._at : self._at + _IN]
+            self._at += len(self._rest)
+        ended = not self._rest
+        try:
+            part = self._unpacker.decompress(self._rest, _OUT)
+        except zlib.error as error:
+            raise InvalidError(f"{self._what} is no {self._encoding}: {error}") from error
+        self._rest = self._unpacker.unconsumed_tail
+        self.unpacked += part
+        self._check(ended and not part)
+        return len(part)
+
+    def _check(self, ended: bool) -> None:
+        if len(self.unpacked) > self._limit:
+            raise TooLargeError(f"{self._what} of more than {self._limit} bytes, unpacked")
+        if ended and not self._unpacker.eof:
+            raise InvalidError(f"{self._what} is no whole {self._encoding}: it is cut off")
+        if self._unpacker.eof and (self._unpacker.unused_data or self._at < len(self._packed)):
+            raise InvalidError(f"{self._what} is no {self._encoding} alone: something follows its end")
+
+    @property
+    def done(self) -> bool:
+        """Whether all is unpacked."""
+        return self._unpacker.eof
