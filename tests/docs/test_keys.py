@@ -48,11 +48,11 @@ def fields(struct: type[msgspec.Struct]) -> set[str]:
 
 def test_every_key_of_the_server_is_in_the_configuration() -> None:
     headings = (
-        "What is served",
-        "Where it listens",
-        "Who may do what",
-        "What a client may take",
-        "How it runs",
+        "Policies",
+        "Addresses",
+        "Access",
+        "Limits of a client",
+        "Operation",
         "The ledger",
     )
     named = set().union(*(names for heading in headings for names in tables(_CONFIGURATION, heading)))
