@@ -1,4 +1,4 @@
-"""Tile sizes of matrix products: a compiler without LLVM, whose cost is counted in misses of a model of a cache."""
+"""Tile sizes of matrix products: a compiler without LLVM, whose cost is the misses of a model of a cache."""
 
 from collections import OrderedDict
 from itertools import product
@@ -8,8 +8,8 @@ from policybridge_client import ElementType, TensorSpec, open_runner
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_train.tasks.task import Case, Ran
 
-SIZES = (8, 16, 32, 64, 128)  # of a tile, in columns
-LINES, LINE = 128, 8  # of the cache, and numbers in each line
+SIZES = (8, 16, 32, 64, 128)  # columns of a tile
+LINES, LINE = 128, 8  # lines of the cache, and numbers in each line
 
 
 class Tiles:
@@ -47,7 +47,7 @@ class Tiles:
 
 
 def misses(rows, columns, depth, tile):
-    """Run ``c[i, j] += a[i, k] * b[k, j]`` tile by tile, and count what a cache of the last LINES lines lacks."""
+    """Run ``c[i, j] += a[i, k] * b[k, j]`` tile by tile, and count the misses of a cache of the last LINES lines."""
     cache, missed = OrderedDict(), 0
     for first, i, k in product(range(0, columns, tile), range(rows), range(depth)):
         columns_here = range(first // LINE, (min(first + tile, columns) - 1) // LINE + 1)
