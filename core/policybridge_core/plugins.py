@@ -15,6 +15,9 @@ from policybridge_core.text import meant
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
+_NOT_IN_CLIENT: Final = ("policybridge_server", "policybridge_train", "policybridge_bench")
+"""The packages of the distribution policybridge that the distribution policybridge-client lacks and a table names."""
+
 _TARGET: Final = re.compile(r"([\w.]+)(?::(\w+))?(?: \[([\w,-]+)\])?")
 
 
@@ -98,8 +101,11 @@ def load_part(target: str, what: str, own: bool = True) -> object:
     try:
         loaded = import_module(module)
     except ModuleNotFoundError as error:
+        missing = error.name or module
         command = f": pip install 'policybridge[{extra or 'all'}]'" if own else ""
-        raise PreconditionError(f"{what} needs the Python package {error.name!r}{command}") from error
+        if own and missing.partition(".")[0] in _NOT_IN_CLIENT:
+            raise PreconditionError(f"{what} comes with the distribution policybridge{command}") from error
+        raise PreconditionError(f"{what} needs the Python package {missing!r}{command}") from error
     except Exception as error:
         # Imported late: only a broken installation needs it.
         from policybridge_core.stubs import stub_mismatch  # noqa: PLC0415

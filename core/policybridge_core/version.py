@@ -1,4 +1,8 @@
-"""The version of this distribution, found when it is asked for: reading it takes milliseconds."""
+"""The version of the installed distribution, read only when it is asked for: reading it takes milliseconds."""
+
+from typing import Final
+
+_DISTRIBUTIONS: Final = ("policybridge", "policybridge-client")
 
 
 def version() -> str:
@@ -6,7 +10,9 @@ def version() -> str:
     from importlib.metadata import PackageNotFoundError  # noqa: PLC0415 - 20 ms that a compilation should not pay
     from importlib.metadata import version as installed  # noqa: PLC0415
 
-    try:
-        return installed("policybridge")
-    except PackageNotFoundError:
-        return "unknown"
+    for name in _DISTRIBUTIONS:
+        try:
+            return installed(name)
+        except PackageNotFoundError:
+            continue
+    return "unknown"
