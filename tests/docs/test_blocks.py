@@ -9,7 +9,8 @@ import pytest
 from policybridge_server.config import convert_fields, make_config
 from policybridge_server.mlbridge.grpc.config import MlBridgeConfig
 from policybridge_server.mlbridge.pipes.config import PipeConfig
-from policybridge_server.repository.config import PolicyConfig, parse_toml
+from policybridge_server.repository.config import PolicyConfig
+from policybridge_server.repository.toml import parse_toml
 from tests.docs.pages import LANGUAGES, PAGES, REASONS, ROOT, blocks
 
 _README_WORDS = 900

@@ -26,7 +26,8 @@ from policybridge_server.mlbridge.pipes.formats import load_format
 from policybridge_server.mlbridge.pipes.frames import FrameReader
 from policybridge_server.open_inference.http_request import request_from_json
 from policybridge_server.open_inference.request import RequestReader, read_request
-from policybridge_server.repository.config import PolicyConfig, parse_toml
+from policybridge_server.repository.config import PolicyConfig
+from policybridge_server.repository.toml import parse_toml
 from policybridge_server.transports.socket_frames import Hello, parse_hello
 from tests.fuzzing.inputs import pieces
 

@@ -19,10 +19,11 @@ from policybridge_server.publishing.publisher import Publisher
 from policybridge_server.repository import LATEST, PolicyConfig, StoredPolicy, StoredVersion, version_digest
 from policybridge_server.repository.aliases import write_aliases
 from policybridge_server.repository.checks import check_files, check_name, is_name, is_number
-from policybridge_server.repository.config import POLICY_TOML, parse_toml
+from policybridge_server.repository.config import POLICY_TOML
 from policybridge_server.repository.files import remove_folder, replace_file
 from policybridge_server.repository.rollout import write_rollout
 from policybridge_server.repository.staging import Staging
+from policybridge_server.repository.toml import check_size, parse_toml
 
 _LOG = logging.getLogger(__name__)
 
@@ -93,7 +94,9 @@ class Adopter:
         """Bring the files of all versions to the disk; blocks."""
         _check(state)
         folder = self._folder / state.name
-        config = parse_toml(state.config.encode(), f"the policy.toml of {state.name}", PolicyConfig)
+        where = f"the policy.toml of {state.name}"
+        check_size(len(state.config), where)
+        config = parse_toml(state.config.encode(), where, PolicyConfig)
         folder.mkdir(exist_ok=True)
         toml = folder / POLICY_TOML
         if not toml.is_file() or toml.read_text() != state.config:

@@ -11,10 +11,11 @@ import msgspec
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_server.following.source import Change
 from policybridge_server.following.state import Lack, PolicyState
-from policybridge_server.repository.config import parse_toml
+from policybridge_server.repository.aliases import LARGEST
 from policybridge_server.repository.remote import ALIASES, POLICY, ROLLOUT, RemoteRepository, numbers
 from policybridge_server.repository.rollout import Rollout
 from policybridge_server.repository.staging import Staging
+from policybridge_server.repository.toml import parse_toml
 
 _LOG = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class RemoteSource:
 
     def _state(self, name: str, entries: dict[str, str]) -> PolicyState:
         read = self._repository.read
-        aliases = parse_toml(read(name, ALIASES), f"{self.name}/{name}/{ALIASES}", dict[str, int])
+        aliases = parse_toml(read(name, ALIASES), f"{self.name}/{name}/{ALIASES}", dict[str, int], LARGEST)
         versions = {number: self._digest(name, number, mark) for number, mark in numbers(entries).items()}
         config = read(name, POLICY).decode(errors="replace")
         return PolicyState(name, config, aliases, self._rollout(name, entries), versions)

@@ -25,11 +25,12 @@ from policybridge_server.publishing.rollouts import Rollouts, check_not_rolled_o
 from policybridge_server.publishing.spool import Spool
 from policybridge_server.repository import Limits, StoredPolicy, StoredVersion
 from policybridge_server.repository.checks import check_name
-from policybridge_server.repository.config import PolicyConfig, parse_toml
+from policybridge_server.repository.config import PolicyConfig
 from policybridge_server.repository.files import folder_size
 from policybridge_server.repository.reading import read_policy
 from policybridge_server.repository.retired import is_retired
 from policybridge_server.repository.staging import FolderInPlace, Staging
+from policybridge_server.repository.toml import check_size, parse_toml
 
 _LOG = logging.getLogger(__name__)
 
@@ -102,8 +103,8 @@ class Publisher:
         self._permission.check(aliases)
         check_name(name)
         known = self._repository.find(name)
-        policy = self._new_policy(name, config) if known is None else self._permission.writable(name)
-        if known is not None and config and parse_toml(config.encode(), "the config", PolicyConfig) != policy.usable:
+        policy = await self._new_policy(name, config) if known is None else self._permission.writable(name)
+        if known is not None and config and await _parsed(config, "the config") != policy.usable:
             raise PreconditionError(f"policy {name!r} has another policy.toml, which all its versions share")
         staging = _staged(policy.folder, self.limits, config if known is None else "")
         async with self._publication(staging) as publication:
@@ -200,12 +201,12 @@ class Publisher:
             self.retention.retire_old(policy.name)
         _LOG.info("new version %s: %s", loaded.stored, loaded.probe)
 
-    def _new_policy(self, name: str, config: str) -> StoredPolicy:
+    async def _new_policy(self, name: str, config: str) -> StoredPolicy:
         if not config:
             raise NotFoundError(f"no policy {name!r}; the first version of one comes with its policy.toml")
         if not self._repository.writable:
             raise PreconditionError("there is no folder for new policies; the operator names one with --repository")
-        parsed = parse_toml(config.encode(), "the new policy.toml", PolicyConfig)
+        parsed = await _parsed(config, "the new policy.toml")
         return StoredPolicy(name, self._repository.writable[-1] / name, parsed, text=config)
 
     async def set_alias(self, name: str, alias: str, number: int) -> int | None:
@@ -314,6 +315,11 @@ class Publisher:
     def close(self) -> None:
         """Finish removing what is retired."""
         self.retention.close()
+
+
+async def _parsed(config: str, where: str) -> PolicyConfig:
+    check_size(len(config), where)
+    return await asyncio.to_thread(parse_toml, config.encode(), where, PolicyConfig)
 
 
 def _next_number(policy: StoredPolicy) -> int:

@@ -1,20 +1,18 @@
-"""``policy.toml``, and ``aliases.toml`` beside it."""
+"""``policy.toml``."""
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from policybridge_core.errors import InvalidError, PreconditionError
+from policybridge_core.errors import InvalidError
 from policybridge_server.repository.checks import check_alias
 
 POLICY_TOML: Final = "policy.toml"
 
 _MOST_SECONDS: Final = 1e9
 """30 years, as in the server's configuration: no lock can be waited for without end, or for as long as ever."""
-
-_Parsed = TypeVar("_Parsed")
 
 
 class HeadConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -90,21 +88,6 @@ class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
                 check_alias(alias)
             except InvalidError as error:
                 raise ValueError(f"aliases: {error}") from error
-
-
-def parse_toml(text: bytes, where: str, kind: type[_Parsed]) -> _Parsed:
-    """Read the ``text`` of a ``policy.toml`` (a `PolicyConfig`) or of an ``aliases.toml`` (alias → version number).
-
-    Raises:
-        PreconditionError: it is not of this ``kind``; the message begins with ``where``.
-
-    """
-    try:
-        return msgspec.toml.decode(text, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise PreconditionError(f"{where}: {error}") from error
-    except RecursionError as error:
-        raise PreconditionError(f"{where}: values are nested too deeply in each other") from error
 
 
 def is_policy(folder: Path) -> bool:

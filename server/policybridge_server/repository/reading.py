@@ -11,12 +11,13 @@ from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes import PolicyVersion
 from policybridge_server.repository.aliases import read_aliases
 from policybridge_server.repository.checks import Limits, check_files, is_name, is_number
-from policybridge_server.repository.config import POLICY_TOML, PolicyConfig, is_policy, parse_toml
+from policybridge_server.repository.config import POLICY_TOML, PolicyConfig, is_policy
 from policybridge_server.repository.guessing import guess_config, has_versions
 from policybridge_server.repository.identity import version_digest
 from policybridge_server.repository.retired import is_retired
 from policybridge_server.repository.rollout import read_rollout
 from policybridge_server.repository.stored import StoredPolicy, StoredVersion
+from policybridge_server.repository.toml import check_size, parse_toml
 
 _LOG = logging.getLogger(__name__)
 
@@ -75,6 +76,8 @@ def read_policy(folder: Path) -> StoredPolicy:
     try:
         if file.is_symlink():
             raise PreconditionError(f"{file} is a symbolic link")
+        if is_policy(folder):
+            check_size(file.stat().st_size, str(file))
         text = file.read_bytes() if is_policy(folder) else b""
         config = parse_toml(text, str(file), PolicyConfig) if is_policy(folder) else guess_config(folder)
         return StoredPolicy(

@@ -27,6 +27,7 @@ from policybridge_core.errors import InvalidError, PolicyBridgeError, Preconditi
 from policybridge_core.plugins import load_part
 from policybridge_server.repository.checks import check_path, is_name, is_number
 from policybridge_server.repository.staging import Staging
+from policybridge_server.repository.toml import check_size
 
 POLICY: Final = "policy.toml"
 ALIASES: Final = "aliases.toml"
@@ -34,6 +35,8 @@ ROLLOUT: Final = "rollout.json"
 
 _MANIFEST: Final = ".json"
 _PIECE: Final = 1 << 20
+_LARGEST: Final = 1 << 20
+"""Bytes of a small file: a policy.toml, aliases, a manifest."""
 
 
 class File(msgspec.Struct, frozen=True):
@@ -115,13 +118,17 @@ class RemoteRepository:
 
         Raises:
             UnavailableError: the address cannot be read.
+            PreconditionError: the file has more than 1 MiB.
 
         """
         with self._reached():
             try:
-                return bytes(self._files.cat_file(self._path(policy, name)))
+                with self._files.open(self._path(policy, name), "rb") as file:
+                    content = bytes(file.read(_LARGEST + 1))
             except FileNotFoundError:
                 return b""
+        check_size(len(content), f"{self.address}/{policy}/{name}", _LARGEST)
+        return content
 
     def manifest(self, policy: str, number: int) -> Manifest:
         """Give the manifest of a version.

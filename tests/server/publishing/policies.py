@@ -15,8 +15,9 @@ from policybridge_client.contract import ClientSession, Connection
 from policybridge_client.policies import RepositoryClient
 from policybridge_core.digest import digest
 from policybridge_serdes import ElementType, PolicyReference, PolicyVersion, SessionOptions, Signature, TensorSpec, pack
-from policybridge_server.repository.config import PolicyConfig, parse_toml
+from policybridge_server.repository.config import PolicyConfig
 from policybridge_server.repository.identity import version_digest
+from policybridge_server.repository.toml import parse_toml
 from tests.conftest import RunningServer
 from tests.onnx_models import make_model
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from policybridge_server.repository.config import PolicyConfig, parse_toml
+from policybridge_server.repository.config import PolicyConfig
 from policybridge_server.repository.identity import version_digest
+from policybridge_server.repository.toml import parse_toml
 
 BACKEND = 'backend = "onnx"\n'
 
