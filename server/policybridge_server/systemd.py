@@ -65,14 +65,6 @@ def _bound() -> dict[str, int]:
     return dict(found["sockets"]) if found and found["process"] == os.getpid() else {}
 
 
-def is_given(address: str) -> bool:
-    """Whether a listening socket was passed for ``address``."""
-    found = given_socket(address)
-    if found is not None:
-        found.close()
-    return found is not None
-
-
 def given_addresses() -> Iterator[str]:
     """Give the addresses of all listening sockets that were passed."""
     for descriptor in _passed():

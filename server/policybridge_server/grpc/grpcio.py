@@ -15,6 +15,7 @@ from policybridge_server.grpc.services import add_services
 from policybridge_server.grpc.transport import GrpcTransport, scheme_of
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.listener import check_port
+from policybridge_server.transports.socket_file import SocketFile, check_free
 
 _LOG = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ class GrpcioTransport(GrpcTransport):
     async def start(self, host: Host) -> None:
         """Listen; an address that somebody else has is an error."""
         self._stopping = False
+        self._file: SocketFile | None = None
         await self._serve(host, self._asked)
         self._watching = host.loop.create_task(self._serve_again(host))
 
@@ -84,6 +86,8 @@ class GrpcioTransport(GrpcTransport):
 
     async def _stop_serving(self) -> None:
         self._stopping = True
+        if self._file is not None:
+            self._file.remove()
         # gRPC's own grace would answer new calls with CANCELLED, as if their clients had done it.
         await self._server.stop(None)
         # Not before: the library's `stop` needs a future that this task waits for, and that a cancellation would end.
@@ -97,11 +101,16 @@ class GrpcioTransport(GrpcTransport):
             return server.add_insecure_port(address)
         return server.add_secure_port(address, server_credentials(access.tls))
 
-    @staticmethod
-    def _listen_on_unix(server: grpc.aio.Server, address: str, access: Access) -> int:
+    def _listen_on_unix(self, server: grpc.aio.Server, address: str, access: Access) -> int:
+        path = Path(address.removeprefix("unix:"))
+        # gRPC's library removes whatever is at the path that it binds, in the beginning and in the end.
+        bound = path.with_name(f"{path.name}~")
+        check_free(path)
         with access.sockets.made_by_others():
-            port = server.add_insecure_port(address)
-        access.sockets.own(Path(address.removeprefix("unix:")))
+            port = server.add_insecure_port(f"unix:{bound}")
+        access.sockets.own(bound)
+        bound.rename(path)
+        self._file = SocketFile(path)
         return port
 
 

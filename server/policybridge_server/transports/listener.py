@@ -4,16 +4,15 @@ import errno
 import logging
 import select
 import socket
-import stat
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 from policybridge_core.errors import UnavailableError
 from policybridge_server.loop import Loop
-from policybridge_server.systemd import given_socket, is_given
+from policybridge_server.systemd import given_socket
 from policybridge_server.transports.doors import Doors
+from policybridge_server.transports.socket_file import unavailable
 
 _LOG = logging.getLogger(__name__)
 
@@ -210,69 +209,15 @@ def check_port(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def bind_unix(path: str, own: Callable[[Path], None]) -> socket.socket:
-    """Bind a socket to a path, or take the one that systemd has bound to it.
-
-    The socket file that a dead server left there is replaced.
-
-    Args:
-        path: of the socket file.
-        own: gives the file its owner and permissions.
-
-    Raises:
-        UnavailableError: the path cannot be used.
-
-    """
-    given = given_socket(path)
-    if given is not None:
-        return given
-    try:
-        remove_stale(Path(path))
-    except (OSError, ValueError) as error:
-        raise _unavailable(path, error) from error
-    listener = _bound(socket.AF_UNIX, path, path)
-    try:
-        own(Path(path))
-    except OSError as error:
-        listener.close()
-        raise _unavailable(path, error) from error
-    return listener
-
-
 def _bound(family: int, where: Any, address: str) -> socket.socket:
     try:
         listener = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
-        raise _unavailable(address, error) from error
+        raise unavailable(address, error) from error
     try:
-        if family != socket.AF_UNIX:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(where)
     except (OSError, ValueError, UnicodeError) as error:
         listener.close()
-        raise _unavailable(address, error) from error
+        raise unavailable(address, error) from error
     return listener
-
-
-def _unavailable(address: str, error: Exception) -> UnavailableError:
-    return UnavailableError(f"cannot listen on {address}: {getattr(error, 'strerror', None) or error}")
-
-
-def remove_own(path: Path) -> None:
-    """Remove the file of a socket that is closed, unless systemd listens on it for the next server."""
-    if not is_given(str(path)):
-        path.unlink(missing_ok=True)
-
-
-def remove_stale(path: Path) -> None:
-    """Remove the socket file that a dead server left at ``path``; any other file, or a socket in use, stays."""
-    try:
-        if not stat.S_ISSOCK(path.stat().st_mode):
-            return
-    except FileNotFoundError:
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(str(path))
-        except ConnectionRefusedError:
-            path.unlink()

@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from policybridge_core.errors import UnavailableError
 from policybridge_server.transports.contract import Host
-from policybridge_server.transports.listener import Listener, bind_unix, remove_own
+from policybridge_server.transports.listener import Listener
 from policybridge_server.transports.running import Running
+from policybridge_server.transports.socket_file import bind_unix
 from policybridge_server.transports.socket_frames import error_line
 from policybridge_server.transports.socket_session import SocketSession
 
@@ -29,7 +30,7 @@ class SocketTransport:
     async def start(self, host: Host) -> None:
         """Listen on the path; a socket file that a dead server left there is replaced."""
         self._host = host
-        listener = bind_unix(str(self._path), host.access.sockets.own)
+        listener, self._file = bind_unix(str(self._path), host.access.sockets.own)
         self._listening = Listener(listener, host.loop, host.doors, self._accept, _REFUSAL)
         self._listening.share = host.share
 
@@ -45,8 +46,9 @@ class SocketTransport:
 
     async def stop(self, grace: float) -> None:
         """Remove the path, give running sessions ``grace`` seconds to end, then end them."""
+        if self._file is not None:
+            self._file.remove()
         self._listening.close()
-        remove_own(self._path)
         for session in self._sessions:
             session.drain()
         error = UnavailableError("the server shut down before the session ended")

@@ -1,7 +1,6 @@
 """The sockets that all workers of a server have in common. The parent binds them, once, and keeps them."""
 
 import socket
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -9,8 +8,8 @@ import msgspec
 from policybridge_core.errors import InvalidError
 from policybridge_server.access import Access
 from policybridge_server.config import ServerConfig
-from policybridge_server.systemd import given_socket
-from policybridge_server.transports.listener import bind_tcp, bind_unix, remove_own
+from policybridge_server.transports.listener import bind_tcp
+from policybridge_server.transports.socket_file import SocketFile, bind_unix
 
 _UNIX: Final = "unix:"
 
@@ -44,7 +43,7 @@ class Listening:
         self.config = config
         self.sockets: dict[str, int] = {}
         self._bound: list[socket.socket] = []
-        self._paths: list[Path] = []
+        self._files: list[SocketFile] = []
         try:
             grpc = [self._bind(address, access) for address in config.grpc]
             http = [self._bind_tcp(address, access) for address in config.http]
@@ -52,7 +51,6 @@ class Listening:
                 self._bind_unix(path, path, access)
         except BaseException:
             self.close()
-            self.remove()
             raise
         self.config = msgspec.structs.replace(config, grpc=grpc, http=http)
 
@@ -70,11 +68,9 @@ class Listening:
         return real
 
     def _bind_unix(self, path: str, address: str, access: Access) -> None:  # noqa: ARG002
-        given = given_socket(path)
-        bound = given or bind_unix(path, access.sockets.own)
+        bound, file = bind_unix(path, access.sockets.own)
         self._keep(path, bound)
-        if given is None:
-            self._paths.append(Path(path))
+        self._files.extend([] if file is None else [file])
 
     def _keep(self, address: str, bound: socket.socket) -> None:
         self._bound.append(bound)
@@ -98,13 +94,10 @@ class Listening:
         self.config = msgspec.structs.replace(self.config, grpcio=grpcio)
 
     def close(self) -> None:
-        """Listen no longer: when all workers have closed theirs, nobody does."""
+        """Listen no longer: when all workers have closed theirs, nobody does. Remove the files, but not systemd's."""
+        for file in self._files:
+            file.remove()
+        self._files.clear()
         for bound in self._bound:
             bound.close()
         self._bound.clear()
-
-    def remove(self) -> None:
-        """Remove the socket files, but not those of systemd."""
-        for path in self._paths:
-            remove_own(path)
-        self._paths.clear()

@@ -51,7 +51,6 @@ def serve_with_workers(config: ServerConfig, *, reread: Callable[[], ServerConfi
             asyncio.run(Parent(config, listening, store, reread or (lambda: config)).run(output))
         finally:
             listening.close()
-            listening.remove()
 
 
 @contextmanager
@@ -199,7 +198,6 @@ class Parent:
 
     async def _drain(self, keeping: list[asyncio.Task[None]]) -> None:
         self._listening.close()
-        self._listening.remove()
         self._tell_to_drain()
         ended = asyncio.gather(*keeping)
         again = asyncio.create_task(self._signals.get())

@@ -3,7 +3,6 @@
 import itertools
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
 import grpc
@@ -21,8 +20,9 @@ from policybridge_server.loop import Handler as EventHandler
 from policybridge_server.loop import Loop
 from policybridge_server.transports.channel import SocketChannel
 from policybridge_server.transports.doors import Doors, Wait
-from policybridge_server.transports.listener import Listener, Share, bind_tcp, bind_unix, check_port, remove_own
+from policybridge_server.transports.listener import Listener, Share, bind_tcp, check_port
 from policybridge_server.transports.running import Running
+from policybridge_server.transports.socket_file import SocketFile, bind_unix
 from policybridge_server.transports.tls_door import TlsDoor
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
@@ -58,7 +58,7 @@ class Http2Server:
         self._handlers: dict[str, Handler] = {}
         self._generic: list[grpc.GenericRpcHandler[Any, Any]] = []
         self._listeners: list[Listener] = []
-        self._paths: list[Path] = []
+        self._files: list[SocketFile] = []
         self._connections: Running[Http2Connection] = Running()
         self._numbers = itertools.count(1)
 
@@ -90,13 +90,13 @@ class Http2Server:
             self._door = TlsDoor(self._access.tls, _PROTOCOLS, self.loop) if self._access.tls else None
             listener = bind_tcp(address)
         else:
-            listener = bind_unix(address.removeprefix("unix:"), self._access.sockets.own)
+            listener, file = bind_unix(address.removeprefix("unix:"), self._access.sockets.own)
+            self._files.extend([] if file is None else [file])
         refusal = b"" if self._door else REFUSAL
         listening = Listener(listener, self.loop, self.doors, self._accept, refusal)
         listening.share = self.share
         self._listeners.append(listening)
         if not on_tcp:
-            self._paths.append(Path(address.removeprefix("unix:")))
             return address
         return f"{address.rpartition(':')[0]}:{listener.getsockname()[1]}"
 
@@ -160,10 +160,10 @@ class Http2Server:
 
     async def stop(self) -> None:
         """Stop listening, end what is left, and close all connections once their clients have read why."""
+        for file in self._files:
+            file.remove()
         for listener in self._listeners:
             listener.close()
-        for path in self._paths:
-            remove_own(path)
         for connection in self._connections:
             connection.shut(UnavailableError("the server shut down before the call ended"))
             connection.leave()
