@@ -1,0 +1,72 @@
+"""``python -m policybridge_docs.results [PART…]``: measure, write results/PART.json, and rewrite the pages' figures."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from policybridge_bench.results import machine
+from policybridge_core.errors import PolicyBridgeError
+from policybridge_docs.links import ROOT
+from policybridge_docs.results.figures import Results, bundled_digest, commit, read_results, write_results
+from policybridge_docs.results.pages import keys, rewritten
+from policybridge_docs.results.parts import PARTS
+
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure the parts; without one, only rewrite the pages."""
+    parser = argparse.ArgumentParser(prog="python -m policybridge_docs.results", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all: each of them")
+    parser.add_argument(
+        "--corpus", type=Path, default=ROOT / ".cache/corpus", help="scores, tuned: the corpus (make corpus)"
+    )
+    parser.add_argument(
+        "--plugins", type=Path, default=ROOT / ".cache/native/lib", help="scores, tuned: folder of the plugin"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="speed: rounds (default: 5)")
+    options = parser.parse_args(arguments)
+    names = list(PARTS) if "all" in options.parts else options.parts
+    if unknown := [name for name in names if name not in PARTS]:
+        parser.error(f"{unknown[0]!r} is no part; there are {', '.join(PARTS)}")
+    try:
+        for name in names:
+            _measure(name, options)
+    except PolicyBridgeError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    _rewrite()
+    return 0
+
+
+def _measure(name: str, options: argparse.Namespace) -> None:
+    made = PARTS[name](options)
+    # A figure that no page shows is not kept.
+    shown = {key for page in PAGES for key in keys(page.read_text(encoding="utf-8"))}
+    figures = {key: figure for key, figure in made.figures.items() if f"{name}:{key}" in shown}
+    results = Results(
+        command=made.command,
+        commit=commit(),
+        date=datetime.now(UTC).date().isoformat(),
+        machine=machine(),
+        compiler=made.compiler,
+        policy=bundled_digest() if made.decided else "",
+        figures=figures,
+    )
+    write_results(name, results)
+
+
+def _rewrite() -> None:
+    results = read_results()
+    for page in PAGES:
+        old = page.read_text(encoding="utf-8")
+        if (new := rewritten(old, results)) != old:
+            page.write_text(new, encoding="utf-8")
+            print(os.path.relpath(page))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""The parts of ``make results``: each runs commands of the product and gives their figures."""
+
+import json
+import shlex
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import msgspec
+
+from policybridge_bench.processes import module, server
+from policybridge_bench.results import read_json
+from policybridge_core.errors import PolicyFailedError
+from policybridge_docs.results.figures import Figure
+from policybridge_train.scoring.results import Comparison, Measure, Scores
+from policybridge_train.scoring.statistics import Change
+from policybridge_train.scoring.summary import compare
+
+_CLI: Final = "policybridge_client.cli"
+_MEASURES: Final[Sequence[Measure]] = ("text", "exec", "linked text", "linked exec")
+
+
+@dataclass(frozen=True)
+class Made:
+    """The figures of a part.
+
+    Attributes:
+        command: measured them, as users write it.
+        compiler: its version, where the figures depend on one.
+        decided: whether the bundled policy ``inliner`` made the decisions.
+
+    """
+
+    command: str
+    figures: dict[str, Figure]
+    compiler: str = ""
+    decided: bool = False
+
+
+def scores(options: Namespace) -> Made:
+    """Score the bundled policy on the held-out projects of ``--corpus``, with clang-22 and the plugin."""
+    words = ["score", "--part", "held-out", "--candidate", "inliner", "--compiler", "clang-22"]
+    with TemporaryDirectory() as name, _bundled(Path(name)) as address:
+        file = Path(name) / "scores.json"
+        _run(
+            _CLI, *words, "--corpus", options.corpus, "--plugins", options.plugins, "--server", address, "--json", file
+        )
+        comparison = _read_scores(file)
+    return Made(_command(words, "--corpus DIR"), dict(_scores(comparison)), comparison.version, decided=True)
+
+
+def _read_scores(file: Path) -> Comparison:
+    # json and not msgspec, because names of files may have bytes that are no UTF-8.
+    (comparison,) = msgspec.convert(json.loads(file.read_bytes()), Scores).comparisons
+    return comparison
+
+
+def _scores(comparison: Comparison) -> Iterator[tuple[str, Figure]]:
+    groups: Mapping[str, dict[str, str]] = {"cpp": {"language": "c++"}, "c": {"language": "c"}, "all": {}}
+    for group, only in groups.items():
+        for measure in _MEASURES:
+            yield from _changes(f"{group}.{measure.replace(' ', '-')}", compare(comparison, measure, **only))
+        modules = sum(row.ok for row in comparison.modules if not only or row.language == only["language"])
+        yield f"{group}.modules", Figure(modules, "modules")
+    yield "projects", Figure(len({row.project for row in comparison.modules if row.ok}), "projects")
+
+
+def _changes(key: str, change: Change | None) -> Iterator[tuple[str, Figure]]:
+    if change is not None and change.total is not None:
+        value, low, high = (100 * each for each in (change.total.value, change.total.low, change.total.high))
+        yield key, Figure(value, "%", 2, signed=True, low=low, high=high)
+
+
+def demo(_: Namespace) -> Made:
+    """Run the demo without its tuning."""
+    with TemporaryDirectory() as name:
+        file = Path(name) / "demo.json"
+        _run("policybridge_demo", "--tune", 0, "--json", file)
+        told = json.loads(file.read_bytes())
+    figures = {key: figure for name, sums in told["libraries"].items() for key, figure in _sums(name, sums)}
+    return Made("make demo", figures | dict(_sums("all", told["total"])), _zig(), decided=True)
+
+
+def _zig() -> str:
+    version = subprocess.run([*module("ziglang"), "version"], capture_output=True, text=True, check=True).stdout
+    return f"zig {version.strip()}"
+
+
+def _sums(name: str, sums: Mapping[str, float]) -> Iterator[tuple[str, Figure]]:
+    yield f"{name}.modules", Figure(sums["modules"], "modules")
+    yield f"{name}.decisions", Figure(sums["decisions"], "decisions")
+    yield f"{name}.plain-text", Figure(sums["plain_text"], "bytes")
+    yield f"{name}.text", Figure(sums["text"], "bytes")
+    yield f"{name}.change", Figure(100 * (sums["text"] / sums["plain_text"] - 1), "%", 2, signed=True)
+
+
+def speed(options: Namespace) -> Made:
+    """Measure decisions of our server beside a C++ gRPC echo."""
+    return _loaded(options, "load", "--contenders", "policybridge,grpc-echo/unary", "--ways", "socket,grpc-unix,grpc")
+
+
+def tuned(options: Namespace) -> Made:
+    """Tune the package re2 of ``--corpus`` from nothing, and score its store."""
+    words = ["autotune", "--only", "re2/", "--budget", "16", "--compiler", "clang-22"]
+    scoring = ["score", "--module", "re2/*", "--compiler", "clang-22"]
+    places = ["--corpus", options.corpus, "--plugins", options.plugins]
+    with TemporaryDirectory() as name:
+        store, file = Path(name) / "tuned.db", Path(name) / "scores.json"
+        _run(_CLI, *words, *places, "--store", store)
+        _run(_CLI, *scoring, *places, "--candidate", store, "--json", file)
+        comparison = _read_scores(file)
+    figures: dict[str, Figure] = {
+        measure: Figure(100 * change.total.value, "%", 2, signed=True)
+        for measure in _MEASURES[:2]
+        if (change := compare(comparison, measure)) and change.total
+    }
+    figures["modules"] = Figure(sum(row.ok for row in comparison.modules), "modules")
+    return Made(_command(words, "--corpus DIR --store FILE"), figures, comparison.version)
+
+
+def _loaded(options: Namespace, *words: str) -> Made:
+    fixed = ["--generators", "native", "--clients", "1,8"]
+    with TemporaryDirectory() as name:
+        file = Path(name) / "run.json"
+        _run(_CLI, "bench", *words, *fixed, "--rounds", options.rounds, "--json", file)
+        run = read_json(file)
+    figures = {}
+    for measured in run.cases:
+        case, p50, rate = measured.case, measured.median("p50"), measured.median("throughput")
+        key = f"{case.contender}.{case.way}.{case.clients}"
+        if case.clients == 1 and p50 is not None:
+            figures[f"{key}.p50"] = Figure(p50, "µs")
+        elif rate is not None:
+            figures[f"{key}.rate"] = Figure(rate, "decisions/s", -2)
+    return Made(_command(["bench", *words, *fixed, "--rounds", str(options.rounds)]), figures)
+
+
+PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
+    "scores": scores,
+    "demo": demo,
+    "speed": speed,
+    "tuned": tuned,
+}
+
+
+@contextmanager
+def _bundled(folder: Path) -> Iterator[str]:
+    """Serve the bundled policies on a socket."""
+    address = folder / "policybridge.sock"
+    with server(module(_CLI, "serve", "--demo", "--socket", address), log=folder / "server.log"):
+        yield f"socket:{address}"
+
+
+def _run(name: str, *words: object) -> None:
+    command = module(name, *words)
+    sys.stderr.write(f"{shlex.join(command)}\n")
+    if status := subprocess.run(command, check=False).returncode:
+        raise PolicyFailedError(f"{shlex.join(command)} ended with {status}")
+
+
+def _command(words: Sequence[str], *more: str) -> str:
+    return " ".join(["policybridge", shlex.join(words), *more])
