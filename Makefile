@@ -53,7 +53,7 @@ inliner: $(VENV)/demo.stamp plugin corpus
 tiles: $(VENV)/demo.stamp
 	cmake -S clients -B .cache/native -G Ninja -DPOLICYBRIDGE_MLIR=22 && cmake --build .cache/native --target policybridge-mlir-22
 	$(BIN)/policybridge train tile --algo choices --output .cache/tiles --option plugins=.cache/native/lib --set iterations=3 $(TRAIN)
-	$(BIN)/python -m policybridge_bench.tiles .cache/tiles --plugins .cache/native/lib
+	$(BIN)/python -m tests.measures.tiles .cache/tiles --plugins .cache/native/lib
 
 # Everything: style, types, fresh stubs, behaviour.
 test: lint check
@@ -135,9 +135,9 @@ bench-trees: $(VENV)/test.stamp
 bench-attacks: $(VENV)/test.stamp
 	$(BIN)/python -m tests.attacks $(BENCH)
 
-# The cases of h2spec (RFC 9113) against our gRPC port; needs Debian's Go packages, see bench/h2spec.sh.
+# The cases of h2spec (RFC 9113) against our gRPC port; needs Debian's Go packages, see tests/packages/h2spec.sh.
 h2spec: $(VENV)/test.stamp
-	bench/h2spec.sh $(H2SPEC)
+	tests/packages/h2spec.sh $(H2SPEC)
 
 # Random faults for half an hour, then what was acknowledged is looked for.
 soak: $(VENV)/test.stamp
@@ -166,18 +166,18 @@ figures: $(VENV)/test.stamp
 corpus: $(VENV)/test.stamp
 	$(BIN)/policybridge corpus debian --output .cache/corpus $(CORPUS)
 
-# Compare the objects of Debian's packages with and without an echoing policy in GCC; see bench/gcc_echo.py.
+# Compare the objects of Debian's packages with and without an echoing policy in GCC; see tests/packages/gcc_echo.py.
 gcc-echo: $(VENV)/test.stamp
-	$(VENV)/bin/python bench/gcc_echo.py
+	$(BIN)/python -m tests.packages.gcc_echo
 
-# Tune three of Debian's packages, build them with their stores, and run their own tests; see bench/tuned-packages.sh.
+# Tune three of Debian's packages, build them with their stores, and run their own tests; see tests/packages/tuned-packages.sh.
 tuned-packages: $(VENV)/test.stamp
-	bench/tuned-packages.sh
+	tests/packages/tuned-packages.sh
 
-# Build five of Debian's packages with the bundled policy inside clang, and run their own tests; see bench/policy-packages.sh.
+# Build five of Debian's packages with the bundled policy inside clang, and run their own tests; see tests/packages/policy-packages.sh.
 .PHONY: policy-packages
 policy-packages: $(VENV)/test.stamp
-	bench/policy-packages.sh
+	tests/packages/policy-packages.sh
 
 # Record 50 compilations, end the server, and compile them again from the ledger alone.
 replays: $(VENV)/test.stamp

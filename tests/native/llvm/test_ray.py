@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from policybridge_bench import node_kills
-from policybridge_bench.ray_cluster import RayCluster, started_cluster
 from policybridge_client.cli import main
 from policybridge_core.errors import PreconditionError
 from policybridge_train.compiling.compiler import Compiler
@@ -26,10 +24,12 @@ from policybridge_train.farms.contract import Farm, FarmOptions
 from policybridge_train.farms.local import LocalFarm
 from policybridge_train.farms.ray_farm.farm import RayFarm
 from policybridge_train.processes.pool import for_each
+from tests.kills import nodes
 from tests.locks import one_at_a_time
 from tests.native.conftest import ROOT, Target
 from tests.native.llvm.plugins import built_plugin, need
 from tests.native.llvm.ray_jobs import Lacking, Reading, Sleeping
+from tests.ray_cluster import RayCluster, started_cluster
 from tests.serving import started
 from tests.training.corpora import write_corpus
 from tests.training.corpus.archives import write_archive
@@ -67,7 +67,7 @@ def plugins(native: Target) -> Path:
 
 @dataclass(frozen=True)
 class Trained:
-    """What `node_kills` has done: its exit status, what it says, and the folder with its runs."""
+    """The result of `tests.kills.nodes`: its exit status, its output, and the folder with its runs."""
 
     status: int
     said: str
@@ -82,7 +82,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, cluster: RayCluster, corpu
     for setting in ("iterations=1", "compiles=3", "trees=20"):
         words += ["--set", setting]
     with redirect_stdout(StringIO()) as said:
-        status = node_kills.run(node_kills.options(words), cluster)
+        status = nodes.run(nodes.options(words), cluster)
     return Trained(status, said.getvalue(), output)
 
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from policybridge_bench.network import SIGNATURE, write_network
-from policybridge_bench.web_page import VIEWS, browser, fill_ledger, write_policies
 from policybridge_client.connection import connect
 from policybridge_client.policies import RepositoryClient
 from policybridge_serdes import PolicyReference, SessionOptions
 from policybridge_server.page.runs import ShownIteration, ShownProject, ShownRun, write_run
 from tests.conftest import RunningServer, running_server
+from tests.measures.web_page import VIEWS, browser, fill_ledger, write_policies
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

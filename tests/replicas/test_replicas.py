@@ -7,7 +7,7 @@ import sys
 
 def test_killed_leaders_and_replicas_lose_no_version_and_mix_none() -> None:
     options = "--replicas 2 --publications 8 --every 0.1 --decisions 20 --kills 3 --between 0.3"
-    command = [sys.executable, "-m", "policybridge_bench.replicas", *options.split()]
+    command = [sys.executable, "-m", "tests.replicas", *options.split()]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     told = json.loads(ran.stdout)

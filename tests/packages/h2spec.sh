@@ -7,7 +7,7 @@
 #
 # H2SPEC_GIT is where it is cloned from instead of GitHub.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 version=v2.6.0
 work=.cache/h2spec
 command -v go >/dev/null || { echo "h2spec: install golang-go and the packages named in $0" >&2; exit 2; }

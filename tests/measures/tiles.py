@@ -1,4 +1,4 @@
-"""What a trained policy of tiles is worth on shapes that it never saw: ``python -m policybridge_bench.tiles RUN``.
+"""What a trained policy of tiles is worth on shapes that it never saw: ``python -m tests.measures.tiles RUN``.
 
 RUN is the folder of ``policybridge train tile --algo choices``, which has ended. Each held-out shape is tiled by the
 version that was best on the validation shapes, and by fixed tiles; the misses are compared with those of the default.
@@ -33,7 +33,7 @@ Costs = Mapping[str, npt.NDArray[np.float64]]
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure and print; the exit status is 2 for what cannot be done."""
-    parser = argparse.ArgumentParser(prog="policybridge_bench.tiles", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tests.measures.tiles", description=__doc__)
     parser.add_argument("run", type=Path, metavar="RUN")
     parser.add_argument(
         "--nests", default="240", metavar="N", help="as the run was trained with (default: %(default)s)"

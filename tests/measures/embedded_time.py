@@ -1,4 +1,4 @@
-"""What an embedded policy adds to compile time: ``python -m policybridge_bench.embedded_time PLUGIN --corpus DIR``.
+"""What an embedded policy adds to compile time: ``python -m tests.measures.embedded_time PLUGIN --corpus DIR``.
 
 PLUGIN is a file of ``policybridge embed --for plugin-22``. Modules that the hash of their names chooses are compiled
 with it and without it by turns; the processor time of a module is the least of its rounds.
@@ -30,7 +30,7 @@ from policybridge_train.corpus.description import Corpus
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure and print; the exit status is 2 for what cannot be done."""
-    parser = argparse.ArgumentParser(prog="policybridge_bench.embedded_time", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tests.measures.embedded_time", description=__doc__)
     parser.add_argument("plugin", type=Path, metavar="PLUGIN")
     parser.add_argument("--corpus", type=Path, required=True, metavar="DIR")
     parser.add_argument("--sources", type=Path, metavar="DIR", help="the build trees; see above")

@@ -19,7 +19,7 @@ from typing import Final
 
 from policybridge_train.corpus.debian.apt import Apt
 
-ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[2]
 WORK: Final = Path(os.environ.get("WORK", ROOT / ".cache" / "gcc-echo"))
 PACKAGES: Final = ("zlib", "bzip2", "tinyxml2", "pugixml", "lz4", "zopfli", "libzstd")
 LEVELS: Final = ("-O2", "-O3 -g", "-O2 -funroll-loops", "-O3 -funroll-all-loops")

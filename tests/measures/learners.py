@@ -1,6 +1,6 @@
 """What each training algorithm comes to with equal compiles.
 
-    python -m policybridge_bench.learners FOLDER --corpus DIR [--compiles 8600] [--run NAME]… [--option NAME=VALUE]…
+    python -m tests.measures.learners FOLDER --corpus DIR [--compiles 8600] [--run NAME]… [--option NAME=VALUE]…
 
 The options are those of the task: ``compiler=clang-22``. Every run has a folder of its name in FOLDER, where an ended
 one goes on. What is printed is the change of the validation projects' text by compiles; ``curves.html`` has it as a
@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m policybridge_bench.learners", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.measures.learners", description=__doc__)
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     parser.add_argument("--corpus", type=Path, required=True, metavar="DIR")
     parser.add_argument("--compiles", type=count, default=8600, metavar="N", help="of each run (default: %(default)s)")

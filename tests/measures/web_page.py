@@ -1,4 +1,4 @@
-"""How fast the server's web page is: ``python -m policybridge_bench.web_page``; needs playwright and Chromium.
+"""How fast the server's web page is: ``python -m tests.measures.web_page``; needs playwright and Chromium.
 
 A ledger is filled with sessions of two versions of a policy, of which one is being rolled out. Then a server is started
 on it, and a browser loads the page again and again: a view is there when what it shows was drawn. At last a version is
@@ -130,7 +130,7 @@ def publication(started: "Browser", address: str, grpc: str, files: Path) -> flo
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, and print a line for each view."""
-    parser = argparse.ArgumentParser(prog="python -m policybridge_bench.web_page", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.measures.web_page", description=__doc__)
     parser.add_argument("--sessions", type=int, default=10_000, help="in the ledger (10000)")
     parser.add_argument("--rounds", type=int, default=10, help="loads of each view (10)")
     arguments = parser.parse_args(argv)
@@ -152,7 +152,7 @@ def _serving(folder: Path) -> Iterator[tuple[str, str]]:
     process = subprocess.Popen(
         [sys.executable, "-m", "policybridge_client.cli", *words], stdout=subprocess.PIPE, text=True
     )
-    assert process.stdout is not None  # noqa: S101 - it was asked for
+    assert process.stdout is not None
     try:
         _, grpc, http = process.stdout.readline().split()
         yield grpc, http.replace("http:", "http://", 1)

@@ -1,4 +1,4 @@
-"""``python -m policybridge_bench.node_kills``: a training run on two nodes, of which one is killed, and one here.
+"""``python -m tests.kills.nodes``: a training run on two nodes, of which one is killed, and one here.
 
 Both have the same seed. The versions that they make are compared by their digests.
 """
@@ -16,10 +16,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from policybridge_bench.processes import module, tail
-from policybridge_bench.ray_cluster import RayCluster, started_cluster
 from policybridge_core.errors import PolicyFailedError
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.learning.record import Iteration, Record
+from tests.ray_cluster import RayCluster, started_cluster
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Kill:
 
 def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="python -m policybridge_bench.node_kills", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.kills.nodes", description=__doc__)
     add = parser.add_argument
     add("--corpus", type=Path, required=True, metavar="DIR", help="what is trained on")
     add("--every", type=int, default=1, metavar="N", help="take every n-th module of it (default: %(default)s)")

@@ -45,7 +45,7 @@ class SessionSeen(msgspec.Struct):
 def main() -> None:
     """Ask the server at the given socket: ``NUMBER SOCKET DECISIONS``."""
     server, address, decisions = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    chance = random.Random(server)  # noqa: S311 - load, and no secret
+    chance = random.Random(server)
     with connect(address, timeout=20) as connection:
         while True:
             seen = _session(connection, server, decisions, chance)

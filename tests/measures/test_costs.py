@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from policybridge_bench import costs
-from policybridge_bench.slots import command as slots
+from tests.measures import costs
+from tests.slots import command as slots
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning:ray")
 """Ray leaves some of its files to the end of the process."""

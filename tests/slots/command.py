@@ -1,4 +1,4 @@
-"""``python -m policybridge_bench.slots``: compiles that only sleep, on a Ray cluster of this machine."""
+"""``python -m tests.slots``: compiles that only sleep, on a Ray cluster of this machine."""
 
 import argparse
 import json
@@ -13,11 +13,11 @@ from typing import Final
 
 import psutil
 
-from policybridge_bench.slots.job import Sleeping
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.shared import SharedModule
 from policybridge_train.farms.contract import FARMS, Farm, FarmOptions
 from policybridge_train.processes.pool import for_each
+from tests.slots.job import Sleeping
 
 _MODULES: Final = 50
 _BYTES: Final = 60_000
@@ -52,7 +52,7 @@ class Curve:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure, and tell."""
-    parser = argparse.ArgumentParser(prog="python -m policybridge_bench.slots", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.slots", description=__doc__)
     parser.add_argument("--slots", default="25,50,100,200", help="compilers at a time (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=20, help="compiles of each slot (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=1.0, help="that a compile takes (default: %(default)s)")
@@ -99,7 +99,7 @@ def _jobs(folder: Path, farm: Farm, count: int, seconds: float) -> Iterator[Slee
     modules = []
     for number in range(_MODULES):
         module = Module(f"{number}", folder)
-        module.bitcode.write_bytes(random.Random(number).randbytes(_BYTES))  # noqa: S311 - no secret
+        module.bitcode.write_bytes(random.Random(number).randbytes(_BYTES))
         modules.append(SharedModule.of(module, farm))
     for number in range(count):
         yield Sleeping(modules[number % _MODULES], seconds)

@@ -1,4 +1,4 @@
-"""``python -m policybridge_bench.model_costs``: a model's time for a decision by the size of the batch, on one core."""
+"""``python -m tests.measures.model_costs``: a model's time for a decision by the size of the batch, on one core."""
 
 import argparse
 import sys
@@ -23,7 +23,7 @@ _TRIES: Final = 5
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure the bundled trees, and networks of two hidden layers; tell microseconds for a decision."""
-    argparse.ArgumentParser(prog="python -m policybridge_bench.model_costs", description=__doc__).parse_args(words)
+    argparse.ArgumentParser(prog="python -m tests.measures.model_costs", description=__doc__).parse_args(words)
     trees = files("policybridge_server").joinpath("bundled/inliner/1/model.onnx").read_bytes()
     print("model        " + "".join(f"{f'batch {batch}':>12}" for batch in BATCHES))
     for name, model in [("trees", trees), *((f"{width}-{width}", _network(width)) for width in WIDTHS)]:

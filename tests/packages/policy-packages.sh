@@ -7,11 +7,11 @@
 # POLICY is the policy, of REPOSITORY or bundled; WORK keeps the packages. Debian's package of Lua has no tests: they come from
 # LUA_TESTS, the folder testes of Lua's repository at v5.4.4, or are cloned.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 policy=${POLICY:-inliner}
 work=${WORK:-$PWD/.cache/policy-packages}
 mkdir -p "$work"
-source bench/packages.sh
+source tests/packages/packages.sh
 # A compiler cache does not know the plugin.
 unset CMAKE_C_COMPILER_LAUNCHER CMAKE_CXX_COMPILER_LAUNCHER
 jobs=$(nproc)

@@ -1,4 +1,4 @@
-"""``python -m policybridge_bench.replicas``: publications under load, and kills; what was held is told in the end."""
+"""``python -m tests.replicas``: publications under load, and kills; what was held is told in the end."""
 
 import argparse
 import json
@@ -18,12 +18,12 @@ import msgspec
 import numpy as np
 
 from policybridge_bench.processes import module
-from policybridge_bench.replicas.asking import POLICY, SessionSeen
-from policybridge_bench.replicas.servers import Server, leader, replicas
-from policybridge_bench.replicas.watching import Watch
 from policybridge_client.policies import RepositoryClient
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import PolicyReference
+from tests.replicas.asking import POLICY, SessionSeen
+from tests.replicas.servers import Server, leader, replicas
+from tests.replicas.watching import Watch
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Seen:
 def asked(servers: Sequence[Server], clients: int, decisions: int, seen: Seen) -> Iterator[None]:
     """Let clients ask each of the servers in the block."""
     commands = [
-        module("policybridge_bench.replicas.asking", number, server.socket, decisions)
+        module("tests.replicas.asking", number, server.socket, decisions)
         for number, server in enumerate(servers)
         for _ in range(clients)
     ]
@@ -169,7 +169,7 @@ def _wait_for_load(seen: Seen, sessions: int) -> None:
 
 
 def _run(arguments: argparse.Namespace, client: RepositoryClient, servers: Sequence[Server], seen: Seen) -> None:
-    chance = random.Random(arguments.seed)  # noqa: S311 - faults, and no secret
+    chance = random.Random(arguments.seed)
     killing = threading.Thread(target=killed, args=(servers, arguments.kills, arguments.between, chance))
     killing.start()
     number = 1

@@ -6,7 +6,7 @@
 #
 # BUDGET is the number of compiles of each module; WORK keeps the packages and their stores.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 budget=${BUDGET:-16}
 work=${WORK:-$PWD/.cache/tuned-packages}
 policybridge=$PWD/.venv/bin/policybridge
@@ -16,7 +16,7 @@ cmake --build "$built" --target policybridge-inliner-22 policybridge-run >/dev/n
 export POLICYBRIDGE_PLUGINS=$built/lib
 mkdir -p "$work"
 
-source bench/packages.sh
+source tests/packages/packages.sh
 
 text() { # of all objects below the folder, but for those of the tuning itself
   find . -name '*.o' -not -path './tuned.db.work/*' -print0 | sort -z | xargs -0 llvm-size-22 --totals | tail -1 | cut -f 1

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from policybridge.v1 import replication_service_pb2 as pb
-from policybridge_bench.replicas.asking import POLICY
 from policybridge_client.leader import LeaderLink
 from policybridge_core.errors import PolicyBridgeError
+from tests.replicas.asking import POLICY
 
 
 class Watch:

@@ -1,6 +1,6 @@
 """Kill a training run's trainer, server and compilers at random; it must end with the versions of an undisturbed run.
 
-    python -m policybridge_bench.training_kills --corpus DIR --minutes 10 [--seed 0] -- WORD…
+    python -m tests.kills.training --corpus DIR --minutes 10 [--seed 0] -- WORD…
 
 The words are those of ``policybridge train`` without --corpus and --output: ``inline --algo credit --only lib …``.
 After the minutes nothing is killed any more, so that the run can end. Needs psutil (extra ``bench``).
@@ -31,7 +31,7 @@ def main() -> int:
     options = _parser().parse_args()
     with TemporaryDirectory(prefix="pb-") as name:
         quiet, disturbed = Path(name) / "quiet", Path(name) / "disturbed"
-        kills = _disturbed(_command(options, disturbed), random.Random(options.seed), options.minutes)  # noqa: S311
+        kills = _disturbed(_command(options, disturbed), random.Random(options.seed), options.minutes)
         subprocess.run(_command(options, quiet), check=True, stdout=subprocess.DEVNULL)
         same = _digests(quiet) == _digests(disturbed)
         counts = ", ".join(f"{count} of {who}" for who, count in sorted(kills.items()))
@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m policybridge_bench.training_kills", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.kills.training", description=__doc__)
     parser.add_argument("--corpus", type=Path, required=True, metavar="DIR")
     parser.add_argument("--minutes", type=float, default=10.0, metavar="M", help="of killing (default: %(default)g)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the kills (default: %(default)s)")

@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from policybridge_bench.processes import wait_ready
-from policybridge_bench.replicas.asking import POLICY
+from tests.replicas.asking import POLICY
 
 
 class Server:

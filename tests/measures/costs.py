@@ -1,4 +1,4 @@
-"""``python -m policybridge_bench.costs``: what sessions and decisions cost a server, for the plan in docs/scale.md.
+"""``python -m tests.measures.costs``: what sessions and decisions cost a server, for the plan in docs/scale.md.
 
 A server with the bundled policy and a ledger, and one client over its Unix socket, as a compiler of a build asks: many
 sessions of one decision, and then some sessions of many.
@@ -26,7 +26,7 @@ _SETTLED: Final = 2.0
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure, and tell."""
-    parser = argparse.ArgumentParser(prog="python -m policybridge_bench.costs", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.measures.costs", description=__doc__)
     parser.add_argument("--sessions", type=int, default=1000, help="of one decision each (default: %(default)s)")
     parser.add_argument("--decisions", type=int, default=50_000, help="in ten sessions (default: %(default)s)")
     asked = parser.parse_args(words)

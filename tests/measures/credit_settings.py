@@ -1,6 +1,6 @@
 """What settings of the algorithm credit are worth on training projects that the trees have not seen.
 
-    python -m policybridge_bench.credit_settings RUN --corpus DIR [--option NAME=VALUE]… [--set NAME=VALUE,…]…
+    python -m tests.measures.credit_settings RUN --corpus DIR [--option NAME=VALUE]… [--set NAME=VALUE,…]…
 
 RUN is the folder of a run of ``credit``, whose flips are used again; nothing is flipped anew. The training projects are
 dealt into five parts of about the same text. For each ``--set``, and for the defaults, trees are fitted five times
@@ -29,7 +29,7 @@ from policybridge_train.train_command import pairs, settings_of
 from policybridge_train.trajectories.server import TrainingServer
 from policybridge_train.trajectories.trajectory import Roller
 
-_NAME: Final = "python -m policybridge_bench.credit_settings"
+_NAME: Final = "python -m tests.measures.credit_settings"
 _FOLDS: Final = 5
 
 Costs = Mapping[str, Mapping[str, float]]

@@ -1,0 +1,1 @@
+"""Measurements for the maintainers: each is a command, `python -m tests.measures.NAME`."""
