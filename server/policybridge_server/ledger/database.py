@@ -12,6 +12,7 @@ from typing import Any, Final
 from policybridge_core.errors import UnavailableError
 from policybridge_server.ledger.failures import mapped
 from policybridge_server.ledger.identity import is_ledger
+from policybridge_server.ledger.privacy import PRIVATE, check_private, make_private
 from policybridge_server.ledger.schema import CREATE
 
 _BUSY: Final = 5.0
@@ -34,8 +35,8 @@ class Database:
         joins: whether another process of this server holds the locks.
 
     Raises:
-        UnavailableError: from any method, it cannot be written; at opening also, another server writes it, or it is no
-            ledger.
+        UnavailableError: from any method, it cannot be written; at opening also, another server writes it, it is no
+            ledger, or another user has put it there.
         InvalidError: from any method, it is damaged.
 
     """
@@ -44,6 +45,7 @@ class Database:
         self._path = path
         with mapped(path):
             found = path.resolve()
+        check_private(found)
         is_ledger(found)
         self._locks: _NoLocks | _Locks = _NoLocks() if joins else _Locks(path, found)
         try:
@@ -166,7 +168,7 @@ class _Locks:
 
     def add(self, file: Path, flags: int = 0) -> None:
         try:
-            descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
+            descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC | flags, PRIVATE)
         except OSError as error:
             raise UnavailableError(f"the ledger {self._path} cannot be written: {error.strerror}") from error
         self._descriptors.append(descriptor)
@@ -202,6 +204,7 @@ def _create(path: Path) -> None:
 
 
 def _create_tables(new: Path) -> None:
+    make_private(new)
     with closing(sqlite3.connect(new, isolation_level=None)) as database:
         database.execute("PRAGMA auto_vacuum = INCREMENTAL")
         database.executescript(f"BEGIN;{CREATE}COMMIT;")

@@ -15,6 +15,7 @@ from typing import Final
 from policybridge_core.errors import UnavailableError
 from policybridge_server.ledger.failures import mapped
 from policybridge_server.ledger.place import DatabaseUrl, Place
+from policybridge_server.ledger.privacy import PRIVATE, check_private, make_private
 from policybridge_server.ledger.rows import InterruptedRow, Row, decode, encode
 
 _CREATE: Final = """
@@ -108,6 +109,9 @@ class Spool:
         self._mutex = threading.Lock()
         self.writer = uuid.uuid4().hex
         with mapped(file):
+            check_private(file)
+            if not file.exists():
+                make_private(file)
             self._database = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
             self._database.executescript(_CREATE)
         (self.waiting_bytes,) = self._run("SELECT coalesce(sum(length(rows)), 0) FROM batches")[0]
@@ -236,7 +240,9 @@ def _opened(file: Path, lock: int) -> Spool:
 
 def _locked(file: Path) -> int | None:
     """Lock a spool, and give what holds the lock; ``None``: another server has it."""
-    descriptor = os.open(file.with_name(f"{file.name}-lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(
+        file.with_name(f"{file.name}-lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE
+    )
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
