@@ -104,9 +104,9 @@ def _packages(module: str) -> list[str]:
             "policybridge_bench.results imports policybridge_bench.measuring, which stands above it",
         ),
         (
-            "demo/policybridge_demo/size.py",
+            "demo/policybridge_demo/corpus.py",
             "from policybridge_demo import report",
-            "policybridge_demo.size imports policybridge_demo.report, which stands above it",
+            "policybridge_demo.corpus imports policybridge_demo.report, which stands above it",
         ),
         (
             "server/policybridge_server/attic/__init__.py",

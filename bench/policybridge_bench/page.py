@@ -2,9 +2,8 @@
 
 import io
 from collections.abc import Iterator, Sequence
-from html import escape
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as plots
@@ -12,32 +11,23 @@ from rich.console import Console
 
 from policybridge_bench.results import SHARES, Measured, Run
 from policybridge_bench.table import by_generator, table
-
-_HEAD: Final = """\
-<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>policybridge bench</title>
-<style>body {{ font: 15px sans-serif; margin: 2em auto; max-width: 75em }}</style></head><body>
-<h1>policybridge bench</h1>
-<p>{about}</p>
-"""
+from policybridge_core.report_page import ReportPage
 
 
 def write_page(run: Run, file: Path) -> None:
     """Write the page."""
+    page = ReportPage("policybridge bench")
     about = {**run.machine, "regime": run.regime, "seconds a round": f"{run.seconds:g}"}
-    parts = [_HEAD.format(about=escape(", ".join(f"{name} {value}" for name, value in about.items())))]
-    parts += [f"<p>without {escape(name)}: {escape(reason)}</p>" for name, reason in run.skipped.items()]
-    for number, (generator, cases) in enumerate(by_generator(run.cases).items()):
-        parts.append(f"<h2>load generator: {escape(generator)}</h2>")
-        # The library that draws is 4 MB, so it is in the page once.
-        parts += [
-            figure.to_html(full_html=False, include_plotlyjs=not number and not place)
-            for place, figure in enumerate(_figures(cases))
-        ]
-        parts.append(_table(generator, cases))
-    parts += [f"<p>{escape(name)}: {value:,.2f}</p>" for name, value in run.figures.items()]
-    parts += ["</body></html>\n"]
-    file.write_text("".join(parts), encoding="utf-8")
+    page.add("p", ", ".join(f"{name} {value}" for name, value in about.items()))
+    for name, reason in run.skipped.items():
+        page.add("p", f"without {name}: {reason}")
+    for generator, cases in by_generator(run.cases).items():
+        page.add("h2", f"load generator: {generator}")
+        page.draw(_figures(cases))
+        page.add_html(_table(generator, cases))
+    for name, value in run.figures.items():
+        page.add("p", f"{name}: {value:,.2f}")
+    page.write(file)
 
 
 def _figures(cases: Sequence[Measured]) -> Iterator[Any]:

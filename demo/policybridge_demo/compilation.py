@@ -1,6 +1,5 @@
 """Compiling one module with or without a policy. The functions run in worker processes."""
 
-import hashlib
 import os
 import subprocess
 from array import array
@@ -22,8 +21,8 @@ from policybridge_client.llvm.statistics import Report
 from policybridge_demo.compilers import COMPILERS
 from policybridge_demo.corpus import Module, library_root
 from policybridge_demo.listening import Listener, ListeningConnection
-from policybridge_demo.size import text_size
 from policybridge_serdes import Values
+from policybridge_train.objects.elf import ObjectFile
 
 DEFAULT: Final = "inlining_default"
 _SHOWN: Final = 2000
@@ -144,5 +143,5 @@ def _check(module: Module, compiler: str, status: int, said: BinaryIO, reason: s
 
 
 def _built(module: Module, folder: Path, seconds: float) -> Built:
-    file = folder / "module.o"
-    return Built(module, text_size(file), hashlib.sha256(file.read_bytes()).hexdigest(), seconds)
+    file = ObjectFile.read(folder / "module.o")
+    return Built(module, file.text, file.digest, seconds)

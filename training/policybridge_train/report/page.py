@@ -8,19 +8,9 @@ from typing import Any, Final
 import numpy as np
 import plotly.graph_objects as plots
 
+from policybridge_core.report_page import ReportPage
 from policybridge_train.report.run import FlipRow, TrainingRun
 
-_HEAD: Final = """\
-<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>policybridge train</title>
-<style>
-body { font: 15px sans-serif; margin: 2em auto; max-width: 80em; padding: 0 1em }
-table { border-collapse: collapse; margin: 1em 0; font-variant-numeric: tabular-nums }
-td, th { padding: .2em .7em; text-align: right; border-bottom: 1px solid #ddd; vertical-align: top }
-td:first-child, th:first-child { text-align: left }
-td { overflow-wrap: anywhere }
-</style></head><body>
-"""
 _MOST_SITES: Final = 50
 _MOST_FEATURES: Final = 12
 
@@ -32,22 +22,16 @@ def write_report(run: TrainingRun, file: Path) -> None:
         OSError: it cannot be written.
 
     """
-    file.write_text("".join(_parts(run)), encoding="utf-8", errors="backslashreplace")
-
-
-def _parts(run: TrainingRun) -> Iterator[str]:
-    yield f"{_HEAD}<h1>{escape(run.title)}</h1>"
-    yield _table("", ("", ""), run.facts.items())
-    # The library that draws is 4 MB, so it is in the page once, with the first figure.
-    first = True
-    for figure in _figures(run):
-        yield figure.to_html(full_html=False, include_plotlyjs=first)
-        first = False
-    yield _table("iterations", ("iteration", "version", "compiles", "seconds", *run.measures), _iterations(run))
+    page = ReportPage(run.title)
+    page.table(("", ""), run.facts.items())
+    page.draw(_figures(run))
+    columns = ("iteration", "version", "compiles", "seconds", *run.measures)
+    page.table(columns, _iterations(run), "iterations")
     columns = ("project", "language", "measure", "before", "after", "change", "95 %")
-    yield _table("the best version by project", columns, _projects(run))
-    yield _table("where most was saved", ("case", "caller", "callee", "compiler", "policy", "saved"), _sites(run))
-    yield "</body></html>\n"
+    page.table(columns, _projects(run), "the best version by project")
+    columns = ("case", "caller", "callee", "compiler", "policy", "saved")
+    page.table(columns, _sites(run), "the decisions that save most")
+    page.write(file)
 
 
 def _iterations(run: TrainingRun) -> Iterator[Sequence[str]]:
@@ -115,12 +99,3 @@ def _spread(rows: Sequence[FlipRow]) -> float:
 
 def _percent(fraction: float) -> str:
     return f"{100 * fraction:+.2f} %"
-
-
-def _table(title: str, columns: Sequence[str], rows: Any) -> str:
-    cells = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
-    if not cells:
-        return ""
-    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
-    body = "".join(f"<tr>{each}</tr>" for each in cells)
-    return f"{f'<h3>{escape(title)}</h3>' if title else ''}<table><tr>{head}</tr>{body}</table>"

@@ -7,21 +7,10 @@ from typing import Any, Final
 
 import plotly.graph_objects as plots
 
+from policybridge_core.report_page import ReportPage
 from policybridge_train.scoring.results import Comparison, Measure, Row, Scores
 from policybridge_train.scoring.summary import Grid, compare, failures, grouped, name_of, regressions, titled, whole
 
-_HEAD: Final = """\
-<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>policybridge score</title>
-<style>
-body { font: 15px sans-serif; margin: 2em auto; max-width: 80em; padding: 0 1em }
-table { border-collapse: collapse; margin: 1em 0; font-variant-numeric: tabular-nums }
-td, th { padding: .2em .7em; text-align: right; border-bottom: 1px solid #ddd; vertical-align: top }
-td:first-child, th:first-child, .words td, .words th { text-align: left; overflow-wrap: anywhere }
-pre { background: #f4f4f4; padding: .6em; overflow-x: auto; user-select: all }
-</style></head><body>
-<h1>policybridge score</h1>
-"""
 _SIZES: Final[tuple[Measure, ...]] = ("text", "linked text")
 
 
@@ -32,23 +21,23 @@ def write_page(scores: Scores, file: Path) -> None:
         OSError: it cannot be written.
 
     """
-    file.write_text("".join(_parts(scores)), encoding="utf-8", errors="backslashreplace")
-
-
-def _parts(scores: Scores) -> Iterator[str]:
-    yield _HEAD
-    yield f"<p>{escape(scores.corpus)}; task {escape(scores.task)}; linked by {escape(scores.linker or 'nothing')}</p>"
-    # The library that draws is 4 MB, so it is in the page once, with the first figure.
-    first = True
+    page = ReportPage("policybridge score")
+    page.add("p", f"{scores.corpus}; task {scores.task}; linked by {scores.linker or 'nothing'}")
     for comparison in scores.comparisons:
-        yield f"<h2>{escape(titled(comparison))}</h2>{_table(whole(comparison))}"
-        for figure in _figures(comparison):
-            yield figure.to_html(full_html=False, include_plotlyjs=first)
-            first = False
-        yield _table(grouped(comparison, "project")) + _table(grouped(comparison, "language"))
-        yield from _regressions(comparison)
-    yield _table(failures(scores), words=True)
-    yield "</body></html>\n"
+        page.add("h2", titled(comparison))
+        _add_grid(page, whole(comparison))
+        page.draw(_figures(comparison))
+        _add_grid(page, grouped(comparison, "project"))
+        _add_grid(page, grouped(comparison, "language"))
+        _add_regressions(page, comparison)
+    _add_grid(page, failures(scores), words=True)
+    page.write(file)
+
+
+def _add_grid(page: ReportPage, grid: Grid, *, words: bool = False) -> None:
+    page.table(grid.columns, grid.rows, grid.title, words=words)
+    if grid.rows and grid.note:
+        page.add("p", grid.note)
 
 
 def _figures(comparison: Comparison) -> Iterator[Any]:
@@ -128,19 +117,9 @@ def _name(row: Row) -> str:
     return escape(name_of(row))
 
 
-def _regressions(comparison: Comparison) -> Iterator[str]:
-    told = list(regressions(comparison))
-    if told:
-        yield "<h3>worst regressions</h3>"
-    for line, repeat in told:
-        yield f"<p>{escape(line)}</p><pre>{escape(repeat)}</pre>"
-
-
-def _table(grid: Grid, *, words: bool = False) -> str:
-    if not grid.rows:
-        return ""
-    head = "".join(f"<th>{escape(column)}</th>" for column in grid.columns)
-    rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in grid.rows)
-    kind = ' class="words"' if words else ""
-    note = f"<p>{escape(grid.note)}</p>" if grid.note else ""
-    return f"<h3>{escape(grid.title)}</h3><table{kind}><tr>{head}</tr>{rows}</table>{note}"
+def _add_regressions(page: ReportPage, comparison: Comparison) -> None:
+    for place, (line, repeat) in enumerate(regressions(comparison)):
+        if not place:
+            page.add("h3", "worst regressions")
+        page.add("p", line)
+        page.add("pre", repeat)

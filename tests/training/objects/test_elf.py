@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from policybridge_demo.size import text_size
+from policybridge_train.objects.elf import ObjectFile
 
 SOURCE = """
 const char constant[{constant}] = {{1}};
@@ -25,7 +25,7 @@ def size_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., in
         (tmp_path / "a.c").write_text(SOURCE.format(constant=constant, written=written, zeroed=zeroed, calls=calls))
         flags = ["-target", "x86_64-linux-musl", "-Oz", "-g0", "-c", "a.c", "-o", "a.o"]
         subprocess.run([sys.executable, "-m", "ziglang", "cc", *flags], cwd=tmp_path, check=True)
-        return text_size(tmp_path / "a.o")
+        return ObjectFile.read(tmp_path / "a.o").text
 
     return compiled
 
