@@ -12,7 +12,21 @@ from policybridge_core.errors import InvalidError
 from policybridge_core.text import is_unicode
 
 _NUMBER: Final = re.compile(r"-?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|-?(inf|nan)", re.ASCII)
+LONGEST_NAME: Final = 256
+"""Bytes of a name that a client sends: of a policy, an alias, a digest, a session's id."""
+
 _SPELLING: Final = "temperature=T,epsilon=E,seed=S"
+
+
+def check_length(name: str, what: str) -> None:
+    """Check the length of a name before anything else reads it.
+
+    Raises:
+        InvalidError: it has more than `LONGEST_NAME` bytes; the message does not repeat it.
+
+    """
+    if len(name) * 4 > LONGEST_NAME and len(name.encode(errors="surrogatepass")) > LONGEST_NAME:
+        raise InvalidError(f"{what} has at most {LONGEST_NAME} bytes, not {len(name)} characters")
 
 
 @dataclass(frozen=True)
@@ -28,7 +42,7 @@ class PolicyReference:
         alias: its alias or digest; ``None`` where it is not asked for by one.
 
     Raises:
-        InvalidError: both a version and an alias are given.
+        InvalidError: both a version and an alias are given, or a name is longer than 256 bytes.
 
     """
 
@@ -37,6 +51,9 @@ class PolicyReference:
     alias: str | None = None
 
     def __post_init__(self) -> None:
+        check_length(self.name, "the name of a policy")
+        if self.alias is not None:
+            check_length(self.alias, "an alias")
         if self.version is not None and self.alias is not None:
             raise InvalidError(f"policy {self.name!r}: ask for version {self.version} or for {self.alias!r}, not both")
 

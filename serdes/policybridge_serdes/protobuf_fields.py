@@ -6,6 +6,7 @@ from typing import Any, Final
 from google.protobuf.descriptor import FieldDescriptor
 
 from policybridge_core.errors import InvalidError, TooLargeError
+from policybridge_core.session import LONGEST_NAME
 
 _LARGE: Final = 1 << 18
 """Bytes of a message that is looked at before it is parsed. Smaller ones are parsed in some milliseconds anyway."""
@@ -15,6 +16,17 @@ _FIELDS: Final = 1 << 14
 
 _ELEMENTS: Final = 1 << 19
 """Numbers of one field. Each becomes an object of its own, and takes a hundred times as long as in packed bytes."""
+
+_LONGEST_TEXT: Final = 64 << 10
+"""Bytes of a field of type string in our own messages."""
+
+_NAMES: Final = frozenset(
+    ("alias", "aliases", "digest", "id", "model_name", "model_version", "policy", "serdes", "service", "session_id",
+     "status", "version")
+)  # fmt: skip
+"""The fields of type string that are names, in all our messages."""
+
+_OURS: Final = ("policybridge.", "inference", "grpc.")
 
 _VARINT: Final = 0
 _LENGTH: Final = 2
@@ -35,19 +47,22 @@ _LAST_BYTES: Final = bytes(range(128, 256))
 """The bytes that do not end a varint."""
 
 
-def check_message(kind: Any, data: bytes) -> None:
-    """Refuse a large message of very many small parts: to parse it takes memory and time out of measure.
+def check_message(kind: Any, data: bytes, unchecked: int = _LARGE) -> None:
+    """Refuse a message of very many small parts, or with long names or texts, before it is parsed.
+
+    To parse the parts takes memory and time out of measure; long names are copied by each error that tells them.
 
     Args:
         kind: the message's descriptor.
         data: the message, serialized.
+        unchecked: bytes; a message that is not larger is not looked at.
 
     Raises:
-        TooLargeError: there are too many parts.
-        InvalidError: the bytes are no such message.
+        TooLargeError: there are too many parts, or a text is too long.
+        InvalidError: the bytes are not a message of this kind, or a name is too long.
 
     """
-    if len(data) > _LARGE:
+    if len(data) > unchecked:
         try:
             _count(kind, data, 0, len(data), 0)
         except IndexError:
@@ -60,13 +75,25 @@ def _count(kind: Any, data: bytes, start: int, end: int, count: int) -> int:
         if count > _FIELDS:
             raise TooLargeError(f"a message of {len(data)} bytes has more than {_FIELDS} fields; send less in one")
         field = kind.fields_by_number.get(number)
-        if field is None or stop is None or field.type in _WHOLE:
+        if field is None or stop is None:
+            continue
+        if field.type in _WHOLE:
+            _check_text(kind, field, stop - begin)
             continue
         if field.message_type is not None:
             count = _count(field.message_type, data, begin, stop, count)
         elif _packed(field, data, begin, stop) > _ELEMENTS:
             raise TooLargeError(f"{field.name} has more than {_ELEMENTS} numbers; send them as raw bytes, or fewer")
     return count
+
+
+def _check_text(kind: Any, field: Any, size: int) -> None:
+    if size <= LONGEST_NAME or field.type != FieldDescriptor.TYPE_STRING or not kind.full_name.startswith(_OURS):
+        return
+    if field.name in _NAMES:
+        raise InvalidError(f"{field.name} is a name of at most {LONGEST_NAME} bytes, not {size}")
+    if size > _LONGEST_TEXT:
+        raise TooLargeError(f"{field.name} is a text of {size} bytes; at most {_LONGEST_TEXT} are taken")
 
 
 def _packed(field: Any, data: bytes, start: int, end: int) -> int:

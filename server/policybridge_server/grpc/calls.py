@@ -18,6 +18,9 @@ from policybridge_server.transports.running import Running
 
 _STATUS: Final = {status.value[0]: status for status in grpc.StatusCode}
 
+_UNCHECKED: Final = 256
+"""Bytes of a request that is parsed as it is: no name in it can be too long."""
+
 _Message = TypeVar("_Message")
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -40,13 +43,13 @@ def parsed(parse: Callable[[bytes], _Message], data: bytes) -> _Message:
     """Give the message that ``parse`` makes of a request's bytes.
 
     Raises:
-        InvalidError: the bytes are no such message.
-        TooLargeError: they are a message of too many parts.
+        InvalidError: the bytes are not a message of this kind, or a name is too long.
+        TooLargeError: the message has too many parts, or a text is too long.
 
     """
     kind = getattr(parse, "__self__", None)
     if isinstance(kind, type) and issubclass(kind, Message):
-        check_message(kind.DESCRIPTOR, data)
+        check_message(kind.DESCRIPTOR, data, _UNCHECKED)
     try:
         return parse(data)
     except DecodeError as error:

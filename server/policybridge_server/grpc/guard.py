@@ -52,6 +52,18 @@ SCOPES: Final[dict[str, Scope | None]] = {
 }
 """Method, or service with a slash behind → scope; ``None``: no token is needed. Every other method needs ADMIN."""
 
+_WITH_DATA: Final = frozenset(
+    (
+        *(f"{_POLICY}{name}" for name in ("Evaluate", "Session", "ReportOutcome")),
+        *(f"{_REPOSITORY}{name}" for name in ("Publish", "PublishWeights")),
+        *(f"{_INFERENCE}{name}" for name in ("ModelInfer", "ModelStreamInfer")),
+    )
+)
+"""Our own methods whose requests carry tensors or files."""
+
+_SMALL: Final = 1 << 20
+"""Bytes of a request to our other methods: names, and some numbers."""
+
 _Metadata = Iterable[tuple[str, str | bytes]]
 
 
@@ -71,6 +83,12 @@ def check_call(access: Access, method: str, metadata: _Metadata) -> None:
     scope = access.scope_of(method)
     if scope is not None:
         access.check([str(value) for name, value in metadata if name == "authorization"], scope)
+
+
+def request_limit(method: str, limit: int) -> int:
+    """Give the bytes of the largest request to ``method``, where ``limit`` is that of all methods."""
+    is_ours = method in SCOPES or method[: method.rfind("/") + 1] in SCOPES
+    return min(limit, _SMALL) if is_ours and method not in _WITH_DATA else limit
 
 
 class GuardInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]

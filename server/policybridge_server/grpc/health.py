@@ -9,6 +9,7 @@ from grpc_health.v1 import health_pb2 as pb
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 
 from policybridge_core.errors import NotFoundError, PolicyBridgeError
+from policybridge_core.session import check_length
 from policybridge_serdes import PolicyReference
 from policybridge_server.engine.opener import SessionOpener
 from policybridge_server.grpc.calls import Calls, add_service
@@ -36,6 +37,7 @@ class _Health:
 
     def check(self, request: pb.HealthCheckRequest) -> pb.HealthCheckResponse:
         """Give the status of a policy or a service; of the server for the empty name."""
+        check_length(request.service, "the name of a service")
         status = self._status(request.service)
         if status is None:
             # It does not name those there are: this method needs no token.

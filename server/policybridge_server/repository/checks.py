@@ -9,10 +9,13 @@ from typing import Final
 
 from policybridge_core.digest import LEFT_BY_PYTHON
 from policybridge_core.errors import InvalidError, PreconditionError, TooLargeError
+from policybridge_core.session import check_length
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}")
 _PART: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=@-]{0,199}")
+
+_LONGEST_PATH: Final = 1000
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ def check_name(text: str) -> None:
         InvalidError: no policy may have it.
 
     """
+    check_length(text, "the name of a policy")
     if not is_name(text):
         raise InvalidError(f"{text!a} is no name of a policy: up to 100 letters, digits, `.`, `_` and `-`")
 
@@ -51,6 +55,7 @@ def check_alias(text: str) -> None:
         InvalidError: no alias may have this name, or it is ``latest``.
 
     """
+    check_length(text, "an alias")
     if not is_name(text) or text.isdecimal():
         raise InvalidError(f"{text!a} is no alias: up to 100 letters, digits, `.`, `_` and `-`, not digits alone")
     if text == "latest":
@@ -64,8 +69,10 @@ def check_path(text: str) -> PurePosixPath:
         InvalidError: it is absolute, or has a ``..``, a backslash, a hidden part or an unusual character.
 
     """
+    if len(text) > _LONGEST_PATH:
+        raise InvalidError(f"a path in an artifact has at most {_LONGEST_PATH} characters, not {len(text)}")
     parts = text.split("/")
-    if not all(_PART.fullmatch(part) for part in parts) or LEFT_BY_PYTHON in parts or len(text) > 1000:
+    if not all(_PART.fullmatch(part) for part in parts) or LEFT_BY_PYTHON in parts:
         raise InvalidError(
             f"{text!a} is no path of an artifact: relative, with `/`; parts of letters, digits and `_.+=@-` that do not"
             f" begin with `.`; no {LEFT_BY_PYTHON}"

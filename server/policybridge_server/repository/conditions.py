@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from policybridge_core.errors import InvalidError
+from policybridge_core.session import check_length
 
 FAILED: Final = "failed"
 """In place of an outcome's name: the part of the compilations whose status is neither ``ok`` nor empty."""
@@ -45,6 +46,7 @@ def parse_condition(text: str) -> Condition:
         InvalidError: it is not of the form ``NAME < NUMBER%`` or ``NAME > NUMBER%``.
 
     """
+    check_length(text, "a condition")
     found = _FORM.fullmatch(text)
     if found is None:
         raise InvalidError(f"the condition {text!r} is not NAME < NUMBER% or NAME > NUMBER%, such as text < -0.1%")

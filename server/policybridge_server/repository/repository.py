@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from policybridge_core.errors import NotFoundError, PreconditionError
+from policybridge_core.session import check_length
 from policybridge_core.text import meant
 from policybridge_serdes import PolicyReference
 from policybridge_server.repository.aliases import aliases_toml, write_aliases
@@ -97,6 +98,7 @@ class Repository:
         """
         policy = self._policies.get(name)
         if policy is None:
+            check_length(name, "the name of a policy")
             raise NotFoundError(f"no policy {name!r}; {meant(name, self._policies)}there are {listed(self._policies)}")
         return policy
 

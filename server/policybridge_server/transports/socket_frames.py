@@ -5,12 +5,16 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_core.session import LONGEST_NAME
 from policybridge_core.text import without_paths
 from policybridge_serdes import Exploration, PolicyReference, PolicyVersion, SessionOptions
 from policybridge_serdes.interactive import OutcomeFields
 
 RECORDED: Final = b'{"recorded":true}\n'
 """Answers an outcome when the ledger holds it."""
+
+
+_Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 
 
 class Explore(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,9 +29,9 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The client's first line."""
 
     policybridge: Literal[1]
-    policy: str
+    policy: _Name
     version: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    alias: str | None = None
+    alias: _Name | None = None
     framing: Literal["status", "chance", "raw"] = "status"
     options: dict[str, str] = {}
     labels: dict[str, str] = {}
@@ -61,7 +65,7 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The one line of a connection without a session: the outcome of a session that another connection opened."""
 
     policybridge: Literal[1]
-    report: str
+    report: _Name
     outcome: OutcomeFields
 
 

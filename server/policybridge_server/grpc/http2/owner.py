@@ -30,6 +30,9 @@ class ConnectionOwner(Protocol):
     def channel(self, connection: socket.socket, handler: Handler) -> SocketChannel:
         """Make the channel of a connection."""
 
+    def limit_of(self, path: str) -> int:
+        """Give the bytes of the largest request to the method at ``path``."""
+
     def begin(self, stream: Stream) -> Call:
         """Begin the call of a new stream.
 

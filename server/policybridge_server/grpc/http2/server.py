@@ -9,7 +9,7 @@ import grpc
 
 from policybridge_core.errors import UnavailableError, UnsupportedError
 from policybridge_server.access import Access
-from policybridge_server.grpc.guard import check_call
+from policybridge_server.grpc.guard import check_call, request_limit
 from policybridge_server.grpc.http2.budget import Memory
 from policybridge_server.grpc.http2.call import ServicerCall
 from policybridge_server.grpc.http2.connection import Http2Connection
@@ -129,6 +129,10 @@ class Http2Server:
         if connection in self._connections and self.share is not None:
             self.share.connection(-1)
         self._connections.discard(connection)
+
+    def limit_of(self, path: str) -> int:
+        """Give the bytes of the largest request to the method at ``path``."""
+        return request_limit(path, self.limit)
 
     def begin(self, stream: Stream) -> Call:
         """Begin the call of a new stream.

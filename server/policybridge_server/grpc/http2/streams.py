@@ -182,7 +182,7 @@ class Streams:
         if self.refused or len(self.open) >= STREAMS:
             self.numbers.ended_first(number)
             raise StreamError(Code.REFUSED_STREAM, "too many streams")
-        stream = Stream(self._connection, number, headers, self._owner.limit)
+        stream = Stream(self._connection, number, headers, self._owner.limit_of(headers.path))
         if not self.open:
             self._owner.doors.satisfied(self._connection)
         self.open[number] = stream
