@@ -189,7 +189,7 @@ def test_two_repositories_may_be_served_but_not_two_policies_of_one_name(reposit
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("aliases = {latest = 1}", "aliases: `latest` always names the highest version"),
+        ("aliases = {latest = 1}", "aliases: `latest` names the newest version by itself"),
         ("aliases = {7 = 1}", "aliases: '7' is no alias"),
         ('colour = "blue"', "Object contains unknown field `colour`"),
         ("decision_timeout = inf", r"Expected `float` <= 1000000000\.0 - at `\$\.decision_timeout`"),

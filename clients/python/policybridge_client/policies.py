@@ -1,6 +1,7 @@
 """A client of the server's RepositoryService: publish versions, set aliases, retire versions, list policies."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -9,16 +10,19 @@ import msgspec
 import numpy.typing as npt
 
 from policybridge.v1 import repository_service_pb2 as pb
+from policybridge.v1.replication_service_pb2 import DownloadRequest
+from policybridge.v1.replication_service_pb2_grpc import ReplicationServiceStub
 from policybridge.v1.repository_service_pb2_grpc import RepositoryServiceStub
 from policybridge_client.credentials import Credentials
+from policybridge_client.downloads import receive_files
 from policybridge_client.grpc_channel import open_channel, split_address, token_metadata
 from policybridge_client.grpc_stream import error_of
 from policybridge_client.replicas import Replicas, WaitFor, ask_replicas
 from policybridge_core.closing import Closing
 from policybridge_core.digest import digest, version_files
-from policybridge_core.errors import InvalidError
+from policybridge_core.errors import InvalidError, NotFoundError
 from policybridge_serdes import PolicyReference, PolicyVersion
-from policybridge_serdes.messages import reference_to_pb, version_from_pb
+from policybridge_serdes.messages import reference_to_pb, version_from_pb, version_to_pb
 from policybridge_serdes.protobuf import spec_from_pb
 
 _PIECE: Final = 256 << 10
@@ -57,7 +61,7 @@ class Rollout(msgspec.Struct, frozen=True):
     """A roll-out: a share of the new sessions of ``alias`` gets ``version``, the others ``base``.
 
     ``state`` is ``running``, ``promoted`` or ``withdrawn``, and ``reason`` says why, or what was compared last;
-    ``begun`` and ``ended`` are seconds since 1970.
+    ``begun`` and ``ended`` are seconds since 1970. ``withdrawn`` are further versions that `latest` does not name.
     """
 
     version: int
@@ -71,6 +75,7 @@ class Rollout(msgspec.Struct, frozen=True):
     reason: str
     begun: float
     ended: float | None
+    withdrawn: list[int] = []
 
 
 class Conditions(msgspec.Struct, frozen=True):
@@ -197,15 +202,37 @@ class RepositoryClient(Closing):
         )
         return _rollout(self._call(self._stub.Rollout, request).rollout)
 
-    def end_rollout(self, policy: str, *, promote: bool, reason: str = "") -> Rollout:
+    def end_rollout(self, policy: str, *, promote: bool, reason: str = "", version: int | None = None) -> Rollout:
         """End the roll-out of ``policy``: all new sessions get the version, or none.
 
         Raises:
-            PolicyBridgeError: no roll-out runs, or the server does not allow it.
+            PolicyBridgeError: no roll-out runs, or one of another version than ``version``, or the server does not
+                allow it.
 
         """
-        request = pb.EndRolloutRequest(policy=policy, promote=promote, reason=reason)
+        request = pb.EndRolloutRequest(policy=policy, promote=promote, reason=reason, version=version or 0)
         return _rollout(self._call(self._stub.EndRollout, request).rollout)
+
+    def roll_back(self, policy: str, to: int | None = None, *, leaves: int | None = None, reason: str = "") -> Rollout:
+        """Let ``latest`` of ``policy`` name an earlier version until a newer one is published, or a later one again.
+
+        Args:
+            policy: the policy's name.
+            to: the version that ``latest`` is to name; ``None``: the one before.
+            leaves: the version that ``latest`` must name now; ``None``: any.
+            reason: for people.
+
+        Returns:
+            The step: ``version`` was ``latest``, and ``base`` is ``latest`` now; if ``to`` is a later version, the
+            other way round.
+
+        Raises:
+            PolicyBridgeError: there is no such version, ``latest`` is not the version that is left, the version cannot
+                be loaded, or the server does not allow it.
+
+        """
+        request = pb.RollbackRequest(policy=policy, to=to or 0, leaves=leaves or 0, reason=reason)
+        return _rollout(self._call(self._stub.Rollback, request).rollout)
 
     def policies(self) -> list[PolicySummary]:
         """List all policies."""
@@ -224,6 +251,25 @@ class RepositoryClient(Closing):
         rollout = _rollout(response.rollout) if response.HasField("rollout") else None
         return PolicyDetails(_summary(response.summary), dict(response.aliases), versions, rollout)
 
+    def download(self, version: PolicyReference, folder: Path) -> PolicyVersion:
+        """Write the files of a version into ``folder``, which must not exist yet; give the version.
+
+        The folder appears when all files are there. The server wants a token of the scope ``follow``, and ``read``.
+
+        Raises:
+            InvalidError: ``folder`` exists.
+            NotFoundError: there is no such version, or it is part of the server's package.
+            PolicyBridgeError: the server does not allow it, or sends a path that leads out of the folder.
+            OSError: the folder cannot be written.
+
+        """
+        found = _find(self.show(version.name), version)
+        with self._mapped():
+            request = DownloadRequest(version=version_to_pb(found))
+            stub = ReplicationServiceStub(self._channel)
+            receive_files(stub.Download(request, timeout=self._timeout, metadata=self._metadata), folder)
+        return found
+
     def replicas(self, wait_for: WaitFor = "none", seconds: float = 30.0) -> Replicas:
         """Give the server's replicas; wait first until none, most or all of them serve all that it serves now.
 
@@ -240,8 +286,13 @@ class RepositoryClient(Closing):
         self._channel.close()
 
     def _call(self, method: Any, request: Any, more_seconds: float = 0.0) -> Any:
-        try:
+        with self._mapped():
             return method(request, timeout=self._timeout + more_seconds, metadata=self._metadata)
+
+    @contextmanager
+    def _mapped(self) -> Iterator[None]:
+        try:
+            yield
         except grpc.RpcError as failure:
             raise error_of(failure, self._target) from failure
 
@@ -285,6 +336,21 @@ def _weights(base: PolicyReference, data: bytes, aliases: Sequence[str]) -> Iter
         yield pb.PublishWeightsRequest(safetensors=data[start : start + _PIECE])
 
 
+def _find(details: PolicyDetails, wanted: PolicyReference) -> PolicyVersion:
+    """Give the version that a reference means."""
+    alias, latest = wanted.alias or "latest", {"latest": details.summary.latest}
+    for version in details.versions:
+        is_wanted = (
+            version.version == wanted.version
+            if wanted.version is not None
+            else {**details.aliases, **latest}.get(alias) == version.version
+            or (alias.startswith("sha256:") and version.digest.startswith(alias))
+        )
+        if is_wanted:
+            return PolicyVersion(details.summary.name, version.version, version.digest)
+    raise NotFoundError(f"there is no {wanted}; `policybridge policies show {wanted.name}` lists the versions")
+
+
 def _summary(message: pb.PolicySummary) -> PolicySummary:
     return PolicySummary(
         message.name, message.description, message.backend, message.latest, message.versions, message.error
@@ -304,6 +370,7 @@ def _rollout(message: pb.Rollout) -> Rollout:
         message.reason,
         message.begun,
         message.ended if message.HasField("ended") else None,
+        list(message.withdrawn),
     )
 
 

@@ -14,11 +14,12 @@ from policybridge_client.connection import CONNECTIONS, SERVER
 from policybridge_client.credentials import Credentials
 from policybridge_client.credentials import add_arguments as add_credentials
 from policybridge_client.policies import PolicyDetails, PolicySummary, RepositoryClient
-from policybridge_client.rollout_cli import add_end, add_rollout, described, end, roll_out
+from policybridge_client.rollout_cli import add_end, add_rollback, add_rollout, described, end, roll_back, roll_out
+from policybridge_client.version_arguments import InterleavedParser, add_version, numbered, reference
 from policybridge_core.errors import InvalidError, PolicyBridgeError
-from policybridge_serdes import PolicyReference, PolicyVersion
+from policybridge_serdes import PolicyVersion
 
-_CHANGES: Final = ("publish", "publish-weights", "alias", "rollout", "promote", "withdraw", "retire")
+_CHANGES: Final = ("publish", "publish-weights", "alias", "rollout", "promote", "withdraw", "rollback", "retire")
 """The subcommands after which replicas may be waited for."""
 
 _TOO_FEW: Final = 3
@@ -29,33 +30,35 @@ _DIGEST: Final = 19
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommands."""
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=InterleavedParser)
     publish = _command(commands, "publish", _publish, "publish a folder's files as a version")
     publish.add_argument("policy")
     publish.add_argument("folder", type=Path)
     publish.add_argument("--policy-toml", type=Path, metavar="FILE", help="for the first version of a new policy")
     publish.add_argument("--alias", action="append", default=[], help="name the version; repeatable")
     weights = _command(commands, "publish-weights", _publish_weights, "publish a version with new weights")
-    weights.add_argument("base", metavar="POLICY[@VERSION]")
+    add_version(weights)
     weights.add_argument("file", type=Path, metavar="FILE.safetensors")
     weights.add_argument("--alias", action="append", default=[], help="name the version; repeatable")
-    alias = _command(commands, "alias", _alias, "point an alias to a version: promote it, or roll back")
-    alias.add_argument("policy")
-    alias.add_argument("alias")
-    alias.add_argument("version", type=int)
+    alias = _command(commands, "alias", _alias, "let an alias other than `latest` name a version, also an older one")
+    alias.add_argument("policy", metavar="POLICY[@VERSION]")
+    alias.add_argument("alias", metavar="ALIAS")
+    alias.add_argument("version", nargs="?", metavar="VERSION")
     add_rollout(_command(commands, "rollout", _roll_out, "let a share of the new sessions get a version"))
     add_end(_command(commands, "promote", _promote, "end a roll-out: all new sessions get the version"))
     add_end(_command(commands, "withdraw", _withdraw, "end a roll-out: no new session gets the version"))
-    retire = _command(commands, "retire", _retire, "remove a version when its last session has ended")
-    retire.add_argument("policy")
-    retire.add_argument("version", type=int)
+    add_rollback(_command(commands, "rollback", _roll_back, "let `latest` name the version before, or another one"))
+    add_version(_command(commands, "retire", _retire, "remove a version when its last session has ended"))
+    download = _command(commands, "download", _download, "write the files of a version into a new folder")
+    add_version(download)
+    download.add_argument("folder", type=Path, metavar="FOLDER")
     _command(commands, "list", _list, "all policies")
-    _command(commands, "show", _show, "one policy and its versions").add_argument("policy")
+    add_version(_command(commands, "show", _show, "one policy and its versions, or one of them"))
     _command(commands, "replicas", _replicas, "the servers that follow this one, and whether they are current")
 
 
 def _command(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    commands: "argparse._SubParsersAction[InterleavedParser]",
     name: str,
     does: Callable[[RepositoryClient, argparse.Namespace], None],
     summary: str,
@@ -139,7 +142,7 @@ def _publish(client: RepositoryClient, arguments: argparse.Namespace) -> None:
 
 
 def _publish_weights(client: RepositoryClient, arguments: argparse.Namespace) -> None:
-    base = PolicyReference.parse(arguments.base)
+    base = reference(arguments)
     _print_version(arguments, client.publish_weights(base, arguments.file.read_bytes(), aliases=arguments.alias))
 
 
@@ -148,10 +151,22 @@ def _print_version(arguments: argparse.Namespace, version: PolicyVersion) -> Non
 
 
 def _alias(client: RepositoryClient, arguments: argparse.Namespace) -> None:
-    before = client.set_alias(arguments.policy, arguments.alias, arguments.version)
+    alias = arguments.alias
+    if alias.isdecimal() and arguments.version is not None:
+        # `alias inliner 2 stable`: no alias is a number.
+        alias, arguments.version = arguments.version, alias
+    arguments.version = _number(arguments.version)
+    version = numbered(arguments)
+    before = client.set_alias(version.name, alias, version.version or 0)
     was = "" if before is None else f", before {before}"
-    text = f"{arguments.policy}@{arguments.alias} is {arguments.version}{was}"
-    _print(arguments, {"alias": arguments.alias, "version": arguments.version, "previous": before}, text)
+    text = f"{version.name}@{alias} is {version.version}{was}"
+    _print(arguments, {"alias": alias, "version": version.version, "previous": before}, text)
+
+
+def _number(text: str | None) -> int | None:
+    if text is not None and not text.isdecimal():
+        raise InvalidError(f"{text!r} is not the number of a version")
+    return None if text is None else int(text)
 
 
 def _roll_out(client: RepositoryClient, arguments: argparse.Namespace) -> None:
@@ -166,10 +181,18 @@ def _withdraw(client: RepositoryClient, arguments: argparse.Namespace) -> None:
     _print(arguments, *end(client, arguments, promote=False))
 
 
+def _roll_back(client: RepositoryClient, arguments: argparse.Namespace) -> None:
+    _print(arguments, *roll_back(client, arguments))
+
+
 def _retire(client: RepositoryClient, arguments: argparse.Namespace) -> None:
-    client.retire(arguments.policy, arguments.version)
-    text = f"{arguments.policy}@{arguments.version} is retired"
-    _print(arguments, {"policy": arguments.policy, "retired": arguments.version}, text)
+    version = numbered(arguments)
+    client.retire(version.name, version.version or 0)
+    _print(arguments, {"policy": version.name, "retired": version.version}, f"{version} is retired")
+
+
+def _download(client: RepositoryClient, arguments: argparse.Namespace) -> None:
+    _print_version(arguments, client.download(reference(arguments), arguments.folder))
 
 
 def _list(client: RepositoryClient, arguments: argparse.Namespace) -> None:
@@ -178,7 +201,11 @@ def _list(client: RepositoryClient, arguments: argparse.Namespace) -> None:
 
 
 def _show(client: RepositoryClient, arguments: argparse.Namespace) -> None:
-    details = client.show(arguments.policy)
+    asked = reference(arguments)
+    details = client.show(asked.name)
+    if asked.version is not None:
+        shown = [version for version in details.versions if version.version == asked.version]
+        details = msgspec.structs.replace(details, versions=shown)
     _print(arguments, details, _shown(details))
 
 

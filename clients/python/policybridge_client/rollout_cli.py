@@ -1,15 +1,15 @@
-"""``policybridge policies``: rollout, promote, withdraw."""
+"""``policybridge policies``: rollout, promote, withdraw, rollback."""
 
 import argparse
 import re
 
 from policybridge_client.policies import Conditions, RepositoryClient, Rollout
-from policybridge_serdes import PolicyReference
+from policybridge_client.version_arguments import add_version, numbered, reference
 
 
 def add_rollout(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``rollout``."""
-    parser.add_argument("version", metavar="POLICY@VERSION")
+    add_version(parser)
     parser.add_argument(
         "--share", required=True, type=_share, metavar="PERCENT%", help="of the files of new sessions, such as 10%%"
     )
@@ -36,8 +36,21 @@ def add_rollout(parser: argparse.ArgumentParser) -> None:
 
 def add_end(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``promote`` and ``withdraw``."""
-    parser.add_argument("policy")
-    parser.add_argument("--reason", default="", help="for the ledger")
+    add_version(parser)
+    parser.add_argument("--reason", default="", help="for the ledger and the page")
+
+
+def add_rollback(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``rollback``."""
+    add_version(parser)
+    parser.add_argument(
+        "--to", type=int, metavar="N", help="the version that `latest` is to name (default: the one before)"
+    )
+    parser.add_argument("--reason", default="", help="for the ledger and the page")
+    parser.description = (
+        "Let `latest` name the version before, or --to N, for all new sessions, until a newer version is published. "
+        "With a version, as in `rollback inliner@7`, only if that is `latest` now."
+    )
 
 
 def roll_out(client: RepositoryClient, arguments: argparse.Namespace) -> tuple[Rollout, str]:
@@ -47,10 +60,10 @@ def roll_out(client: RepositoryClient, arguments: argparse.Namespace) -> tuple[R
         PolicyBridgeError: no version's number is given, or the server refuses it.
 
     """
-    reference = PolicyReference.parse(arguments.version)
+    version = numbered(arguments)
     conditions = Conditions(arguments.promote_if, arguments.withdraw_if, arguments.files)
-    rollout = client.roll_out(reference, arguments.share, alias=arguments.alias, conditions=conditions)
-    return rollout, described(reference.name, rollout)
+    rollout = client.roll_out(version, arguments.share, alias=arguments.alias, conditions=conditions)
+    return rollout, described(version.name, rollout)
 
 
 def end(client: RepositoryClient, arguments: argparse.Namespace, *, promote: bool) -> tuple[Rollout, str]:
@@ -60,8 +73,21 @@ def end(client: RepositoryClient, arguments: argparse.Namespace, *, promote: boo
         PolicyBridgeError: the server refuses it.
 
     """
-    rollout = client.end_rollout(arguments.policy, promote=promote, reason=arguments.reason)
-    return rollout, described(arguments.policy, rollout)
+    asked = reference(arguments)
+    rollout = client.end_rollout(asked.name, promote=promote, reason=arguments.reason, version=asked.version)
+    return rollout, described(asked.name, rollout)
+
+
+def roll_back(client: RepositoryClient, arguments: argparse.Namespace) -> tuple[Rollout, str]:
+    """Let `latest` name another version; give the step and what to print.
+
+    Raises:
+        PolicyBridgeError: the server refuses it.
+
+    """
+    asked = reference(arguments)
+    rollout = client.roll_back(asked.name, arguments.to, leaves=asked.version, reason=arguments.reason)
+    return rollout, described(asked.name, rollout)
 
 
 def described(policy: str, rollout: Rollout) -> str:

@@ -14,9 +14,10 @@ The repository service: new versions of policies, under running compilers.
 
 Names of policies and aliases are up to 100 letters, digits, `.`, `_` and `-`,
 the first a letter or digit; those of aliases are not digits alone. `latest`
-names the highest version, unless a roll-out holds that back, and cannot be set. A server whose operator
-says how many versions to keep retires older ones when one is published, but
-none that an alias names. A retired version is served until its last session
+names the highest version that is not being rolled out and was neither withdrawn
+nor rolled back; SetAlias cannot set it. A server whose operator says how many
+versions to keep retires older ones when one is published, but none that an alias
+names. A retired version is served until its last session
 ends.
 """
 
@@ -290,18 +291,22 @@ class EndRolloutRequest(google.protobuf.message.Message):
     POLICY_FIELD_NUMBER: builtins.int
     PROMOTE_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
     policy: builtins.str
     promote: builtins.bool
     """Whether all new sessions get the version, or none."""
     reason: builtins.str
+    version: builtins.int
+    """Unless 0: fail if another version is being rolled out."""
     def __init__(
         self,
         *,
         policy: builtins.str = ...,
         promote: builtins.bool = ...,
         reason: builtins.str = ...,
+        version: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["policy", b"policy", "promote", b"promote", "reason", b"reason"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["policy", b"policy", "promote", b"promote", "reason", b"reason", "version", b"version"]) -> None: ...
 
 global___EndRolloutRequest = EndRolloutRequest
 
@@ -323,6 +328,53 @@ class EndRolloutResponse(google.protobuf.message.Message):
 global___EndRolloutResponse = EndRolloutResponse
 
 @typing.final
+class RollbackRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    POLICY_FIELD_NUMBER: builtins.int
+    TO_FIELD_NUMBER: builtins.int
+    LEAVES_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    policy: builtins.str
+    to: builtins.int
+    """Which `latest` is to name; 0: the version before the one that it names."""
+    leaves: builtins.int
+    """Unless 0: fail if `latest` names another version than this one."""
+    reason: builtins.str
+    def __init__(
+        self,
+        *,
+        policy: builtins.str = ...,
+        to: builtins.int = ...,
+        leaves: builtins.int = ...,
+        reason: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["leaves", b"leaves", "policy", b"policy", "reason", b"reason", "to", b"to"]) -> None: ...
+
+global___RollbackRequest = RollbackRequest
+
+@typing.final
+class RollbackResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ROLLOUT_FIELD_NUMBER: builtins.int
+    @property
+    def rollout(self) -> global___Rollout:
+        """After a way back, `version` was `latest` and `base` is; after a way forward, it is
+        the other way round.
+        """
+
+    def __init__(
+        self,
+        *,
+        rollout: global___Rollout | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["rollout", b"rollout"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["rollout", b"rollout"]) -> None: ...
+
+global___RollbackResponse = RollbackResponse
+
+@typing.final
 class Rollout(google.protobuf.message.Message):
     """A roll-out as it is now, or as it ended."""
 
@@ -339,6 +391,7 @@ class Rollout(google.protobuf.message.Message):
     REASON_FIELD_NUMBER: builtins.int
     BEGUN_FIELD_NUMBER: builtins.int
     ENDED_FIELD_NUMBER: builtins.int
+    WITHDRAWN_FIELD_NUMBER: builtins.int
     version: builtins.int
     base: builtins.int
     """What the other sessions get."""
@@ -356,6 +409,10 @@ class Rollout(google.protobuf.message.Message):
     def promote_if(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
     @property
     def withdraw_if(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+    @property
+    def withdrawn(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Further versions that `latest` does not name: they were withdrawn or rolled back."""
+
     def __init__(
         self,
         *,
@@ -370,9 +427,10 @@ class Rollout(google.protobuf.message.Message):
         reason: builtins.str = ...,
         begun: builtins.float = ...,
         ended: builtins.float | None = ...,
+        withdrawn: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_ended", b"_ended", "ended", b"ended"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_ended", b"_ended", "alias", b"alias", "base", b"base", "begun", b"begun", "ended", b"ended", "files", b"files", "promote_if", b"promote_if", "reason", b"reason", "share", b"share", "state", b"state", "version", b"version", "withdraw_if", b"withdraw_if"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_ended", b"_ended", "alias", b"alias", "base", b"base", "begun", b"begun", "ended", b"ended", "files", b"files", "promote_if", b"promote_if", "reason", b"reason", "share", b"share", "state", b"state", "version", b"version", "withdraw_if", b"withdraw_if", "withdrawn", b"withdrawn"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_ended", b"_ended"]) -> typing.Literal["ended"] | None: ...
 
 global___Rollout = Rollout

@@ -64,6 +64,11 @@ class RepositoryServiceStub(object):
                 request_serializer=policybridge_dot_v1_dot_repository__service__pb2.EndRolloutRequest.SerializeToString,
                 response_deserializer=policybridge_dot_v1_dot_repository__service__pb2.EndRolloutResponse.FromString,
                 _registered_method=True)
+        self.Rollback = channel.unary_unary(
+                '/policybridge.v1.RepositoryService/Rollback',
+                request_serializer=policybridge_dot_v1_dot_repository__service__pb2.RollbackRequest.SerializeToString,
+                response_deserializer=policybridge_dot_v1_dot_repository__service__pb2.RollbackResponse.FromString,
+                _registered_method=True)
         self.ListPolicies = channel.unary_unary(
                 '/policybridge.v1.RepositoryService/ListPolicies',
                 request_serializer=policybridge_dot_v1_dot_repository__service__pb2.ListPoliciesRequest.SerializeToString,
@@ -100,7 +105,7 @@ class RepositoryServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SetAlias(self, request, context):
-        """Lets an alias name a version: promotes it, or rolls back.
+        """Lets an alias other than `latest` name a version, a newer or an older one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -127,6 +132,14 @@ class RepositoryServiceServicer(object):
     def EndRollout(self, request, context):
         """Ends a roll-out: the alias names the new version for all new sessions, or for
         none of them. Running sessions stay on theirs.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Rollback(self, request, context):
+        """Lets `latest` name an earlier version for all new sessions, until a newer one is
+        published; or a later version again. Running sessions stay on theirs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -176,6 +189,11 @@ def add_RepositoryServiceServicer_to_server(servicer, server):
                     servicer.EndRollout,
                     request_deserializer=policybridge_dot_v1_dot_repository__service__pb2.EndRolloutRequest.FromString,
                     response_serializer=policybridge_dot_v1_dot_repository__service__pb2.EndRolloutResponse.SerializeToString,
+            ),
+            'Rollback': grpc.unary_unary_rpc_method_handler(
+                    servicer.Rollback,
+                    request_deserializer=policybridge_dot_v1_dot_repository__service__pb2.RollbackRequest.FromString,
+                    response_serializer=policybridge_dot_v1_dot_repository__service__pb2.RollbackResponse.SerializeToString,
             ),
             'ListPolicies': grpc.unary_unary_rpc_method_handler(
                     servicer.ListPolicies,
@@ -350,6 +368,33 @@ class RepositoryService(object):
             '/policybridge.v1.RepositoryService/EndRollout',
             policybridge_dot_v1_dot_repository__service__pb2.EndRolloutRequest.SerializeToString,
             policybridge_dot_v1_dot_repository__service__pb2.EndRolloutResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Rollback(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/policybridge.v1.RepositoryService/Rollback',
+            policybridge_dot_v1_dot_repository__service__pb2.RollbackRequest.SerializeToString,
+            policybridge_dot_v1_dot_repository__service__pb2.RollbackResponse.FromString,
             options,
             channel_credentials,
             insecure,

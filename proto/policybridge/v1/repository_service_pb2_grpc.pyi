@@ -14,9 +14,10 @@ The repository service: new versions of policies, under running compilers.
 
 Names of policies and aliases are up to 100 letters, digits, `.`, `_` and `-`,
 the first a letter or digit; those of aliases are not digits alone. `latest`
-names the highest version, unless a roll-out holds that back, and cannot be set. A server whose operator
-says how many versions to keep retires older ones when one is published, but
-none that an alias names. A retired version is served until its last session
+names the highest version that is not being rolled out and was neither withdrawn
+nor rolled back; SetAlias cannot set it. A server whose operator says how many
+versions to keep retires older ones when one is published, but none that an alias
+names. A retired version is served until its last session
 ends.
 """
 
@@ -60,7 +61,7 @@ class RepositoryServiceStub:
         policybridge.v1.repository_service_pb2.SetAliasRequest,
         policybridge.v1.repository_service_pb2.SetAliasResponse,
     ]
-    """Lets an alias name a version: promotes it, or rolls back."""
+    """Lets an alias other than `latest` name a version, a newer or an older one."""
 
     Retire: grpc.UnaryUnaryMultiCallable[
         policybridge.v1.repository_service_pb2.RetireRequest,
@@ -85,6 +86,14 @@ class RepositoryServiceStub:
     ]
     """Ends a roll-out: the alias names the new version for all new sessions, or for
     none of them. Running sessions stay on theirs.
+    """
+
+    Rollback: grpc.UnaryUnaryMultiCallable[
+        policybridge.v1.repository_service_pb2.RollbackRequest,
+        policybridge.v1.repository_service_pb2.RollbackResponse,
+    ]
+    """Lets `latest` name an earlier version for all new sessions, until a newer one is
+    published; or a later version again. Running sessions stay on theirs.
     """
 
     ListPolicies: grpc.UnaryUnaryMultiCallable[
@@ -122,7 +131,7 @@ class RepositoryServiceAsyncStub:
         policybridge.v1.repository_service_pb2.SetAliasRequest,
         policybridge.v1.repository_service_pb2.SetAliasResponse,
     ]
-    """Lets an alias name a version: promotes it, or rolls back."""
+    """Lets an alias other than `latest` name a version, a newer or an older one."""
 
     Retire: grpc.aio.UnaryUnaryMultiCallable[
         policybridge.v1.repository_service_pb2.RetireRequest,
@@ -147,6 +156,14 @@ class RepositoryServiceAsyncStub:
     ]
     """Ends a roll-out: the alias names the new version for all new sessions, or for
     none of them. Running sessions stay on theirs.
+    """
+
+    Rollback: grpc.aio.UnaryUnaryMultiCallable[
+        policybridge.v1.repository_service_pb2.RollbackRequest,
+        policybridge.v1.repository_service_pb2.RollbackResponse,
+    ]
+    """Lets `latest` name an earlier version for all new sessions, until a newer one is
+    published; or a later version again. Running sessions stay on theirs.
     """
 
     ListPolicies: grpc.aio.UnaryUnaryMultiCallable[
@@ -190,7 +207,7 @@ class RepositoryServiceServicer(metaclass=abc.ABCMeta):
         request: policybridge.v1.repository_service_pb2.SetAliasRequest,
         context: _ServicerContext,
     ) -> typing.Union[policybridge.v1.repository_service_pb2.SetAliasResponse, collections.abc.Awaitable[policybridge.v1.repository_service_pb2.SetAliasResponse]]:
-        """Lets an alias name a version: promotes it, or rolls back."""
+        """Lets an alias other than `latest` name a version, a newer or an older one."""
 
     @abc.abstractmethod
     def Retire(
@@ -221,6 +238,16 @@ class RepositoryServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[policybridge.v1.repository_service_pb2.EndRolloutResponse, collections.abc.Awaitable[policybridge.v1.repository_service_pb2.EndRolloutResponse]]:
         """Ends a roll-out: the alias names the new version for all new sessions, or for
         none of them. Running sessions stay on theirs.
+        """
+
+    @abc.abstractmethod
+    def Rollback(
+        self,
+        request: policybridge.v1.repository_service_pb2.RollbackRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[policybridge.v1.repository_service_pb2.RollbackResponse, collections.abc.Awaitable[policybridge.v1.repository_service_pb2.RollbackResponse]]:
+        """Lets `latest` name an earlier version for all new sessions, until a newer one is
+        published; or a later version again. Running sessions stay on theirs.
         """
 
     @abc.abstractmethod

@@ -112,7 +112,7 @@ def _rollout_from_pb(message: repository_service_pb2.Rollout) -> Rollout:
         name: getattr(message, name)
         for name in ("version", "base", "alias", "share", "files", "state", "reason", "begun")
     }
-    fields |= {"promote_if": list(message.promote_if), "withdraw_if": list(message.withdraw_if)}
+    fields |= {name: list(getattr(message, name)) for name in ("promote_if", "withdraw_if", "withdrawn")}
     try:
         return msgspec.convert({**fields, "ended": message.ended if message.HasField("ended") else None}, Rollout)
     except msgspec.ValidationError as error:

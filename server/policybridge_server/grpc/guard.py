@@ -30,6 +30,7 @@ SCOPES: Final[dict[str, Scope | None]] = {
     f"{_REPOSITORY}SetAlias": Scope.PUBLISH,
     f"{_REPOSITORY}Rollout": Scope.PUBLISH,
     f"{_REPOSITORY}EndRollout": Scope.PUBLISH,
+    f"{_REPOSITORY}Rollback": Scope.PUBLISH,
     f"{_REPOSITORY}Retire": Scope.ADMIN,
     f"{_REPLICATION}Follow": Scope.FOLLOW,
     f"{_REPLICATION}Download": Scope.FOLLOW,

@@ -100,7 +100,9 @@ class _Methods:
     async def download(self, request: pb.DownloadRequest) -> AsyncIterator[FileChunk]:
         wanted = version_from_pb(request.version)
         stored = self._repository.resolve(PolicyReference(wanted.name, wanted.version))
-        if stored.policy != wanted or not self._is_followed(self._repository.policy(wanted.name)):
+        if not self._is_followed(self._repository.policy(wanted.name)):
+            raise NotFoundError(f"{stored} is part of the package, which every server has")
+        if stored.policy != wanted:
             raise NotFoundError(f"{stored} has the digest {stored.policy.digest} here, not {wanted.digest}")
         for file in await asyncio.to_thread(version_files, stored.folder):
             async for chunk in _chunks(file, file.relative_to(stored.folder).as_posix()):

@@ -16,7 +16,7 @@ from policybridge_serdes.messages import reference_from_pb, version_to_pb
 from policybridge_serdes.protobuf import spec_to_pb
 from policybridge_server.grpc.calls import Calls, Method, add_service
 from policybridge_server.publishing.publisher import Publisher, VersionDescription
-from policybridge_server.publishing.rollouts import Wanted
+from policybridge_server.publishing.rollouts import Back, Wanted
 from policybridge_server.repository import LATEST, StoredPolicy
 from policybridge_server.repository.rollout import FILES, Rollout
 from policybridge_server.transports.contract import Host
@@ -34,6 +34,7 @@ def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:
         "Retire": methods.retire,
         "Rollout": methods.rollout,
         "EndRollout": methods.end_rollout,
+        "Rollback": methods.roll_back,
         "ListPolicies": methods.list_policies,
         "ShowPolicy": methods.show_policy,
     }
@@ -84,8 +85,13 @@ class _Methods:
 
     async def end_rollout(self, request: pb.EndRolloutRequest) -> pb.EndRolloutResponse:
         state: Literal["promoted", "withdrawn"] = "promoted" if request.promote else "withdrawn"
-        rollout = await _to_its_end(self._publisher.rollouts.end(request.policy, state, request.reason))
-        return pb.EndRolloutResponse(rollout=_rollout(rollout))
+        ending = self._publisher.rollouts.end(request.policy, state, request.reason, version=request.version or None)
+        return pb.EndRolloutResponse(rollout=_rollout(await _to_its_end(ending)))
+
+    async def roll_back(self, request: pb.RollbackRequest) -> pb.RollbackResponse:
+        back = Back(request.to or None, request.leaves or None, request.reason)
+        rollout = await _to_its_end(self._publisher.rollouts.roll_back(request.policy, back))
+        return pb.RollbackResponse(rollout=_rollout(rollout))
 
     def list_policies(self, _: pb.ListPoliciesRequest) -> pb.ListPoliciesResponse:
         return pb.ListPoliciesResponse(policies=map(_summary, self._publisher.policies()))
@@ -144,6 +150,7 @@ def _rollout(rollout: Rollout) -> pb.Rollout:
         reason=without_paths(rollout.reason),
         begun=rollout.begun,
         ended=rollout.ended,
+        withdrawn=rollout.withdrawn,
     )
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_core.text import printable
-from policybridge_serdes import PolicyVersion
+from policybridge_serdes import PolicyReference, PolicyVersion
 from policybridge_server.ledger.contract import LEDGERS, Bounds, load_ledger
 from policybridge_server.ledger.export import FORMATS, PART, Score
 from policybridge_server.ledger.importing import Origin, import_log
@@ -94,7 +94,7 @@ def _add_ledger(parser: argparse.ArgumentParser) -> None:
 
 def _add_query(parser: argparse.ArgumentParser) -> None:
     _add_ledger(parser)
-    parser.add_argument("--policy", metavar="NAME")
+    parser.add_argument("--policy", type=PolicyReference.parse, metavar="NAME[@VERSION]")
     parser.add_argument("--version", type=_versions, metavar="N[-M]", help="one version, or the first and the last")
     parser.add_argument("--since", type=_when, metavar="WHEN", help="2026-01-31T12:00, or 90s, 5m, 2h, 7d ago")
     parser.add_argument("--until", type=_when, metavar="WHEN", help="before then")
@@ -193,9 +193,13 @@ def _import(arguments: argparse.Namespace) -> None:
 
 
 def _query(arguments: argparse.Namespace) -> Query:
+    policy: PolicyReference | None = arguments.policy
+    if policy is not None and policy.alias is not None:
+        raise InvalidError(f"--policy {policy}: the ledger knows versions by their numbers, as in {policy.name}@2")
+    number = None if policy is None else policy.version
     return Query(
-        policy=arguments.policy,
-        versions=arguments.version,
+        policy=None if policy is None else policy.name,
+        versions=arguments.version or (None if number is None else (number, number)),
         since=arguments.since,
         until=arguments.until,
         labels=dict(arguments.label),

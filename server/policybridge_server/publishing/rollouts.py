@@ -96,19 +96,40 @@ class Rollouts:
         changes = self._running(name) is not None
         return await self._change(name, "changed" if changes else "begun", partial(_begun, wanted))
 
-    async def end(self, name: str, state: Literal["promoted", "withdrawn"], reason: str = "") -> Rollout:
-        """End the roll-out of the policy ``name``.
+    async def end(
+        self, name: str, state: Literal["promoted", "withdrawn"], reason: str = "", *, version: int | None = None
+    ) -> Rollout:
+        """End the roll-out of the policy ``name``; with ``version``, only if that is rolled out.
 
         Raises:
             NotFoundError: there is no such policy.
-            PreconditionError: no roll-out runs, or the operator does not allow it.
+            PreconditionError: no roll-out runs, or one of another version, or the operator does not allow it.
 
         """
         self._permission.check()
-        return await self._change(name, state, partial(_ended, state, reason))
+        return await self._change(name, state, partial(_ended, state, reason, version))
+
+    async def roll_back(self, name: str, back: "Back") -> Rollout:
+        """Let ``latest`` of the policy ``name`` name an earlier version, or a later one again.
+
+        Returns:
+            The step: ``version`` was `latest`, and ``base`` is now; after a way forward, the other way round.
+
+        Raises:
+            NotFoundError: there is no such policy or version.
+            PreconditionError: there is no version before, `latest` is another version than the one to be left, the
+                version cannot be loaded, or the operator does not allow it.
+
+        """
+        self._permission.check()
+        target = back.target(self._permission.writable(name))
+        # Load it first: a version that is broken must not take the place of one that answers.
+        loaded = await self._opener.version(PolicyReference(name, version=target))
+        await self._peers.prepare(loaded.stored, published=False)
+        return await self._change(name, "rolled back", partial(_rolled_back, replace(back, to=target)))
 
     async def compared(self, name: str, reason: str) -> Rollout:
-        """Note that the versions were compared, and what came of it; see `end`."""
+        """Note that the versions were compared, and the reason for what follows; see `end`."""
         self._permission.check()
         return await self._change(name, "compared", partial(_compared, reason))
 
@@ -122,8 +143,9 @@ class Rollouts:
             rollout = change(policy)
             moved = rollout.state == "promoted" and rollout.alias != LATEST
             changed = {**policy.changed, rollout.alias: rollout.version} if moved else policy.changed
-            await asyncio.to_thread(_write, self._repository, policy, changed if moved else None, rollout)
-            self._repository.put(replace(policy, rollout=rollout, changed=changed))
+            kept = _beside(policy.rollout, rollout)
+            await asyncio.to_thread(_write, self._repository, policy, changed if moved else None, kept)
+            self._repository.put(replace(policy, rollout=kept, changed=changed))
             self._engine.versions.unload_unused()
             await self._peers.take(self._repository.policy(name))
         _LOG.info("roll-out of %s@%d: %s %s", name, rollout.version, what, rollout.reason)
@@ -164,7 +186,16 @@ def _begun(wanted: Wanted, policy: StoredPolicy) -> Rollout:
             )
         return msgspec.structs.replace(now, **settings, reason="", looks=0)
     base = _base(policy, wanted)
-    return Rollout(version=wanted.version, base=base, alias=wanted.alias, begun=time.time(), **settings)  # type: ignore[arg-type]
+    # A version that was withdrawn must not be `latest` again because another one is rolled out.
+    withdrawn = _held_back(policy) - ({wanted.version} if wanted.alias == LATEST else set())
+    return Rollout(
+        version=wanted.version,
+        base=base,
+        alias=wanted.alias,
+        begun=time.time(),
+        withdrawn=tuple(sorted(withdrawn)),
+        **settings,  # type: ignore[arg-type]
+    )
 
 
 def _base(policy: StoredPolicy, wanted: Wanted) -> int:
@@ -180,18 +211,91 @@ def _base(policy: StoredPolicy, wanted: Wanted) -> int:
             f"{policy.name}@latest is {policy.highest} already; the newest version alone is rolled out to `latest`, any"
             " version to another alias"
         )
-    before = policy.rollout
-    if before is not None and before.alias == LATEST and before.state == "withdrawn" and before.base in policy.versions:
-        # What was withdrawn must not come back as the version of the others.
-        return before.base
-    older = [each for each in policy.versions if each < number]
-    if not older:
+    others = [each for each in policy.versions if each != number and not policy.holds_back(each)]
+    if not others:
         raise PreconditionError(f"{policy.name}@{number} is the only version; there is none for the other sessions")
-    return max(older)
+    return max(others)
 
 
-def _ended(state: Literal["promoted", "withdrawn"], reason: str, policy: StoredPolicy) -> Rollout:
-    return msgspec.structs.replace(_runs(policy), state=state, reason=reason, ended=time.time())
+def _held_back(policy: StoredPolicy) -> set[int]:
+    return {number for number in policy.versions if policy.holds_back(number)}
+
+
+@dataclass(frozen=True)
+class Back:
+    """The way back that somebody wants for ``latest``.
+
+    Attributes:
+        to: the version that it names then; ``None``: the one before.
+        leaves: the version that it must name now; ``None``: any.
+        reason: for people.
+
+    """
+
+    to: int | None = None
+    leaves: int | None = None
+    reason: str = ""
+
+    def target(self, policy: StoredPolicy) -> int:
+        """Give the version that ``latest`` is to name.
+
+        Raises:
+            NotFoundError: the policy has no such version.
+            PreconditionError: there is none, or ``latest`` is another version than the one to be left.
+
+        """
+        latest, name = policy.latest, policy.name
+        if self.leaves not in (None, latest):
+            raise PreconditionError(f"{name}@latest is {latest}, and not {self.leaves}; --to N says where it goes")
+        if self.to is not None:
+            policy.resolve(PolicyReference(name, version=self.to))
+            if self.to == latest:
+                raise PreconditionError(f"{name}@latest is {latest} already")
+            return self.to
+        latest = policy.resolve(PolicyReference(name)).policy.version
+        shared_out = policy.shared_out
+        if shared_out is not None and shared_out.alias == LATEST:
+            raise PreconditionError(
+                f"{name}@{shared_out.version} is being rolled out to latest: withdraw it, or say --to N"
+            )
+        before = [number for number in policy.versions if number < latest and not policy.holds_back(number)]
+        if not before:
+            raise PreconditionError(f"{name} has no version before {latest}; --to N names one of the others")
+        return max(before)
+
+
+def _rolled_back(back: Back, policy: StoredPolicy) -> Rollout:
+    # Without any `latest`, a version that is named again is a way forward.
+    target, latest = back.target(policy), policy.latest or 0
+    withdrawn = _held_back(policy) - {target} | {number for number in policy.versions if number > target}
+    forward = target > latest
+    running = policy.shared_out is not None and policy.shared_out.alias == LATEST
+    now = time.time()
+    return Rollout(
+        version=target if forward else policy.rollout.version if running and policy.rollout else latest,
+        base=latest if forward else target,
+        alias=LATEST,
+        share=1.0,
+        state="promoted" if forward else "withdrawn",
+        reason=back.reason,
+        begun=now,
+        ended=now,
+        withdrawn=tuple(sorted(withdrawn)),
+    )
+
+
+def _beside(before: Rollout | None, now: Rollout) -> Rollout:
+    """Give the roll-out for the disk: one to another alias goes on when `latest` goes back."""
+    if before is None or not before.running or now.running or before.alias == now.alias:
+        return now
+    return msgspec.structs.replace(before, withdrawn=now.withdrawn)
+
+
+def _ended(state: Literal["promoted", "withdrawn"], reason: str, version: int | None, policy: StoredPolicy) -> Rollout:
+    now = _runs(policy)
+    if version not in (None, now.version):
+        raise PreconditionError(f"{policy.name}@{now.version} is being rolled out, and not {version}")
+    return msgspec.structs.replace(now, state=state, reason=reason, ended=time.time())
 
 
 def _compared(reason: str, policy: StoredPolicy) -> Rollout:

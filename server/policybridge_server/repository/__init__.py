@@ -18,7 +18,8 @@ from policybridge_server.repository.checks import Limits
 from policybridge_server.repository.config import HeadConfig, PolicyConfig
 from policybridge_server.repository.identity import version_digest
 from policybridge_server.repository.repository import BUNDLED, Repository, is_bundled, writable
-from policybridge_server.repository.stored import LATEST, StoredPolicy, StoredVersion
+from policybridge_server.repository.rollout import LATEST
+from policybridge_server.repository.stored import StoredPolicy, StoredVersion
 
 __all__ = [
     "BUNDLED",

@@ -59,7 +59,10 @@ def check_alias(text: str) -> None:
     if not is_name(text) or text.isdecimal():
         raise InvalidError(f"{text!a} is no alias: up to 100 letters, digits, `.`, `_` and `-`, not digits alone")
     if text == "latest":
-        raise InvalidError("`latest` always names the highest version; publish a new one, or set another alias")
+        raise InvalidError(
+            "`latest` names the newest version by itself; publish a new one, roll back (`policies rollback`), or set"
+            " another alias"
+        )
 
 
 def check_path(text: str) -> PurePosixPath:

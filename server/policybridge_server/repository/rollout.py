@@ -10,6 +10,8 @@ import msgspec
 from policybridge_core.errors import PreconditionError
 from policybridge_server.repository.files import replace_file
 
+LATEST: Final = "latest"
+
 FILES: Final = 20
 """That both versions have compiled before they are first compared, if nobody says another number."""
 
@@ -34,6 +36,8 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
         begun: seconds since 1970.
         ended: likewise; ``None`` while it runs.
         looks: how often the versions were compared.
+        withdrawn: further versions that `latest` does not name: those of earlier roll-outs, and those that were rolled
+            back.
 
     """
 
@@ -49,11 +53,18 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     begun: float = 0.0
     ended: float | None = None
     looks: int = 0
+    withdrawn: tuple[int, ...] = ()
 
     @property
     def running(self) -> bool:
         """Whether sessions are still shared out."""
         return self.state == "running"
+
+    def holds_back(self, number: int) -> bool:
+        """Whether `latest` does not name this version."""
+        if number in self.withdrawn:
+            return True
+        return self.alias == LATEST and self.state != "promoted" and self.base < number <= self.version
 
     def takes(self, policy: str, file: str) -> bool:
         """Whether the sessions of a file get the version: the same at every time, and also when the share grows.

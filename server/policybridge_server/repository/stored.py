@@ -9,9 +9,7 @@ from typing import Final
 from policybridge_core.errors import NotFoundError, PreconditionError
 from policybridge_serdes import PolicyReference, PolicyVersion
 from policybridge_server.repository.config import PolicyConfig
-from policybridge_server.repository.rollout import Rollout
-
-LATEST: Final = "latest"
+from policybridge_server.repository.rollout import LATEST, Rollout
 
 _DIGEST: Final = "sha256:"
 _SHORTEST: Final = len(_DIGEST) + 12
@@ -80,11 +78,12 @@ class StoredPolicy:
 
     @cached_property
     def latest(self) -> int | None:
-        """What ``latest`` names: the highest number, unless a roll-out holds that back; ``None`` without a version."""
-        rollout = self.rollout
-        if rollout is None or rollout.alias != LATEST or rollout.state == "promoted":
-            return self.highest
-        return rollout.base if rollout.version == self.highest and rollout.base in self.versions else self.highest
+        """What ``latest`` names: the highest number that no roll-out holds back; ``None`` where there is none."""
+        return max((number for number in self.versions if not self.holds_back(number)), default=None)
+
+    def holds_back(self, number: int) -> bool:
+        """Whether ``latest`` does not name this version, because it is rolled out, or was withdrawn or rolled back."""
+        return self.rollout is not None and self.rollout.holds_back(number)
 
     @cached_property
     def shared_out(self) -> Rollout | None:
@@ -143,9 +142,13 @@ class StoredPolicy:
             known = listed([LATEST, *aliases])
             raise NotFoundError(f"policy {self.name!r} has no alias {alias!r}; there are {known}")
         number = self.latest or max(self.refused, default=None)
-        if number is None:
-            raise NotFoundError(f"policy {self.name!r} has no version yet")
-        return number
+        if number is not None:
+            return number
+        if self.versions:
+            raise PreconditionError(
+                f"policy {self.name!r} has no `latest`: {listed(self.versions)} were withdrawn or rolled back"
+            )
+        raise NotFoundError(f"policy {self.name!r} has no version yet")
 
     def _digested(self, digest: str) -> int:
         found = [number for number, version in self.versions.items() if version.policy.digest.startswith(digest)]

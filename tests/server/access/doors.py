@@ -73,6 +73,11 @@ def retired(channel: grpc.Channel, token: str | None = None) -> str:
     return _status(RepositoryServiceStub(channel).Retire, repository.RetireRequest(policy="one", version=9), token)
 
 
+def rolled_back(channel: grpc.Channel, token: str | None = None) -> str:
+    """Roll back to a version that there is not; give the status: FAILED_PRECONDITION where the call was let in."""
+    return _status(RepositoryServiceStub(channel).Rollback, repository.RollbackRequest(policy="one", to=9), token)
+
+
 def published(channel: grpc.Channel, token: str | None = None) -> str:
     """Publish nothing; give the status: FAILED_PRECONDITION where the call was let in."""
     return _status(RepositoryServiceStub(channel).Publish, iter(()), token)

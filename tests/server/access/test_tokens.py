@@ -32,6 +32,7 @@ from tests.server.access.doors import (
     published,
     refused,
     retired,
+    rolled_back,
     session_opened,
 )
 
@@ -83,12 +84,12 @@ def test_an_authorization_that_is_no_bearer_token_is_unauthenticated(channel: gr
     [
         ("asker", [evaluated, session_opened]),
         ("reader", [listed]),
-        ("trainer", [listed, published]),
-        ("operator", [evaluated, session_opened, listed, published, retired]),
+        ("trainer", [listed, published, rolled_back]),
+        ("operator", [evaluated, session_opened, listed, published, rolled_back, retired]),
     ],
 )
 def test_a_token_is_good_for_its_scopes_alone(channel: grpc.Channel, client: str, calls: list[object]) -> None:
-    for call in (evaluated, session_opened, listed, published, retired):
+    for call in (evaluated, session_opened, listed, published, rolled_back, retired):
         status = call(channel, token(client))
         assert status in LET_IN if call in calls else status == "PERMISSION_DENIED"
 

@@ -189,7 +189,7 @@ def chunk(path: str, data: bytes = b"x") -> pb.PublishRequest:
         ([header(), chunk("a"), chunk("b"), chunk("a")], InvalidError, "a came already"),
         ([header(), chunk("a"), chunk("a/b")], InvalidError, "a file and a folder"),
         ([header(digest="sha256:1"), chunk("a")], InvalidError, "sha256:1 was announced"),
-        ([header(aliases=["latest"]), chunk("a")], InvalidError, "always names the highest version"),
+        ([header(aliases=["latest"]), chunk("a")], InvalidError, "names the newest version by itself"),
     ],
 )
 def test_a_publication_out_of_order_is_refused_by_what_is_wrong(

@@ -1,0 +1,64 @@
+"""A version on the command line: ``inliner@2`` or ``inliner 2``."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from policybridge_client.command_line import Parser
+from policybridge_core.errors import InvalidError
+from policybridge_serdes import PolicyReference
+
+
+class InterleavedParser(Parser):
+    """A parser of a subcommand that takes options between arguments of which some may be missing.
+
+    argparse's own parser takes ``retire inliner --server ADDR 2`` for a command without the version.
+    """
+
+    _parses = False
+
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """Parse the options first, and the arguments then."""
+        if self._parses:
+            return super().parse_known_args(args, namespace)
+        self._parses = True
+        # argparse takes a % in its own usage for the beginning of a format.
+        self.usage = self.format_usage().removeprefix("usage: ").replace("%", "%%")
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._parses, self.usage = False, None
+
+
+def add_version(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments ``POLICY[@VERSION] [VERSION]``."""
+    parser.add_argument("policy", metavar="POLICY[@VERSION]", help="such as inliner@2, or inliner 2")
+    parser.add_argument("version", nargs="?", type=int, metavar="VERSION", help=argparse.SUPPRESS)
+
+
+def reference(arguments: argparse.Namespace) -> PolicyReference:
+    """Give the policy and its version, if one is given.
+
+    Raises:
+        InvalidError: two versions are given.
+
+    """
+    found = PolicyReference.parse(arguments.policy)
+    if arguments.version is None:
+        return found
+    if found.version is not None or found.alias is not None:
+        raise InvalidError(f"give {arguments.policy} or a version behind it, {arguments.version}, and not both")
+    return PolicyReference(found.name, version=arguments.version)
+
+
+def numbered(arguments: argparse.Namespace) -> PolicyReference:
+    """Give the policy and the number of its version.
+
+    Raises:
+        InvalidError: no number is given, or two.
+
+    """
+    found = reference(arguments)
+    if found.version is None:
+        raise InvalidError(f"{found.name}: the number of the version is missing: {found.name}@NUMBER")
+    return found
