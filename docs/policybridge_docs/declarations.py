@@ -32,11 +32,11 @@ _NAMES: Final = re.compile(
 
 @dataclass(frozen=True)
 class Entry:
-    """A comment, and what it is about.
+    """A comment and its declarations.
 
     Attributes:
         comment: without its marks; empty for none.
-        text: one or more declarations; empty where the comment is about the file.
+        text: one or more declarations; empty if the comment is about the file.
 
     """
 
@@ -91,7 +91,7 @@ def _declaration(text: str) -> str:
 
 
 def _shown(declaration: str) -> str:
-    """Give a declaration without what is private in it, and a function without its body."""
+    """Return a declaration without private members, and a function without its body."""
     if _TYPE.match(declaration):
         return re.sub(r"\n\n+\}", "\n}", _PRIVATE.sub("", _DIRECTIVES.sub("", declaration)))
     head, brace, _ = declaration.partition(" {\n")

@@ -9,8 +9,8 @@ from policybridge_docs.markdown import from_rst, table
 _HEAD: Final = """# Errors
 
 A failure is never a value: Python raises one of these classes, gRPC ends the call with the status, the Unix socket
-sends its number, and C++ and C return it as `Status` and `pb_status`. The message says what was wrong and what would
-be right. All classes are in `policybridge_core.errors` and derive from `PolicyBridgeError`, which
+sends its number, and C++ and C return it as `Status` and `pb_status`. The message names the fault and the
+cure. All classes are in `policybridge_core.errors` and derive from `PolicyBridgeError`, which
 `policybridge_client` exports.
 """
 

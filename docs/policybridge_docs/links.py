@@ -1,4 +1,4 @@
-"""Pages link to each other and to files by where these lie in the repository. On the site they lie elsewhere."""
+"""Rewrites links: pages link by paths in the repository, which differ from those of the site."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 
 SOURCES: Final = "https://github.com/policybridge/policybridge/blob/main/"
-"""What has no page is linked to here. Readers follow such a link; a page fetches nothing from it."""
+"""The base of links to files without a page. Readers follow such a link; a page fetches nothing from it."""
 
 PAGES: Final[Mapping[str, str]] = {
     "README.md": "overview.md",
@@ -21,7 +21,7 @@ PAGES: Final[Mapping[str, str]] = {
     "proto/policybridge/v1": "reference/grpc.md",
     "examples": "examples.md",
 }
-"""What lies outside of docs/ and has a page: where it lies, and its page."""
+"""Files outside of docs/ that have a page: path → page."""
 
 _LINK: Final = re.compile(r"(\]\()(?!https?://|#)([^)#\s]+)((?:#[^)\s]*)?\))")
 _CODE: Final = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
@@ -32,7 +32,7 @@ def with_site_links(markdown: str, page: str) -> str:
 
     Args:
         markdown: the text, whose links are relative to ``page``.
-        page: where the page lies in the repository, relative to its root.
+        page: path of the page in the repository.
 
     """
     folder = (ROOT / page).parent
@@ -53,5 +53,5 @@ def with_site_links(markdown: str, page: str) -> str:
 
 
 def _page(name: str) -> str | None:
-    """Give the site's page of a file of the repository; ``None`` where it has none."""
+    """Return the site's page of a file of the repository; ``None`` if it has none."""
     return PAGES.get(name) or (name.removeprefix("docs/") if name.startswith("docs/") else None)

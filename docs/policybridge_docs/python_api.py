@@ -13,8 +13,8 @@ class ApiPage:
 
     Attributes:
         title: its heading.
-        text: what stands above the names.
-        names: what is described, by import path. Of a package that has an ``__all__`` everything that it exports.
+        text: the text above the names.
+        names: import paths of the described names; for a package with an ``__all__``, all its exports.
 
     """
 
@@ -52,8 +52,8 @@ PAGES: Final[Mapping[str, ApiPage]] = {
     ),
     "train": ApiPage(
         "Training",
-        "[Tasks](../../tasks.md) are what a policy is trained for, [environments](../../gymnasium.md) are compilers "
-        "for trainers of yours. They are of the extras `train` and `gym`.",
+        "A [task](../../tasks.md) is a problem that a policy is trained for; [environments](../../gymnasium.md) are "
+        "compilers for your own trainers. They are of the extras `train` and `gym`.",
         [
             "policybridge_train.tasks.task.Task",
             "policybridge_train.tasks.task.Asking",
@@ -67,7 +67,7 @@ PAGES: Final[Mapping[str, ApiPage]] = {
     ),
     "ledger": ApiPage(
         "The ledger",
-        "Reads what a server [recorded](../../ledger.md); of the extra `server`.",
+        "Reads the [records](../../ledger.md) of a server; of the extra `server`.",
         [
             "policybridge_server.ledger",
             "policybridge_server.ledger.trajectory",
@@ -88,12 +88,12 @@ PAGES: Final[Mapping[str, ApiPage]] = {
 
 
 def described() -> Sequence[str]:
-    """Give the import paths of all that the pages describe."""
+    """Return the import paths of all described names."""
     return [path for page in PAGES.values() for each in page.names for path in _exported(each)]
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Give the name and the text of each page. What several packages export is described once, where it comes first."""
+    """Yield the name and the text of each page. A name with several exports is described at its first."""
     seen = set[str]()
     for name, page in PAGES.items():
         found = [path for each in page.names for path in _exported(each) if path not in seen]
@@ -105,7 +105,7 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def _exported(path: str) -> Sequence[str]:
-    """Give the import paths of what the package ``path`` exports; where it exports nothing, its own."""
+    """Return the import paths of the exports of the package ``path``; ``path`` itself if it has none."""
     try:
         package = import_module(path)
     except ModuleNotFoundError:  # a class or a function
@@ -114,7 +114,7 @@ def _exported(path: str) -> Sequence[str]:
 
 
 def _defined(package: ModuleType, name: str) -> str:
-    """Give the import path of a name where it is defined; of a constant, which does not know, where it is exported."""
+    """Return the import path of a name's definition; for a constant, which lacks a module, that of its export."""
     value = getattr(package, name)
     knows = isinstance(value, type | FunctionType)
     return f"{value.__module__}.{value.__qualname__}" if knows else f"{package.__name__}.{name}"

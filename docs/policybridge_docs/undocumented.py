@@ -1,4 +1,4 @@
-"""Finds public names without a docstring, below what the reference describes."""
+"""Finds public names without a docstring in the packages of the reference."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ def undocumented(paths: Iterable[str], root: Path = ROOT) -> Sequence[str]:
     """Give the public names at and below the import paths ``paths`` that have no docstring.
 
     An attribute is documented by a text below it, or in ``Attributes`` or ``Args`` of its class. Members of an `Enum`
-    say by their names what they are.
+    are described by their names.
     """
     loader = griffe.GriffeLoader(search_paths=[root / folder for folder in _PACKAGES.values()])
     for package in _PACKAGES:

@@ -1,4 +1,4 @@
-"""A stand-in for a compiler that asks, once per loop, into which loops to distribute it.
+"""A stand-in for a compiler that asks a policy once per loop how to distribute it.
 
     python examples/compilers/loop_distribution.py socket:policybridge.sock
 

@@ -91,7 +91,7 @@ def loop_depth(call: ir.Expr, caller: ir.FunctionIR) -> int:
 
 
 def measure(function: ir.FunctionIR) -> dict[str, int]:
-    """Count what a function is made of; what was inlined into it before counts as its own."""
+    """Count the parts of a function, including code inlined into it before."""
     blocks = function.blocks
     return {
         "blocks": len(blocks),

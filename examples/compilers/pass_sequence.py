@@ -2,7 +2,7 @@
 
     python examples/compilers/pass_sequence.py socket:policybridge.sock
 
-It does in a few lines what a compiler pass would do: embed the module (IR2Vec in POSET-RL), ask, run what is advised.
+It has the steps of a compiler pass: embed the module (IR2Vec in POSET-RL), ask, run the advised passes.
 """
 
 import sys

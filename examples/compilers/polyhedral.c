@@ -1,4 +1,4 @@
-/* A polyhedral compiler that asks a policy whether to fuse the loops of a nest, and by which sizes to tile them:
+/* A polyhedral compiler that asks a policy whether to fuse the loops of a nest, and for the sizes of its tiles:
  *   cc -o polyhedral polyhedral.c $(pkg-config --cflags --libs policybridge-c isl)
  *   ./polyhedral socket:policybridge.sock matmul 96 128 64 >nest.c && cc -O2 -o nest nest.c && ./nest
  *
@@ -98,7 +98,7 @@ static void ask(pb_connection *server, const char *policy, const struct feature 
   pb_options_free(options);
 }
 
-/* What the compiler knows of a nest. */
+/* Properties of a nest. */
 struct known {
   pb_connection *server;
   isl_union_set *domain, *arrays;
@@ -234,7 +234,7 @@ static isl_schedule_node *tile(isl_schedule_node *node, void *user) {
   ask(known->server, "tiles", features, 5, advice, LOOPS);
   isl_multi_val *sizes = isl_multi_val_zero(isl_schedule_node_band_get_space(node));
   for (int d = 0; d < band.loops; ++d) {
-    /* A tile of the whole loop is none; so is every advice outside of the loop. */
+    /* A size outside of the loop leaves it untiled, like a tile of the whole loop. */
     const int64_t size = advice[d] >= 1 && advice[d] <= band.extents[d] ? advice[d] : band.extents[d];
     fprintf(stderr, "%s%" PRId64, d ? " x " : "tiles: ", size);
     sizes = isl_multi_val_set_at(sizes, d, isl_val_int_from_si(isl_schedule_node_get_ctx(node), (long)size));

@@ -1,4 +1,4 @@
-"""A stand-in for a compiler whose register allocator asks a policy for each step, and says only what changed.
+"""A stand-in for a compiler whose register allocator asks a policy for each step, and sends only changes.
 
     python examples/compilers/register_allocation.py socket:policybridge.sock
 
@@ -91,7 +91,7 @@ class Function:
         self._changed = list(self.ranges)
 
     def observe(self, runner: ModelRunner) -> None:
-        """Set the features to what has changed since the last call; mostly that is nothing."""
+        """Set the features to the changes since the last call; mostly there are none."""
         changed = [self.ranges[number] for number in self._changed]
         runner["removed"] = np.array(self._removed, np.int64)
         runner["changed"] = np.array(self._changed, np.int64)

@@ -1,4 +1,4 @@
-"""What the examples of this folder share: the environment for them, and what a trained policy is worth."""
+"""Common code of the examples in this folder: their environment, and the evaluation of a policy."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -74,7 +74,7 @@ def totals(decide: Decide, environment: gymnasium.Env[Any, Any], modules: Sequen
 
 
 def report(decide: Decide, corpus: Path, modules: Sequence[str]) -> None:
-    """Compile the modules by a policy, and print what became of their text."""
+    """Compile the modules by a policy, and print the change of their text."""
     environment = make(corpus, modules)
     default, policy = totals(decide, environment, modules)
     environment.close()

@@ -37,7 +37,7 @@ def near_llvm(bias: torch.Tensor) -> None:
 
 
 def main() -> None:
-    """Train, and compile all modules by what was learnt."""
+    """Train, and compile all modules by the trained policy."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--only", metavar="PROJECT", help="train on this project's modules alone")

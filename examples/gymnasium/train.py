@@ -19,7 +19,7 @@ from stable_baselines3.common.vec_env import SubprocVecEnv
 class CreditPerDecision(BaseCallback):
     """Puts the credit of each decision in the place of its reward; the discount has to be 0.
 
-    What is not credited when a rollout ends, because its episode goes on, teaches nothing.
+    Steps without a credit, because their episode goes on after the rollout, have no effect.
     """
 
     def _on_rollout_start(self) -> None:
@@ -40,7 +40,7 @@ class CreditPerDecision(BaseCallback):
 
 
 def main() -> None:
-    """Train, and compile all modules by what was learnt."""
+    """Train, and compile all modules by the trained policy."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--only", metavar="PROJECT", help="train on this project's modules alone")

@@ -1,6 +1,6 @@
 """``python -m policybridge_docs.gallery --corpus DIR``: run the commands of docs/gallery.md and take its pictures.
 
-The folder with what the commands made stays, and a training run that is in it is not made again. It needs playwright
+The folder of the commands' files stays, and an existing training run in it is used again. It needs playwright
 and Chromium, clang-22 and its plugin (POLICYBRIDGE_PLUGINS), and the corpus that ``make corpus`` makes.
 """
 
@@ -17,14 +17,14 @@ from policybridge_docs.links import ROOT
 _PICTURES: Final = ROOT / "docs" / "gallery"
 _READY: Final = "body[data-ready]"
 _SEEN: Final = 2000
-"""Decisions that the server has made when its page is taken."""
+"""The number of decisions of the server before its page is taken."""
 
 
 def main() -> None:
     """Take all pictures."""
     parser = argparse.ArgumentParser(prog="python -m policybridge_docs.gallery", description=__doc__)
     parser.add_argument("--corpus", type=Path, default=ROOT / ".cache" / "corpus", help="(default: .cache/corpus)")
-    parser.add_argument("--work", type=Path, default=ROOT / ".cache" / "gallery", help="what the commands make")
+    parser.add_argument("--work", type=Path, default=ROOT / ".cache" / "gallery", help="folder of the commands' files")
     options = parser.parse_args()
     _PICTURES.mkdir(exist_ok=True)
     options.work.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def _while_served(folder: Folder, serve: str, score: str, top: str) -> None:
-    """Score, and take what the server shows meanwhile."""
+    """Score, and take the server's page meanwhile."""
     with folder.started(serve) as (_, terminal):
         wait_for(b"ready ", terminal)
         with folder.started(score) as (scoring, said), PageClient(f"http:{folder.address}") as page:

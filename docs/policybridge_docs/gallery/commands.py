@@ -19,7 +19,7 @@ _COLUMNS: Final = "110"
 
 
 def commands() -> list[str]:
-    """Give the commands that the page shows, in their order."""
+    """Return the commands of the page in their order."""
     return _COMMAND.findall((ROOT / "docs" / "gallery.md").read_text(encoding="utf-8"))
 
 
@@ -39,10 +39,10 @@ class Folder:
             self.address = f"127.0.0.1:{probe.getsockname()[1]}"
 
     def printed(self, command: str) -> str:
-        """Run a command in a terminal of 110 columns and give what it prints, with colours.
+        """Run a command in a terminal of 110 columns and return its output, with colours.
 
         Raises:
-            RuntimeError: it fails; the message has what it printed.
+            RuntimeError: it fails; the message has its output.
 
         """
         with self.started(command) as started:
@@ -67,10 +67,10 @@ class Folder:
 
 
 def finished(process: "subprocess.Popen[bytes]", terminal: int) -> str:
-    """Wait for the end of a command and give what it has printed since it was last read.
+    """Wait for the end of a command and return its unread output.
 
     Raises:
-        RuntimeError: it failed; the message has what it printed.
+        RuntimeError: it failed; the message has its output.
 
     """
     said = b"".join(iter(lambda: _read(terminal), b"")).decode(errors="replace").replace("\r\n", "\n")

@@ -1,4 +1,4 @@
-"""Pictures by a Chromium without a window: of a page, or of what a command prints in a terminal."""
+"""Pictures by a Chromium without a window: of a page, or of a command's output in a terminal."""
 
 import base64
 import html
@@ -38,7 +38,7 @@ def opened_page(width: int, height: int) -> Iterator["Page"]:
 
 
 def shoot(page: "Page", file: Path) -> None:
-    """Write what the tab shows to ``file``, as WebP."""
+    """Write a picture of the tab to ``file``, as WebP."""
     session = page.context.new_cdp_session(page)
     shot = session.send("Page.captureScreenshot", {"format": "webp", "quality": QUALITY})
     file.write_bytes(base64.b64decode(shot["data"]))
