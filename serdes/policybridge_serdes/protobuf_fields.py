@@ -43,6 +43,7 @@ _WIDTHS: Final = {
 }
 """Bytes of a packed element; those of the other types vary."""
 _WHOLE: Final = (FieldDescriptor.TYPE_BYTES, FieldDescriptor.TYPE_STRING)
+_LONGEST_VARINT: Final = 10
 _LAST_BYTES: Final = bytes(range(128, 256))
 """The bytes that do not end a varint."""
 
@@ -98,6 +99,9 @@ def _check_text(kind: Any, field: Any, size: int) -> None:
 
 def _packed(field: Any, data: bytes, start: int, end: int) -> int:
     width = _WIDTHS.get(field.type)
+    if not width and (end - start) // _LONGEST_VARINT > _ELEMENTS:
+        # To count them takes long, too.
+        return end - start
     return (end - start) // width if width else len(data[start:end].translate(None, _LAST_BYTES))
 
 

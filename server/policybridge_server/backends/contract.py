@@ -133,7 +133,7 @@ class Backend(Protocol):
 class WeightsBackend(Protocol):
     """A backend that can replace the weights of an artifact."""
 
-    def replace_weights(self, artifact: Path, config: PolicyConfig, weights: bytes) -> None:
+    def replace_weights(self, artifact: Path, config: PolicyConfig, weights: bytes | memoryview) -> None:
         """Replace the weights in the folder ``artifact`` by ``weights``, tensors by name in safetensors.
 
         The folder is a copy made for this, but its files may be hard links to another version's: replace a file, never

@@ -14,6 +14,7 @@ from policybridge_server.backends.artifacts import artifact_file, loading
 from policybridge_server.backends.contract import Batch, convert_settings
 from policybridge_server.backends.onnx.bound import BoundBatch
 from policybridge_server.backends.onnx.model_file import missing_files
+from policybridge_server.backends.onnx.weights import replace_initializers
 from policybridge_server.backends.tensors import Interface, Port, TensorModel, TensorSettings, choose_output
 from policybridge_server.repository import PolicyConfig
 
@@ -56,11 +57,8 @@ class OnnxBackend:
         _check_providers(session, settings)
         return OnnxModel(session, settings)
 
-    def replace_weights(self, artifact: Path, config: PolicyConfig, weights: bytes) -> None:
+    def replace_weights(self, artifact: Path, config: PolicyConfig, weights: bytes | memoryview) -> None:
         """Replace the initializers of the model."""
-        # Imported late: a server that takes no weights needs no safetensors.
-        from policybridge_server.backends.onnx.weights import replace_initializers  # noqa: PLC0415
-
         settings: OnnxSettings = convert_settings(config, OnnxSettings)
         file = artifact_file(artifact, settings.file)
         model = replace_initializers(file.read_bytes(), weights)

@@ -26,7 +26,7 @@ _TYPES: Final = {
 _NAMES: Final = {number: name for name, number in _TYPES.items()}
 
 
-def replace_initializers(model: bytes, weights: bytes) -> bytes:
+def replace_initializers(model: bytes, weights: bytes | memoryview) -> bytes:
     """Give ``model`` with the tensors of ``weights``, safetensors, in place of its initializers of the same names.
 
     Raises:
@@ -34,7 +34,7 @@ def replace_initializers(model: bytes, weights: bytes) -> bytes:
         PreconditionError: the model has no such tensor, or one of another type or shape; or a tensor holds NaN.
 
     """
-    parsed, new = _parse(model), read_weights(weights)
+    new, parsed = read_weights(weights), _parse(model)
     base = {each.name.decode(errors="replace"): each for each in parsed.graph.initializer}
     check_weights(new, {name: _described(each) for name, each in base.items()})
     for name, tensor in new.items():
@@ -42,7 +42,7 @@ def replace_initializers(model: bytes, weights: bytes) -> bytes:
         # Clear the message first: ONNX may keep elements in other fields than raw_data, too.
         base[name].Clear()
         base[name].MergeFrom(
-            type(base[name])(dims=tensor.shape, data_type=_TYPES[tensor.type], name=kept, raw_data=tensor.data)
+            type(base[name])(dims=tensor.shape, data_type=_TYPES[tensor.type], name=kept, raw_data=bytes(tensor.data))
         )
     replaced: bytes = parsed.SerializeToString()
     return replaced

@@ -69,7 +69,7 @@ class TorchBackend:
         with loading(file):
             return _load(file, config, settings)
 
-    def replace_weights(self, artifact: Path, config: PolicyConfig, weights: bytes) -> None:
+    def replace_weights(self, artifact: Path, config: PolicyConfig, weights: bytes | memoryview) -> None:
         """Replace the state dict of a module, or the weights of an exported program."""
         settings: TorchSettings = convert_settings(config, TorchSettings)
         file = artifact_file(artifact, *(_FILES if settings.file is None else [settings.file]))

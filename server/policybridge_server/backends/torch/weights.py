@@ -36,7 +36,7 @@ class _Weight(NamedTuple):
     tensor: Tensor
 
 
-def replace_program_weights(data: bytes, weights: bytes) -> bytes:
+def replace_program_weights(data: bytes, weights: bytes | memoryview) -> bytes:
     """Give the ``.pt2`` archive ``data`` with other ``weights``: the state dict of the module, in safetensors.
 
     Of weights that share their bytes one name is enough.
@@ -46,8 +46,8 @@ def replace_program_weights(data: bytes, weights: bytes) -> bytes:
         PreconditionError: they are not those of the archive, or hold NaN; or the archive has weights of another form.
 
     """
-    archive = PT2ArchiveReader(io.BytesIO(data))
-    base, new = dict(_weights(archive)), read_weights(weights)
+    new, archive = read_weights(weights), PT2ArchiveReader(io.BytesIO(data))
+    base = dict(_weights(archive))
     check_weights(new, {name: weight.tensor for name, weight in base.items()})
     records = _records(base, new)
     target = io.BytesIO()
@@ -81,7 +81,7 @@ def _records(base: Mapping[str, _Weight], new: Mapping[str, Tensor]) -> dict[str
     records: dict[str, bytes] = {}
     for name, tensor in new.items():
         record = base[name].record
-        if records.setdefault(record, tensor.data) != tensor.data:
+        if records.setdefault(record, bytes(tensor.data)) != tensor.data:
             raise InvalidError(f"{name} shares its bytes with another weight, which is given another value")
     missing = [name for name, weight in base.items() if weight.record not in records]
     if missing:
