@@ -1,7 +1,7 @@
 """Servers that listen in other ways than on gRPC and a socket together."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -10,16 +10,20 @@ from tests.conftest import command
 
 
 @contextmanager
-def started(*arguments: object, log: Path | None = None) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+def started(
+    *arguments: object, log: Path | None = None, before: Sequence[str] = ()
+) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     """Run ``policybridge serve``; give the process, and the addresses of its ready line.
 
     Args:
         arguments: of the command.
         log: a file for its standard error; by default it goes where the test's goes.
+        before: the words of a program that runs the server.
 
     """
     with _opened(log) as errors:
-        process = subprocess.Popen(command("serve", *arguments), stdout=subprocess.PIPE, stderr=errors, text=True)
+        words = [*before, *command("serve", *arguments)]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True)
     assert process.stdout is not None
     try:
         word, *addresses = process.stdout.readline().split() or [""]

@@ -83,8 +83,12 @@ def _ledger(parts: Sequence[LedgerState], past: bool) -> LedgerState | None:
         max(part.lag for part in parts),
         sum(part.lost for part in parts),
         any(part.failing for part in parts),
+        sum(part.spooled_bytes for part in parts),
+        any(part.away for part in parts),
     )
-    return replace(made, waiting_bytes=0, lag=0.0, failing=False) if past else made
+    if not past:
+        return made
+    return replace(made, waiting_bytes=0, lag=0.0, failing=False, spooled_bytes=0, away=False)
 
 
 def _sum(histograms: Iterable[Histogram]) -> Histogram:

@@ -156,10 +156,6 @@ def test_prometheus_finds_no_fault_with_the_metrics_nor_with_the_rules(server: S
     promtool("check", "config", RULES.with_name("prometheus.yml"))
 
 
-def test_the_alerts_fire_on_the_faults_that_they_are_for() -> None:
-    promtool("test", "rules", Path(__file__).with_name("alerts_test.yml"))
-
-
 def test_a_scraper_that_wants_open_metrics_gets_them(server: Server) -> None:
     assert server.text(Accept="application/openmetrics-text; version=1.0.0").endswith("# EOF\n")
 
