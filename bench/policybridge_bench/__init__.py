@@ -1,1 +1,1 @@
-"""Measurements: PolicyBridge beside what bounds it, in one interleaved run."""
+"""Measurements of policy servers: PolicyBridge, bare echoes and other servers in one interleaved run."""

@@ -17,10 +17,10 @@ class Promise:
 
     Attributes:
         way: of PolicyBridge.
-        clients: how many ask, on both sides.
+        clients: number of clients on both sides.
         figure: ``p50``, at most ``limit`` times the other's; or ``throughput``, at least ``limit`` times the other's.
         limit: the bound.
-        others: what PolicyBridge is compared with, CONTENDER/WAY or CONTENDER each; the worst ratio counts.
+        others: the other sides, CONTENDER/WAY or CONTENDER each; the worst ratio counts.
         payload: on both sides.
 
     """
@@ -63,7 +63,7 @@ PROMISES: Final = (
     Promise("grpc-unix", 1, "p50", 1.1, _ECHO),
     Promise("grpc-unix", 1, "p50", 1, _GRPC_PEERS),
     Promise("grpc", 1, "p50", 1.5, _ECHO),
-    # The ratio includes the model's own time, some 7 µs, which an echo does not have.
+    # The ratio includes the model's own time, which an echo does not have.
     Promise("grpc-unary", 1, "p50", 1.15, ("python-grpc-echo/unary",)),
     Promise("grpc-unary", 1, "p50", 1.3, _ECHO),
     Promise("grpc-infer", 1, "p50", 1.3, _ECHO),
@@ -92,7 +92,7 @@ def bounds(measured: Sequence[Measured]) -> Iterator[Bound]:
 
 
 def within(measured: Sequence[Measured], baseline: Baseline, limit: float, **fields: object) -> Iterator[Bound]:
-    """Hold the p50 of each case with these fields against the baseline: at most ``limit`` times as long."""
+    """Bound the p50 of each case with these fields: at most ``limit`` times the baseline's."""
     for each in find(measured, **fields):
         base = find_baseline(each.case, measured, baseline)
         if base is not None:
@@ -106,7 +106,7 @@ def _find(measured: Sequence[Measured], who: str, clients: int, payload: str) ->
 
 
 def print_bounds(found: Iterable[Bound]) -> None:
-    """Print each bound, and whether it is missed."""
+    """Print each bound, and mark missed ones."""
     for bound in found:
         word = "at least" if bound.at_least else "at most"
         print(f"{bound.text:<64} {bound.value:12.2f}   {word} {bound.limit:g}{'' if bound.holds else '   MISSED'}")

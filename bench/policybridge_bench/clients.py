@@ -1,4 +1,4 @@
-"""The clients in Python: one observation after another, as a compiler asks.
+"""The clients in Python: they send one observation after another, as a compiler does.
 
     python -m policybridge_bench.clients LOAD
 
@@ -37,7 +37,7 @@ Version = tuple[int, str]
 """Number and digest of a version."""
 
 _LENGTHS: Final = (*[8] * 50, 400)
-"""Decisions of a client's sessions, in turn: many short ones, and one that outlives several versions."""
+"""Decisions of a client's sessions, in turn: many short sessions, and one that outlives several versions."""
 
 Ask = Callable[[int], None]
 
@@ -86,8 +86,8 @@ class ReopeningClient:
     Attributes:
         connection: on which the sessions are opened.
         seed: of the observations.
-        seen: the numbers that a version answered; more than one would be a mix-up.
-        sessions: how many were opened.
+        seen: the advice of each version; more than one number for a version is a mix-up.
+        sessions: number of opened sessions.
 
     """
 
@@ -131,7 +131,7 @@ class ReopeningClient:
 
 
 def wire(load: Load) -> Ask:
-    """Ask on a bare socket by bytes made beforehand; without a policy, ask an echo, which expects no header."""
+    """Send prepared bytes on a bare socket; without a policy the server is an echo, which expects no header."""
     connection = _connected(load)
     if load.policy:
         connection.sendall(json.dumps({"policybridge": 1, "policy": load.policy}).encode() + b"\n")
@@ -151,7 +151,7 @@ def wire(load: Load) -> Ask:
 
 
 def unary(load: Load) -> Ask:
-    """Make unary gRPC calls of messages encoded beforehand; the replies are not looked at."""
+    """Make unary gRPC calls with prepared messages, and ignore the replies."""
     call = grpc.insecure_channel(load.address.removeprefix("grpc:")).unary_unary(load.method or EVALUATE, None, None)
     requests = read_messages(Path(load.file)) if load.file else messages(load)
 

@@ -12,23 +12,23 @@ from policybridge_core.errors import PolicyBridgeError
 from policybridge_core.plugins import Table, load_part
 
 _SUMMARIES: Final = {
-    "load": "clients ask a server: latencies, decisions/s, CPU, memory (the default)",
-    "peers": "the same beside bare echoes and other servers, in one interleaved run",
-    "unary": "one call for each decision, beside Triton's unary calls and a C++ unary echo",
-    "trees": "another build of the server (--python) beside this one, in one interleaved run",
-    "session": "sessions beside bare echoes and the model alone, and the promised ratios",
-    "ledger": "a server that records beside one that does not",
-    "telemetry": "what counting, scraping and tracing cost a server",
-    "workers": "servers of one worker and of more beside each other (--workers)",
+    "load": "a server under load: latencies, decisions/s, CPU, memory (the default)",
+    "peers": "the same, with bare echoes and other servers in one interleaved run",
+    "unary": "one call for each decision, with Triton's unary calls and a C++ unary echo",
+    "trees": "another build of the server (--python) and this one, in one interleaved run",
+    "session": "sessions, bare echoes and the model alone, and the promised ratios",
+    "ledger": "a server with a ledger and one without",
+    "telemetry": "the cost of counters, scrapes and traces",
+    "workers": "servers with one worker and with more (--workers)",
     "publish": "publishing alone, and decisions while versions are published",
-    "inference": "ModelInfer of the Open Inference Protocol beside Evaluate",
-    "mlbridge": "ML-Compiler-Bridge's getAdvice beside Evaluate",
-    "launcher": "what policybridge-run and policybridge run add to a compilation",
-    "store": "what a store of tuned decisions adds to a compilation",
-    "embedded": "what a policy in a plugin adds to a compilation, and whether its objects are those of the server",
-    "overhead": "what the harness itself adds to a bare socket loop",
+    "inference": "ModelInfer of the Open Inference Protocol, and Evaluate",
+    "mlbridge": "ML-Compiler-Bridge's getAdvice, and Evaluate",
+    "launcher": "the time that policybridge-run and policybridge run add to a compilation",
+    "store": "the time that a store of tuned decisions adds to a compilation",
+    "embedded": "the time that a policy in a plugin adds to a compilation; compares its objects with the server's",
+    "overhead": "the time that the harness adds to a bare socket loop",
     "serdes": "encoding and decoding alone",
-    "start": "how soon a server is ready, and its memory with one policy",
+    "start": "time until a server is ready, and its memory with one policy",
     "sessions": "memory for each open session",
 }
 _SERVERS: Final = ("load", "peers", "unary", "trees", "session", "ledger", "workers")
@@ -45,8 +45,8 @@ _EPILOG: Final = """\
 scenarios:
 {}
 
-A LIST is separated by commas; the word `all` stands for all that is installed. Scenarios may have other
-defaults than those above, which are the defaults of `load`."""
+A LIST is separated by commas; `all` selects everything that is installed. The defaults above are those of
+`load`; other scenarios may have others."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_cases(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what is measured")
+    group = parser.add_argument_group("cases")
     group.add_argument(
         "--contenders",
         metavar="LIST",
@@ -89,16 +89,16 @@ def _add_cases(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--generators",
         metavar="LIST",
-        help="native, wire, python: measure with each of them that a way supports (default: with the first)",
+        help="native, wire, python: the load generators to use (default: the first that a way supports)",
     )
-    group.add_argument("--clients", metavar="LIST", help="how many ask at once (default: 1,8)")
+    group.add_argument("--clients", metavar="LIST", help="numbers of clients (default: 1,8)")
     group.add_argument("--rates", metavar="LIST", default="", help="open loop: requests/s of all clients together")
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("how")
-    group.add_argument("--rounds", type=int, help="in each, every case is measured once (default: 5)")
-    group.add_argument("--seconds", type=float, help="for each case in each round (default: 1)")
+    group.add_argument("--rounds", type=int, help="each measures every case once (default: 5)")
+    group.add_argument("--seconds", type=float, help="of each case in each round (default: 1)")
     group.add_argument(
         "--warm-up",
         type=float,
@@ -110,7 +110,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--baseline",
         metavar="CONTENDER[/WAY]",
-        help="print ratios to its cases; without WAY, to its case of the same way",
+        help="print ratios to the cases of this contender; without WAY, to its case of the same way",
     )
     group.add_argument(
         "--cache",
@@ -123,11 +123,13 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 def _add_server(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the policy server")
     group.add_argument(
-        "--server", action="append", default=[], metavar="ADDR", help="address of a server that runs; with --policy"
+        "--server", action="append", default=[], metavar="ADDR", help="address of a running server; needs --policy"
     )
-    group.add_argument("--server-pid", type=int, metavar="PID", help="of that server, to measure its CPU and memory")
     group.add_argument(
-        "--repository", type=Path, metavar="DIR", help="serve the policies of this folder; with --policy"
+        "--server-pid", type=int, metavar="PID", help="process of that server, to measure its CPU and memory"
+    )
+    group.add_argument(
+        "--repository", type=Path, metavar="DIR", help="serve the policies of this folder; needs --policy"
     )
     group.add_argument("--policy", metavar="NAME", help="ask this policy instead of the harness's own")
     group.add_argument(
@@ -148,23 +150,23 @@ def _add_server(parser: argparse.ArgumentParser) -> None:
 def _add_single(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("of one scenario")
     group.add_argument(
-        "--workers", default="1,2", metavar="LIST", help="workers: of so many each server has (default: 1,2)"
+        "--workers", default="1,2", metavar="LIST", help="workers: the numbers of workers (default: 1,2)"
     )
-    group.add_argument("--count", type=int, default=1000, help="sessions: how many are opened (default: 1000)")
+    group.add_argument("--count", type=int, default=1000, help="sessions: the number of sessions (default: 1000)")
     group.add_argument(
         "--versions",
         type=int,
         default=200,
-        help="publish: the most that are published while clients ask (default: 200)",
+        help="publish: the largest number of versions published under load (default: 200)",
     )
     group.add_argument("--launcher", type=Path, metavar="FILE", help="launcher: the program policybridge-run")
     group.add_argument("--compiler", default="clang-22", help="launcher, store, embedded: the compiler (clang-22)")
-    group.add_argument("--corpus", type=Path, metavar="DIR", help="store, embedded: of its modules, 100 are compiled")
+    group.add_argument("--corpus", type=Path, metavar="DIR", help="store, embedded: compile 100 modules of this corpus")
     group.add_argument("--store", type=Path, metavar="FILE", help="store: the decisions")
     group.add_argument(
-        "--plugins", type=Path, metavar="DIR", help="store, embedded: where policybridge-inliner-MAJOR.so is"
+        "--plugins", type=Path, metavar="DIR", help="store, embedded: the folder of policybridge-inliner-MAJOR.so"
     )
-    group.add_argument("--embedded", type=Path, metavar="FILE", help="embedded: the plugin with the policy inside")
+    group.add_argument("--embedded", type=Path, metavar="FILE", help="embedded: the plugin of policybridge embed")
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
@@ -175,7 +177,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure; 0, 1 where --compare found B worse, 2 where it could not be measured."""
+    """Measure; return 0, 1 if --compare found B worse, 2 after an error."""
     try:
         if arguments.compare:
             chosen = load_part("policybridge_bench.compare:run [bench]", "--compare")

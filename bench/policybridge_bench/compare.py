@@ -1,4 +1,4 @@
-"""``--compare A.json B.json``: whether B is slower than A, by more than chance and by more than a limit."""
+"""``--compare A.json B.json``: tell whether B is slower than A by more than a limit and by more than chance."""
 
 import argparse
 from collections.abc import Sequence
@@ -51,16 +51,16 @@ class Compared:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare two files, print, and give the exit status: 1 where B is worse."""
+    """Compare two files, print, and give the exit status: 1 if B is worse."""
     fill(arguments)
     before, after = (read_json(file) for file in arguments.compare)
     if before.regime != after.regime:
-        raise InvalidError(f"one run was {before.regime} and the other {after.regime}; these are not to be mixed")
+        raise InvalidError(f"one run was {before.regime} and the other {after.regime}; their figures do not compare")
     return print_comparison(before, after, arguments.limit)
 
 
 def print_comparison(before: Run, after: Run, limit: float, *, paired: bool = False) -> int:
-    """Compare, print, and give the exit status: 1 where ``after`` is worse by more than ``limit`` times."""
+    """Compare, print, and give the exit status: 1 if ``after`` is worse by more than ``limit`` times."""
     compared = compare(before, after, paired=paired)
     worse = [each for each in compared if each.is_worse(limit)]
     Console(width=160).print(_table(compared, limit))

@@ -1,4 +1,4 @@
-"""One measurement of a case: its clients are started, begin together, and report."""
+"""One measurement of a case: start the clients, let them begin together, and read their reports."""
 
 import contextlib
 import subprocess
@@ -36,8 +36,8 @@ def drive(
 
     Args:
         command: of a client.
-        clients: how many.
-        server: id of the process that answers, whose CPU and memory are measured.
+        clients: number of clients.
+        server: process id of the server, to measure its CPU and memory.
         during: called once the clients ask.
         look: called with the report of each client.
 

@@ -23,7 +23,7 @@ ADVICE = bytes(8)
 
 
 def serve_socket(path: str, size: int) -> None:
-    """Answer 9 bytes to each ``size`` bytes that come, on a Unix socket, by an epoll loop."""
+    """Answer each ``size`` bytes on a Unix socket with 9 bytes, in an epoll loop."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen(64)

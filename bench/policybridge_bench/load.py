@@ -25,13 +25,13 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """The load that one client makes.
 
     Attributes:
-        kind: how the client asks; see clients.py and bench/native.
+        kind: the kind of the client; see clients.py and bench/native.
         address: of the server, in the form that the kind takes.
         method: the gRPC method, if the kind calls one: ``/package.Service/Method``.
-        policy: the name of the policy that is asked.
-        payload: the observations that are sent, by their name in `PAYLOADS`.
+        policy: name of the policy.
+        payload: name of the observations in `PAYLOADS`.
         serdes: the name of the SerDes.
-        seconds: how long the client asks.
+        seconds: duration of the measurement.
         warm_up: seconds of requests that are not measured; at least `WARM_UP_ASKS` requests, unless they take a second.
         rate: open loop: requests per second. Each is due at a fixed time and its latency counts from then, also if the
             answer before it came late (no coordinated omission). Absent: closed loop, one request after another.
@@ -52,14 +52,14 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What one client measured.
+    """The measurement of one client.
 
     Attributes:
-        count: how many answers came.
+        count: number of answers.
         seconds: from the first request to the last answer.
-        cpu: seconds of CPU that the client used for them.
-        seen: of the kind `publish` alone: version, digest and the numbers that it answered.
-        sessions: of the kind `publish` alone: how many were opened.
+        cpu: the client's CPU, in seconds.
+        seen: only of the kind `publish`: version, digest and the version's advice.
+        sessions: only of the kind `publish`: number of opened sessions.
 
     """
 
@@ -102,7 +102,7 @@ def _closed(ask: Callable[[int], None], seconds: float) -> list[float]:
 
 
 def _open(ask: Callable[[int], None], seconds: float, rate: float) -> list[float]:
-    # By default the kernel wakes a sleeper up to 50 µs late, which is as much as an answer takes.
+    # By default the kernel wakes a sleeper up to 50 µs late, as long as an answer takes.
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)
     latencies: list[float] = []
     clock = time.perf_counter
@@ -124,6 +124,6 @@ def tell(report: Report, latencies: Latencies) -> None:
 
 
 def read_report(output: bytes) -> tuple[Report, Latencies]:
-    """Read what a client printed after ``ready``."""
+    """Read a client's output after ``ready``."""
     line, _, latencies = output.partition(b"\n")
     return msgspec.json.decode(line, type=Report), np.frombuffer(latencies, np.float32)

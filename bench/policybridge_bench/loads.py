@@ -1,4 +1,4 @@
-"""What is measured: each route with its loads, in rounds.
+"""Rounds of measurements: each route with its loads.
 
 Every round measures all cases once, one after the other, and each round begins with another case.
 """
@@ -28,13 +28,13 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Loads:
-    """The loads that each route is measured with.
+    """The loads of each route.
 
     Attributes:
         generators: in the order of preference; a route is measured with the first that it supports.
-        clients: how many ask at once.
+        clients: numbers of clients.
         rates: open loops, in requests per second of all clients together; ``None`` for the closed loop.
-        seconds: for each case in each round.
+        seconds: of each case in each round.
         warm_up: seconds before.
         program: the native load generator, if it could be built.
         folder: for the files of messages that the native clients send.
@@ -71,7 +71,7 @@ class Loads:
 
 
 def route_case(contender: str, route: Route, generator: str, clients: int, rate: float | None = None) -> Case:
-    """Give the case of a contender that is asked by a route."""
+    """Give the case of a contender's route."""
     return Case(
         contender=contender,
         way=route.way,

@@ -1,4 +1,4 @@
-"""One run: contenders that serve side by side, measured in turn, and what is shown and written of it."""
+"""One run: contenders that serve side by side, measured in turn; its table and files."""
 
 import argparse
 import contextlib
@@ -41,8 +41,8 @@ def measure(
     Args:
         arguments: the command line, with its defaults filled in.
         contenders: by name; absent: those that ``--contenders`` names.
-        wanted: whether a case of a contender is measured.
-        more: gives cases that are no load on a contender; it is called with the contenders that serve.
+        wanted: tells whether to measure a case of a contender.
+        more: gives further cases from the serving contenders.
 
     Raises:
         InvalidError: an option names something that does not exist, or no case is left.
@@ -58,7 +58,7 @@ def measure(
         loads = _loads(arguments, folder, started.skip)
         candidates = [one for each in started.serving.items() for one in loads.candidates(*each) if wanted(one.case)]
         if contenders is not None:
-            # They are variants of one server: measure the same case of all of them without another between.
+            # Variants of one server: measure the same case of all of them without another case between.
             candidates.sort(key=lambda one: msgspec.structs.replace(one.case, contender="").name)
         candidates += more(started.serving)
         if not candidates:
@@ -88,7 +88,7 @@ def finish(
     figures: Iterable[tuple[str, float]] = (),
     bounds: Iterable[Bound] = (),
 ) -> int:
-    """Print the scenario's own ``bounds`` and ``figures``, write the files that were asked for, and give the status."""
+    """Print the scenario's own ``bounds`` and ``figures``, write the wanted files, and give the status."""
     print_bounds(bounds)
     run = msgspec.structs.replace(run, figures=dict(figures))
     for name, value in run.figures.items():
@@ -106,7 +106,7 @@ def finish(
 
 @dataclass
 class Started:
-    """The contenders that serve, and why others do not."""
+    """The serving contenders, and the reasons why others do not serve."""
 
     folder: Path
     arguments: argparse.Namespace
@@ -115,7 +115,7 @@ class Started:
     skipped: dict[str, str] = field(default_factory=dict)
 
     def start(self, name: str, contender: Contender, ways: Sequence[str]) -> None:
-        """Start one, to be asked by ``ways``; another server that cannot run here is left out, and why is printed."""
+        """Start a contender with its ``ways``; if a foreign server cannot run here, print the reason and go on."""
         own = self.folder / name
         own.mkdir()
         try:
@@ -131,7 +131,7 @@ class Started:
             self.serving[name] = Serving(serving.pid, routes)
 
     def skip(self, name: str, reason: str) -> None:
-        """Note that something cannot run here."""
+        """Note a contender that cannot run here."""
         self.skipped[name] = reason
         sys.stderr.write(f"policybridge bench: without {name}: {reason}\n")
 
@@ -147,7 +147,7 @@ def _check_ways(name: str, ways: Sequence[str], offered: Collection[str], conten
 def _contenders(
     arguments: argparse.Namespace, given: Mapping[str, Contender] | None
 ) -> Iterator[tuple[str, Contender, list[str]]]:
-    """Give the name of each contender, the contender, and the ways that ``--contenders`` names; none: no choice."""
+    """Give each contender with its name and the ways that ``--contenders`` names; no ways: all."""
     if given is not None:
         yield from ((name, contender, []) for name, contender in given.items())
         return

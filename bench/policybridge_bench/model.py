@@ -1,4 +1,4 @@
-"""The model alone, evaluated in the client's process: the part of a decision that no server can save.
+"""The model alone, evaluated in the client's process: no server can be faster.
 
 This module alone imports the server's packages.
 """

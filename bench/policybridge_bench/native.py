@@ -1,4 +1,4 @@
-"""The programs in C++: the load generator and the echoes, built when they are first needed."""
+"""The C++ programs: the load generator and the echoes, built on first use."""
 
 import fcntl
 import os

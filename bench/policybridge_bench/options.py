@@ -21,7 +21,7 @@ _DEFAULTS: Final = {
 
 
 def fill(arguments: argparse.Namespace, **defaults: Any) -> None:
-    """Set the options that were not given: to the scenario's ``defaults``, or else to those of all scenarios."""
+    """Set options without a value to the scenario's ``defaults``, else to those of all scenarios."""
     for name, value in {**_DEFAULTS, **defaults}.items():
         if getattr(arguments, name) is None:
             setattr(arguments, name, value)
@@ -50,15 +50,15 @@ def numbers(text: str) -> list[float]:
     """Read a list of numbers above 0.
 
     Raises:
-        InvalidError: a word is no number above 0.
+        InvalidError: a word is not a number above 0.
 
     """
     try:
         given = [float(word) for word in words(text)]
     except ValueError as error:
-        raise InvalidError(f"{text!r} is no list of numbers: {error}") from error
+        raise InvalidError(f"{text!r} is not a list of numbers: {error}") from error
     if any(not number > 0 for number in given):
-        raise InvalidError(f"{text!r}: numbers above 0 are wanted")
+        raise InvalidError(f"{text!r}: the numbers must be above 0")
     return given
 
 

@@ -26,8 +26,8 @@ class Payload:
 
     Attributes:
         signature: of the sessions that send it.
-        make: gives this number of observations, the same at every call.
-        count: how many a client sends in turn before it begins again; few if they are large.
+        make: gives a number of observations, the same at every call.
+        count: number of different observations that a client sends in turn.
 
     """
 
@@ -110,7 +110,7 @@ def payload(name: str) -> Payload:
     """Give the payload called ``name``.
 
     Raises:
-        NotFoundError: there is none; the message lists all payloads.
+        NotFoundError: no payload has this name; the message lists them.
 
     """
     if name not in PAYLOADS:

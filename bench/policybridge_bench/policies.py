@@ -1,4 +1,4 @@
-"""The policies that are asked: one network for each payload, stored for each backend that is installed."""
+"""The measured policies: one network for each payload, stored for each installed backend."""
 
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -34,7 +34,7 @@ def backends() -> list[str]:
 
 
 def backends_of(payload_name: str) -> list[str]:
-    """Give the backends that have a policy for the payload; eviction and graph have one in ONNX and in Python alone."""
+    """Give the backends that have a policy for the payload; eviction and graph have one only in ONNX and in Python."""
     if payload_name == "inliner":
         return backends()
     if payload_name in ("eviction", "graph"):

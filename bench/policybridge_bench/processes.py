@@ -1,4 +1,4 @@
-"""Processes: started, waited for until they are ready, measured and ended."""
+"""Start processes, wait until they are ready, measure them and end them."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ _SPIN = "import os\nos.nice(19)\nprint('ready', flush=True)\nwhile True: pass"
 
 @dataclass(frozen=True)
 class Usage:
-    """The usage of a process and its children: seconds of CPU so far, bytes of memory now."""
+    """CPU (seconds so far) and memory (bytes now) of a process and its children."""
 
     cpu: float
     rss: int
@@ -68,8 +68,7 @@ def server(
 def regime(*, busy: bool) -> Iterator[None]:
     """If ``busy``, keep every core awake in the body, by a process of the lowest priority on each.
 
-    An idle core takes some 40 µs to wake up, about as long as an answer takes. On a machine that compiles, cores are
-    awake.
+    An idle core takes about as long to wake up as an answer takes. On a machine that compiles, cores are awake.
     """
     with contextlib.ExitStack() as stack:
         for core in sorted(os.sched_getaffinity(0)) if busy else ():
@@ -84,7 +83,7 @@ def running(
 ) -> "Iterator[subprocess.Popen[bytes]]":
     """Run a process until the body ends; its errors go to the ``log``.
 
-    If it is to ``talk``, its input and output are pipes; otherwise its output goes to the log too.
+    With ``talk`` its input and output are pipes; otherwise its output goes to the log too.
     """
     with contextlib.ExitStack() as stack:
         errors = stack.enter_context(log.open("wb")) if log else None

@@ -1,4 +1,4 @@
-"""Versions whose advice is their number, published one after another.
+"""Publish versions whose advice is their own number.
 
 A version's model is the measured network beside a constant, the number; its advice is that number. So every decision
 says which artifact made it, whatever version the session names.
@@ -46,7 +46,7 @@ class Publisher:
 
     Attributes:
         made: the number that each version must answer, by version and digest.
-        refused: how many corrupt artifacts the server refused.
+        refused: number of corrupt artifacts that the server refused.
         seconds: of each call that published a version.
 
     """

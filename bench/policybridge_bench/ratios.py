@@ -1,4 +1,4 @@
-"""Cases beside each other: how they are found, and the ratios between them."""
+"""Find cases and give the ratios between them."""
 
 import operator
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from policybridge_bench.results import Case, Measured
 
 @dataclass(frozen=True)
 class Baseline:
-    """What ratios are taken to: a contender's ``way``; or, if that is empty, the way of the case itself."""
+    """The denominator of ratios: a contender's ``way``; if empty, the way of the case itself."""
 
     contender: str
     way: str = ""

@@ -1,4 +1,4 @@
-"""Messages made beforehand, in the file that native clients read (bench/native/load/file.h)."""
+"""Prepared messages in the file that native clients read (bench/native/load/load.h)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ _NATIVE: Final = {
 
 
 def native(load: Load, folder: Path) -> Load:
-    """Give the same load for the native client: with its kind, and a file of the messages."""
+    """Give the same load for the native client, with a file of its messages."""
     if load.file:
         return load
     file = folder / "-".join(filter(None, (load.kind, load.payload, load.policy, load.serdes)))
@@ -67,7 +67,7 @@ def _evaluate_request(load: Load, signature: Signature, observation: Values) -> 
 
 
 def write_messages(made: Sequence[bytes], file: Path, signature: Signature | None = None) -> None:
-    """Write messages; if they belong to a session, its ``signature`` comes before them."""
+    """Write messages after the ``signature`` of their session, if they have one."""
     lines = [] if signature is None else [_line("feature", spec) for spec in signature.features.specs]
     lines += [] if signature is None else [_line("advice", signature.advice)]
     parts = [part for message in made for part in (len(message).to_bytes(8, "little"), message)]

@@ -1,4 +1,4 @@
-"""The results of a run: one form that is shown as a table, drawn as a page, written to files and compared."""
+"""The results of a run, for the table, the page, files and comparisons."""
 
 import csv
 import os
@@ -18,19 +18,19 @@ from policybridge_bench.load import Latencies
 from policybridge_core.errors import InvalidError
 
 SHARES: Final = (*range(0, 100, 5), 97, 98, 99, 99.5, 99.9, 99.99, 100)
-"""The percentiles that are kept of each round, for plots."""
+"""The percentiles of each round, for plots."""
 
 _FORMAT: Final = 1
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """One combination that is measured once in each round.
+    """One combination, measured once in each round.
 
     Attributes:
-        contender: the name of what answers.
+        contender: its name.
         way: the transport and the call.
-        generator: what asks: ``native``, ``wire`` or ``python``; or what a scenario runs itself.
-        clients: how many ask at once.
+        generator: of the load: ``native``, ``wire`` or ``python``; or the scenario's own.
+        clients: number of clients.
         payload: the name of the observations.
         serdes: its name, if values are encoded.
         backend: of the policy, if there is one.
@@ -60,7 +60,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         p50, p90, p99, p999: latencies in µs.
         throughput: decisions per second, of all clients together.
-        count: of decisions.
+        count: number of decisions.
         spectrum: latencies in µs at the percentiles of `SHARES`.
         client_cpu: µs of CPU per decision, of the clients.
         server_cpu: the same of the server; ``None`` if its process is not known.
@@ -99,9 +99,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         format: the version of the file's form.
         machine: processor, system and versions.
         regime: ``quiet``, or ``busy`` if all cores were kept awake.
-        seconds: for each case in each round.
+        seconds: of each case in each round.
         cases: with their rounds.
-        skipped: contenders that could not run, and the reason.
+        skipped: the reason by contender that could not run.
         figures: further results of the scenario; the name has the unit.
 
     """
@@ -124,7 +124,7 @@ def summary(latencies: Sequence[Latencies], rate: float, client_cpu: float) -> R
     """
     together = np.concatenate(latencies)
     if not together.size:
-        raise InvalidError("no client was answered even once; measure for longer, or at a higher rate")
+        raise InvalidError("no client got an answer; measure for longer, or at a higher rate")
     p50, p90, p99, p999 = np.percentile(together, (50, 90, 99, 99.9)).tolist()
     return Round(
         p50=p50,
@@ -139,7 +139,7 @@ def summary(latencies: Sequence[Latencies], rate: float, client_cpu: float) -> R
 
 
 def timed(call: Callable[[], object], seconds: float = 0.0, *, calls: int = 1, block: int = 1) -> Round:
-    """Call again and again, in this process, and make a round of the latencies.
+    """Call repeatedly in this process, and make a round of the latencies.
 
     It ends after ``seconds``, but not before the latencies are ``calls``. Each latency is the mean of ``block`` calls.
     """
@@ -184,7 +184,7 @@ def read_json(file: Path) -> Run:
     """Read what `write_json` wrote.
 
     Raises:
-        InvalidError: the file cannot be read, or is no result of this format.
+        InvalidError: the file cannot be read, or has another form.
 
     """
     try:

@@ -1,4 +1,4 @@
-"""The tables on the terminal, as they fill: one for each load generator."""
+"""The live tables on the terminal, one for each load generator."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ _COLUMNS: Final = ("p50 µs", "p90", "p99", "p99.9", "decisions/s", "CPU µs: cl
 
 @contextlib.contextmanager
 def live(baseline: Baseline | None) -> Iterator[Show]:
-    """Give what shows results on the terminal as they come; or once at the end, if the output is no terminal."""
+    """Give a function that shows the results so far; without a terminal, print them once at the end."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=220)
@@ -31,7 +31,7 @@ def live(baseline: Baseline | None) -> Iterator[Show]:
 def by_generator(measured: Sequence[Measured]) -> Mapping[str, list[Measured]]:
     """Group the cases that have rounds by their load generator.
 
-    Generators differ in what they add to each latency, so that cases of two generators cannot be compared.
+    Generators add different times to each latency, so cases of two generators do not compare.
     """
     groups: dict[str, list[Measured]] = {}
     for each in measured:

@@ -50,12 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         options.json.write_text(json.dumps(result.to_json(), indent=2) + "\n", encoding="utf-8")
     if result.fallbacks:
-        return _fail(f"the policy did not decide everything: {result.fallbacks[0]}")
+        return _fail(f"LLVM decided without the policy: {result.fallbacks[0]}")
     return _tuned(options, console)
 
 
 def _tuned(options: argparse.Namespace, console: Console) -> int:
-    """Tune, if that is wanted; the demo has succeeded, so what goes wrong here is told and fails nothing."""
+    """Tune, if wanted; the demo has succeeded, so an error here is printed and changes no status."""
     modules = [module for module in demo_modules() if options.only in module.path and is_tuned(module)]
     if not options.tune or not modules:
         return 0
@@ -64,7 +64,7 @@ def _tuned(options: argparse.Namespace, console: Console) -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except (CompileError, PolicyBridgeError, OSError) as error:
-        sys.stderr.write(f"policybridge_demo: it could not be tuned: {error}\n")
+        sys.stderr.write(f"policybridge_demo: the tuning failed: {error}\n")
     return 0
 
 

@@ -63,7 +63,7 @@ class ListeningSession(Closing):
         return advice
 
     def context(self, name: str) -> None:
-        """Tell the server what the next observations belong to."""
+        """Set the context of the next observations."""
         self._session.context(name)
 
     def report(self, outcome: Outcome) -> None:

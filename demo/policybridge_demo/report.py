@@ -66,7 +66,7 @@ def _whole(result: DemoResult) -> Table:
     grid.add_row("latency", f"p50 {p50:,.0f} µs, p99 {p99:,.0f} µs")
     grid.add_row("code size", f"{total.text:,} bytes of text, {total.plain_text:,} at plain -Oz")
     grid.add_row("agreement", f"{_share(total.agreement)} of the decisions are LLVM's own too")
-    grid.add_row("identical", f"{total.identical} of {total.modules} objects are what they are without the policy")
+    grid.add_row("identical", f"{total.identical} of {total.modules} objects are the same as without the policy")
     grid.add_row("fallbacks", f"{len(result.fallbacks)}")
     grid.add_row("time", f"{result.plain_seconds:.1f} s plain, {result.seconds:.1f} s asking")
     return grid

@@ -1,4 +1,4 @@
-"""The end of the demo: what some seconds of tuning take off its own modules, by ``policybridge autotune``."""
+"""The end of the demo: some seconds of ``policybridge autotune`` on its own modules."""
 
 import argparse
 import subprocess
@@ -26,18 +26,18 @@ STORE: Final = Path(".cache/demo-tuned/decisions.db")
 """The tuned decisions, below the folder in which the demo is started."""
 
 _BUDGET: Final = "1000"
-"""Compiles of a module; the time ends before."""
+"""Compiles of a module: more than the time allows."""
 
 _INTERRUPTED: Final = 130
 
 
 def is_tuned(module: Module) -> bool:
-    """Tell whether the demo tunes a module: little is to be won in C, and a minute is too short for all."""
+    """Tell whether the demo tunes a module: C gains little, and a minute is too short for all."""
     return module.library in ("libcxx", "libcxxabi")
 
 
 def tune(modules: Sequence[Module], compiler: str, seconds: float, jobs: int, console: Console) -> None:
-    """Tune modules for so long, and print what was won.
+    """Tune modules for some seconds, and print the gain.
 
     Raises:
         CompileError: a module does not become bitcode.
@@ -45,7 +45,7 @@ def tune(modules: Sequence[Module], compiler: str, seconds: float, jobs: int, co
         OSError: the store cannot be written.
 
     """
-    # A store from before would count as won now.
+    # An earlier store would count as a gain of this run.
     remove(STORE.parent)
     STORE.parent.mkdir(parents=True)
     with TemporaryDirectory(prefix="policybridge-demo-") as name:

@@ -2,7 +2,7 @@
 
     python examples/jax/train.py [OBSERVATIONS.npz]
 
-The file holds a column per feature, and ``inlining_default``, which is what LLVM decided.
+The file holds a column per feature, and ``inlining_default``, LLVM's decision.
 """
 
 import runpy

@@ -65,4 +65,4 @@ def test_what_keeps_it_from_tuning_is_told_and_fails_nothing(tmp_path: Path) -> 
     (tmp_path / ".cache").touch()
     done = run("--only", "cxa_vector", "--tune", "3", cwd=tmp_path)
     assert done.returncode == 0
-    assert "it could not be tuned: " in done.stderr
+    assert "the tuning failed: " in done.stderr

@@ -12,26 +12,26 @@
 
 namespace bench {
 
-/// What one client does; see policybridge_bench/load.py, whose names these are.
+/// The load of one client, with the names of policybridge_bench/load.py.
 struct Options {
   /// `session`, `unary`, `stream`, `socket` or `http`.
   std::string kind;
   std::string address;
   std::string method;
   std::string policy;
-  /// What is sent; see `Messages`.
+  /// The messages to send; see `Messages`.
   std::string file;
-  /// How long, in seconds.
+  /// Of the measurement.
   double seconds = 1;
   double warm_up = 0.2;
   /// Asks per second; absent for a closed loop.
   std::optional<double> rate;
 };
 
-/// Read `--name=value` words; says what is wrong on standard error and gives nothing.
+/// Read `--name=value` words; prints an error and gives nothing if they are wrong.
 std::optional<Options> parse_options(int count, char **words);
 
-/// What is sent, made beforehand by policybridge_bench/requests.py: text lines `feature NAME TYPE DIM…` and one
+/// Prepared messages, written by policybridge_bench/requests.py: text lines `feature NAME TYPE DIM…` and one
 /// `advice NAME TYPE DIM…` (none where no session is opened), an empty line, then messages behind their sizes as uint64.
 struct Messages {
   policybridge::Signature signature;
@@ -67,7 +67,7 @@ Made make_socket(const Options &options, Messages messages);
 /// HTTP/1.1 on one connection; each message is a whole request, and its answer says its length.
 Made make_http(const Options &options, Messages messages);
 
-/// Warm up, print `ready`, wait for a line, ask, and print what was seen; see policybridge_bench/load.py.
+/// Warm up, print `ready`, wait for a line, ask, and print the report; see policybridge_bench/load.py.
 policybridge::Status measure(Client &client, const Options &options);
 
 } // namespace bench

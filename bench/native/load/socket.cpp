@@ -24,7 +24,7 @@ using policybridge::unavailable;
 
 namespace {
 
-/// Gives the size in bytes of the answer that `text` begins with; 0 while too little of it has come to say.
+/// Gives the size in bytes of the answer at the start of `text`; 0 if more bytes are needed to tell.
 using AnswerSize = Result<std::size_t> (*)(const std::string &text);
 
 Result<std::size_t> socket_answer_size(const std::string &text) {
@@ -120,7 +120,7 @@ private:
     return {};
   }
 
-  /// Wait for bytes and append those that have come to the answer.
+  /// Wait for bytes and append them to the answer.
   Status receive() {
     ssize_t got = -1;
     do {

@@ -1,1 +1,1 @@
-"""Contenders: PolicyBridge, floors, which do less than it, and peers, which are other servers with the same model."""
+"""Contenders: PolicyBridge; floors, which do less; peers, which are other servers with the same model."""

@@ -38,12 +38,12 @@ class Serving:
 
 @dataclass(frozen=True)
 class Setting:
-    """The setting that a contender is started in.
+    """The setting in which a contender starts.
 
     Attributes:
         folder: an empty one for this run, with a short path.
         cache: folder for environments and builds, which stay; it may not exist yet.
-        payloads: names of the payloads that will be sent.
+        payloads: names of the payloads that clients will send.
         backends: names of the backends, for contenders that have several.
         serdes: names of the SerDes, for contenders that have several.
 
@@ -60,10 +60,10 @@ class Contender(Protocol):
     """Something that serves."""
 
     def prepare(self, cache: Path) -> None:  # noqa: ARG002
-        """Install or build what is missing; most contenders need nothing.
+        """Install or build missing parts; most contenders need nothing.
 
         Raises:
-            PreconditionError: that is not possible here; the message has the reason and the remedy.
+            PreconditionError: this machine cannot; the message has the reason and the remedy.
 
         """
         return
@@ -93,7 +93,7 @@ PEERS = {
 RESTLESS = ("rayserve",)
 
 CONTENDERS = Table(
-    # What an import string names is called without arguments and gives the contender.
+    # The import string names a function without arguments that returns the contender.
     kind="contender",
     group="policybridge.contenders",
     own={"policybridge": f"{_CONTENDERS}.own:PolicyBridge", **FLOORS, **PEERS},
@@ -104,7 +104,7 @@ def load_contender(name: str) -> Contender:
     """Make the contender called ``name``.
 
     Raises:
-        NotFoundError: there is none; the message lists all contenders.
+        NotFoundError: no contender has this name; the message lists them.
 
     """
     return cast("Callable[[], Contender]", CONTENDERS.load(name))()

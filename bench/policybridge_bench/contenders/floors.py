@@ -1,4 +1,4 @@
-"""Floors, which do less than a policy server: the model without a server, and echoes without a model."""
+"""Floors: the model without a server, and echoes without a model."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ _SOCKET_WAYS = {"socket": "unix", "tcp": "tcp"}
 
 
 class ModelAlone(Contender):
-    """No server: a request is one evaluation."""
+    """The model in the client's process: a request is one evaluation."""
 
     @contextlib.contextmanager
     def serve(self, setting: Setting) -> Iterator[Serving]:

@@ -1,4 +1,4 @@
-"""PolicyBridge itself: this tree's, or another build."""
+"""PolicyBridge: this tree's, or another build."""
 
 import argparse
 import contextlib
@@ -28,10 +28,10 @@ class PolicyBridge(Contender):
     """Our server, with the policies of `write_policies`, or with those of the folder ``repository``.
 
     Attributes:
-        python: what runs the server: an interpreter, or the folder of a checkout, which this interpreter runs.
-        repository: folder of policies; with it, ``policy`` names the one that is asked.
-        policy: the policy that is asked instead of those of `write_policies`.
-        addresses: of a server that runs already; then none is started.
+        python: an interpreter that runs the server, or the folder of a checkout that this interpreter runs.
+        repository: folder of policies; needs ``policy``.
+        policy: the measured policy, instead of those of `write_policies`.
+        addresses: of a running server; then no server is started.
         pid: process id of that server, to measure its CPU and memory.
         options: more options of ``policybridge serve``.
         advice: serve the service of `advice` too, as the way ``grpc-advice``.
@@ -122,7 +122,7 @@ def serve_command(python: str) -> tuple[list[str], Mapping[str, str]]:
     if Path(python).is_dir():
         roots = [root for name in _ROOTS if (root := Path(python).absolute() / name).is_dir()]
         if len(roots) < len(_ROOTS) - 1:
-            raise InvalidError(f"{python} is no checkout of PolicyBridge: it has not all of {', '.join(_ROOTS)}")
+            raise InvalidError(f"{python} is no checkout of PolicyBridge: it lacks some of {', '.join(_ROOTS)}")
         env["PYTHONPATH"] = os.pathsep.join(map(str, roots))
         python = sys.executable
     elif python != sys.executable:

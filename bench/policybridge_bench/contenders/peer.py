@@ -1,4 +1,4 @@
-"""What the other servers have in common: their environment, start, readiness check and model."""
+"""The common part of other servers: environment, start, readiness check and model."""
 
 import contextlib
 import subprocess
@@ -19,7 +19,7 @@ from policybridge_bench.processes import run_tool, running, tail
 from policybridge_core.errors import PolicyFailedError
 
 RUNTIME: Final = "onnxruntime==1.31.1"
-"""The same ONNX Runtime for all servers, so that servers are compared and not runtimes."""
+"""All servers have the same ONNX Runtime, so that the servers make the difference."""
 
 SERVERS: Final = Path(__file__).parent / "servers"
 """Programs that run in the other servers' environments."""
@@ -106,7 +106,7 @@ class Peer(Contender):
         return environment(cache, self.name, self.requirements)
 
     def start(self, setting: Setting, models: Mapping[str, Path]) -> Start:
-        """Give how it is started to serve ``models``, files by payload."""
+        """Give the start of the server for ``models``, files by payload."""
         raise NotImplementedError
 
     def check(self, ask: Callable[[bytes], int], requests: Sequence[bytes], name: str, model: Path) -> None:

@@ -12,7 +12,7 @@ from policybridge_bench.contenders.peer import RUNTIME, SERVERS, Start, site_pac
 from policybridge_bench.contenders.triton_backend import build_backend
 from policybridge_bench.processes import free_port
 
-# One instance and no dynamic batching: what Triton's guide to optimisation begins with for latency.
+# One instance and no dynamic batching: the first advice for latency in Triton's guide to optimisation.
 _ONNX: Final = """\
 backend: "onnxruntime"
 max_batch_size: 0

@@ -1,1 +1,1 @@
-"""What ``policybridge bench`` can measure, each a module with ``run``."""
+"""The scenarios of ``policybridge bench``."""

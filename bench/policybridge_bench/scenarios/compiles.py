@@ -1,4 +1,4 @@
-"""A corpus compiled in several ways: what it costs the compiler beside the compiler alone."""
+"""Compile a corpus in several ways: processor time compared with the compiler alone."""
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,12 +14,12 @@ from policybridge_train.compiling.job import Limits, compile_by
 from policybridge_train.compiling.module import Module
 
 PLAIN: Final = "compiler"
-"""The way of the compiler alone."""
+"""The way without a plugin."""
 
 _FILES: Final = 100
 
 Seconds = Mapping[str, Sequence[Sequence[float]]]
-"""By way: in each round the seconds of processor time of each file."""
+"""Processor time in seconds: by way, then round, then file."""
 
 
 def spread(modules: Sequence[Module]) -> Sequence[Module]:
@@ -58,7 +58,7 @@ def compiled(
 
 
 def report(arguments: argparse.Namespace, seconds: Seconds, figures: Iterable[tuple[str, float]] = ()) -> int:
-    """Show and write what was measured, with further figures; give the exit status."""
+    """Show and write the run with further figures; give the exit status."""
     regime = "busy" if arguments.busy else "quiet"
     cases = [_measured(way, rounds) for way, rounds in seconds.items()]
     results = Run(machine=machine(), regime=regime, seconds=arguments.seconds, cases=cases)

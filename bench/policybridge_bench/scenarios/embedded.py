@@ -1,4 +1,4 @@
-"""What a policy in a plugin costs a compiler, beside clang alone, and beside a plugin that asks a server."""
+"""Compile with a policy in a plugin, with plain clang, and with a plugin that asks a server."""
 
 import argparse
 import os
@@ -22,10 +22,12 @@ _EMBEDDED, _SERVER = "embedded", "server"
 def run(arguments: argparse.Namespace) -> int:
     """Compile each file every way in every round, one after the other; a latency is a compile's processor time.
 
-    With ``--server`` the objects are compared too: those of the server's policy with those of the plugin's.
+    With ``--server``, also compare the objects of the server's policy with the plugin's.
     """
     if arguments.corpus is None or arguments.embedded is None:
-        raise InvalidError("embedded needs --corpus, a folder of modules, and --embedded, what policybridge embed made")
+        raise InvalidError(
+            "embedded needs --corpus, a folder of modules, and --embedded, a plugin of policybridge embed"
+        )
     fill(arguments, rounds=5, baseline=PLAIN)
     commands = _Commands.of(arguments)
     modules = spread(Corpus.open(arguments.corpus).modules)
@@ -49,7 +51,7 @@ class _Objects:
     changed: int = 0
 
     def compare(self, folder: Path, ways: Sequence[str]) -> None:
-        """Count one module, of which there is an object by each way."""
+        """Count one module from its object by each way."""
         self.compared += 1
         made = {way: (folder / way).read_bytes() for way in ways}
         self.changed += made[_EMBEDDED] != made[PLAIN]

@@ -13,9 +13,9 @@ from policybridge_bench.results import Measured
 
 _ADVICE = "grpc-advice"
 _INFER_LIMIT = 1.5
-"""ModelInfer is promised to take at most so many times as long as Evaluate."""
+"""Bound on the time of ModelInfer, as a multiple of Evaluate's."""
 _ADVICE_LIMIT = 1.3
-"""getAdvice is promised the same."""
+"""The same of getAdvice."""
 
 
 def inference(arguments: argparse.Namespace) -> int:
@@ -35,7 +35,7 @@ def inference(arguments: argparse.Namespace) -> int:
 
 
 def mlbridge(arguments: argparse.Namespace) -> int:
-    """Measure getAdvice, with 38 features; all calls send bytes made beforehand, so that only the server differs."""
+    """Measure getAdvice, with 38 features; all calls send prepared bytes, so that only the server differs."""
     fill(
         arguments,
         ways=f"grpc-unary,{_ADVICE}",

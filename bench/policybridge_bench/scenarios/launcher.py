@@ -1,4 +1,4 @@
-"""What `policybridge-run` and `policybridge run` add to a compilation, beside the bare compiler."""
+"""Compile by `policybridge-run`, by `policybridge run`, and by the bare compiler."""
 
 import argparse
 import json
@@ -30,7 +30,7 @@ _OPTIONS: Final = {
     "asks-often": ["-Oz", "-c", "asking.c", "-o", "made.o"],
     "compiles-nothing": ["-fsyntax-only", "quiet.c"],
 }
-"""The compiler's options for each way: what starting the host costs, and what a decision adds."""
+"""The compiler's options for each way; they separate the start of the host from decisions."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def write_modules(folder: Path) -> None:
-    """Write the module that asks nothing, and the one that asks often."""
+    """Write a module without decisions, and one with many."""
     (folder / "quiet.c").write_text("int quiet(int x) { return x + 1; }\n")
     lines = ["int sink(int);"]
     for n in range(_FUNCTIONS):
@@ -95,13 +95,13 @@ def _measure(compile_once: Callable[[], object]) -> Round:
 
 
 def _used() -> float:
-    """Give the seconds of CPU of all processes that were waited for."""
+    """Give the CPU of all ended child processes, in seconds."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return children.ru_utime + children.ru_stime
 
 
 def _decisions(command: Sequence[str], folder: Path) -> int:
-    """Give how often a command asks."""
+    """Count the decisions of a command."""
     place = command.index("--")
     run_tool([*command[:place], "--stats", "stats.json", *command[place:]], folder)
     return int(json.loads((folder / "stats.json").read_text())["decisions"])
@@ -119,6 +119,6 @@ def _figures(cases: Sequence[Measured], decisions: Mapping[str, int]) -> Iterato
                 yield f"{way}: {host} adds, ms", difference(each, bare, "p50") / 1e3
                 yield f"{way}: {host} adds, ms of CPU", used[host, way] / 1e3
     for host in (_NATIVE, _PYTHON):
-        # What the module that asks adds beyond the one that does not; without the server's CPU.
+        # The module with decisions minus the module without; without the server's CPU.
         more = used[host, "asks-often"] - used[host, "asks-nothing"]
         yield f"each decision: {host} adds, µs of CPU", more / decisions["asks-often"]

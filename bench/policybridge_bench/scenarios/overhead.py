@@ -1,4 +1,4 @@
-"""What the harness adds: a bare socket echo asked by its clients, and by a loop that does nothing else."""
+"""The harness's overhead: its clients and a minimal loop, both against a bare socket echo."""
 
 import argparse
 import socket

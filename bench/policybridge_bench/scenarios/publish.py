@@ -1,4 +1,4 @@
-"""Publishing alone, as a trainer does in a tight loop; and under clients that never stop asking."""
+"""Publishing alone, as a trainer does in a tight loop; and under clients that ask all the time."""
 
 import argparse
 import itertools
@@ -36,14 +36,14 @@ _ALONE, _LOADED = "alone", "policybridge"
 _CALLS = 10
 """Publications in each round of the cases without clients."""
 _CORRUPT = 10
-"""One in so many artifacts is corrupt."""
+"""Every n-th artifact is corrupt."""
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure publishing alone, and decisions while nothing and while versions in a row are published.
+    """Measure publishing alone, and decisions with and without publishing.
 
     Raises:
-        PolicyFailedError: a decision came from another artifact than that of its session's version.
+        PolicyFailedError: a decision is of another artifact than its session's version.
 
     """
     fill(arguments, clients="16", rounds=10, seconds=2.0)
@@ -97,7 +97,7 @@ def _alone(serving: Serving, folder: Path) -> Iterator[Candidate]:
 
 @dataclass
 class _Loaded:
-    """The server that is published to while clients ask."""
+    """The server that gets versions while clients ask."""
 
     arguments: argparse.Namespace
     folder: Path
@@ -121,7 +121,7 @@ class _Loaded:
             yield Candidate(_case(_LOADED, "socket-publishing", clients), partial(self._publishing, measure))
 
     def _publishing(self, measure: Callable[..., Round]) -> Round:
-        # Made beforehand: making them takes CPU that the clients would miss.
+        # Prepared: making them takes CPU from the clients.
         share = list(itertools.islice(self._numbers, self._share))
         files = {number: write_numbered(self.folder / "made" / str(number), number) for number in share}
 
@@ -155,7 +155,7 @@ class _Loaded:
 
 
 def _bounds(run: Run) -> Iterator[Bound]:
-    """Hold the decisions while versions are published against those of the same clients while none are."""
+    """Bound the decisions during publishing by those of the same clients without publishing."""
     for publishing in find(run.cases, way="socket-publishing"):
         (quiet,) = find(run.cases, way="socket-quiet", clients=publishing.case.clients)
         memory = [each.server_rss for each in publishing.rounds if each.server_rss]

@@ -13,7 +13,7 @@ from policybridge_bench.results import Case, timed
 from policybridge_serdes import SERDES, load_serdes
 
 _BLOCK = 2e-3
-"""Seconds that calls are measured in one go, because one call is too short for the clock."""
+"""Seconds of calls that are measured together, because one call is too short for the clock."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -40,7 +40,7 @@ def _candidates(arguments: argparse.Namespace) -> Iterator[Candidate]:
 
 
 def _calls(call: Callable[[], object]) -> int:
-    """Give how many calls take `_BLOCK`."""
+    """Count the calls that `_BLOCK` has time for."""
     count, spent = 1, 0.0
     while spent < _BLOCK:
         count *= 2

@@ -1,4 +1,4 @@
-"""Servers under load, in one interleaved run: PolicyBridge alone; beside floors and peers; two of its own."""
+"""Servers under load, in one interleaved run: PolicyBridge alone, with floors and peers, or with another build."""
 
 import argparse
 import itertools
@@ -29,7 +29,7 @@ _SESSION = "policybridge,model,python-socket-echo,python-grpc-echo/stream"
 _OTHER = "other"
 _RECORDING = "recording"
 _LEDGER_LIMIT = 1.15
-"""The p50 of one client is promised to be at most so many times that without a ledger."""
+"""Bound on the p50 of one client, as a multiple of the p50 without a ledger."""
 
 
 def load(arguments: argparse.Namespace) -> int:
@@ -39,7 +39,7 @@ def load(arguments: argparse.Namespace) -> int:
 
 
 def peers(arguments: argparse.Namespace) -> int:
-    """Measure all contenders but the restless; for each that cannot run here, the reason is printed."""
+    """Measure all contenders but the restless; print the reason for each that cannot run here."""
     contenders = ["policybridge", *FLOORS, *(peer for peer in PEERS if peer not in RESTLESS)]
     fill(arguments, contenders=",".join(contenders), ways="all", baseline="grpc-echo/unary")
     return _beside_others(arguments)
@@ -57,9 +57,9 @@ def _beside_others(arguments: argparse.Namespace) -> int:
 
 
 def session(arguments: argparse.Namespace) -> int:
-    """Measure sessions beside bare echoes over the same transport, and the ratios that PolicyBridge promises of them.
+    """Measure sessions and bare echoes over the same transport, and the promised ratios.
 
-    All ways have 1 client; the socket, by bytes made beforehand, is measured with 16 and with 38 named inputs too.
+    All ways have 1 client; the socket with prepared bytes also has 16 clients, and 38 named inputs.
     """
     fill(arguments, contenders=_SESSION, clients="1,16", generators="wire,python", backends=f"onnx,{NAMED}")
     run = measure(arguments, wanted=_in_session)
@@ -97,7 +97,7 @@ def _beyond(own: Measured, model: Measured, floor: Measured) -> float:
 
 
 def trees(arguments: argparse.Namespace) -> int:
-    """Measure another build beside this one; the status is 1 where this tree is slower than what ``--python`` names.
+    """Measure another build (``--python``) and this one; the status is 1 if this one is slower.
 
     The load generators are this tree's for both.
     """
@@ -111,7 +111,7 @@ def trees(arguments: argparse.Namespace) -> int:
 
 
 def _only(run: Run, contender: str) -> Run:
-    """Give the cases of one contender, as if it were this tree's."""
+    """Give the cases of one contender, renamed to this tree's."""
     cases = [
         msgspec.structs.replace(each, case=msgspec.structs.replace(each.case, contender="policybridge"))
         for each in run.cases
@@ -121,7 +121,7 @@ def _only(run: Run, contender: str) -> Run:
 
 
 def ledger(arguments: argparse.Namespace) -> int:
-    """Measure a server that records beside one that does not; the figures are how much the ledger holds then."""
+    """Measure a server with a ledger and one without; the figures are of the ledger's content."""
     fill(arguments, clients="1,16", rounds=9, baseline="policybridge")
     with TemporaryDirectory(prefix="pb-") as folder:
         file = Path(folder) / "ledger.db"
@@ -134,9 +134,9 @@ def ledger(arguments: argparse.Namespace) -> int:
 
 
 def workers(arguments: argparse.Namespace) -> int:
-    """Measure servers of so many workers as ``--workers`` lists beside each other, and what else is named.
+    """Measure a server for each number of ``--workers``, and the other ``--contenders``.
 
-    The ratios are to the first one, case by case; those to the others that ``--contenders`` names stand below.
+    The ratios are to the first server, case by case; ratios to the other contenders stand below.
     """
     counts = [int(count) for count in numbers(arguments.workers)]
     fill(arguments, rounds=9, baseline=_workers(counts[0]))
@@ -152,7 +152,7 @@ def workers(arguments: argparse.Namespace) -> int:
 
 
 def _workers(count: int) -> str:
-    # It names a folder, too, and the addresses in it stand in a line with others.
+    # The name is also a folder's, whose addresses are words of a line.
     return f"workers-{count}"
 
 

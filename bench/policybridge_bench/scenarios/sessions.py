@@ -1,4 +1,4 @@
-"""What an open session costs the server in memory."""
+"""Memory of the server for each open session."""
 
 import argparse
 import contextlib
@@ -27,7 +27,7 @@ _REQUESTS = 2
 def run(arguments: argparse.Namespace) -> int:
     """Open ``--count`` sessions on each transport, let each ask, then close them.
 
-    The latencies are those of opening. The figures are how much memory the server took for each session.
+    The latencies are of opening. The figures are the server's memory for each session.
     """
     fill(arguments, rounds=1, clients="1")
     measurements: list[_Sessions] = []
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class _Sessions:
-    """The sessions of one route, and by how much the server's memory was larger, in bytes, in each round."""
+    """The sessions of one route, and the growth of the server's memory in each round, in bytes."""
 
     case: Case
     route: Route
@@ -72,7 +72,7 @@ class _Sessions:
             yield f"{self.case.way}: once {name}, KB of the server for each session", each
 
     def _open(self, stack: contextlib.ExitStack) -> ClientSession:
-        """Open one, on a connection of its own, as a compiler's is."""
+        """Open a session on a connection of its own, as a compiler does."""
         connection = connect(self.route.load.address, timeout=30)
         stack.callback(connection.close)
         asked = payload(self.case.payload).signature

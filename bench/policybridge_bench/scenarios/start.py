@@ -1,4 +1,4 @@
-"""How soon a server with one policy is ready, and how much memory it holds."""
+"""Time until a server with one policy is ready, and its memory."""
 
 import argparse
 import contextlib

@@ -1,4 +1,4 @@
-"""What a store of decisions costs a compiler: clang with the plugin and the store, beside clang alone."""
+"""Compile by clang with the plugin and a store of decisions, and by clang alone."""
 
 import argparse
 import os
@@ -61,7 +61,7 @@ class _Commands:
 
 
 def _chosen(corpus: Path, store: Path) -> Sequence[Module]:
-    """Choose files that the store has decisions for, evenly over the corpus."""
+    """Choose modules with decisions in the store, evenly over the corpus."""
     tuned = {section.heading.path for section in read_store(store).sections}
     modules = [module for module in Corpus.open(corpus).modules if module.name in tuned]
     if not modules:

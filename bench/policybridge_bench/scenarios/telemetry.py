@@ -1,4 +1,4 @@
-"""What it costs that a server counts what it does, is scraped, and sends traces."""
+"""The cost of counters, scrapes and traces."""
 
 import argparse
 import sys
@@ -19,7 +19,7 @@ from policybridge_bench.results import Case, Measured, timed
 
 _UNCOUNTED: Final = "uncounted"
 _LIMITS: Final = {"policybridge": 0.98, "traced": 0.97}
-"""The share of the decisions/s of a server that counts nothing which each is promised to make, with 8 clients."""
+"""Bound on the decisions/s with 8 clients, as a share of those of a server without counters."""
 
 _COUNT_NOTHING: Final = """\
 from policybridge_server import counters
@@ -42,7 +42,7 @@ with HTTPServer(("127.0.0.1", 0), Receiver) as receiver:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure a server beside one that counts nothing, and beside one that traces 1 % of its decisions.
+    """Measure a server with counters, one without, and one that traces 1 % of its decisions.
 
     The case ``scrape`` is the time of one ``GET /metrics``; Prometheus asks every 15 s.
     """

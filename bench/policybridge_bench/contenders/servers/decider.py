@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""The model in ONNX Runtime, as every one of these servers runs it; and asked by a message with a field per input."""
+"""The model in ONNX Runtime, for all of these servers; its request has a field per input."""
 
 import numpy
 import onnxruntime

@@ -64,7 +64,7 @@ class Graph:
         self.features, self.points, self.neighbours, self.register = {}, {}, {}, {}
 
     def update(self, observation):
-        """Take what changed since the last observation."""
+        """Apply the changes since the last observation."""
         for number in observation["removed"].tolist():
             for other in self.neighbours.pop(number):
                 self.neighbours[other].discard(number)
