@@ -97,6 +97,9 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         Path | None, _option("FILE", "clients on TCP need a certificate of these PEM authorities")
     ] = None
     tokens: Annotated[Path | None, _option("FILE", "clients on TCP need a token of this TOML file")] = None
+    report_scope: Annotated[
+        bool, _option(None, "outcomes need a token of the scope report; otherwise evaluate is enough")
+    ] = False
     insecure: Annotated[
         bool, _option(None, "listen beyond this machine also without TLS and tokens: everybody is served")
     ] = False

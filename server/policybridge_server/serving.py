@@ -100,6 +100,7 @@ class Daemon:
         self._admission = Admission(config.max_sessions, config.max_client_sessions, config.max_client_opens)
         if member.elsewhere is not None:
             self._admission.elsewhere = member.elsewhere
+        engine.needs_report_scope = config.report_scope
         self._opener = SessionOpener(engine, self._admission)
         self.reloading = Reloading(self._admission, self._access)
         self._opener.turn = member.peers.turn
@@ -152,7 +153,9 @@ class Daemon:
 
     def _judge(self) -> Judge:
         place = self._config.ledger
-        return Judge(self._publisher, None if place is None else (place, self._config.ledger_store))
+        return Judge(
+            self._publisher, self._engine.trials, None if place is None else (place, self._config.ledger_store)
+        )
 
     def _tell_empty(self) -> None:
         for folder in self._own:

@@ -62,6 +62,7 @@ class Rollout(msgspec.Struct, frozen=True):
 
     ``state`` is ``running``, ``promoted`` or ``withdrawn``, and ``reason`` says why, or what was compared last;
     ``begun`` and ``ended`` are seconds since 1970. ``withdrawn`` are further versions that `latest` does not name.
+    ``progress`` says how far its comparison is while it runs.
     """
 
     version: int
@@ -76,6 +77,7 @@ class Rollout(msgspec.Struct, frozen=True):
     begun: float
     ended: float | None
     withdrawn: list[int] = []
+    progress: str = ""
 
 
 class Conditions(msgspec.Struct, frozen=True):
@@ -371,6 +373,7 @@ def _rollout(message: pb.Rollout) -> Rollout:
         message.begun,
         message.ended if message.HasField("ended") else None,
         list(message.withdrawn),
+        message.progress,
     )
 
 

@@ -93,6 +93,7 @@ def roll_back(client: RepositoryClient, arguments: argparse.Namespace) -> tuple[
 def described(policy: str, rollout: Rollout) -> str:
     """Say in a line how a roll-out stands."""
     because = f" ({rollout.reason})" if rollout.reason else ""
+    because += f"; {rollout.progress}" if rollout.progress else ""
     if rollout.state == "running":
         conditions = [f"promoted if {each}" for each in rollout.promote_if]
         conditions += [f"withdrawn if {each}" for each in rollout.withdraw_if]

@@ -106,6 +106,10 @@ def _numbers(state: Mapping[str, Any], sample: Mapping[str, Any]) -> Text:
         (_duration(latency) if latency else "–", "mean latency"),
     ):
         text.append(value, "bold").append(f" {name}   ", "dim")
+    for kind, name in (("failures", "failed decisions"), ("failed", "failed compilations"), ("fallbacks", "fallbacks")):
+        total = sum(each[kind] for each in state.get("troubles", ()))
+        if total:
+            text.append(f"{total:,.0f} {name}   ", "bold red")
     return text
 
 
@@ -160,6 +164,8 @@ def _rollouts(policies: list[dict[str, Any]]) -> Iterator[Text]:
         text.append(printable(f"{policy['name']}@{rollout['version']}"), "bold")
         share = f" for {100 * rollout['share']:.4g}% of the files" if rollout["state"] == "running" else ""
         text.append(printable(f" to {rollout['alias']}{share}, before {rollout['base']}  {rollout['reason']}"))
+        if policy.get("progress"):
+            text.append(printable(f"  {policy['progress']}"))
         yield text
 
 

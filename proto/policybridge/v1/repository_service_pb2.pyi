@@ -392,6 +392,7 @@ class Rollout(google.protobuf.message.Message):
     BEGUN_FIELD_NUMBER: builtins.int
     ENDED_FIELD_NUMBER: builtins.int
     WITHDRAWN_FIELD_NUMBER: builtins.int
+    PROGRESS_FIELD_NUMBER: builtins.int
     version: builtins.int
     base: builtins.int
     """What the other sessions get."""
@@ -405,6 +406,10 @@ class Rollout(google.protobuf.message.Message):
     begun: builtins.float
     """Seconds since 1970."""
     ended: builtins.float
+    progress: builtins.str
+    """While it runs: how many files are compared of those that are needed, and how many
+    failed. For people.
+    """
     @property
     def promote_if(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
     @property
@@ -428,9 +433,10 @@ class Rollout(google.protobuf.message.Message):
         begun: builtins.float = ...,
         ended: builtins.float | None = ...,
         withdrawn: collections.abc.Iterable[builtins.int] | None = ...,
+        progress: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_ended", b"_ended", "ended", b"ended"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_ended", b"_ended", "alias", b"alias", "base", b"base", "begun", b"begun", "ended", b"ended", "files", b"files", "promote_if", b"promote_if", "reason", b"reason", "share", b"share", "state", b"state", "version", b"version", "withdraw_if", b"withdraw_if", "withdrawn", b"withdrawn"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_ended", b"_ended", "alias", b"alias", "base", b"base", "begun", b"begun", "ended", b"ended", "files", b"files", "progress", b"progress", "promote_if", b"promote_if", "reason", b"reason", "share", b"share", "state", b"state", "version", b"version", "withdraw_if", b"withdraw_if", "withdrawn", b"withdrawn"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_ended", b"_ended"]) -> typing.Literal["ended"] | None: ...
 
 global___Rollout = Rollout

@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Sequence
+from urllib.parse import unquote
 
 from policybridge_core.errors import InvalidError, PreconditionError
-from policybridge_server.access.addresses import host_of, is_loopback
+from policybridge_server.access.addresses import host_of, is_loopback, is_loopback_address
 from policybridge_server.access.scopes import Scope
 from policybridge_server.access.sockets import SocketFiles
 from policybridge_server.access.tls import TlsFiles
@@ -60,6 +61,21 @@ class Access:
         """
         if self._tokens is not None and scope is not None:
             self._tokens.check(authorization, scope)
+
+    def reporter(self, authorization: Sequence[str], peer: str) -> str:
+        """Name the client whose word a session and its outcome are; empty: one whom the operator trusts with them.
+
+        Args:
+            authorization: the values of its headers of this name.
+            peer: its address, as gRPC writes it.
+
+        """
+        if peer.startswith("unix:"):
+            return ""
+        if self._tokens is not None:
+            return self._tokens.reporter(authorization)
+        host = unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]")
+        return "" if is_loopback_address(host) else f"the address {host}"
 
     def reload(self) -> None:
         """Read the file of tokens again now; the files of TLS are looked at for each connection."""

@@ -16,3 +16,11 @@ def is_loopback(host: str) -> bool:
     except (OSError, UnicodeError):
         return False
     return bool(host) and all(ip_address(address.partition("%")[0]).is_loopback for address in found)
+
+
+def is_loopback_address(text: str) -> bool:
+    """Whether ``text`` is an address that this machine alone has."""
+    try:
+        return ip_address(text.partition("%")[0]).is_loopback
+    except ValueError:
+        return False

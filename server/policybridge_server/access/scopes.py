@@ -7,7 +7,8 @@ class Scope(StrEnum):
     """What a client may do.
 
     Attributes:
-        EVALUATE: ask for advice, and report outcomes.
+        EVALUATE: ask for advice, and report outcomes; of these, roll-outs need others beside, see `REPORT`.
+        REPORT: report outcomes that decide a roll-out alone.
         READ: look at policies, versions, statistics and services.
         FOLLOW: take all versions with their files, as a replica does.
         PUBLISH: publish versions and set aliases.
@@ -16,6 +17,7 @@ class Scope(StrEnum):
     """
 
     EVALUATE = "evaluate"
+    REPORT = "report"
     READ = "read"
     FOLLOW = "follow"
     PUBLISH = "publish"

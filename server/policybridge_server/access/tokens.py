@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from policybridge_core.errors import InvalidError, PermissionDeniedError, UnauthenticatedError
+from policybridge_core.text import printable
 from policybridge_server.access.files import WatchedFiles, check_secret
 from policybridge_server.access.scopes import Scope
 
@@ -18,6 +19,9 @@ _LOG = logging.getLogger(__name__)
 
 _SHORTEST: Final = 20
 """Characters of a token: nobody can try out so many random ones."""
+
+_NAME: Final = 100
+"""Characters of a name that are told."""
 
 _PAUSE: Final = 1.0
 """Seconds between two looks at the file."""
@@ -79,6 +83,17 @@ class Tokens:
         if scope not in client.scopes and Scope.ADMIN not in client.scopes:
             has = ", ".join(sorted(client.scopes))
             raise PermissionDeniedError(f"the call needs the scope {scope}; the token of {client.name} has {has}")
+
+    def reporter(self, authorization: Sequence[str]) -> str:
+        """Name the client whose word an outcome is; empty: its token has the scope `report`."""
+        try:
+            client = self._find(_token(authorization))
+        except UnauthenticatedError:
+            client = None
+        if client is None:
+            return "a client without a token"
+        trusted = not client.scopes.isdisjoint((Scope.REPORT, Scope.ADMIN))
+        return "" if trusted else f"the token {printable(client.name)[:_NAME]}"
 
     def _find(self, token: str) -> _Client | None:
         if self._watched.changed():

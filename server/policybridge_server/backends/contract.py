@@ -30,6 +30,9 @@ class SessionView:
         exploration: how the advice head departs from the best advice; ``None``: it does not.
         generator: the advice head's random numbers; ``None`` without exploration.
         file: what the session compiles; see `SessionOptions.file`.
+        alias: that the client named, `latest` by default; empty: it named a version or a digest.
+        reporter: the client whose word the session is; empty: one whom the operator trusts. See `Access.reporter`.
+        failures: evaluations that failed.
 
     """
 
@@ -43,6 +46,9 @@ class SessionView:
     exploration: Exploration | None = None
     generator: np.random.Generator | None = None
     file: str = ""
+    alias: str = ""
+    reporter: str = ""
+    failures: int = 0
 
 
 @dataclass(frozen=True)

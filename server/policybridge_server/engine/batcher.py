@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Final
 
-from policybridge_core.errors import PolicyBridgeError
+from policybridge_core.errors import PolicyBridgeError, PolicyFailedError
 from policybridge_server.counters import VersionCounters
 from policybridge_server.engine.decision import Decision, Result
 from policybridge_server.engine.evaluator import Evaluator
@@ -96,6 +96,8 @@ class Batcher:
 def _deliver(decisions: Sequence[Decision], results: Sequence[Result]) -> None:
     for decision, result in zip(decisions, results, strict=True):
         if isinstance(result, PolicyBridgeError):
+            if isinstance(result, PolicyFailedError):
+                decision.session.failures += 1
             decision.sink.fail(result)
         else:
             decision.sink.answer(*result)

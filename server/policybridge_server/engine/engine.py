@@ -9,7 +9,7 @@ from time import perf_counter_ns
 
 import numpy as np
 
-from policybridge_core.errors import InvalidError, PreconditionError, UnsupportedError
+from policybridge_core.errors import InvalidError, PermissionDeniedError, PreconditionError, UnsupportedError
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature
 from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
@@ -21,6 +21,7 @@ from policybridge_server.engine.loading import Allowances
 from policybridge_server.engine.recorder import Acknowledge, Forward, Recorder, RecordingSink
 from policybridge_server.engine.timeouts import Timeouts
 from policybridge_server.engine.tracing import SessionTrace, Tracer, TracingSink
+from policybridge_server.engine.trials import Trials
 from policybridge_server.engine.versions import LoadedVersions
 from policybridge_server.repository import Repository
 from policybridge_server.repository.rollout import RolloutStep
@@ -99,7 +100,7 @@ class Session:
         """Record the session's outcome; see `Engine.report`."""
         if self._trace is not None and outcome is not None:
             self._trace.reported(outcome)
-        self._engine.report(self.view.id, outcome, acknowledge)
+        self._engine.report(self.view.id, outcome, acknowledge, self.view.reporter)
 
     @property
     def recorded(self) -> bool:
@@ -151,6 +152,8 @@ class Engine:
         counters: what is counted of all this.
         mark: with which the ids of its sessions end; empty: no other process has sessions.
         forward: takes the outcomes of other processes' sessions.
+        trials: the files that failed under the roll-outs that run.
+        needs_report_scope: whether an outcome of a reporter is refused; see `SessionView.reporter`.
 
     """
 
@@ -167,6 +170,8 @@ class Engine:
         self.forward: Forward = lambda *_: False
         self.repository = repository
         self.counters = Counters()
+        self.trials = Trials()
+        self.needs_report_scope = False
         self.versions = LoadedVersions(repository, Allowances(allow_python, timeouts, counters=self.counters))
         self._recorder = recorder
         self._tracer = tracer
@@ -197,8 +202,17 @@ class Engine:
         """Give the version that ``reference`` means now; see `LoadedVersions.load`."""
         return self.versions.load(reference)
 
-    def open(self, loaded: LoadedVersion, options: SessionOptions, sink: Sink) -> Session:
+    def open(
+        self, loaded: LoadedVersion, options: SessionOptions, sink: Sink, alias: str = "", reporter: str = ""
+    ) -> Session:
         """Begin a session. It stays on this version, whatever is published before it ends.
+
+        Args:
+            loaded: the version.
+            options: of the client.
+            sink: takes the advice.
+            alias: see `SessionView`.
+            reporter: likewise.
 
         Raises:
             InvalidError: the options ask for exploration, and the policy has no advice head, or none for it.
@@ -213,6 +227,8 @@ class Engine:
                 )
             loaded.head.check(options.exploration)
         view = _view(loaded.stored.policy, options, self.mark)
+        view.alias, view.reporter = alias, reporter
+        self.trials.opened(view, self.repository.find(view.policy.name))
         recording_sink = None if self._recorder is None else RecordingSink(self._recorder.opened(view), sink)
         trace = None if self._tracer is None else self._tracer.opened(view)
         session = Session(view, loaded, sink, self, (recording_sink, trace))
@@ -226,28 +242,36 @@ class Engine:
         """End ``session``; a second call does nothing."""
         if self._sessions.pop(session.view.id, None) is not None:
             session.end()
+            self.trials.ended(session.view)
             self.counters.closed(session.view.id, session.loaded.counters)
             self.versions.release(session.loaded)
 
-    def report(self, session_id: str, outcome: Outcome | None, acknowledge: Acknowledge) -> None:
+    def report(self, session_id: str, outcome: Outcome | None, acknowledge: Acknowledge, reporter: str = "") -> None:
         """Record the outcome of a session that is open or over; see `Recorder.report`.
 
         Raises:
             UnsupportedError: this server records nothing.
+            PermissionDeniedError: outcomes need the scope `report`, and ``reporter`` is one without it.
 
         """
-        if not self.forward(session_id, outcome, acknowledge):
-            self.report_here(session_id, outcome, acknowledge)
+        if outcome is not None and reporter and self.needs_report_scope:
+            raise PermissionDeniedError(f"outcomes need the scope report here (--report-scope), which {reporter} lacks")
+        if not self.forward(session_id, outcome, acknowledge, reporter):
+            self.report_here(session_id, outcome, acknowledge, reporter)
 
-    def report_here(self, session_id: str, outcome: Outcome | None, acknowledge: Acknowledge) -> None:
+    def report_here(
+        self, session_id: str, outcome: Outcome | None, acknowledge: Acknowledge, reporter: str = ""
+    ) -> None:
         """Record the outcome of a session of this process, or of one that no process has; see `report`."""
         if outcome is not None:
             session = self._sessions.get(session_id)
             counters = self.counters.version_of(session_id) if session is None else session.loaded.counters
             counters.reported(outcome.status, outcome.values)
+            if not reporter and outcome.status not in ("", "ok"):
+                self.trials.failed(session_id)
         if self._recorder is None:
             raise UnsupportedError("this server keeps no ledger; its operator asks for one with --ledger PATH")
-        self._recorder.report(session_id, outcome, acknowledge)
+        self._recorder.report(session_id, outcome, acknowledge, reporter)
 
     @property
     def records(self) -> bool:

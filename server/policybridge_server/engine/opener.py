@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from typing import Final
 
 from policybridge_core.errors import NotFoundError, PolicyBridgeError, PreconditionError, UnavailableError
 from policybridge_serdes import PolicyReference, SessionOptions
@@ -10,6 +11,10 @@ from policybridge_server.engine.admission import Admission
 from policybridge_server.engine.decision import Sink
 from policybridge_server.engine.engine import Engine, Session
 from policybridge_server.engine.loaded import LoadedVersion
+from policybridge_server.repository import LATEST
+
+UNKNOWN_REPORTER: Final = "a client of another protocol"
+"""Whose word a session is that comes by a door which does not know its clients."""
 
 
 class SessionOpener:
@@ -49,8 +54,15 @@ class SessionOpener:
                 await asyncio.to_thread(self.engine.load, reference)
         return loaded
 
-    async def open(self, reference: PolicyReference, options: SessionOptions, sink: Sink, client: str = "") -> Session:
-        """Open a session; ``client`` is who it counts for, see `Admission`.
+    async def open(
+        self,
+        reference: PolicyReference,
+        options: SessionOptions,
+        sink: Sink,
+        client: str = "",
+        reporter: str = UNKNOWN_REPORTER,
+    ) -> Session:
+        """Open a session; ``client`` is who it counts for, see `Admission`, and ``reporter`` as in `SessionView`.
 
         Raises:
             TooLargeError: there are too many sessions.
@@ -63,7 +75,7 @@ class SessionOpener:
         try:
             loaded = await self._for_session(reference, options.file)
             self.check_open()
-            session = self.engine.open(loaded, options, sink)
+            session = self.engine.open(loaded, options, sink, _alias(reference), reporter)
         except BaseException:
             leave()
             raise
@@ -114,3 +126,9 @@ class SessionOpener:
     def drain(self) -> None:
         """Refuse new sessions from now on."""
         self._draining = True
+
+
+def _alias(reference: PolicyReference) -> str:
+    """Give the alias that is asked for; empty where a client chose the version itself."""
+    alias = "" if reference.version is not None else reference.alias or LATEST
+    return "" if alias.startswith("sha256:") else alias

@@ -16,8 +16,8 @@ from policybridge_server.repository.rollout import RolloutStep
 Acknowledge = Callable[[PolicyBridgeError | None], None]
 """Called on the loop thread: with ``None`` when a report is durable, or with the reason why it is not."""
 
-Forward = Callable[[str, Outcome | None, Acknowledge], bool]
-"""Reports the outcome of a session, by its id, in the process of this server that has it; false: this one has it."""
+Forward = Callable[[str, Outcome | None, Acknowledge, str], bool]
+"""Reports a reporter's outcome of a session, by its id, in the process that has it; false: this process has it."""
 
 
 class Recording(Protocol):
@@ -42,8 +42,8 @@ class Recorder(Protocol):
     def opened(self, session: SessionView) -> Recording:
         """Make the record of a session. A session that ends before its signature is bound leaves no record."""
 
-    def report(self, session_id: str, outcome: Outcome | None, acknowledge: Acknowledge) -> None:
-        """Record an outcome, and acknowledge when it and all decisions of the session so far are durable.
+    def report(self, session_id: str, outcome: Outcome | None, acknowledge: Acknowledge, reporter: str = "") -> None:
+        """Record an outcome of a reporter, and acknowledge when it and all decisions of the session so far are durable.
 
         Without an ``outcome`` the decisions alone are acknowledged. ``acknowledge`` gets a `NotFoundError` where no
         session of that id is recorded.

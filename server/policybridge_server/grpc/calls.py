@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
@@ -24,8 +25,15 @@ _UNCHECKED: Final = 256
 _Message = TypeVar("_Message")
 
 Context = grpc.aio.ServicerContext[Any, Any]
-Method = Callable[[Any], Any]
+Method: TypeAlias = "Callable[[Any], Any] | WithContext"
 _Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+
+
+@dataclass(frozen=True)
+class WithContext:
+    """A method that is called with the call's context, too."""
+
+    call: Callable[[Any, Context], Any]
 
 
 class RunningCall(Protocol):
@@ -95,11 +103,14 @@ class _Servicer:
         self._methods = methods
 
     def __getattr__(self, name: str) -> Callable[[Any, Context], Any]:
-        method: Method = self._methods.get(name, _refuse)
-        return lambda request, _context: method(request)
+        method = self._methods.get(name, _refuse)
+        if isinstance(method, WithContext):
+            return method.call
+        found: Callable[[Any], Any] = method
+        return lambda request, _context: found(request)
 
 
-def _refuse(_: Any) -> None:
+def _refuse(_: Any) -> Any:
     # A newer .proto than ours may have the method.
     raise UnsupportedError("this server does not have the method")
 

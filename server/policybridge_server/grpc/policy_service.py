@@ -1,6 +1,6 @@
 """The PolicyService: Evaluate and Session, in terms of the engine."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from functools import partial
 from typing import Final, cast
 
@@ -12,11 +12,11 @@ from policybridge_serdes.messages import check_outcome, outcome_from_pb
 from policybridge_server.engine.recorder import wait_recorded
 from policybridge_server.engine.tracing import TRACEPARENT
 from policybridge_server.grpc.aio_stream import AioStream
-from policybridge_server.grpc.calls import Calls, Method, add_service
+from policybridge_server.grpc.calls import Calls, Context, Method, WithContext, add_service
 from policybridge_server.grpc.evaluate import Evaluate
 from policybridge_server.grpc.http2.server import Http2Server
 from policybridge_server.grpc.http2.stream import Stream
-from policybridge_server.grpc.session import SessionCall, client_of
+from policybridge_server.grpc.session import Caller, SessionCall, client_of
 from policybridge_server.grpc.unary import UnaryCall
 from policybridge_server.transports.contract import Host
 
@@ -28,8 +28,8 @@ def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:
     evaluate = Evaluate(host.opener, host.config.limits)
     methods: dict[str, Method] = {
         "Evaluate": partial(_evaluate, evaluate),
-        "ReportOutcome": partial(_report, host),
-        "Session": partial(_session, host, calls),
+        "ReportOutcome": WithContext(partial(_report, host)),
+        "Session": WithContext(partial(_session, host, calls)),
     }
     add_service(add_PolicyServiceServicer_to_server, methods, server, calls)
     if isinstance(server, Http2Server):
@@ -39,25 +39,36 @@ def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:
 
 def _session_call(host: Host, calls: Calls, stream: Stream) -> SessionCall:
     traceparent = next((value for name, value in stream.headers.metadata if name == TRACEPARENT), "")
-    return SessionCall(stream, host, calls, client_of(stream.connection.peer), traceparent)
+    peer = stream.connection.peer
+    reporter = host.access.reporter(_authorization(stream.headers.metadata), peer)
+    return SessionCall(stream, host, calls, Caller(client_of(peer), reporter), traceparent)
+
+
+def _authorization(metadata: Iterable[tuple[str, str | bytes]]) -> list[str]:
+    return [str(value) for name, value in metadata if name == "authorization"]
+
+
+def _reporter(host: Host, context: Context) -> str:
+    return host.access.reporter(_authorization(context.invocation_metadata() or ()), context.peer())
 
 
 async def _evaluate(evaluate: Evaluate, request: pb.EvaluateRequest) -> pb.EvaluateResponse:
     return pb.EvaluateResponse.FromString(await evaluate.answer(request.SerializeToString()))
 
 
-async def _report(host: Host, request: pb.ReportOutcomeRequest) -> pb.ReportOutcomeResponse:
+async def _report(host: Host, request: pb.ReportOutcomeRequest, context: Context) -> pb.ReportOutcomeResponse:
     """Keep the outcome of a session that is over, or that another process holds."""
     check_outcome(request.outcome, host.config.limits)
     outcome = outcome_from_pb(request.outcome)
-    await wait_recorded(partial(host.opener.engine.report, request.session_id, outcome))
+    report = partial(host.opener.engine.report, request.session_id, outcome, reporter=_reporter(host, context))
+    await wait_recorded(report)
     return pb.ReportOutcomeResponse()
 
 
 async def _session(
-    host: Host, calls: Calls, requests: AsyncIterator[pb.SessionRequest]
+    host: Host, calls: Calls, requests: AsyncIterator[pb.SessionRequest], context: Context
 ) -> AsyncIterator[pb.SessionResponse]:
     stream = AioStream()
-    call = SessionCall(cast("Stream", stream), host, calls)
+    call = SessionCall(cast("Stream", stream), host, calls, Caller("", _reporter(host, context)))
     async for response in stream.serve(call, requests):
         yield pb.SessionResponse.FromString(response)

@@ -99,6 +99,8 @@ class _Methods:
     async def show_policy(self, request: pb.ShowPolicyRequest) -> pb.ShowPolicyResponse:
         policy, versions = await self._publisher.describe(request.policy)
         rollout = None if policy.rollout is None else _rollout(policy.rollout)
+        if rollout is not None and policy.rollout is not None and policy.rollout.running:
+            rollout.progress = await self._publisher.progress(policy.name)
         return pb.ShowPolicyResponse(
             summary=_summary(policy), aliases=policy.aliases, versions=map(_details, versions), rollout=rollout
         )

@@ -1,6 +1,7 @@
 """PolicyService.Session inside the loop's turns, without a task for each call."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge_core.errors import PolicyBridgeError, PreconditionError, UnavailableError
@@ -17,6 +18,19 @@ from policybridge_server.transports.conversation import Conversation
 from policybridge_server.transports.doors import Wait
 
 
+class Caller(NamedTuple):
+    """A client.
+
+    Attributes:
+        counts_for: the host that its sessions count for; see `client_of`.
+        reporter: whose word they are; see `Access.reporter`.
+
+    """
+
+    counts_for: str
+    reporter: str
+
+
 class SessionCall(Conversation[bytes | None]):
     """Serves one stream: its messages are those of the client, and ``None`` is the end of them.
 
@@ -24,14 +38,14 @@ class SessionCall(Conversation[bytes | None]):
         stream: of the call.
         host: opens the session.
         calls: the running calls, this one among them.
-        client: who the session counts for; see `client_of`.
+        caller: the client.
         traceparent: the trace context of the call; a label of that name goes before it.
 
     """
 
-    def __init__(self, stream: Stream, host: Host, calls: Calls, client: str = "", traceparent: str = "") -> None:
+    def __init__(self, stream: Stream, host: Host, calls: Calls, caller: Caller, traceparent: str = "") -> None:
         super().__init__(host, "a session over gRPC")
-        self._counts_for = client
+        self._caller = caller
         self._stream = stream
         self._traceparent = traceparent
         self._calls = calls
@@ -43,7 +57,11 @@ class SessionCall(Conversation[bytes | None]):
 
     @property
     def _client(self) -> str:
-        return self._counts_for
+        return self._caller.counts_for
+
+    @property
+    def _reporter(self) -> str:
+        return self._caller.reporter
 
     def message(self, data: bytes) -> None:
         """Take a message."""

@@ -76,12 +76,12 @@ class LedgerRecorder:
         """Make the record of a session."""
         return LedgerRecording(session, self._writer, self._clock, self._open, self._left_out)
 
-    def report(self, session_id: str, outcome: Outcome | None, acknowledge: Acknowledge) -> None:
+    def report(self, session_id: str, outcome: Outcome | None, acknowledge: Acknowledge, reporter: str = "") -> None:
         """Record an outcome, and the decisions of its session so far."""
         recording = self._open.get(session_id)
         if recording is not None:
             recording.settle()
-        record = Reported(session_id, outcome, self._clock.now().wall)
+        record = Reported(session_id, outcome, self._clock.now().wall, reporter)
         if recording is not None and not recording.kept:
             acknowledge(_no_record(session_id))
         elif self._writer.has_room(record.size):
@@ -181,7 +181,7 @@ class LedgerRecording:
                 acknowledge(None)
             return
         self.settle()
-        record = Ended(self._session.id, self._clock.now().wall)
+        record = Ended(self._session.id, self._clock.now().wall, self._session.failures)
         if acknowledge is None:
             if self.kept:
                 self._writer.put(record)

@@ -63,10 +63,11 @@ class Lost:
 
 @dataclass(frozen=True)
 class Ended:
-    """A session ended."""
+    """A session ended, with ``failures`` failed evaluations."""
 
     session_id: str
     when: float
+    failures: int = 0
     size: int = _RECORD
 
 
@@ -77,6 +78,7 @@ class Reported:
     session_id: str
     outcome: Outcome | None
     when: float
+    reporter: str = ""
 
     @property
     def size(self) -> int:

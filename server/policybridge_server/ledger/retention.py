@@ -36,6 +36,7 @@ _DROP: Final = (
     "DELETE FROM context_outcomes WHERE session = ?",
     "DELETE FROM births WHERE session = ?",
     "DELETE FROM files WHERE session = ?",
+    "DELETE FROM chosen WHERE session = ?",
     "DELETE FROM sessions WHERE number = ?",
 )
 

@@ -12,7 +12,10 @@ from policybridge_server.ledger.records import Begun, Ended, Lost, Record, Repor
 
 
 class SessionRow(msgspec.Struct, frozen=True, tag=0, array_like=True):
-    """A session began; ``labels``, ``options`` and ``exploration`` are JSON, ``file`` is what it compiles."""
+    """A session began.
+
+    ``labels``, ``options`` and ``exploration`` are JSON; the last three are those of `SessionView`.
+    """
 
     session: str
     policy: str
@@ -23,6 +26,8 @@ class SessionRow(msgspec.Struct, frozen=True, tag=0, array_like=True):
     exploration: str | None
     opened: float
     file: str
+    alias: str = ""
+    reporter: str = ""
 
 
 class SegmentRow(msgspec.Struct, frozen=True, tag=1, array_like=True):
@@ -47,10 +52,11 @@ class LostRow(msgspec.Struct, frozen=True, tag=2, array_like=True):
 
 
 class EndRow(msgspec.Struct, frozen=True, tag=3, array_like=True):
-    """A session ended."""
+    """A session ended, with ``failures`` failed evaluations."""
 
     session: str
     when: float
+    failures: int = 0
 
 
 class OutcomeRow(msgspec.Struct, frozen=True, tag=4, array_like=True):
@@ -61,6 +67,7 @@ class OutcomeRow(msgspec.Struct, frozen=True, tag=4, array_like=True):
     status: str
     values: dict[str, float] | None
     contexts: bytes | None
+    reporter: str = ""
 
 
 class StepRow(msgspec.Struct, frozen=True, tag=5, array_like=True):
@@ -81,6 +88,9 @@ class InterruptedRow(msgspec.Struct, frozen=True, tag=6, array_like=True):
 
 Row = SessionRow | SegmentRow | LostRow | EndRow | OutcomeRow | StepRow | InterruptedRow
 
+REPORTERS: Final = 2000
+"""Characters of the names of a session's reporters that are kept."""
+
 _DECODER: Final = msgspec.msgpack.Decoder(list[Row])
 
 
@@ -99,6 +109,11 @@ def decode(data: bytes) -> list[Row]:
     return _DECODER.decode(data)
 
 
+def line(reporter: str) -> str:
+    """Give the line of one reporter among those of a session; none of one whom the operator trusts."""
+    return f"{reporter}\n" if reporter else ""
+
+
 class Packer:
     """Packs records."""
 
@@ -113,7 +128,7 @@ class Packer:
             case Begun():
                 return _session(record)
             case Ended():
-                return EndRow(record.session_id, record.when)
+                return EndRow(record.session_id, record.when, record.failures)
             case Lost():
                 return LostRow(record.session_id, record.count)
             case Reported():
@@ -154,6 +169,8 @@ def _session(record: Begun) -> SessionRow:
         None if session.exploration is None else _json(session.exploration),
         record.when,
         session.file or "",
+        session.alias,
+        session.reporter,
     )
 
 
@@ -162,7 +179,7 @@ def _outcome(record: Reported) -> OutcomeRow:
     if outcome is None:
         return OutcomeRow(record.session_id, record.when, "", None, None)
     contexts = pack_outcomes(outcome.contexts) if outcome.contexts else None
-    return OutcomeRow(record.session_id, record.when, outcome.status, dict(outcome.values), contexts)
+    return OutcomeRow(record.session_id, record.when, outcome.status, dict(outcome.values), contexts, record.reporter)
 
 
 def _json(value: Any) -> str:

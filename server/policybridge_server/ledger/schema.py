@@ -78,6 +78,15 @@ CREATE TABLE IF NOT EXISTS births (session INTEGER PRIMARY KEY, lived REAL NOT N
 -- neither.
 CREATE TABLE IF NOT EXISTS files (session INTEGER PRIMARY KEY, name TEXT NOT NULL);
 
+-- Sessions whose version the server chose: the alias that they asked for, a line for each reporter whose word they are
+-- (see SessionView), and their evaluations that failed.
+CREATE TABLE IF NOT EXISTS chosen (
+  session INTEGER PRIMARY KEY,
+  alias TEXT NOT NULL,
+  reporters TEXT NOT NULL,
+  failures INTEGER NOT NULL DEFAULT 0
+);
+
 -- What happened to roll-outs, in order: see RolloutStep. `at` is seconds since 1970.
 CREATE TABLE IF NOT EXISTS rollout_steps (
   number INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -17,6 +17,7 @@ from policybridge_server.ledger.lifetime import Lifetime
 from policybridge_server.ledger.records import Record, Segment
 from policybridge_server.ledger.retention import Retention
 from policybridge_server.ledger.rows import (
+    REPORTERS,
     EndRow,
     LostRow,
     OutcomeRow,
@@ -25,6 +26,7 @@ from policybridge_server.ledger.rows import (
     SegmentRow,
     SessionRow,
     StepRow,
+    line,
 )
 from policybridge_server.ledger.sqlite_reader import SqliteReader
 from policybridge_server.ledger.sqlite_summary import SqliteSummary
@@ -53,6 +55,13 @@ INSERT OR REPLACE INTO outcomes (session, name, value) SELECT number, ?, ? FROM 
 """
 
 _ADD_STEP: Final = "INSERT INTO rollout_steps (policy, what, rollout, at) VALUES (?, ?, ?, ?)"
+
+_ADD_REPORTER: Final = f"""
+UPDATE chosen SET reporters = substr(reporters || ?, 1, {REPORTERS})
+WHERE session = (SELECT number FROM sessions WHERE id = ?)
+"""  # noqa: S608 - our own number
+
+_ADD_FAILURES: Final = "UPDATE chosen SET failures = ? WHERE session = (SELECT number FROM sessions WHERE id = ?)"
 
 _ADD_CONTEXTS: Final = """
 INSERT INTO context_outcomes (session, outcomes) SELECT number, ? FROM sessions WHERE id = ?
@@ -132,6 +141,8 @@ class SqliteStore:
                 self._add_session(row)
             case EndRow():
                 self._run("UPDATE sessions SET closed = ? WHERE id = ?", row.when, row.session)
+                if row.failures:
+                    self._run(_ADD_FAILURES, row.failures, row.session)
                 return self._refusal(row.session)
             case LostRow():
                 self._run("UPDATE sessions SET lost = lost + ? WHERE id = ?", row.count, row.session)
@@ -144,11 +155,14 @@ class SqliteStore:
         return None
 
     def _add_session(self, row: SessionRow) -> None:
-        *columns, file = msgspec.structs.astuple(row)
+        *columns, file, alias, reporter = msgspec.structs.astuple(row)
         added = self._run(_ADD_SESSION, *columns)
         self._run("INSERT INTO births (session, lived) VALUES (?, ?)", added.lastrowid, self._lifetime.lived())
         if file:
             self._run("INSERT INTO files (session, name) VALUES (?, ?)", added.lastrowid, file)
+        if alias:
+            said = line(reporter)
+            self._run("INSERT INTO chosen (session, alias, reporters) VALUES (?, ?, ?)", added.lastrowid, alias, said)
 
     def _add_segment(self, row: SegmentRow) -> None:
         session, first, count, signature, *columns = msgspec.structs.astuple(row)
@@ -178,6 +192,8 @@ class SqliteStore:
         )
         for name, value in values.items():
             self._run(_ADD_OUTCOME, name, value, row.session)
+        if row.reporter:
+            self._run(_ADD_REPORTER, line(row.reporter), row.session)
         if row.contexts is not None:
             self._run(_ADD_CONTEXTS, row.contexts, row.session)
 

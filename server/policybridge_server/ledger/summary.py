@@ -1,10 +1,11 @@
 """Summaries of a ledger: what people look at, found by the database itself, without reading whole sessions."""
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol, cast, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, cast, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -55,6 +56,49 @@ class VersionSums:
     failed: int
 
 
+class Value(NamedTuple):
+    """An outcome of a file with one version, of the session ``number``, by the word of ``reporters``."""
+
+    file: str
+    version: int
+    number: int
+    value: float
+    reporters: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Values:
+    """An outcome of both versions of a roll-out."""
+
+    base: int
+    version: int
+    found: Sequence[Value]
+
+    @property
+    def reporters(self) -> Counter[str]:
+        """How many of the values each reporter has a part in."""
+        return Counter(reporter for value in self.found for reporter in value.reporters)
+
+    def pairs(self, without: frozenset[str] = frozenset()) -> npt.NDArray[np.float64]:
+        """Give the last value of each file that both versions have compiled, in base and version; shape [n, 2].
+
+        Args:
+            without: reporters whose sessions are left out.
+
+        """
+        last: dict[tuple[str, int], Value] = {}
+        for value in self.found:
+            key = (value.file, value.version)
+            if not value.reporters & without and (key not in last or last[key].number < value.number):
+                last[key] = value
+        both = [
+            (value.value, last[file, self.version].value)
+            for (file, version), value in last.items()
+            if version == self.base and (file, self.version) in last
+        ]
+        return np.array(both, np.float64).reshape(-1, 2)
+
+
 @runtime_checkable
 class Summary(Protocol):
     """Reads summaries; each call sees one state of the ledger. Used by one thread. Errors are those of `Reader`."""
@@ -71,10 +115,12 @@ class Summary(Protocol):
     def steps(self, policy: str | None, most: int) -> Sequence[RolloutStep]:
         """Give the last steps of roll-outs, the newest first."""
 
-    def pairs(self, policy: str, base: int, version: int, name: str) -> npt.NDArray[np.float64]:
-        """Give the last value of an outcome for each file of both versions, in base and version; shape [n, 2].
+    def values(self, policy: str, rollout: Rollout, name: str) -> "Values":
+        """Give the last value of an outcome for each file, version and set of reporters.
 
-        Sessions that explored do not count.
+        Sessions count that asked for the alias of the roll-out, so that the server chose their version, and did not
+        explore. A session fails if its status is neither ``ok`` nor empty, if one of its evaluations failed, or if its
+        server was killed.
         """
 
     def outcome_names(self, policy: str, version: int, most: int) -> Sequence[str]:
@@ -90,9 +136,12 @@ class Summary(Protocol):
 class TableSummary(TableReader):
     """Implements `Summary`."""
 
+    _failures: str
+    """The column of the evaluations that failed."""
+
     @abstractmethod
-    def _values(self, value: str, join: str) -> str:
-        """Give the statement that finds the last value for each file and version; see `pairs`."""
+    def _values(self, value: str, join: str, counts: str) -> str:
+        """Give the statement that finds the last value for each file, version and set of reporters; see `values`."""
 
     @abstractmethod
     def _file(self, row: Any) -> str:
@@ -133,24 +182,30 @@ class TableSummary(TableReader):
             for row in rows
         ]
 
-    def pairs(self, policy: str, base: int, version: int, name: str) -> npt.NDArray[np.float64]:
+    def values(self, policy: str, rollout: Rollout, name: str) -> "Values":
         """Give an outcome of both versions by file."""
         failed = name == FAILED
         join = "" if failed else "JOIN outcomes ON outcomes.session = sessions.number AND outcomes.name = ?"
-        value = "sessions.status NOT IN ('', 'ok')" if failed else "outcomes.value"
-        statement, names = self._values(value, join), [] if failed else [name]
-        found: dict[str, dict[int, float]] = {}
+        value, counts = "outcomes.value", "sessions.reported IS NOT NULL"
+        if failed:
+            value = f"CASE WHEN sessions.status NOT IN ('', 'ok') OR {self._failures} > 0 OR sessions.interrupted > 0 "
+            value += "THEN 1 ELSE 0 END"
+            counts = "(sessions.reported IS NOT NULL OR sessions.closed IS NOT NULL)"
+        statement, names = self._values(value, join, counts), [] if failed else [name]
         with self._transaction():
-            rows = self._rows(statement, *names, policy, base, version) if self._has("files") else []
-        for row in rows:
-            found.setdefault(row["name"], {})[row["version"]] = row["value"]
-        both = [(each[base], each[version]) for each in found.values() if len(each) == 2]
-        return np.array(both, np.float64).reshape(-1, 2)
+            given = (*names, policy, rollout.base, rollout.version, rollout.alias)
+            rows = self._rows(statement, *given) if self._has("chosen") else []
+        return Values(rollout.base, rollout.version, [_value(row) for row in rows])
 
     def outcome_names(self, policy: str, version: int, most: int) -> Sequence[str]:
         """Name the outcomes of a version."""
         with self._transaction():
             return [str(row["name"]) for row in self._rows(_NAMES, policy, version, most)]
+
+
+def _value(row: Any) -> Value:
+    reporters = frozenset(row["reporters"].split("\n")) - {""}
+    return Value(str(row["name"]), row["version"], row["number"], float(row["value"]), reporters)
 
 
 class _Summarized(Protocol):

@@ -123,7 +123,7 @@ class Records:
             names = [condition.name for condition in conditions] + [FAILED]
             found = summary.outcome_names(policy, rollout.version, _OUTCOMES)
             names += [name for name in found if name not in _NO_COSTS]
-            pairs = {name: summary.pairs(policy, rollout.base, rollout.version, name) for name in dict.fromkeys(names)}
+            pairs = {name: summary.values(policy, rollout, name).pairs() for name in dict.fromkeys(names)}
             _, versions = summary.totals()
             steps = summary.steps(policy, _STEPS)
         changes = [compare(name, values, samples=_SAMPLES) for name, values in pairs.items()]

@@ -1,6 +1,7 @@
 """What the page shows of the running server. For the loop thread: all of it is in memory."""
 
 import itertools
+from collections.abc import Mapping
 from typing import Any, Final
 
 from policybridge_core.errors import PreconditionError
@@ -11,6 +12,9 @@ from policybridge_server.transports.contract import Host
 
 _VERSIONS: Final = 50
 """Of one policy, the newest: a trainer publishes thousands."""
+
+_FAILED: Final = ("fallback", "failed", "error", "other")
+"""Of the states of `OUTCOMES`: a compilation that did not end well, or not with the policy."""
 
 _SESSIONS: Final = 200
 
@@ -23,7 +27,8 @@ def server_state(host: Host) -> dict[str, Any]:
         "publishes": host.config.allow_publish,
         "ledger": host.config.ledger is not None,
         "runs": bool(host.config.runs),
-        "policies": [_policy(policy, engine) for policy in host.publisher.policies()],
+        "policies": [_policy(policy, engine, host.publisher.rollouts.progress) for policy in host.publisher.policies()],
+        "troubles": _troubles(engine),
         "sessions": len(live),
         "live": [_live(session) for session in itertools.islice(reversed(live), _SESSIONS)],
     }
@@ -36,6 +41,9 @@ async def whole_state(host: Host) -> dict[str, Any]:
     own["workers"] = {"count": host.publisher.peers.workers, "answering": 1 + len(others)}
     for other in others:
         own["sessions"] += other["sessions"]
+        own["troubles"] = [*own["troubles"], *other["troubles"]]
+        for policy, theirs in zip(own["policies"], other["policies"], strict=False):
+            policy["progress"] = policy["progress"] or theirs["progress"]
         own["live"] = [*own["live"], *other["live"]][:_SESSIONS]
         _add_versions(own["policies"], other["policies"])
     return own
@@ -53,7 +61,7 @@ def _add_versions(policies: list[dict[str, Any]], others: list[dict[str, Any]]) 
                 version["error"] = version["error"] or other["error"]
 
 
-def _policy(policy: StoredPolicy, engine: Engine) -> dict[str, Any]:
+def _policy(policy: StoredPolicy, engine: Engine, progress: Mapping[str, str]) -> dict[str, Any]:
     broken = isinstance(policy.config, PreconditionError)
     numbers = sorted({*policy.versions, *policy.refused}, reverse=True)
     shown = [number for index, number in enumerate(numbers) if index < _VERSIONS or policy.named(number)]
@@ -68,6 +76,7 @@ def _policy(policy: StoredPolicy, engine: Engine) -> dict[str, Any]:
         "versions": [_version(policy, number, engine) for number in shown],
         "rollout": policy.rollout,
         "shares": policy.shared_out is not None,
+        "progress": progress.get(policy.name, "") if policy.shared_out is not None else "",
     }
 
 
@@ -84,6 +93,21 @@ def _version(policy: StoredPolicy, number: int, engine: Engine) -> dict[str, Any
         "sessions": loaded.sessions if loaded else 0,
         "error": without_paths(loaded.trouble) if loaded else "",
     }
+
+
+def _troubles(engine: Engine) -> list[dict[str, Any]]:
+    """Give what went wrong with each version: failed evaluations, failed compilations, decisions without the policy."""
+    failures = {loaded.counters: loaded.failures for loaded in engine.versions.loaded}
+    return [
+        {
+            "policy": each.policy,
+            "version": each.version,
+            "failures": failures.get(each, 0),
+            "failed": sum(each.outcomes[status] for status in _FAILED),
+            "fallbacks": each.fallbacks,
+        }
+        for each in engine.counters.versions
+    ]
 
 
 def _live(session: Session) -> dict[str, Any]:

@@ -280,6 +280,11 @@ class Publisher:
         """How large a version may be."""
         return self._repository.limits
 
+    async def progress(self, name: str) -> str:
+        """Say how far the comparison of the roll-out of a policy is; empty: nobody has looked yet."""
+        known = [self.rollouts.progress, *await self.peers.gather("progress")]
+        return next((each[name] for each in known if name in each), "")
+
     def policies(self) -> list[StoredPolicy]:
         """Give all policies as they are now, in the order of their names."""
         return [self._repository.policy(name) for name in sorted(self._repository.policies())]

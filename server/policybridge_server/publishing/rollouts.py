@@ -61,6 +61,9 @@ class Wanted:
 class Rollouts:
     """Begins and ends roll-outs, one of a policy at a time. For the loop thread.
 
+    Attributes:
+        progress: policy → how far the comparison of its roll-out is; known in the process that compares.
+
     Every step is on the disk, beside the policy's aliases, before it counts, and then in the ledger, if there is one.
 
     Args:
@@ -76,6 +79,7 @@ class Rollouts:
         self._peers = peers
         self._engine = opener.engine
         self._repository = opener.engine.repository
+        self.progress: dict[str, str] = {}
 
     async def begin(self, name: str, wanted: Wanted) -> Rollout:
         """Begin a roll-out of the policy ``name``, or change the one of this version that runs.

@@ -46,6 +46,11 @@ class Conversation(ABC, Generic[_Message]):
         """Who the session counts for: one host, or all of this machine together."""
         return "this machine"
 
+    @property
+    def _reporter(self) -> str:
+        """The client whose word the session is; empty: one whom the operator trusts, such as one of his sockets."""
+        return ""
+
     @abstractmethod
     def _take(self, message: _Message) -> None:
         """Act on one message; what it raises becomes a `fail`. No other is taken while ``_unanswered`` is true."""
@@ -104,7 +109,7 @@ class Conversation(ABC, Generic[_Message]):
 
     async def _open_session(self, reference: PolicyReference, options: SessionOptions) -> None:
         try:
-            session = await self._host.opener.open(reference, options, self, self._client)
+            session = await self._host.opener.open(reference, options, self, self._client, self._reporter)
             if self._over:
                 session.close()
                 return

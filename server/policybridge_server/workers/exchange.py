@@ -172,12 +172,12 @@ class Exchange:
         answers = await asyncio.gather(*(_soon(each, name) for each in serving))
         return dict(zip(serving, answers, strict=True))
 
-    async def _report(self, member: Member, session_id: str, outcome: Any) -> bool:
+    async def _report(self, member: Member, session_id: str, outcome: Any, reporter: str) -> bool:
         """Report an outcome where its session is; say whether a worker has it."""
         for each in self.others(member):
             if each.ready.is_set() and session_id.endswith(each.mark):
                 with suppress(LineClosedError):
-                    await each.line.call("report", session_id, outcome)
+                    await each.line.call("report", session_id, outcome, reporter)
                     return True
         return False
 

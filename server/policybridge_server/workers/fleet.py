@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from policybridge_serdes import Outcome, PolicyReference, PolicyVersion
 from policybridge_server.engine.engine import Engine
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.recorder import Acknowledge, wait_recorded
+from policybridge_server.engine.trials import Trial, TrialKey
 from policybridge_server.following.replicas import View
 from policybridge_server.grpc.replication_service import replicas_of
 from policybridge_server.loop import Loop
@@ -108,18 +109,18 @@ class Fleet:
         except TimeoutError:
             raise UnavailableError(f"the parent of the workers has not answered for {_SOON:g} s") from None
 
-    def _forward(self, session_id: str, outcome: Outcome | None, acknowledge: Acknowledge) -> bool:
+    def _forward(self, session_id: str, outcome: Outcome | None, acknowledge: Acknowledge, reporter: str) -> bool:
         if session_id.endswith(self._mark):
             return False
-        self._loop.spawn(self._report(session_id, outcome, acknowledge))
+        self._loop.spawn(self._report(session_id, outcome, acknowledge, reporter))
         return True
 
-    async def _report(self, session_id: str, outcome: Outcome | None, acknowledge: Acknowledge) -> None:
+    async def _report(self, session_id: str, outcome: Outcome | None, acknowledge: Acknowledge, reporter: str) -> None:
         try:
-            if await self._line.call("report", session_id, outcome):
+            if await self._line.call("report", session_id, outcome, reporter):
                 acknowledge(None)
             else:
-                self._engine.report_here(session_id, outcome, acknowledge)
+                self._engine.report_here(session_id, outcome, acknowledge, reporter)
         except PolicyBridgeError as error:
             acknowledge(error)
 
@@ -212,6 +213,14 @@ class Answers:
         """Give the numbers of this process."""
         return snapshot(self._host)
 
+    async def trials(self) -> Mapping[TrialKey, Trial]:
+        """Give the files that failed in this process under roll-outs."""
+        return self._engine.trials.all
+
+    async def progress(self) -> Mapping[str, str]:
+        """Give how far the comparisons of roll-outs are, if this process makes them."""
+        return self._publisher.rollouts.progress
+
     async def state(self) -> dict[str, Any]:
         """Give what the page shows of this process."""
         return server_state(self._host)
@@ -220,6 +229,6 @@ class Answers:
         """See `Publisher.reread`."""
         await self._publisher.reread()
 
-    async def report(self, session_id: str, outcome: Outcome | None) -> None:
+    async def report(self, session_id: str, outcome: Outcome | None, reporter: str) -> None:
         """Record the outcome of a session of this process."""
-        await wait_recorded(partial(self._engine.report_here, session_id, outcome))
+        await wait_recorded(partial(self._engine.report_here, session_id, outcome, reporter=reporter))

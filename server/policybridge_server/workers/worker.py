@@ -132,6 +132,8 @@ class _Worker:
             "snapshot",
             "state",
             "report",
+            "trials",
+            "progress",
             "reread",
             "replicas",
         )

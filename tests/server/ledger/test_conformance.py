@@ -78,7 +78,14 @@ def kept(request: pytest.FixtureRequest, keep: Keep) -> Kept:
 def everything() -> list[Record]:
     """Give records of every form, with odd text wherever clients may send text."""
     view = SessionView(
-        "s-odd", PolicyVersion("network", 2, "sha256:1"), ODD, labels={ODD: ODD, "b": "1"}, options={"o": ODD}
+        "s-odd",
+        PolicyVersion("network", 2, "sha256:1"),
+        ODD,
+        labels={ODD: ODD, "b": "1"},
+        options={"o": ODD},
+        file="a.c",
+        alias=ODD,
+        reporter="one",
     )
     exploring = SessionView("s-explore", PolicyVersion("other", 1, ""), "f", exploration=Exploration(7, 0.5, 0.25))
     varying = [(pack(NAMES.features, {"names": ["ü", "", ODD]}), np.zeros(1, NAMES.advice_layout.dtype), -0.5, 9)]
@@ -93,9 +100,9 @@ def everything() -> list[Record]:
         Segment("s-explore", 2, SIGNATURE, "g", [(rows(1)[0].tobytes(), ADVICE, -1.5, 6)], 1),
         Lost("s-explore", 3),
         Reported("s-odd", Outcome({"text": 1.0, ODD: 2.0}, "ok", contexts), 70.0),
-        Reported("s-odd", Outcome({"text": 3.0}, "", {"g": {"text": 9.0}}), 71.0),
+        Reported("s-odd", Outcome({"text": 3.0}, "", {"g": {"text": 9.0}}), 71.0, "another"),
         Reported("s-odd", None, 72.0),
-        Ended("s-odd", 73.0),
+        Ended("s-odd", 73.0, 2),
         Step(step),
     ]
 
@@ -118,7 +125,12 @@ def told(kept: Kept, target: Path) -> dict[str, Any]:
     with closing(open_summary(kept.place)) as summary:
         newest = [(each.id, file) for each, file in summary.newest(Query(), None, 10)]
         totals, names = summary.totals(), summary.outcome_names("network", 2, 5)
-        pairs = summary.pairs("network", 1, 2, "x").tolist()
+        rollout = Rollout(version=2, base=1, alias=ODD, share=0.5)
+        values = sorted(
+            (value.version, value.value, sorted(value.reporters))
+            for name in ("text", "failed")
+            for value in summary.values("network", rollout, name).found
+        )
         parts = [len(each) for each in summary.decisions(found[0], 200, 10)]
         steps = summary.steps(None, 5)
         assert summary.size() > 0
@@ -131,7 +143,7 @@ def told(kept: Kept, target: Path) -> dict[str, Any]:
         "newest": newest,
         "totals": totals,
         "names": names,
-        "pairs": pairs,
+        "values": values,
         "parts": parts,
         "steps": steps,
     }

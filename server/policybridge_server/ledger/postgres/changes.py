@@ -15,6 +15,7 @@ from policybridge_server.ledger.rows import (
     SegmentRow,
     SessionRow,
     StepRow,
+    line,
 )
 
 Named = tuple[Any, Row]
@@ -37,6 +38,8 @@ class Change:
     closed: float | None = None
     reported: float | None = None
     status: str = ""
+    reporters: str = ""
+    failures: int = 0
     outcomes: dict[str, float] = field(default_factory=dict)
     contexts: list[bytes] = field(default_factory=list)
     segments: list[SegmentRow] = field(default_factory=list)
@@ -54,6 +57,7 @@ class Change:
                 self.lost += row.count
             case EndRow():
                 self.closed = row.when
+                self.failures += row.failures
                 self.asked.append(name)
             case OutcomeRow():
                 self.asked.append(name)
@@ -63,7 +67,13 @@ class Change:
         if row.values is not None:
             self.reported, self.status = row.when, row.status or self.status
             self.outcomes |= row.values
+            self.reporters += line(row.reporter)
             self.contexts += [] if row.contexts is None else [row.contexts]
+
+    @property
+    def columns(self) -> tuple[int, int, float | None, float | None, str, str, int]:
+        """Give the changes of the session's own row."""
+        return self.decisions, self.lost, self.closed, self.reported, self.status, self.reporters, self.failures
 
     @property
     def changes_session(self) -> bool:

@@ -100,7 +100,13 @@ CREATE TABLE rollout_steps (
 );
 """
 
-MIGRATIONS: Final = (_TABLES,)
+_CHOSEN: Final = """
+-- See the table `chosen` of the SQLite ledger.
+ALTER TABLE sessions ADD COLUMN alias text COLLATE "C" NOT NULL DEFAULT '',
+  ADD COLUMN reporters text COLLATE "C" NOT NULL DEFAULT '', ADD COLUMN failures bigint NOT NULL DEFAULT 0;
+"""
+
+MIGRATIONS: Final = (_TABLES, _CHOSEN)
 """What makes the tables of format 1, 2, … of those of the format before. None is ever changed."""
 
 

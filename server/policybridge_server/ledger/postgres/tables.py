@@ -15,7 +15,7 @@ from policybridge_server.ledger.postgres.changes import Change, Named, by_sessio
 from policybridge_server.ledger.postgres.connection import Connected
 from policybridge_server.ledger.postgres.partitions import SHIFT
 from policybridge_server.ledger.postgres.text import escaped
-from policybridge_server.ledger.rows import InterruptedRow, LostRow, Row, SegmentRow, StepRow
+from policybridge_server.ledger.rows import REPORTERS, InterruptedRow, LostRow, Row, SegmentRow, StepRow, line
 
 _LOG = logging.getLogger(__name__)
 
@@ -30,15 +30,16 @@ SELECT (SELECT max(number)::bigint FROM partitions) << {SHIFT} | nextval('sessio
 FROM generate_series(1, %s)
 """  # noqa: S608 - our own number
 
-_UPDATE: Final = """
+_UPDATE: Final = f"""
 UPDATE sessions SET decisions = sessions.decisions + new.decisions, lost = sessions.lost + new.lost,
 closed = coalesce(new.closed, sessions.closed),
 interrupted = CASE WHEN new.closed IS NULL THEN sessions.interrupted ELSE 0 END,
-reported = coalesce(new.reported, sessions.reported), status = coalesce(nullif(new.status, ''), sessions.status)
-FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::float8[], %s::float8[], %s::text[])
-AS new (number, decisions, lost, closed, reported, status)
+reported = coalesce(new.reported, sessions.reported), status = coalesce(nullif(new.status, ''), sessions.status),
+reporters = left(sessions.reporters || new.reporters, {REPORTERS}), failures = sessions.failures + new.failures
+FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::float8[], %s::float8[], %s::text[], %s::text[], %s::bigint[])
+AS new (number, decisions, lost, closed, reported, status, reporters, failures)
 WHERE sessions.number = new.number AND sessions.number BETWEEN %s AND %s
-"""
+"""  # noqa: S608 - our own number
 # The first and the last number tell the planner which few of hundreds of partitions there are to look at.
 
 _FORGET: Final = """
@@ -68,6 +69,9 @@ _SESSIONS: Final = {
     "status": "text",
     "reported": "float8",
     "file": "text",
+    "alias": "text",
+    "reporters": "text",
+    "failures": "int8",
 }
 _SEGMENTS: Final = {
     "session": "int8",
@@ -196,7 +200,7 @@ class Tables:
         # In one order everywhere: servers that change the same sessions must not wait for each other in a circle.
         changed = sorted((number, change) for number, change in there.items() if change.changes_session)
         if changed:
-            columns = zip(*((n, c.decisions, c.lost, c.closed, c.reported, c.status) for n, c in changed), strict=True)
+            columns = zip(*((number, *change.columns) for number, change in changed), strict=True)
             self._connection.execute(_UPDATE, [*map(list, columns), changed[0][0], changed[-1][0]])
 
     def _add_outcomes(self, there: Mapping[int, Change]) -> None:
@@ -273,6 +277,9 @@ def _session(number: int, writer: str, change: Change) -> Sequence[Any]:
         change.status,
         change.reported,
         begun.file,
+        begun.alias,
+        line(begun.reporter) + change.reporters,
+        change.failures,
     )
 
 

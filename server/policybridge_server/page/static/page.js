@@ -193,10 +193,11 @@ function askForToken(message) {
 
 let state = null;
 
-const rolloutLine = (policy, rollout, shares) => {
+const rolloutLine = (policy, rollout, shares, progress) => {
   const both = [tag(rollout.state, { running: "on", promoted: "good", withdrawn: "bad" }[rollout.state]), policyLink(policy, rollout.version)];
   if (rollout.state !== "running") return [both, ` ${rollout.alias} is ${rollout.state === "promoted" ? rollout.version : rollout.base}`, el("span.soft", null, rollout.reason ? ` — ${rollout.reason}` : "")];
-  return [both, ` gets ${share(rollout.share)} of the files of ${rollout.alias}, ${rollout.base} the others`, shares ? null : el("span.warn", null, " (overtaken)")];
+  return [both, ` gets ${share(rollout.share)} of the files of ${rollout.alias}, ${rollout.base} the others`, shares ? null : el("span.warn", null, " (overtaken)"),
+    progress ? el(/(^|; )[1-9]\d* files failed with/.test(progress) ? "span.bad" : "span.soft", null, ` — ${progress}`) : null];
 };
 
 const liveColumns = [
@@ -208,6 +209,14 @@ const liveColumns = [
 ];
 
 const labels = (all) => Object.entries(all).filter(([name]) => name !== "compilation").map(([name, value]) => tag(`${name}=${value.length > 60 ? value.slice(0, 60) + "…" : value}`));
+
+// What went wrong with each version since the server's start, in red.
+const troubleKinds = [["failures", "failed decisions"], ["failed", "failed compilations"], ["fallbacks", "decisions without the policy"]];
+const sumOf = (troubles, kind) => Math.round(troubles.reduce((sum, t) => sum + t[kind], 0));
+const troubleNumbers = (troubles) => troubleKinds.map(([kind, name]) => number(count(sumOf(troubles, kind)), name, sumOf(troubles, kind) ? "bad" : ""));
+const troubleText = (policy, version) => troubleKinds
+  .map(([kind, name]) => [sumOf(state.troubles.filter((t) => t.policy === policy && t.version === `${version}`), kind), name])
+  .filter(([n]) => n).map(([n, name]) => `${count(n)} ${name}`).join(", ");
 
 const overview = {
   ask: () => Promise.all([ask("page/state"), ask("page/history")]),
@@ -234,13 +243,14 @@ const overview = {
         number(count(now.policies.length), now.policies.length === 1 ? "policy" : "policies"),
         number(count(loaded), "versions loaded"),
         number(count(running.length), running.length === 1 ? "roll-out" : "roll-outs"),
+        troubleNumbers(now.troubles),
         now.workers.count > 1 ? number(`${now.workers.answering} of ${now.workers.count}`, "workers answer", now.workers.answering < now.workers.count ? "bad" : "") : null),
       broken.map((p) => el("section.card.error", null, el("h2", null, link(p.name, "policies", p.name)), el("p.soft", null, p.error || p.versions.find((v) => v.error).error))),
       el("div.grid", null,
         card("Decisions per second", chart(times, shown.length ? shown : [{ name: "", values: times.map(() => 0) }], count, "Decisions per second")),
         card("Mean latency by stage", chart(times, stages, duration, "Latency")),
         card("Live sessions", chart(times, [{ name: "", values: samples.map((s) => s.sessions) }], count, "Live sessions"))),
-      running.length ? card("Roll-outs", running.map((p) => el("p", null, rolloutLine(p.name, p.rollout, p.shares), " ", link("compare", "rollouts", p.name)))) : null,
+      running.length ? card("Roll-outs", running.map((p) => el("p", null, rolloutLine(p.name, p.rollout, p.shares, p.progress), " ", link("compare", "rollouts", p.name)))) : null,
       card(["Live sessions ", el("small", null, now.sessions > now.live.length ? `the newest ${now.live.length} of ${count(now.sessions)}` : "")],
         now.live.length ? table(liveColumns, now.live) : empty("No compiler asks at the moment.")),
     ];
@@ -260,6 +270,7 @@ function policyCard(policy) {
     ["Aliases", "", (v) => aliasesOf(policy, v.version)],
     ["Loaded", "", (v) => (v.loaded ? el("span.good", null, "loaded") : el("span.soft", null, "no"))],
     ["Sessions", "n", (v) => count(v.sessions)],
+    ["Trouble", "", (v) => el("span.bad", null, troubleText(policy.name, v.version))],
     ["Digest", "", (v) => el("code", { title: v.digest }, v.digest.replace("sha256:", "").slice(0, 12))],
     ["", "", (v) => (v.error ? el("span.bad", null, v.error) : state.ledger ? el("a", { href: `#/sessions?policy=${encodeURIComponent(policy.name)}&version=${v.version}` }, "sessions") : "")],
   ];
@@ -267,7 +278,7 @@ function policyCard(policy) {
   return el("section.card", null,
     el("h2", null, link(policy.name, "policies", policy.name), el("small", null, ` ${policy.backend} ${policy.description ? "— " + policy.description : ""}`)),
     policy.error ? el("p.bad", null, policy.error) : null,
-    policy.rollout ? el("p", null, rolloutLine(policy.name, policy.rollout, policy.shares), " ", state.ledger ? link("compare", "rollouts", policy.name) : null) : null,
+    policy.rollout ? el("p", null, rolloutLine(policy.name, policy.rollout, policy.shares, policy.progress), " ", state.ledger ? link("compare", "rollouts", policy.name) : null) : null,
     policy.versions.length ? table(columns, policy.versions) : empty("It has no version yet."),
     more > 0 ? empty(`${count(more)} older versions`) : null);
 }
@@ -448,7 +459,7 @@ const rollouts = {
     const all = now.policies.filter((p) => p.rollout && (!name || p.name === name));
     const cards = all.map((p) => el("section.card", null,
       el("h2", null, link(p.name, "rollouts", p.name)),
-      el("p", null, rolloutLine(p.name, p.rollout, p.shares)),
+      el("p", null, rolloutLine(p.name, p.rollout, p.shares, p.progress)),
       bar(p.rollout.state === "running" ? p.rollout.share : p.rollout.state === "promoted" ? 1 : 0),
       pairs([
         ["Begun", when(p.rollout.begun)],
