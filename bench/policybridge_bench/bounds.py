@@ -105,8 +105,8 @@ def _find(measured: Sequence[Measured], who: str, clients: int, payload: str) ->
     return find(measured, **fields, **({"way": way} if way else {}))
 
 
-def print_bounds(found: Iterable[Bound]) -> None:
+def print_bounds(bounds: Iterable[Bound]) -> None:
     """Print each bound, and mark missed ones."""
-    for bound in found:
+    for bound in bounds:
         word = "at least" if bound.at_least else "at most"
         print(f"{bound.text:<64} {bound.value:12.2f}   {word} {bound.limit:g}{'' if bound.holds else '   MISSED'}")

@@ -24,7 +24,7 @@ def find_baseline(case: Case, measured: Sequence[Measured], baseline: Baseline) 
 
     If the baseline has several of them, the one with the same payload is taken, then SerDes, then backend.
     """
-    found = [
+    matching = [
         other
         for other in measured
         if (other.case.contender, other.case.way) == (baseline.contender, baseline.way or case.way)
@@ -34,7 +34,7 @@ def find_baseline(case: Case, measured: Sequence[Measured], baseline: Baseline) 
     def likeness(other: Measured) -> tuple[bool, ...]:
         return tuple(getattr(other.case, name) == getattr(case, name) for name in ("payload", "serdes", "backend"))
 
-    return max(found, key=likeness, default=None)
+    return max(matching, key=likeness, default=None)
 
 
 def find(cases: Sequence[Measured], **fields: object) -> list[Measured]:

@@ -26,7 +26,7 @@ _SOON = 2.0
 
 @dataclass
 class Figures:
-    """What was held, and what was not.
+    """Counts of acknowledged records, and faults.
 
     Attributes:
         decisions: that were acknowledged.
@@ -34,7 +34,7 @@ class Figures:
         ends: sessions whose end was acknowledged.
         published: versions that were acknowledged.
         late: the most decisions of a session that never reports which were missing though made some seconds before.
-        faults: in words, what was lost or damaged.
+        faults: a sentence for each lost or damaged record.
 
     """
 
@@ -139,7 +139,7 @@ def not_ended(session: SessionRecord) -> bool:
 def differences(
     reader: LedgerReader, session: SessionRecord, told: Acknowledged, rows: Sequence[Values]
 ) -> Iterator[str]:
-    """Say what a ledger lacks of what was acknowledged; ``rows`` are the session's observations."""
+    """Give the acknowledged records that a ledger lacks; ``rows`` are the session's observations."""
     try:
         batches = reader.trajectory(session).batches
     except PolicyBridgeError as error:

@@ -32,7 +32,7 @@ _MOST_BYTES: Final = 2 << 20
 _MOST_AGE: Final = 86400.0
 _DAY: Final = 86400.0
 _JUMPS: Final = (-365 * _DAY, -_DAY, -3600.0, -1.0, 0.0, 0.0, 3600.0, _DAY, 365 * _DAY)
-"""Seconds by which the server's clock is wrong, one after another at random."""
+"""Offsets of the server's clock in seconds; each kill draws one."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,7 +68,7 @@ class _Heard:
         self.threads.append(thread)
 
     def wait(self, count: int) -> None:
-        """Wait until so many messages came, or for some seconds."""
+        """Wait for a number of messages, at most for some seconds."""
         end = time.monotonic() + _PATIENCE
         while len(self.said) < count and time.monotonic() < end:
             time.sleep(_LOOK)

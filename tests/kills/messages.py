@@ -1,4 +1,4 @@
-"""What the driver of the kills and its processes tell each other: one JSON object a line."""
+"""Messages between the driver of the kills and its processes: one JSON object a line."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ class Wanted(msgspec.Struct):
 
 
 class Acknowledged(msgspec.Struct, tag=True):
-    """What a client was told to be durable.
+    """Decisions and outcomes that the server acknowledged to a client.
 
     Attributes:
         thread: that asked; it begins each session after the end of the one before.
@@ -58,7 +58,7 @@ class Acknowledged(msgspec.Struct, tag=True):
 
 
 class Asked(msgspec.Struct, tag=True):
-    """A session that never reports has so many decisions at this moment of the machine's monotonic clock."""
+    """The number of decisions, at a moment of the monotonic clock, of a session that never reports."""
 
     session: str
     count: int

@@ -68,7 +68,7 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.kills.nodes", description=__doc__)
     add = parser.add_argument
-    add("--corpus", type=Path, required=True, metavar="DIR", help="what is trained on")
+    add("--corpus", type=Path, required=True, metavar="DIR", help="the corpus to train on")
     add("--every", type=int, default=1, metavar="N", help="take every n-th module of it (default: %(default)s)")
     add("--option", action="append", default=[], metavar="NAME=VALUE", help="of the task; repeatable")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="of the algorithm; repeatable")

@@ -1,4 +1,4 @@
-"""Forks servers and publishers: to import what they need takes longer than what they do before they are killed.
+"""Forks servers and publishers: importing their modules takes longer than their lives until the kill.
 
 Each line on standard input asks for one; its process id is the answer. The process writes into the file that the line
 names, which is a FIFO.

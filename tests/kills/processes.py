@@ -17,7 +17,7 @@ from tests.kills.messages import Asking, Over, Publishing, Said, Serving, Wanted
 
 
 def said(lines: Iterable[bytes]) -> Iterator[Said]:
-    """Give what a process says, until all is over."""
+    """Give a process's messages until `Over`."""
     for line in lines:
         # A process that was killed may leave half a line.
         with contextlib.suppress(msgspec.DecodeError):
@@ -50,7 +50,7 @@ class Talker:
             self._process.stdin.flush()
 
     def lines(self) -> Iterator[bytes]:
-        """Give what it writes."""
+        """Give the lines of its output."""
         output = self._process.stdout
         # Not of the pipe itself: that would be closed together with this iterator.
         return iter(output.readline if output else bytes, b"")
@@ -66,7 +66,7 @@ class Killed:
 
     Args:
         nursery: forks it.
-        task: what it does.
+        task: to run.
         fifo: its output goes there; made and removed here.
 
     Raises:
@@ -112,7 +112,7 @@ class Killed:
         return bool(select.select([self._descriptor], [], [], timeout)[0])
 
     def close(self, *_: Any) -> None:
-        """Kill it if it runs, and close what is open."""
+        """Kill it if it runs, and close its descriptors."""
         self.end()
         os.close(self._descriptor)
         self.output.close()

@@ -21,7 +21,7 @@ from policybridge_train.tasks.inline import NUMBERS, InlineForSize
 
 _POLICY: Final = "inliner"
 _SETTLED: Final = 2.0
-"""Seconds until the ledger has written what it has."""
+"""Seconds until the ledger has written its queue."""
 
 
 def main(words: Sequence[str] | None = None) -> int:

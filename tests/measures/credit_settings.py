@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class _Folds:
-    """The parts of the projects, and what was learnt of each.
+    """The parts of the projects, with the flips of each.
 
     Attributes:
         cases: that the run has flips of.

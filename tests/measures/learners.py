@@ -1,11 +1,11 @@
-"""What each training algorithm comes to with equal compiles.
+"""Compare the training algorithms at equal numbers of compiles.
 
     python -m tests.measures.learners FOLDER --corpus DIR [--compiles 8600] [--run NAME]… [--option NAME=VALUE]…
 
 The options are those of the task: ``compiler=clang-22``. Every run has a folder of its name in FOLDER, where an ended
-one goes on. What is printed is the change of the validation projects' text by compiles; ``curves.html`` has it as a
-plot. The best version of each run is copied to ``policies``, where a server finds it under the name of the run, and
-``policybridge score --part held-out`` tells what it is worth.
+run goes on. It prints the change of the validation projects' text by compiles; ``curves.html`` plots it. The best
+version of each run is copied to ``policies``, where a server finds it under the name of the run, and
+``policybridge score --part held-out`` scores it.
 """
 
 import argparse

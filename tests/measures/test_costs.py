@@ -1,4 +1,4 @@
-"""The measurements behind docs/ray.md and docs/scale.md run and tell what the pages show."""
+"""The measurements of docs/ray.md and docs/scale.md run and print their figures."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What a trained policy of tiles is worth on shapes that it never saw: ``python -m tests.measures.tiles RUN``.
+"""Score a trained policy of tiles on held-out shapes: ``python -m tests.measures.tiles RUN``.
 
 RUN is the folder of ``policybridge train tile --algo choices``, which has ended. Each held-out shape is tiled by the
 version that was best on the validation shapes, and by fixed tiles; the misses are compared with those of the default.

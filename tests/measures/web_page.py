@@ -105,7 +105,7 @@ def browser() -> Iterator["Browser"]:
 
 
 def loads(started: "Browser", address: str, view: str, rounds: int) -> list[float]:
-    """Load a view in new tabs; give the milliseconds from the navigation until what it shows was drawn."""
+    """Load a view in new tabs; give the milliseconds from the navigation until its content is drawn."""
     found = []
     for _ in range(rounds):
         page = started.new_page()

@@ -71,7 +71,7 @@ def serving(folder: Path) -> Iterator[str]:
 
 
 def compare(source: Path, root: Path, level: str, plugin: Path, address: str) -> Counter[str]:
-    """Compile one source both ways; count what came of it."""
+    """Compile one source both ways, and count the outcome."""
     includes = [f"-I{folder}" for folder in (root, root / "include", root / "src", root / "lib", root / "lib/common")]
     # With -g, GCC writes its options into the object, the plugin's among them, unless told not to.
     flags = ["-w", "-gno-record-gcc-switches", "-D_FILE_OFFSET_BITS=64", *includes, *level.split()]

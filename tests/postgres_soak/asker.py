@@ -1,4 +1,4 @@
-"""Sessions that ask at an even pace, and tell what was acknowledged and how long each decision took."""
+"""Sessions that ask at an even pace, and print acknowledgements and the time of each decision."""
 
 import itertools
 import sys
@@ -27,7 +27,7 @@ _PAUSE: Final = 0.02
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What a thread says: an acknowledgement or a refusal, and moments and nanoseconds of the decisions before it."""
+    """A thread's message: an acknowledgement or a refusal, and moments and nanoseconds of the decisions before it."""
 
     at: list[float]
     nanoseconds: list[int]

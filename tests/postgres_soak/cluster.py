@@ -39,7 +39,7 @@ def programs() -> Path:
 
 
 def user() -> dict[str, Any]:
-    """Give what `subprocess` takes to run a program as somebody who is not root.
+    """Give the arguments of `subprocess` that run a program as another user than root.
 
     Raises:
         PreconditionError: this is root, and there is nobody else.

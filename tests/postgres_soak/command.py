@@ -1,4 +1,4 @@
-"""``python -m tests.postgres_soak``: a database under two servers is stopped and killed; what is lost by it."""
+"""``python -m tests.postgres_soak``: stop and kill a database under two servers; then check every record."""
 
 import argparse
 import signal
@@ -37,7 +37,7 @@ _MARGIN: Final = 0.5
 
 @dataclass
 class _Told:
-    """What the askers said."""
+    """The messages of the askers."""
 
     at: list[float] = field(default_factory=list)
     nanoseconds: list[int] = field(default_factory=list)
@@ -64,7 +64,7 @@ class _Away:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what was held and how long decisions took; the exit status is 1 if anything was lost."""
+    """Print the counts and the times of decisions; the exit status is 1 if an acknowledged record is lost."""
     parser = argparse.ArgumentParser(prog="python -m tests.postgres_soak", description=__doc__)
     parser.add_argument("--sessions", type=int, default=16, help="at a time, over all servers (default: 16)")
     parser.add_argument("--stopped", type=float, default=30.0, help="seconds for which it is stopped (default: 30)")

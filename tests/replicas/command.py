@@ -1,4 +1,4 @@
-"""``python -m tests.replicas``: publications under load, and kills; what was held is told in the end."""
+"""``python -m tests.replicas``: publications under load, and kills; then check every publication."""
 
 import argparse
 import json
@@ -108,7 +108,7 @@ def killed(servers: Sequence[Server], kills: int, seconds: float, chance: random
 
 
 def check(leading: Server, others: Sequence[Server], seen: Seen) -> None:
-    """Compare what the servers have in the end, with each other and with what was acknowledged."""
+    """Compare the servers' final versions with each other and with the acknowledged publications."""
     with RepositoryClient(leading.grpc) as client:
         waited = client.replicas("all", 60)
         for replica in waited.behind:

@@ -48,7 +48,7 @@ class Server:
 
 
 def write_numbered(repository: Path) -> None:
-    """Write the policy; its version 1 adds 1 to what it gets, and weights alone make other versions of it."""
+    """Write the policy; its version 1 adds 1 to its input, and other weights make its later versions."""
     folder = repository / POLICY / "1"
     folder.mkdir(parents=True)
     own = numpy_helper.from_array(np.array([[1]], np.int64), "own")

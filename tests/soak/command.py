@@ -1,4 +1,4 @@
-"""``python -m tests.soak``: random faults for a long time, and what was held at their end."""
+"""``python -m tests.soak``: random faults for a long time; then check every acknowledged record."""
 
 import argparse
 import random
@@ -60,7 +60,7 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what was held; the exit status is 1 if anything was not."""
+    """Print the counts; the exit status is 1 if an acknowledged record is lost."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0, help="default: 30")
     parser.add_argument("--clients", type=int, default=4, help="processes that ask (default: 4)")

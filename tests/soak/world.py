@@ -1,4 +1,4 @@
-"""What the soak consists of: a server that is started again after its faults, clients, and a publisher."""
+"""The processes of the soak: a server that is started again after its faults, clients, and a publisher."""
 
 import contextlib
 import itertools
@@ -82,7 +82,7 @@ def write_version(folder: Path, mark: int) -> Path:
 
 
 class Clients:
-    """Client processes, and what they said.
+    """Client processes and their messages.
 
     Attributes:
         acknowledged: the sessions that the server acknowledged.

@@ -49,8 +49,8 @@ def environment(cache: Path, name: str, requirements: Sequence[str], *options: s
 
 def site_packages(folder: Path) -> Path:
     """Give the folder of an environment's packages."""
-    (found,) = (folder / "lib").glob("python3*/site-packages")
-    return found
+    (packages,) = (folder / "lib").glob("python3*/site-packages")
+    return packages
 
 
 def write_model(folder: Path, name: str) -> Path:
