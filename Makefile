@@ -8,7 +8,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo demo-autotune docs test quick lint check fuzz proto bench bench-ledger bench-workers bench-publish bench-inference bench-mlbridge bench-launcher bench-echo bench-peers bench-unary bench-trees bench-attacks h2spec soak soak-kills corpus gcc-echo tuned-packages replays clean soak-postgres
+.PHONY: demo demo-autotune docs test quick lint check fuzz proto bench bench-ledger bench-workers bench-publish bench-inference bench-mlbridge bench-launcher bench-echo bench-peers bench-unary bench-trees bench-attacks h2spec soak soak-kills corpus gcc-echo tuned-packages replays clean soak-postgres mutants
 
 EXTRAS_torch := ,torch
 EXTRAS_torchscript := ,torch
@@ -194,6 +194,10 @@ tutorials: $(VENV)/test.stamp
 .PHONY: compose
 compose: $(VENV)/test.stamp
 	$(BIN)/python -m pytest --containers $(COMPOSE) tests/docker/test_stack.py
+
+# Small changes of the server, by hand and by chance, that the tests must notice; hours. MUTANTS='--count 50 --only ledger' takes fewer.
+mutants: $(VENV)/test.stamp
+	nice $(BIN)/python -m tests.mutants --jobs $(WORKERS) $(MUTANTS)
 
 proto:
 	$(PYTHON) proto/generate.py
