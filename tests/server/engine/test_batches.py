@@ -34,7 +34,7 @@ class Told:
 def engine(tmp_path: Path) -> Iterator[Engine]:
     write_python(tmp_path, "each", answering("observation['x'] * 2 if observation['x'] >= 0 else 1 // 0"))
     node = helper.make_node("Gather", ["table", "x"], ["advice"])
-    integer = (TensorProto.INT64, ["n", 1])
+    integer: tuple[int, list[int | str]] = (TensorProto.INT64, ["n", 1])
     table = {"table": np.arange(100, dtype=np.int64) * 2}
     # A number that is in no row of the table fails the whole run of the model.
     write_onnx(tmp_path, "table", make_model([node], {"x": integer}, {"advice": integer}, table))
