@@ -151,11 +151,11 @@ soak-kills: $(VENV)/test.stamp
 soak-postgres: $(VENV)/test.stamp
 	$(BIN)/python -m tests.postgres_soak $(SOAK)
 
-# Measure the figures of README and docs anew, PARTS='scores demo speed tuned' or some of them, write results/*.json, and
-# rewrite the pages. scores and tuned need clang-22 and `make corpus`, or RESULTS='--corpus DIR'.
+# Measure the figures of README and docs anew, PARTS='scores demo speed embedded tuned' or some of them, write results/*.json, and
+# rewrite the pages. scores, embedded and tuned need clang-22 and `make corpus`, or RESULTS='--corpus DIR'.
 .PHONY: results figures
 PARTS ?= all
-results: $(VENV)/test.stamp $(if $(filter all scores tuned,$(PARTS)),plugin)
+results: $(VENV)/test.stamp $(if $(filter all scores embedded tuned,$(PARTS)),plugin)
 	PYTHONPATH=docs $(BIN)/python -m policybridge_docs.results $(PARTS) $(RESULTS)
 
 # Rewrite the figures of the pages from results/*.json, without measuring.
