@@ -54,6 +54,12 @@ def heeded_signals() -> Iterator[None]:
         signal.signal(number, signal.SIG_IGN)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def python_host() -> None:
+    """Have ``policybridge run`` host compilers itself, even if this machine has a launcher installed."""
+    os.environ["POLICYBRIDGE_LAUNCHER"] = ""
+
+
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a folder of this run that all its workers have."""

@@ -75,7 +75,7 @@ bool is_not_compiled(View input) {
          name.find(".so.") != std::string::npos;
 }
 
-/// What a driver's arguments make it do.
+/// The actions that a driver's arguments cause.
 struct DriverActions {
   bool compiles = true;
   bool has_source = false;

@@ -38,7 +38,7 @@ Runs an unmodified compiler, and lets a policy of the policy server decide for i
                         beside this program and where CMake installs; without one that the compiler loads, it is asked
                         as it is
   --task {evict,inline,priority}
-                        what it decides (default: inline)
+                        the task (default: inline)
   --fallback {default,error}
                         without advice: the compiler's own decision (default), or end the compiler
   --stats FILE.json     write counts and latencies there; %p becomes the process id
@@ -55,7 +55,7 @@ Runs an unmodified compiler, and lets a policy of the policy server decide for i
   --option NAME=VALUE   for the policy to read
   --explore temperature=T,epsilon=E,seed=S
                         depart from the policy's best advice, for training: draw it from softmax(scores / T), and with
-                        the probability E from all legal ones; the seed and the source's name determine what is drawn
+                        the probability E from all legal ones; the seed and the source's name determine the choices
 )";
 
 constexpr std::array<std::string_view, 19> names = {
@@ -82,7 +82,7 @@ std::optional<double> number_in(const std::string &text) {
   return text.empty() || *end ? std::nullopt : std::optional(value);
 }
 
-/// A time-out of any size as microseconds: what is too small becomes one, what is too large some thirty years.
+/// A time-out of any size as microseconds: at least one, at most some thirty years.
 std::chrono::microseconds microseconds_of(double seconds) {
   return std::chrono::microseconds(static_cast<std::int64_t>(std::clamp(seconds, 1e-6, 1e9) * 1e6));
 }
@@ -121,7 +121,9 @@ private:
     if (name == "--help")
       return end({std::string(usage) + std::string(help), 0});
     if (name == "--version")
-      return end({"policybridge-run " POLICYBRIDGE_VERSION "\n", 0});
+      return end({"policybridge-run " POLICYBRIDGE_VERSION "\naddresses: socket" +
+                      std::string(reaches_grpc() ? " grpc grpcs" : "") + "\n",
+                  0});
     if (equals != std::string::npos)
       return set(name, word.substr(equals + 1));
     if (place_ == words_.size() || (is_option(words_[place_]) && !is_negative_number(words_[place_])))
@@ -180,6 +182,8 @@ private:
   std::variant<Config, Exit> check() {
     if (!config_.task)
       config_.task = task_named("inline");
+    if (!(config_.growth_limit > 0))
+      return refused("a growth limit is a factor above 0, not " + JsonWriter::decimal(config_.growth_limit));
     if (has_decisions_)
       return check_decisions();
     if (const char *variable = std::getenv("POLICYBRIDGE_SERVER"); !server_ && variable && *variable)
@@ -198,8 +202,6 @@ private:
     if (!(timeout_ > 0))
       return refused("a timeout is more than 0 seconds, not " + JsonWriter::decimal(timeout_));
     config_.timeout = microseconds_of(timeout_);
-    if (!(config_.growth_limit > 0))
-      return refused("a growth limit is a factor above 0, not " + JsonWriter::decimal(config_.growth_limit));
     if (!(config_.retry_after >= 0))
       return refused("a server is retried after 0 seconds or more, not " + JsonWriter::decimal(config_.retry_after));
     if (explore_) {

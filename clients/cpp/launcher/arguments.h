@@ -48,7 +48,7 @@ struct Config {
   Strings command;
 };
 
-/// What the program prints and returns where it ends without running a compiler.
+/// The output and the exit status of the program if it ends without running a compiler.
 struct Exit {
   std::string text;
   int status;

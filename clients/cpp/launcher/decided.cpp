@@ -8,7 +8,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <limits>
 
 namespace policybridge {
 
@@ -113,12 +112,14 @@ Status Decided::become_with(const std::string &plugin) {
   Strings options;
   if (compiler.only_compiles()) {
     options.push_back("-policybridge-decisions=" + store);
+    options.push_back("-policybridge-growth-limit=" + general(config_.growth_limit));
     if (!config_.falls_back)
       options.emplace_back("-policybridge-fallback=error");
     for (const char *name : {"CCACHE_EXTRAFILES", "BUILDCACHE_HASH_EXTRA_FILES"})
       append_to_variable(name, plugin + ":" + store);
   } else {
     setenv("POLICYBRIDGE_DECISIONS", store.c_str(), 1);
+    setenv("POLICYBRIDGE_GROWTH_LIMIT", general(config_.growth_limit).c_str(), 1);
     setenv("POLICYBRIDGE_FALLBACK", config_.falls_back ? "default" : "error", 1);
     setenv("CCACHE_DISABLE", "1", 1);
   }
@@ -138,7 +139,6 @@ Result<CompilationReport> Decided::run_by_sequence(const DecisionStore &store, c
   if (!defaults->known())
     return run_plain_saying("this LLVM tells its own decisions at -Oz only, and there is no plugin for it (--plugins)");
   StoredDecisions stored{*std::move(decisions)};
-  config_.growth_limit = std::numeric_limits<double>::infinity();
   Result<CompilationReport> report = run_compiler(config_, compiler_, signals_, &stored);
   if (!report.ok())
     return report;

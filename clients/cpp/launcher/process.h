@@ -46,7 +46,7 @@ public:
   /// End the program and all that it started; they get some time to remove their temporary files.
   void end() const;
 
-  /// Kill what the program has left running, and give its exit status: 128 + n where signal n ended it.
+  /// Kill the processes that the program left running, and give its exit status: 128 + n if signal n ended it.
   int reap();
 
 private:
@@ -59,7 +59,7 @@ private:
 /// Become the program. This returns only where the program cannot be started.
 Status become(const Strings &command);
 
-/// Give what a program writes to standard output within `timeout` milliseconds. Cancelled: a signal came.
+/// Give a program's standard output within `timeout` milliseconds. Cancelled: a signal came.
 Result<std::string> output_of(const Strings &command, Signals &signals, int timeout);
 
 } // namespace policybridge

@@ -6,6 +6,14 @@
 
 namespace policybridge {
 
+bool reaches_grpc() {
+#ifdef POLICYBRIDGE_LAUNCHER_GRPC
+  return has_grpc_module();
+#else
+  return false;
+#endif
+}
+
 Result<std::shared_ptr<Connection>> connect_server(const Config &config, const Interrupts &interrupts) {
   ConnectOptions options;
   options.timeout = config.timeout;

@@ -15,6 +15,9 @@ inline constexpr bool has_grpc = true;
 inline constexpr bool has_grpc = false;
 #endif
 
+/// Whether gRPC's part is installed, too.
+bool reaches_grpc();
+
 /// Make a connection to the first of the servers that answers; nothing is sent. Its waits end with `interrupts`.
 Result<std::shared_ptr<Connection>> connect_server(const Config &config, const Interrupts &interrupts);
 

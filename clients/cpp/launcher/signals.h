@@ -33,7 +33,7 @@ private:
   std::optional<int> received_;
 };
 
-/// The status of what a signal to the launcher has ended; `Signals::received` says which signal.
+/// The status of work that a signal to the launcher has ended; `Signals::received` says which signal.
 inline Status interrupted() { return {StatusCode::Cancelled, "the launcher was told to stop"}; }
 
 /// What makes waiting for the server pointless: a signal to the launcher, or the end of the compiler, which then no

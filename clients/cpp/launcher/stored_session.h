@@ -47,7 +47,7 @@ private:
   const Decisions &decisions_;
   std::uint64_t &applied_;
   std::vector<Place> hashed_;
-  std::string text_; // what is hashed
+  std::string text_; // the input of the hash
   std::unordered_map<std::uint64_t, std::uint64_t> asked_;
 };
 

@@ -8,7 +8,7 @@
 
 namespace policybridge {
 
-/// What the shared object policybridge-grpc.so shows, under the name `policybridge_grpc_module`.
+/// The export of the shared object policybridge-grpc.so, under the name `policybridge_grpc_module`.
 struct GrpcModule {
   /// A digest of the headers below which objects are handed over. Equal in the module and in what loads it, or they do
   /// not fit. To be read before anything else.

@@ -3,6 +3,7 @@
 #include "grpc_module.h"
 #include "guard.h"
 
+#include <algorithm>
 #include <climits>
 #include <cstdint>
 #include <cstdlib>
@@ -47,7 +48,7 @@ std::vector<std::string> places() {
           folder + "../" POLICYBRIDGE_LIBDIR "/policybridge/" + file_name};
 }
 
-/// Whether the file has all its bytes: the loader would map what is missing, and the first access would end the
+/// Whether the file has all its bytes: the loader would map the missing part, and the first access would end the
 /// compiler. The section headers are a shared object's last part.
 bool is_whole(const std::string &path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
@@ -141,6 +142,12 @@ Result<std::shared_ptr<Connection>> loading(std::string_view target, const Conne
 }
 
 } // namespace
+
+bool has_grpc_module() {
+  const std::vector<std::string> files = places();
+  return std::any_of(files.begin(), files.end(),
+                     [](const std::string &file) { return access(file.c_str(), F_OK) == 0; });
+}
 
 Result<std::shared_ptr<Connection>> load_grpc(std::string_view target, const ConnectOptions &options) {
   return loading(target, options, false);

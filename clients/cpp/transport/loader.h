@@ -14,6 +14,9 @@ Result<std::shared_ptr<Connection>> load_grpc(std::string_view target, const Con
 /// The same for `connect_grpcs`.
 Result<std::shared_ptr<Connection>> load_grpcs(std::string_view target, const ConnectOptions &options);
 
+/// Whether policybridge-grpc.so is where these look for it.
+bool has_grpc_module();
+
 /// For `ConnectOptions::schemes`.
 inline constexpr Scheme loaded_grpcs_scheme{"grpcs", load_grpcs};
 inline constexpr Scheme loaded_grpc_scheme{"grpc", load_grpc};

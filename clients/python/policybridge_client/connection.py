@@ -55,7 +55,7 @@ def connect(address: str | None = None, *, timeout: float = 10.0, credentials: C
     if len(several) == 1:
         return _connect_one(several[0], timeout, credentials)
     if credentials is not None and not any(_is_with_credentials(each) for each in several):
-        raise InvalidError(f"none of {address} takes certificates and a token; those are for gRPC on TCP")
+        raise InvalidError(f"no address of {address} takes certificates and a token; those are for gRPC on TCP")
     return SeveralServers(
         several, lambda each: _connect_one(each, timeout, credentials if _is_with_credentials(each) else None)
     )
@@ -65,10 +65,16 @@ def _is_with_credentials(address: str) -> bool:
     return address.partition(":")[0] in _WITH_CREDENTIALS
 
 
-def _connect_one(address: str, timeout: float, credentials: Credentials | None) -> Connection:
+def scheme_of(address: str) -> tuple[str, str]:
+    """Give the name of an address's connection, and its target."""
     scheme, _, target = address.partition(":")
-    if scheme not in CONNECTIONS:
-        scheme, target = ("socket" if "/" in address and not address.startswith("unix:") else "grpc"), address
+    if scheme in CONNECTIONS:
+        return scheme, target
+    return ("socket" if "/" in address and not address.startswith("unix:") else "grpc"), address
+
+
+def _connect_one(address: str, timeout: float, credentials: Credentials | None) -> Connection:
+    scheme, target = scheme_of(address)
     if scheme in _WITH_CREDENTIALS:
         secured = cast("type[_MadeWithCredentials]", CONNECTIONS.load(scheme))
         return secured(target, timeout, credentials=credentials or Credentials.from_environment())

@@ -1,4 +1,4 @@
-"""``policybridge run --decisions`` where there is no plugin: stores by sequence, in the interactive mode."""
+"""``policybridge run --decisions`` without the native launcher: stores by sequence, in the interactive mode."""
 
 import json
 import os
@@ -28,10 +28,8 @@ from tests.conftest import command
 
 @pytest.fixture(autouse=True)
 def channels(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the channels of this process in a folder that is looked at afterwards, and no plugin of this machine."""
+    """Have the channels of this process in a folder that is looked at afterwards."""
     monkeypatch.setattr("tempfile.tempdir", str(folder / "channels"))
-    monkeypatch.setattr("policybridge_client.llvm.plugins._PREFIXES", ())
-    monkeypatch.delenv("POLICYBRIDGE_PLUGINS", raising=False)
 
 
 def tune(words: Sequence[str], store: Path, source: Path, *, by: By = "sequence") -> bytes:
@@ -118,8 +116,8 @@ def test_decisions_by_site_without_a_plugin_are_not_applied_and_one_line_says_so
     ended = run("--decisions", "tuned.db", "--", *words)
     assert ended.returncode == 0
     assert ended.stderr == (
-        "policybridge run: all decisions are the compiler's own: tuned.db has those of module.c by site, and there is "
-        "no plugin that this compiler loads (--plugins)\n"
+        "policybridge run: all decisions are the compiler's own: tuned.db has those of module.c by site, which "
+        "policybridge-run and a plugin apply\n"
     )
     assert Path("made.o").read_bytes() == expected
 

@@ -11,9 +11,11 @@ from policybridge_client.connection import SERVER
 from policybridge_client.credentials import Credentials
 from policybridge_client.credentials import add_arguments as add_credentials
 from policybridge_client.llvm.compiler_cache import compiler_cache
+from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.config import GROWTH_LIMIT, RETRY_AFTER, HostConfig
 from policybridge_client.llvm.decided import DecisionsConfig, run_with_decisions
 from policybridge_client.llvm.host import run_compiler
+from policybridge_client.llvm.launcher import become_launcher
 from policybridge_client.llvm.signals import Interrupted, Interrupts, TakenSignals
 from policybridge_client.llvm.statistics import Report, write_report
 from policybridge_client.llvm.tasks import INLINE, TASKS
@@ -25,9 +27,9 @@ _NOT_STARTED: Final = 126
 _USAGE: Final = 2
 
 _DESCRIPTION: Final = """
-Runs a compiler as it is, and answers what it asks from the policy server. The exit status is the compiler's own,
-128 + n where signal n ended it; 70 where the host ended it for want of advice; 2 for a wrong command line; 126 or 127
-where the compiler cannot be started.
+Runs an unmodified compiler with the decisions of a policy. The exit status is the compiler's own; 128 + n if signal n
+ended it; 70 if the host ended it for want of advice; 2 for a wrong command line; 126 or 127 if the compiler cannot be
+started.
 """
 
 
@@ -39,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "       policybridge run --decisions FILE [--plugins DIR] [options] -- COMPILER ARGUMENT…"
     )
     who = parser.add_mutually_exclusive_group(required=True)
-    who.add_argument("--policy", metavar="NAME[@VERSION|@ALIAS]", help="who decides")
+    who.add_argument("--policy", metavar="NAME[@VERSION|@ALIAS]", help="the policy that decides")
     who.add_argument(
         "--decisions", type=Path, metavar="FILE", help="a store of tuned decisions, which needs no policy and no server"
     )
@@ -54,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--plugins",
         type=Path,
         metavar="DIR",
-        help="with --decisions: where the plugins are, besides POLICYBRIDGE_PLUGINS and lib/policybridge of /usr/local "
-        "and /usr; without one that the compiler loads, it is asked as it is",
+        help="with --decisions and an installed policybridge-run: where the plugins are, besides POLICYBRIDGE_PLUGINS "
+        "and lib/policybridge of /usr/local and /usr; if the compiler loads no plugin, the interactive mode is used",
     )
     add_credentials(parser)
     add(
@@ -86,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=RETRY_AFTER,
         metavar="SECONDS",
-        help="how long the other compilations of a build need not wait for a server that did not answer in time "
+        help="time for which the other compilations of a build do not wait for a server that timed out "
         "(default: %(default)g; 0: each waits)",
     )
     add(
@@ -102,7 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--explore",
         metavar="temperature=T,epsilon=E,seed=S",
         help="depart from the policy's best advice, for training: draw it from softmax(scores / T), and with the "
-        "probability E from all legal ones; the seed and the source's name determine what is drawn",
+        "probability E from all legal ones; the seed and the source's name determine the choices",
     )
     add("command", nargs=argparse.REMAINDER, metavar="-- COMPILER ARGUMENT…", help="the compiler and its arguments")
 
@@ -112,6 +114,9 @@ def run(arguments: argparse.Namespace) -> int:
     compiler = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     try:
         _check(arguments)
+        # A program that calls this command in its own process is not replaced.
+        if sys.argv[1:2] == ["run"]:
+            become_launcher(sys.argv[2:], CompilerCommand.of(compiler), arguments.task, arguments.server)
         with TakenSignals() as interrupts:
             if arguments.decisions is not None:
                 return _run_decided(compiler, arguments, interrupts)
@@ -145,7 +150,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _run_decided(compiler: Sequence[str], arguments: argparse.Namespace, interrupts: Interrupts) -> int:
-    config = DecisionsConfig(arguments.decisions, arguments.plugins, arguments.fallback, arguments.growth_limit)
+    config = DecisionsConfig(arguments.decisions, arguments.fallback, arguments.growth_limit)
     decided = run_with_decisions(compiler, config, interrupts=interrupts)
     status = decided.report.status
     if arguments.stats:
@@ -180,7 +185,7 @@ def _write(status: int, report: Mapping[str, object], path: str) -> None:
     try:
         write_report(report, path)
     except OSError as error:
-        # The compilation is done, and its status stands.
+        # The compilation is over; its status stands.
         _say(f"no statistics: {error}", status)
 
 

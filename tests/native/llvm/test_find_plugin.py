@@ -1,0 +1,33 @@
+"""Finding the plugin that a compiler loads."""
+
+from pathlib import Path
+
+import pytest
+
+from policybridge_client.llvm.compilers import CompilerCommand
+from policybridge_client.llvm.plugins import find_plugin
+from tests.client.compilers import ZIG
+from tests.native.conftest import MAJORS, Target
+from tests.native.llvm.plugins import need
+from tests.native.llvm.stores import Tuner
+
+
+@pytest.fixture(params=MAJORS)
+def tuner(request: pytest.FixtureRequest, native: Target, tmp_path: Path) -> Tuner:
+    return Tuner.of(native, request.param, tmp_path)
+
+
+def test_a_plugin_that_the_compiler_cannot_load_is_passed_over(
+    tuner: Tuner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / tuner.path.name).write_bytes(b"not a shared object")
+    monkeypatch.setenv("POLICYBRIDGE_PLUGINS", str(tuner.path.parent))
+    compiler = CompilerCommand.of([need(f"clang-{tuner.major}"), "-c", "module.c"])
+    assert find_plugin(compiler, broken) == tuner.path
+    # A second time it is not tried again.
+    assert find_plugin(compiler, broken) == tuner.path
+    for zig in (ZIG, [*ZIG[:-1], "clang"]):
+        assert find_plugin(CompilerCommand.of([*zig, "-c", "module.c"]), tuner.path.parent) is None
