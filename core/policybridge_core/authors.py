@@ -9,27 +9,27 @@ from types import TracebackType
 from typing import Final
 
 POLICY_MODULE: Final = "policybridge_policy_"
-"""The names of modules that are a Python policy's own code begin so."""
+"""Beginning of the names of modules of a Python policy's own code."""
 
 _MOST_TEXT: Final = 2000
 _MOST_TRACEBACK: Final = 20_000
-"""Characters that are kept of an author's text: it goes into the log and to clients, and may be of any length."""
+"""Most characters of an author's text in the log and to clients; the text may be of any length."""
 
 
 def describe(error: BaseException) -> str:
-    """Give an error's class, its text, and the line of the policy's own code that it comes from, where there is one."""
+    """Give an error's class, its text and, if it comes from the policy's own code, the line there."""
     name, text = type(error).__name__, text_of(error)
-    places = [
+    raised = [
         (file, line)
         for file, line, module in frames(error.__traceback__)
         if module.startswith(POLICY_MODULE) and not file.startswith("<")
     ]
-    where = f" ({Path(places[-1][0]).name}, line {places[-1][1]})" if places else ""
+    where = f" ({Path(raised[-1][0]).name}, line {raised[-1][1]})" if raised else ""
     return f"{name}: {text}{where}" if text else f"{name}{where}"
 
 
 def text_of(error: BaseException) -> str:
-    """Give an error's text, as far as it can be made and sent: Unicode, and not too long."""
+    """Give an error's text as Unicode, cut to `_MOST_TEXT`; empty if making it fails."""
     try:
         text = str(error)
     except BaseException:
@@ -39,12 +39,12 @@ def text_of(error: BaseException) -> str:
 
 
 def traceback_of(error: BaseException) -> str:
-    """Give an error's traceback for the log: the end of it, where it is too long."""
+    """Give an error's traceback for the log; the end of it, if it is too long."""
     try:
         lines = tracebacks.format_exception(error)
     except BaseException:
         lines = tracebacks.format_tb(error.__traceback__)
-    # A line may hold the error's text.
+    # A line may have the error's text.
     whole = "".join(_plain(line, _MOST_TEXT) + "\n" * (len(line) > _MOST_TEXT) for line in lines)
     return whole if len(whole) <= _MOST_TRACEBACK else f"…{whole[-_MOST_TRACEBACK:]}"
 

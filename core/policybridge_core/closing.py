@@ -8,7 +8,7 @@ class Closing:
     """Makes a context manager of a class with ``close()``."""
 
     def close(self) -> None:
-        """Free what this holds."""
+        """Release the resources."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:

@@ -28,20 +28,20 @@ class PolicyBridgeError(Exception):
     """Base of all errors that cross the protocol; its text is the message that the peer reads."""
 
     status: ClassVar[Status] = Status.UNKNOWN
-    """The gRPC status that the class is told as, over every transport."""
+    """The gRPC status of the class, over every transport."""
 
 
 class InvalidError(PolicyBridgeError):
-    """The input cannot be understood, or does not fit what the session's opening declared.
+    """The input is malformed, or does not fit the session's signature.
 
-    Cure: compare what was sent with what the message names; for a signature it has both specs.
+    Cure: compare the input with the form that the message names; for a signature it has both specs.
     """
 
     status = Status.INVALID_ARGUMENT
 
 
 class DeadlineError(PolicyBridgeError):
-    """No answer came within the time that the caller allows.
+    """No answer came within the caller's time limit.
 
     Cure: look at the server's load and the model's time (``policybridge top``), or allow more with ``timeout``.
     """
@@ -52,7 +52,7 @@ class DeadlineError(PolicyBridgeError):
 class NotFoundError(PolicyBridgeError):
     """There is no policy, version, alias or part of that name.
 
-    Cure: choose one of the names that the message lists; ``policybridge policies list`` tells those of a server.
+    Cure: choose a name from the message; ``policybridge policies list`` prints a server's policies.
     """
 
     status = Status.NOT_FOUND
@@ -70,7 +70,7 @@ class TooLargeError(PolicyBridgeError):
 class PreconditionError(PolicyBridgeError):
     """The request is valid but not possible now: a step is out of order, or a package is not installed.
 
-    Cure: do first what the message asks for: install the extra, mend the artifact, begin a new session.
+    Cure: follow the message first: install the extra, repair the artifact, begin a new session.
     """
 
     status = Status.FAILED_PRECONDITION
@@ -79,16 +79,16 @@ class PreconditionError(PolicyBridgeError):
 class UnsupportedError(PolicyBridgeError):
     """A part of the protocol that is not supported here.
 
-    Cure: use what the message offers in its place: another transport or address, or a server that keeps a ledger.
+    Cure: use the alternative in the message: another transport or address, or a server with a ledger.
     """
 
     status = Status.UNIMPLEMENTED
 
 
 class PolicyFailedError(PolicyBridgeError):
-    """The policy raised an error, or gave a value that is no advice: wrong shape or type, or NaN.
+    """The policy raised an error, or gave a value that is not advice: wrong shape or type, or NaN.
 
-    Cure: read the traceback in the server's log, and mend the policy; until then let an alias name an older
+    Cure: read the traceback in the server's log, and repair the policy; until then let an alias name an older
     version.
     """
 
@@ -98,16 +98,16 @@ class PolicyFailedError(PolicyBridgeError):
 class UnavailableError(PolicyBridgeError):
     """The server cannot be reached, has gone away, or is shutting down.
 
-    Cure: see that the server runs and listens at that address. Compilers with a fallback go on meanwhile.
+    Cure: make sure that the server runs and listens at that address. Compilers with a fallback go on meanwhile.
     """
 
     status = Status.UNAVAILABLE
 
 
 class UnauthenticatedError(PolicyBridgeError):
-    """The server wants a token, and the caller sent none, or one that the server does not know.
+    """The server needs a token, and the caller sent no token or an unknown one.
 
-    Cure: give a token with ``--token-file`` or POLICYBRIDGE_TOKEN_FILE, and see that the server has it.
+    Cure: give a token with ``--token-file`` or POLICYBRIDGE_TOKEN_FILE, and make sure that the server has it.
     """
 
     status = Status.UNAUTHENTICATED
@@ -125,7 +125,7 @@ class PermissionDeniedError(PolicyBridgeError):
 class UnknownError(PolicyBridgeError):
     """A status without a class of its own.
 
-    Cure: the message is the peer's own: look it up in its documentation or its log.
+    Cure: look up the message, which is the peer's own, in its documentation or its log.
     """
 
 

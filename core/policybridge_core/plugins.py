@@ -1,4 +1,4 @@
-"""Parts that can be replaced: one visible table per seam, name → import string, imported when first needed.
+"""Replaceable parts: one visible table per seam, name → import string, imported when first needed.
 
 Other distributions add parts to a table by entry points of the group that the table names.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
 _NOT_IN_CLIENT: Final = ("policybridge_server", "policybridge_train", "policybridge_bench")
-"""The packages of the distribution policybridge that the distribution policybridge-client lacks and a table names."""
+"""Packages of the distribution policybridge that policybridge-client lacks."""
 
 _TARGET: Final = re.compile(r"([\w.]+)(?::(\w+))?(?: \[([\w,-]+)\])?")
 
@@ -26,8 +26,8 @@ class Table:
     """The parts of one seam. As a container it holds the parts' names, so that it serves as ``choices`` of argparse.
 
     Attributes:
-        kind: what error messages call a part.
-        group: the entry-point group by which other distributions add parts.
+        kind: the word for a part in error messages.
+        group: the entry-point group with which other distributions add parts.
         own: our parts, name → ``module:attribute [extra]``, as entry points are written; ``extra`` is the optional
             dependency of this distribution that the part needs.
 
@@ -52,10 +52,10 @@ class Table:
         """Import the part called ``name``: the attribute after the colon of its import string, or the module.
 
         Raises:
-            NotFoundError: no part has that name, and the message lists the names there are; or the part is registered
-                by an entry point that names no module and attribute.
-            PreconditionError: the part needs a package that is not installed. For a part of ours the message says
-                which command installs the package.
+            NotFoundError: no part has that name, and the message lists all names; or the part's entry point names no
+                module and attribute.
+            PreconditionError: the part needs a package that is not installed. For our own parts the message has the
+                command that installs it.
 
         """
         return load_part(self.own.get(name) or self._extension(name), f"the {self.kind} {name!r}", name in self.own)
@@ -70,7 +70,7 @@ class Table:
         """Check that there is a part called ``name``, without importing it.
 
         Raises:
-            NotFoundError: there is none; the message gives the name that is closest, and all names.
+            NotFoundError: no part has that name; the message gives the closest name, and all names.
 
         """
         if name not in self:
@@ -82,16 +82,16 @@ class Table:
 
 
 def load_part(target: str, what: str, own: bool = True) -> object:
-    """Import what the import string ``target`` names, ``module:attribute [extra]``.
+    """Import the part of the import string ``target``, ``module:attribute [extra]``.
 
     Args:
         target: the import string; without an attribute it names the module itself.
-        what: what error messages call the part.
-        own: whether the part belongs to this distribution, so that its extras install what is missing.
+        what: the part in error messages.
+        own: whether the part belongs to this project, so that an extra installs the missing package.
 
     Raises:
-        NotFoundError: ``target`` is no import string.
-        PreconditionError: a package is not installed, or is older than generated code needs it.
+        NotFoundError: ``target`` is not an import string.
+        PreconditionError: a package is not installed, or is too old for generated code.
 
     """
     match = _TARGET.fullmatch(target)

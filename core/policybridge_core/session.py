@@ -31,15 +31,15 @@ def check_length(name: str, what: str) -> None:
 
 @dataclass(frozen=True)
 class PolicyReference:
-    """The policy that a client asks for, by version or by alias; without either, by the alias ``latest``.
+    """A client's choice of a policy: by version, by alias, or else the alias ``latest``.
 
     A version's digest, ``sha256:`` and at least 12 hexadecimal digits, may stand for an alias: only the version with
     that digest answers, whatever its number.
 
     Attributes:
         name: the policy's.
-        version: its number; ``None`` where it is not asked for by its number.
-        alias: its alias or digest; ``None`` where it is not asked for by one.
+        version: the version's number; ``None`` if it is chosen by alias.
+        alias: an alias or a digest; ``None`` if it is chosen by number.
 
     Raises:
         InvalidError: both a version and an alias are given, or a name is longer than 256 bytes.
@@ -74,9 +74,9 @@ class PolicyVersion:
     """The exact version that answers.
 
     Attributes:
-        name: of the policy.
-        version: its number.
-        digest: ``sha256:`` and hexadecimal digits, of its files and of what ``policy.toml`` says of its advice.
+        name: the policy's name.
+        version: the version's number.
+        digest: ``sha256:`` and hexadecimal digits, over its files and the parts of ``policy.toml`` that change advice.
 
     """
 
@@ -92,7 +92,7 @@ class Exploration:
     Attributes:
         seed: fixes every choice of the session, 0 to 2⁶⁴ − 1.
         temperature: above 0, advice is drawn from softmax(logits / temperature); with 0 it is the best advice.
-        epsilon: the probability with which the advice is drawn from all legal ones, each as likely.
+        epsilon: the probability of an advice that is drawn evenly from all legal ones.
 
     Raises:
         InvalidError: a value is out of its range.
@@ -163,13 +163,13 @@ def _seed(given: Mapping[str, str]) -> int:
 
 @dataclass(frozen=True)
 class SessionOptions:
-    """What a session is opened with beside its signature.
+    """The options of a session, besides its signature.
 
     Attributes:
         context: the module, or the first function, that is compiled.
         options: for the policy to read.
-        labels: for people and trainers to find the session by.
-        exploration: how to depart from the policy's best advice; ``None``: do not.
+        labels: for people and trainers who look for the session.
+        exploration: how to depart from the policy's best advice; ``None``: never.
 
     """
 
@@ -180,7 +180,7 @@ class SessionOptions:
 
     @property
     def file(self) -> str:
-        """What is compiled: the label ``file``, or else the context. In a roll-out a file stays with one version."""
+        """The source file: the label ``file``, or else the context. In a roll-out a file stays with one version."""
         return self.labels.get("file") or self.context
 
 
@@ -191,10 +191,10 @@ class Outcome:
     Attributes:
         values: numbers by name: ``text`` (bytes), ``cycles``, ``seconds``, …
         status: one word: ``ok``, ``crash``, ``timeout``, …; empty if unknown.
-        contexts: numbers by name of parts of what was compiled, by the part's context: a function's ``text``.
+        contexts: numbers by name for parts of the module, by the part's context: a function's ``text``.
 
     Raises:
-        InvalidError: a name is empty or no Unicode text, or a number is not finite.
+        InvalidError: a name is empty or not Unicode text, or a number is not finite.
 
     """
 

@@ -1,15 +1,17 @@
-"""Generated protobuf and gRPC stubs that refuse the installed runtime, in words instead of their own tracebacks.
+"""Readable errors for generated protobuf and gRPC stubs that refuse the installed runtime.
 
-Stubs check at their import that the runtime is not older than their generator. Installing another package later may
-replace the runtime by an older one: ``pip`` warns, and goes on.
+Stubs check at their import that the runtime is not older than their generator. A later installation of another package
+may replace the runtime by an older one: ``pip`` only warns.
 """
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, distributions, requires, version
 from typing import Final
 
-_OURS: Final = "policybridge"
+from policybridge_core.version import DISTRIBUTIONS
+
 _VERSION: Final = r"(\d+(?:\.\d+)*)"
 _GENERATED: Final = re.compile(rf"when loading (\S+): gencode {_VERSION} runtime {_VERSION}")
 _GRPC: Final = re.compile(
@@ -19,7 +21,7 @@ _BELOW: Final = re.compile(rf"(?:<=?|==|~=)\s*{_VERSION}")
 
 
 def stub_mismatch(error: Exception) -> str | None:
-    """Say which stubs need which runtime, and which command mends it; ``None`` for an error of another kind."""
+    """Name the stubs, the runtime that they need, and the command that installs it; ``None`` for another error."""
     text = str(error)
     if type(error).__module__ == "google.protobuf.runtime_version":
         match = _GENERATED.search(text)
@@ -40,17 +42,21 @@ def _told(package: str, installed: str, stubs: str, needed: str) -> str:
 
 
 def _floor(package: str) -> str:
-    """Give the oldest version of ``package`` that this distribution takes."""
-    try:
-        wanted = [line for line in requires(_OURS) or [] if re.match(rf"{package}\b", line)]
-    except PackageNotFoundError:
-        wanted = []
+    """Give the oldest version of ``package`` that our distribution takes."""
+    wanted = [line for line in _requirements() if re.match(rf"{package}\b", line)]
     match = re.search(rf">=\s*{_VERSION}", "".join(wanted))
     return "5.27.2" if match is None else match[1]
 
 
+def _requirements() -> list[str]:
+    for name in DISTRIBUTIONS:
+        with suppress(PackageNotFoundError):
+            return requires(name) or []
+    return []
+
+
 def _holding(package: str, needed: str) -> Iterator[str]:
-    """Name the installed distributions that take no ``package`` as new as ``needed``."""
+    """Name the installed distributions that exclude the version ``needed`` of ``package``."""
     for distribution in distributions():
         for line in distribution.requires or ():
             wanted = line.partition(";")[0].strip()

@@ -1,4 +1,4 @@
-"""Text: checking it before it is sent, and finding what was meant."""
+"""Text: checks before it is sent, and suggestions for misspelt names."""
 
 import os
 import re
@@ -12,11 +12,11 @@ _FOLDERS: Final = re.compile(r"(?<![\w.-])/([^\s/'\"()<>|,;:]+)/(?:[^\s/'\"()<>|
 
 _MOST_NAMES: Final = 64
 _LONGEST_NAME: Final = 64
-"""With so many names, and a name of so many characters, what was meant is found within a millisecond."""
+"""Most names, and characters of a name, that `meant` compares: it then takes a millisecond at most."""
 
 
 def is_unicode(text: str) -> bool:
-    """Say whether ``text`` is valid Unicode; a file name that is not UTF-8 gives a ``str`` that is not."""
+    """Tell whether ``text`` is valid Unicode; the ``str`` of a file name that is not UTF-8 is not."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -25,15 +25,15 @@ def is_unicode(text: str) -> bool:
 
 
 def without_paths(text: str) -> str:
-    """Replace the folders of this machine's absolute paths by dots: a client need not know where a server's files lie.
+    """Replace the folders of this machine's absolute paths by dots, to hide the server's folders from clients.
 
     Texts that only look like paths stay: ``/package.Service/Method``, ``/v2/models``.
     """
-    return _FOLDERS.sub(lambda found: ".../" if found[1] in _top() else found[0], text)
+    return _FOLDERS.sub(lambda path: ".../" if path[1] in _top() else path[0], text)
 
 
 def printable(text: str) -> str:
-    """Replace what would steer a terminal, or break a line: names come from anybody who compiles or publishes."""
+    """Replace characters that steer a terminal or break a line: names come from any client."""
     return (
         text
         if text.isprintable()
@@ -47,10 +47,10 @@ def _top() -> frozenset[str]:
 
 
 def meant(name: str, names: Iterable[str]) -> str:
-    """Give "did you mean X? " for the one of ``names`` that is spelt most like ``name``; empty if none is."""
-    # Imported late: it is needed for errors alone.
+    """Give "did you mean X? " with the closest of ``names``; empty if no name is close."""
+    # Imported late: only errors need it.
     from difflib import get_close_matches  # noqa: PLC0415
 
-    # Bounded: a client chooses the name, and a server's clients wait while it is compared.
+    # Bounded: a client chooses the name, and all clients wait during the comparison.
     close = get_close_matches(name, list(islice(names, _MOST_NAMES)), n=1) if len(name) <= _LONGEST_NAME else []
     return f"did you mean {close[0]!r}? " if close else ""

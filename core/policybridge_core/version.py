@@ -2,7 +2,8 @@
 
 from typing import Final
 
-_DISTRIBUTIONS: Final = ("policybridge", "policybridge-client")
+DISTRIBUTIONS: Final = ("policybridge", "policybridge-client")
+"""Our distributions; an environment has one of them."""
 
 
 def version() -> str:
@@ -10,7 +11,7 @@ def version() -> str:
     from importlib.metadata import PackageNotFoundError  # noqa: PLC0415 - 20 ms that a compilation should not pay
     from importlib.metadata import version as installed  # noqa: PLC0415
 
-    for name in _DISTRIBUTIONS:
+    for name in DISTRIBUTIONS:
         try:
             return installed(name)
         except PackageNotFoundError:

@@ -34,7 +34,7 @@ def decode_json(decoder: msgspec.json.Decoder[_T], data: bytes, wanted: str) -> 
     """Parse JSON.
 
     Raises:
-        InvalidError: the JSON is malformed or not of the decoder's type; the message says what was ``wanted``.
+        InvalidError: the JSON is malformed or not of the decoder's type; the message has ``wanted``.
 
     """
     try:

@@ -57,7 +57,7 @@ SERDES = Table(
         "protobuf": "policybridge_serdes.protobuf:ProtobufSerDes",
     },
 )
-"""The SerDes by the names that clients call them."""
+"""The SerDes, by the names that clients use."""
 
 
 class LimitedSerDes:
@@ -68,7 +68,7 @@ class LimitedSerDes:
 
 
 def load_serdes(name: str, limits: MessageLimits = UNLIMITED) -> SerDes:
-    """Make the SerDes called ``name``; what it decodes is within ``limits`` if it is a `LimitedSerDes`.
+    """Make the SerDes called ``name``. A `LimitedSerDes` refuses messages beyond ``limits``.
 
     Raises:
         NotFoundError: no SerDes has this name; the message lists the known names.

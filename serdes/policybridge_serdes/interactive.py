@@ -103,7 +103,7 @@ class InteractiveReader:
     """Splits a byte stream, received in pieces of any size, into events. Incomplete events wait for the next piece.
 
     Args:
-        limits: what is accepted. A header that promises more is refused before any allocation.
+        limits: limits of the stream. A header beyond them is refused before any allocation.
 
     """
 

@@ -1,4 +1,4 @@
-"""Limits to what a message may hold, checked before anything is made of it."""
+"""Limits of a message, checked before its values are allocated."""
 
 import sys
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ DEFAULT_LIMIT: Final = 64 << 20
 
 @dataclass(frozen=True)
 class MessageLimits:
-    """What a client's message may hold.
+    """The limits of a client's message.
 
     Attributes:
-        observation_bytes: of an observation.
-        features: of an observation.
-        values: of an observation in JSON, and strings of one in any form: each becomes an object of its own, and takes
-            a hundred times as long as a number in binary.
-        outcome_values: of an outcome.
-        context_values: of an outcome, those by context together; a context without any counts as one.
+        observation_bytes: bytes of an observation.
+        features: features of an observation.
+        values: values of an observation in JSON, and strings in any form: each becomes a Python object, and takes a
+            hundred times as long as a number in binary.
+        outcome_values: values of an outcome, without those by context.
+        context_values: values of an outcome by context, over all contexts; an empty context counts as one.
 
     """
 
@@ -83,4 +83,4 @@ class MessageLimits:
 DEFAULT_LIMITS: Final = MessageLimits()
 
 UNLIMITED: Final = MessageLimits(*[sys.maxsize] * 5)
-"""For what a ledger holds, and for what somebody else has checked."""
+"""For a ledger's records, and for messages that are checked already."""

@@ -77,7 +77,7 @@ class TensorSpec:
     """A tensor's name, element type and shape; a dimension of −1 varies per observation, ``()`` is a scalar.
 
     Attributes:
-        name: the tensor's, by which features are bound to a policy's inputs.
+        name: the tensor's name; features are bound to a policy's inputs by name.
         type: of its elements.
         shape: the size of each dimension; −1 for one that varies.
 
@@ -225,8 +225,8 @@ class Signature:
     """The layout of the features and the spec of the advice.
 
     Attributes:
-        features: what a compiler observes.
-        advice: what a policy answers.
+        features: the tensors of an observation.
+        advice: the tensor of a policy's answer.
 
     """
 

@@ -181,7 +181,7 @@ class TestPort:
 
     def test_an_output_that_never_tells_is_an_error(self, make: Make, program: Path) -> None:
         words = [str(program), "127.0.0.1:0", "{folder}/out", "silent"]
-        with pytest.raises(DeadlineError, match="told no port"):
+        with pytest.raises(DeadlineError, match="printed no port"):
             make(compiler=Compiler(command=words, port_pattern=r":(\d+)$", start_timeout=0.5)).reset()
 
     def test_it_is_either_given_or_found(self) -> None:

@@ -105,7 +105,7 @@ def test_a_comma_parts_addresses_only_before_the_name_of_a_kind() -> None:
         "grpcs:h:2",
     ]
     assert split("grpc:ipv4:1.2.3.4:5,6.7.8.9:10") == ["grpc:ipv4:1.2.3.4:5,6.7.8.9:10"]
-    with pytest.raises(InvalidError, match="each of several addresses begins with its kind"):
+    with pytest.raises(InvalidError, match="each address of a list begins with its kind"):
         connect("grpc:a:1,b:2")
     with pytest.raises(InvalidError, match="no server is named"):
         connect("")

@@ -53,7 +53,7 @@ PB_EXPORT const char *pb_status_name(pb_status status);
 /** Why a call failed. The caller owns it; nothing has to be freed. */
 typedef struct pb_error {
   pb_status status;
-  /** What was wrong and what would be right; a longer message is cut. */
+  /** The fault and the right form; a longer message is cut. */
   char message[1024];
 } pb_error;
 
@@ -170,7 +170,7 @@ PB_EXPORT pb_status pb_tensor_set_texts(pb_tensor *tensor, const pb_text *texts,
                                         size_t rank, pb_error *error);
 
 /** @}
- * @name What a session is opened with
+ * @name The options of a session
  * @{
  */
 
@@ -181,13 +181,13 @@ typedef struct pb_options pb_options;
 PB_EXPORT pb_status pb_options_new(const char *policy, pb_options **options, pb_error *error);
 PB_EXPORT void pb_options_free(pb_options *options);
 
-/** Add the next feature, and say what the advice is. `rank` 0 is a scalar. Features get the indices 0, 1, … */
+/** Add the next feature, or set the advice's spec. `rank` 0 is a scalar. Features get the indices 0, 1, … */
 PB_EXPORT pb_status pb_options_add_feature(pb_options *options, const char *name, pb_element_type type,
                                            const int64_t *shape, size_t rank, pb_error *error);
 PB_EXPORT pb_status pb_options_set_advice(pb_options *options, const char *name, pb_element_type type,
                                           const int64_t *shape, size_t rank, pb_error *error);
 
-/** What is compiled: a module, or the first function. */
+/** The module, or the first function. */
 PB_EXPORT pb_status pb_options_set_context(pb_options *options, const char *name, pb_error *error);
 /** For the policy to read. */
 PB_EXPORT pb_status pb_options_add_option(pb_options *options, const char *name, const char *value, pb_error *error);
@@ -230,7 +230,7 @@ typedef struct pb_session {
   const char *digest;
 } pb_session;
 
-/** What a runner has done so far. */
+/** Counts of a runner. */
 typedef struct pb_counts {
   uint64_t decisions; /**< answered by the policy */
   uint64_t fallbacks; /**< decided by the fallback */

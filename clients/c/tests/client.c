@@ -275,7 +275,7 @@ static void run_reopen(Client *client, char *rest) {
   answer(pb_options_set_reopen(client->options, true, &error));
 }
 
-/* Begin what a session is opened with. */
+/* Begin the options of a session. */
 static void run_policy(Client *client, char *rest) {
   pb_options_free(client->options);
   client->options = NULL;

@@ -1,4 +1,4 @@
-/* The edges of the C ABI: what a caller gets wrong is a status, and never a crash. `edges ADDRESS` asks the policy
+/* The edges of the C ABI: a caller's mistake is a status, and never a crash. `edges ADDRESS` asks the policy
  * `sum`. */
 
 #define _POSIX_C_SOURCE 200809L
@@ -120,7 +120,7 @@ static void a_fallback_may_fail_too(void) {
   pb_runner_free(runner);
 }
 
-/* What a runner that has a connection and options no longer needs. */
+/* A runner with a connection and options no longer needs these. */
 static void a_runner_outlives_what_it_was_made_of(const char *address) {
   pb_error error;
   pb_connection *connection = NULL;

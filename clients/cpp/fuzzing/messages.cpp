@@ -56,7 +56,7 @@ void read_json(std::string_view data) {
   JsonWriter json;
   write(json, *value);
   const Result<json::Value> again = json::parse(json.take());
-  promise(again.ok() && alike(*value, *again), "what was read from JSON is written and read again");
+  promise(again.ok() && alike(*value, *again), "a value from JSON is written and read again");
 }
 
 void read_lines(std::string_view line) {
@@ -95,7 +95,7 @@ void read_tensor(std::string_view data) {
   promise(std::string_view(written.data(), written.size()) == used, "a tensor is written as it was read");
 }
 
-/// What the launcher does with the messages of a compiler, without a compiler and without a server.
+/// The launcher's handling of a compiler's messages, without a compiler and a server.
 class Host {
 public:
   Host(unsigned char task, unsigned char source, unsigned char advice)
@@ -105,7 +105,7 @@ public:
                                     : Defaults::Source::Unknown),
         advice_(advice) {}
 
-  /// Take bytes; give whether the stream may go on. What has come is told in `events`.
+  /// Take bytes; tell whether the stream may go on. `events` has the events so far.
   bool feed(std::string_view data) {
     while (!data.empty()) {
       std::size_t room = 0;
@@ -157,7 +157,7 @@ private:
     if (Status status = check_llvm_signature(*signature); !status.ok())
       return status;
     size_ = static_cast<std::size_t>(signature->observation_size());
-    // A launcher has room for 64 MiB; here an advice of so much for each observation would only be slow.
+    // A launcher has room for 64 MiB; here such an advice for each observation would only be slow.
     if (std::max<std::uint64_t>(size_, signature->advice.byte_size()) > 1 << 16)
       return resource_exhausted("more than this fuzzer takes");
     signature_ = *std::move(signature);

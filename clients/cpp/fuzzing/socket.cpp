@@ -1,4 +1,4 @@
-// The client of a hostile server: an input is what the server sends on every connection before it closes its side. The
+// The client of a hostile server: the server sends the input on every connection before it closes its side. The
 // first byte chooses the advice, and whether the session explores.
 #include "fuzzing.h"
 #include "policybridge/tensor.h"
@@ -44,7 +44,7 @@ private:
     int held = -1;
     while (true) {
       const int connection = ::accept(listener_, nullptr, nullptr);
-      // Open until the next client comes, so that this one can send what it likes.
+      // Open until the next client comes, so that this client can send any bytes.
       if (held >= 0)
         ::close(held);
       held = connection;

@@ -7,7 +7,7 @@ struct function; // GCC's
 
 namespace policybridge::plugin {
 
-/// Takes away what the function's instructions say about its variables, and puts it back when destroyed.
+/// Removes the debug binds of the function's variables, and restores them when destroyed.
 ///
 /// GCC's analysis of a loop (`iv_analysis_loop_init`) computes where registers die (DF_NOTE), and that changes what
 /// debug instructions say of a register that is dead there, by new instructions and variables (gcc/valtrack.cc). So -g

@@ -11,7 +11,7 @@ namespace policybridge::plugin {
 /// The greatest factor that a policy may advise.
 inline constexpr std::size_t most_copies = 16;
 
-/// The features of a loop, each one int64. docs/gcc.md says what they are.
+/// The features of a loop, each one int64. docs/gcc.md lists them.
 enum Feature : std::size_t {
   instructions,
   average_instructions,

@@ -16,7 +16,7 @@
 namespace policybridge::plugin {
 namespace {
 
-/// What is not known.
+/// An unknown value.
 constexpr std::int64_t unknown = -1;
 
 std::int64_t limited(const widest_int &number) {
@@ -24,7 +24,7 @@ std::int64_t limited(const widest_int &number) {
   return wi::leu_p(number, most) ? number.to_shwi() : most;
 }
 
-/// Count the instructions of one block by what they do.
+/// Count the instructions of one block by kind.
 void count_instructions(basic_block block, Loop &loop) {
   rtx_insn *instruction;
   FOR_BB_INSNS(block, instruction) {

@@ -78,7 +78,7 @@ private:
   }
 
   /// Of a loop whose iterations are a constant, GCC takes the number of copies near its limit that leaves the smallest
-  /// code: the unrolled body and what is peeled off before it.
+  /// code: the unrolled body and the iterations that are peeled off before it.
   unsigned constant_own() const {
     const unsigned limit = by_size();
     if (limit <= 1 || iterations_.niter < 2 * limit || is_short_for(limit))

@@ -36,7 +36,7 @@ public:
   /// Decide whether to inline a call; `own` is LLVM's own decision. The specs are the same each time.
   bool decide(llvm::ArrayRef<Feature> features, bool own);
 
-  /// End what the module began, and report its outcome where somebody records it.
+  /// End the module's session, and report its outcome if there is a ledger.
   virtual void finish() {}
 
   ModuleReport &report() { return report_; }

@@ -26,7 +26,7 @@ const GlobalValue *callee_of(const CallBase &call) {
   return dyn_cast<GlobalValue>(call.getCalledOperand()->stripPointerCasts());
 }
 
-/// Whether the inliner can ever ask about a call: not about inline assembly, nor about what has no body here.
+/// Whether the inliner can ever ask about a call: not about inline assembly, nor about a function without a body here.
 bool may_be_asked(const CallBase &call) {
   if (call.isInlineAsm())
     return false;
@@ -111,7 +111,7 @@ void CallSites::strip() {
 namespace {
 
 // clang names the function of a file's initialisers after the file (CodeGenModule::EmitCXXGlobalInitFunc), and a module
-// stays what it is where its file is renamed.
+// stays the same if its file is renamed.
 StringRef name_without_file(const Function &function) {
   constexpr StringLiteral initialisers = "_GLOBAL__sub_I_";
   const StringRef name = function.getName();

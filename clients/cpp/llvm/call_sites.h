@@ -63,7 +63,7 @@ private:
   std::unordered_map<std::uint64_t, unsigned> asked_;
 };
 
-/// What a store needs to know about a module as its pipeline starts.
+/// The facts about a module at the start of its pipeline that a store needs.
 struct ModuleTraits {
   std::string level;  ///< Oz, Os or O2, by what most functions are optimised for: minsize, optsize or neither
   std::string digest; ///< in 16 hexadecimal digits, of the names of its functions, their opcodes and callees

@@ -118,7 +118,7 @@ auto runner_for(Module &module, ModuleSession &session) {
 }
 #endif
 
-/// Counts the advice that LLVM followed, and what it adds to the module where LLVM itself would not inline.
+/// Counts the advice that LLVM followed, and its growth of the module beyond LLVM's own decisions.
 class CountedAdvice final : public MLInlineAdvice {
 public:
   CountedAdvice(MLInlineAdvisor *advisor, CallBase &call, OptimizationRemarkEmitter &remarks, bool inlines,

@@ -65,7 +65,7 @@ struct NumberedModule {
   std::optional<CallSites> sites;
 };
 
-/// What has been made of a module. The factory of a plugin gets no module analyses; any function's analyses lead to them.
+/// The session and report of a module. The factory of a plugin gets no module analyses; any function's analyses lead to them.
 template <class Object> Object *cached(Module &module, FunctionAnalysisManager &functions) {
   if (module.empty())
     return nullptr;

@@ -41,7 +41,7 @@ struct Options {
   Text sites{"policybridge-sites", cl::cat(category), cl::value_desc("file"),
              cl::desc("Log every call that LLVM asks about there; %p and %m as in the statistics")};
   Text module{"policybridge-module", cl::cat(category), cl::value_desc("path"),
-              cl::desc("What the store calls this module (default: its source file)")};
+              cl::desc("The name of this module in the store (default: its source file)")};
   Texts options{"policybridge-option", cl::cat(category), cl::value_desc("name=value"),
                 cl::desc("For the policy to read")};
   Texts labels{"policybridge-label", cl::cat(category), cl::value_desc("name=value"),
@@ -84,7 +84,7 @@ private:
                                            &made->decisions,    &made->sites,      &made->module,  &made->explore};
 };
 
-/// What is checked of a store under a compiler cache; the command line does not hold its content.
+/// Check a store under a compiler cache; the command line does not have its content.
 Status check_cached_store(const SettingsSource &source, const std::string &cache, const std::string &store) {
   for (const std::string_view name : {"decisions", "module"})
     if (!source.written(name) && environment(variable_of(name)))

@@ -17,7 +17,7 @@ struct Settings : ServerSettings {
   std::string decisions;
   /// The file for the log of sites; `%p` and `%m` as in `stats`. Empty for none.
   std::string sites;
-  /// What the store calls the module. Empty: its source file.
+  /// The module's name in the store. Empty: its source file.
   std::string module;
   /// The factor of a module's size that the policy may add to it; beyond that LLVM's own decisions stand in.
   double growth_limit = 4;
@@ -43,7 +43,7 @@ bool has_options();
 /// Whether the policy may take the feature `name` of ours; what none takes need not be computed.
 bool may_take(std::string_view name);
 
-/// What the plugin tells LLVM as its version: LLVM's own, or the policy that is linked into it.
+/// The plugin's version for LLVM: LLVM's own, or the policy that is linked into it.
 const char *plugin_version();
 
 } // namespace policybridge::plugin

@@ -44,7 +44,7 @@ public:
   /// Whether the store has made the module grow beyond the limit (`Settings::growth_limit`).
   bool is_limited() const { return added_ > configuration_->settings.growth_limit * size_; }
 
-  /// Count an inlined call that LLVM itself would not have inlined, of a callee of so many instructions.
+  /// Count an inlined call that LLVM itself would not have inlined, of a callee with `instructions` instructions.
   void count_added(std::size_t instructions) { added_ += static_cast<double>(instructions); }
 
   /// The log; none where it is not asked for.

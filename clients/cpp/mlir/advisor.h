@@ -27,7 +27,7 @@ public:
   /// Note the failure after which the default tile stands in.
   virtual void fail(Status failure) { statistics_.failure = std::move(failure); }
 
-  /// End what was begun, and report the outcome where somebody records it.
+  /// End the session, and report the outcome if there is a ledger.
   virtual void finish(const Outcome &) {}
 
   Statistics &statistics() { return statistics_; }
@@ -42,7 +42,7 @@ std::unique_ptr<Advisor> make_advisor(const Settings &settings, const std::strin
 /// Whether the policy is within this plugin, so that no server is named.
 bool has_own_policy();
 
-/// What the plugin tells mlir-opt as its version: LLVM's own, or the policy that is linked into it.
+/// The plugin's version for mlir-opt: LLVM's own, or the policy that is linked into it.
 const char *plugin_version();
 
 } // namespace policybridge::plugin

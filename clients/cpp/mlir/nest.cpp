@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
 
-/// Of numbers that are not negative; what is too large is `most`.
+/// The product of numbers that are not negative, at most `most`.
 std::int64_t product(std::int64_t a, std::int64_t b) {
   std::int64_t made = 0;
   return __builtin_mul_overflow(a, b, &made) ? most : made;
@@ -168,7 +168,8 @@ Question question_of(LinalgOp operation) {
   return question;
 }
 
-/// The symbols around an operation, from the outermost. MLIR's names may have any bytes; what is no UTF-8 becomes '?'.
+/// The symbols around an operation, from the outermost. MLIR's names may have any bytes; those that are not UTF-8
+/// become '?'.
 std::string function_of(Operation *operation, ModuleOp module) {
   std::string name;
   for (Operation *at = operation->getParentOp(); at && at != module; at = at->getParentOp())

@@ -16,7 +16,7 @@ struct Nest {
   mlir::Operation *operation;
   /// Where it is: `FUNCTION/linalg.matmul/N`, the Nth operation of that name in the function, from 0.
   std::string site;
-  /// What the policy is told of the operation; the members that differ by loop are not filled in.
+  /// The features of the operation; the members that differ by loop are not filled in.
   Question question;
 
   std::size_t loops() const { return static_cast<std::size_t>(question.loops); }

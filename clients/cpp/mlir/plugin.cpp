@@ -70,7 +70,7 @@ private:
     const TilePass &pass_;
   };
 
-  Numbers sizes_{*this, "sizes", llvm::cl::desc("What the policy chooses among; 0 is not to tile (0,4,8,16,32,64)")};
+  Numbers sizes_{*this, "sizes", llvm::cl::desc("The tile sizes of the policy; 0 is not to tile (0,4,8,16,32,64)")};
   Numbers default_{*this, "default",
                    llvm::cl::desc("The tile without a policy: a size for each loop, the last for all further ones (0)")};
   Text server_{*this, "server", llvm::cl::desc("Where the policy server listens: socket:PATH")};

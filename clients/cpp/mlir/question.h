@@ -23,7 +23,7 @@ enum class OperationKind : std::int64_t {
   Convolution = 3, ///< conv_…, pooling_…, depthwise_conv_…
 };
 
-/// What the policy is told at one decision, that is, about one loop of one operation. Places that no loop or operand
+/// The features of one decision, that is, of one loop of one operation. Places that no loop or operand
 /// has are 0.
 struct Question {
   std::int64_t operation = 0;    ///< the first 8 bytes of the SHA-256 of its name, `linalg.matmul`
@@ -34,9 +34,9 @@ struct Question {
   std::int64_t extent = 0;   ///< its number of iterations
   std::int64_t parallel = 0; ///< 1 for a parallel loop, 0 for a reduction
   std::int64_t usual = 0;    ///< the default's place in the list of sizes
-  std::array<std::int64_t, most_operands> stride{}; ///< in elements, by which the loop moves through each operand
+  std::array<std::int64_t, most_operands> stride{}; ///< elements between two iterations of the loop in each operand
   std::array<std::int64_t, most_operands> operand_bytes{};
-  /// Of each operand, what a tile touches: the loops that were decided by their size, the others in full. A dimension
+  /// The part of each operand that a tile touches: decided loops count with their tiles, the others in full. A dimension
   /// that several loops move through, as in a convolution, is counted as the product of their lengths.
   std::array<std::int64_t, most_operands> tile_bytes{};
   std::array<std::int64_t, most_loops> extents{};  ///< of all loops

@@ -24,7 +24,7 @@ struct Settings : ServerSettings {
     return default_tile[loop < default_tile.size() ? loop : default_tile.size() - 1];
   }
 
-  /// Read what does not concern the server. Empty lists leave what is said above.
+  /// Read the settings that do not concern the server. Empty lists leave the defaults.
   /// InvalidArgument: the sizes are no such list, the default is none of them, or `fallback` is none.
   Status read_tiles(const SettingsSource &source, std::vector<std::int64_t> written_sizes,
                     const std::vector<std::int64_t> &written_default);

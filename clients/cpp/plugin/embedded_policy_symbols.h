@@ -5,7 +5,7 @@
 #include <cstdint>
 
 /// The policy that `policybridge embed` links into the plugin: the C file that it writes, with these names. The header
-/// beside that file says what each of them is.
+/// beside that file describes each of them.
 extern "C" {
 struct embedded_policy_observation;
 struct embedded_policy_advice;
@@ -27,7 +27,7 @@ void embedded_policy_fill(embedded_policy_observation *observation);
 int embedded_policy_decide(const embedded_policy_observation *observation, embedded_policy_advice *advice);
 const char *embedded_policy_status_text(int status);
 
-/// What the plugin adds to that file.
+/// The plugin's additions to that file.
 extern const char embedded_policy_name[];
 extern const std::uint64_t embedded_policy_version;
 extern const char embedded_policy_digest[];

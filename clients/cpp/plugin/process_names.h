@@ -9,7 +9,7 @@ namespace policybridge::plugin {
 /// The command line of this process; empty where the system does not give it.
 std::vector<std::string> own_command();
 
-/// The file for this process and what it compiles: `%p` in the pattern stands for the process id, `%m` for `name`, in
+/// The file for this process and its module: `%p` in the pattern stands for the process id, `%m` for `name`, in
 /// which everything but letters, digits, `.`, `_` and `-` becomes `_`.
 std::string file_of(std::string pattern, std::string name);
 

@@ -18,7 +18,7 @@ namespace policybridge::plugin {
 /// it does not answer in time (`Outage`). The advice is one integer.
 class ServerSession {
 public:
-  /// `context` is what is compiled, in UTF-8, and `client` the label of that name. Nothing is sent yet.
+  /// `context` is the module's name, in UTF-8, and `client` the label of that name. Nothing is sent yet.
   ServerSession(const ServerSettings &settings, std::string context, std::string client)
       : settings_(settings), context_(std::move(context)), client_(std::move(client)), patience_(settings.timeout) {}
 

@@ -30,7 +30,7 @@ struct ServerSettings {
   std::map<std::string, std::string> options;
   /// For people and trainers to find the session by.
   std::map<std::string, std::string> labels;
-  /// How the sessions depart from the policy's best advice; its seed is mixed with the name of what is compiled. Absent:
+  /// How the sessions depart from the policy's best advice; its seed is mixed with the module's name. Absent:
   /// not.
   std::optional<Exploration> exploration;
 
@@ -39,7 +39,7 @@ struct ServerSettings {
   /// InvalidArgument: server or policy is missing, or a value is out of its range; the message names both spellings.
   Status read_server(const SettingsSource &source);
 
-  /// Check what a compiler cache keeps by the command line alone: whatever changes the object has to be there. Fails
+  /// Check the settings under a compiler cache, whose key is the command line: all that changes the object is in it. Fails
   /// where a setting is in the environment, the policy's version is open, or an object could be made without the policy.
   /// Under no cache (`compiler_cache`) all is right. To be called before `read_server`, and after `default_stands_in` is
   /// read; after an error it is false, because an object without the policy would be kept as the policy's.

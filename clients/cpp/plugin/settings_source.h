@@ -18,13 +18,13 @@ class SettingsSource {
 public:
   virtual ~SettingsSource() = default;
 
-  /// What the command line has for a setting, the last one where it is there several times; absent where it has none.
+  /// The command line's value of a setting, the last one if there are several; absent without one.
   virtual std::optional<std::string> written(std::string_view name) const = 0;
 
-  /// What the command line has for a list, in its order.
+  /// The command line's values of a list, in their order.
   virtual std::vector<std::string> all_written(std::string_view name) const = 0;
 
-  /// What a user would write for a setting, without its value.
+  /// A setting as a user writes it, without its value.
   virtual std::string spelled(std::string_view name) const = 0;
 
   /// Empty where nothing is set.

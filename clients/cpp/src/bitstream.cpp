@@ -69,7 +69,7 @@ Result<std::size_t> read_shape(std::string_view &data, const TensorSpec &spec, s
         return invalid_argument(spec.to_string() + ": a size of " + std::to_string(size));
       dimension = static_cast<std::int64_t>(size);
     }
-    // At most 2⁶²: both factors are below 2³¹, and what is too large for the data is cut to that.
+    // At most 2⁶²: both factors are below 2³¹, and a size too large for the data is cut to that.
     count = std::min(count * static_cast<std::uint64_t>(dimension), max_layout_bytes);
   }
   return static_cast<std::size_t>(count);

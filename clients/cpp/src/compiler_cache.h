@@ -4,7 +4,7 @@
 
 namespace policybridge {
 
-/// The program that started this process and keeps what it makes: ccache, sccache or buildcache; empty for none. Such
+/// The compiler cache that started this process: ccache, sccache or buildcache; empty without one. Such
 /// a program knows the command line, and not the variables of the environment.
 std::string compiler_cache();
 

@@ -26,7 +26,7 @@ constexpr std::size_t longest_line = 1 << 16;
 constexpr std::size_t usual_line = 1 << 9;
 constexpr std::size_t key_digits = 16;
 
-/// Take what comes before `separator`, and the separator, from the front of `text`.
+/// Take the text before `separator`, and the separator, from the front of `text`.
 std::string_view take(std::string_view &text, char separator) {
   const std::size_t end = std::min(text.find(separator), text.size());
   const std::string_view taken = text.substr(0, end);
@@ -93,7 +93,7 @@ Result<DecisionStore> DecisionStore::open(const std::string &path) {
     return errno == ENOENT ? not_found("there is no store of decisions at " + path)
                            : unavailable("the store of decisions cannot be read: " + path + ": " + std::strerror(errno));
   if (!S_ISREG(about.st_mode))
-    return invalid_argument(path + " is not a regular file, and so no store of decisions");
+    return invalid_argument(path + " is not a regular file; a store of decisions is one");
   store.size_ = static_cast<std::uint64_t>(about.st_size);
   if (Status status = store.scan(); !status.ok())
     return status;

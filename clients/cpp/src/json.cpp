@@ -9,7 +9,7 @@ namespace policybridge::json {
 
 namespace {
 
-/// A recursive descent over the text; each function consumes what it reads and says whether it was right.
+/// A recursive descent over the text; each function consumes its part and tells whether it is well-formed.
 class Parser {
 public:
   explicit Parser(std::string_view text) : text_(text) {}

@@ -35,7 +35,7 @@ private:
   Status over() const {
     const auto time = [](Time value) { return seconds(std::chrono::duration_cast<std::chrono::milliseconds>(value)); };
     return deadline_exceeded("the server took " + time(total_) + " for " + std::to_string(decisions_) +
-                             " decisions, and has " + time(total_ + left_) + " for so many");
+                             " decisions, and has " + time(total_ + left_) + " for that number");
   }
 
   Time left_;

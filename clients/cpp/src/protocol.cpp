@@ -77,7 +77,7 @@ template <class WriteMembers> std::string object_line(WriteMembers &&write_membe
 }
 
 Status malformed_answer(std::string_view line) {
-  return invalid_argument("the server's answer is none of this protocol: " + quoted(line));
+  return invalid_argument("the server's answer does not follow the protocol: " + quoted(line));
 }
 
 Status malformed_header(const std::string &expected) {

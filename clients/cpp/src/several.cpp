@@ -64,7 +64,7 @@ SeveralServers::SeveralServers(std::vector<Server> servers) : servers_(std::move
   });
 }
 
-/// Ask one server after the other until one answers; what it answers counts, also if it is an error.
+/// Ask one server after the other until one answers. Its answer counts, even if it is an error.
 template <class Answer>
 Answer SeveralServers::first(const PolicyReference &policy, const std::function<Answer(Connection &)> &ask) {
   std::vector<const Server *> order;

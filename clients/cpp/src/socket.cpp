@@ -95,7 +95,7 @@ private:
     if (reply_[0] == 0)
       return size > 1 ? socket_.receive(reply_.data() + 1, size - 1) : Status();
     if (reply_[0] != 1)
-      return invalid_argument("the server's answer is none of this protocol: it begins with the byte " +
+      return invalid_argument("the server's answer does not follow the protocol: it begins with the byte " +
                               std::to_string(static_cast<unsigned char>(reply_[0])));
     std::string line;
     if (Status status = socket_.receive_line(line); !status.ok())

@@ -14,7 +14,7 @@
 
 namespace policybridge {
 
-/// What the policy decided in one compilation, over all sessions that the compilation took.
+/// The policy's decisions in one compilation, over all of its sessions.
 struct Statistics {
   Statistics() { latencies.reserve(1 << 12); }
 
@@ -50,7 +50,7 @@ struct FallbackReport {
 /// How a store of tuned decisions applied to one module.
 struct StoreReport {
   std::string store;  ///< the file
-  std::string module; ///< what the store was asked for
+  std::string module; ///< the module's name in the store
   bool exact = false; ///< whether the module is the one that was tuned, by its digest
   std::uint64_t decisions = 0; ///< of the store for this module
   std::uint64_t applied = 0;   ///< of them; the others were not asked for, or LLVM could not follow them

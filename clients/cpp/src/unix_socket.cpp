@@ -32,7 +32,7 @@ std::string could_not(const char *action, const std::string &path) {
   return std::string("could not ") + action + " the server at " + path;
 }
 
-/// Drop the first `size` bytes of what is to be sent.
+/// Drop the first `size` bytes of the data to send.
 void advance(msghdr &message, std::size_t size) {
   while (size >= message.msg_iov->iov_len && message.msg_iovlen > 1) {
     size -= message.msg_iov->iov_len;
@@ -135,8 +135,8 @@ ssize_t UnixSocket::receive_spinning(char *to, std::size_t size) {
   return ::recv(socket_.get(), to, size, 0);
 }
 
-/// Give what has arrived, at least one byte. Where nothing can interrupt the wait, the first one of an exchange is left
-/// to recv and the kernel's time-out. Each later one gets the time that is left.
+/// Give the bytes that have arrived, at least one. Where nothing can interrupt the wait, the first one of an exchange
+/// is left to recv and the kernel's time-out. Each later one gets the time that is left.
 Result<std::size_t> UnixSocket::receive_some(char *to, std::size_t size) {
   while (true) {
     if (std::exchange(waited_, true) || options_.can_be_interrupted())

@@ -188,7 +188,7 @@ private:
     return "ok";
   }
 
-  /// Begin what a session is opened with.
+  /// Begin the options of a session.
   std::string policy(Words words) {
     features_.clear();
     options_ = {};

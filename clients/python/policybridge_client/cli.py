@@ -53,7 +53,7 @@ COMMANDS: Final = Table(
 SUMMARIES: Final = {
     "autotune": "find decisions that make a program smaller, and keep them in a store",
     "autotune export": "write a module's tuned decisions for LLVM's own replay, which needs no plugin",
-    "bench": "measure policy servers, ours beside others",
+    "bench": "measure this policy server beside others",
     "completion": "print the completion of these commands for bash, zsh or tcsh",
     "corpus": "make a corpus of modules from builds, objects and source packages",
     "embed": "write a policy as C, or as a plugin of a compiler, that needs no server",
@@ -64,9 +64,9 @@ SUMMARIES: Final = {
     "run": "run a compiler and let a policy make its decisions",
     "score": "compare policies, stores and flags with LLVM's own decisions over a corpus",
     "serve": "serve policies to any number of compilers",
-    "sessions": "list, show and export what the server recorded",
+    "sessions": "list, show and export the sessions that a server recorded",
     "top": "watch a server: sessions, decisions, latency, roll-outs",
-    "train": "train a policy by what it does to the programs of a corpus",
+    "train": "train a policy by its effect on the programs of a corpus",
 }
 
 

@@ -1,4 +1,4 @@
-"""The parser of the command line: argparse, which also says what an option that it does not know was meant to be."""
+"""The parser of the command line: argparse, with a suggestion for each misspelt option."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -8,20 +8,20 @@ from policybridge_core.text import meant
 
 
 class Parser(argparse.ArgumentParser):
-    """Names the option that is spelt most like an unknown one, if there is one.
+    """Suggests the known option whose spelling is closest to an unknown one.
 
-    argparse would report what follows from it: of ``--polcy NAME`` it says that ``--policy`` is required.
+    argparse reports only the consequence: of ``--polcy NAME`` it says that ``--policy`` is required.
     """
 
     _words: Sequence[str] = ()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse, and remember the words for `error`."""
+        """Parse, and keep the words for `error`."""
         self._words = list(args or ())
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong and end with status 2."""
+        """Print the error and exit with status 2."""
         super().error("; ".join(self._suggestions()) or message)
 
     def _suggestions(self) -> Iterator[str]:
@@ -33,7 +33,7 @@ class Parser(argparse.ArgumentParser):
                 yield f"there is no option {option}: {suggested.rstrip()}"
 
     def _own_words(self) -> Iterator[str]:
-        """Give the words that look like options, up to the command of a compiler."""
+        """Give the words that look like options, up to the compiler's command."""
         for word in self._words:
             if word == "--":
                 return
@@ -50,5 +50,5 @@ class Parser(argparse.ArgumentParser):
 
 
 def _is_known(option: str, known: set[str]) -> bool:
-    # argparse takes the beginning of a name for the name.
+    # argparse accepts any unambiguous beginning of a name.
     return any(name.startswith(option) for name in known)

@@ -1,4 +1,4 @@
-"""``policybridge completion``: what a shell needs to complete our commands and their options."""
+"""``policybridge completion``: scripts with which a shell completes the commands and their options."""
 
 import argparse
 from contextlib import suppress
@@ -26,17 +26,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _all_commands() -> argparse.ArgumentParser:
-    """Give one parser of all commands; those whose packages are not installed have no options."""
+    """Give one parser of all commands. A command whose package is not installed has no options."""
     root = argparse.ArgumentParser(prog="policybridge")
     root.add_argument("--version", action="store_true")
     made: dict[str, argparse._SubParsersAction[argparse.ArgumentParser]] = {"": root.add_subparsers()}
     for name in COMMANDS.names():
         first, _, second = name.partition(" ")
-        place = made.get(first if second else "")
-        if place is None:
+        parent = made.get(first if second else "")
+        if parent is None:
             continue
-        # shtab leaves out what has no help text.
-        parser = place.add_parser(second or first, help=SUMMARIES.get(name, name))
+        # shtab omits a command without help text.
+        parser = parent.add_parser(second or first, help=SUMMARIES.get(name, name))
         with suppress(PolicyBridgeError):
             cast("Command", COMMANDS.load(name)).add_arguments(parser)
         if f"{name} " in " ".join(each for each in COMMANDS.names() if " " in each):

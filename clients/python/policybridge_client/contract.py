@@ -24,7 +24,7 @@ class ClientSession(AbstractContextManager["ClientSession"], Protocol):
 
     @property
     def log_probability(self) -> float | None:
-        """The log-probability with which the last advice was chosen; ``None`` in a session that does not explore."""
+        """The log-probability of the last advice; ``None`` in a session that does not explore."""
         ...
 
     def evaluate(self, observation: Values) -> Values:

@@ -1,4 +1,4 @@
-"""What a client shows to a server on TCP: certificates and a token, from files; see docs/security.md."""
+"""A client's credentials for a server on TCP: certificates and a token, from files; see docs/security.md."""
 
 import argparse
 import os
@@ -10,10 +10,10 @@ from typing import Any, Final
 from policybridge_core.errors import InvalidError
 
 _OPTIONS: Final = {
-    "ca": ("--tls-ca", "POLICYBRIDGE_TLS_CA", "certificates in PEM of those who sign the server's"),
-    "certificate": ("--tls-certificate", "POLICYBRIDGE_TLS_CERTIFICATE", "own certificate in PEM"),
-    "key": ("--tls-key", "POLICYBRIDGE_TLS_KEY", "private key in PEM of the own certificate"),
-    "token_file": ("--token-file", "POLICYBRIDGE_TOKEN_FILE", "file that holds the token for the server"),
+    "ca": ("--tls-ca", "POLICYBRIDGE_TLS_CA", "PEM certificates of the authorities that sign the server's certificate"),
+    "certificate": ("--tls-certificate", "POLICYBRIDGE_TLS_CERTIFICATE", "the client's certificate in PEM"),
+    "key": ("--tls-key", "POLICYBRIDGE_TLS_KEY", "the private key of this certificate in PEM"),
+    "token_file": ("--token-file", "POLICYBRIDGE_TOKEN_FILE", "file with the token for the server"),
 }
 """Attribute of `Credentials` → option of the commands, environment variable, and help text."""
 
@@ -40,7 +40,7 @@ class Credentials:
 
     def __post_init__(self) -> None:
         if (self.certificate is None) is not (self.key is None):
-            raise InvalidError("a client's own certificate and its key are given together")
+            raise InvalidError("a client's certificate and its key must be given together")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Credentials":

@@ -40,13 +40,13 @@ _OPTIONS: Final = (
 
 
 _LISTS: Final = ("ipv4:", "ipv6:")
-"""How targets begin that may name several servers with commas between."""
+"""Beginnings of targets that may name several servers, separated by commas."""
 
 _MANY: Final = ("dns:", *_LISTS)
-"""How targets begin of which gRPC makes several servers."""
+"""Beginnings of targets that gRPC may resolve to several servers."""
 
 _IN_TURN: Final = ("grpc.service_config", '{"loadBalancingConfig": [{"round_robin": {}}]}')
-"""Each session goes to the next server that is there; by itself gRPC takes the first one for all."""
+"""Each session goes to the next available server. Without this, gRPC sends all sessions to the first."""
 
 
 def _options(target: str) -> Sequence[tuple[str, Any]]:
@@ -68,7 +68,7 @@ class GrpcConnection(Closing):
         target: as in gRPC, ``HOST:PORT`` or ``unix:PATH``; it may be followed by ``,serdes=NAME``.
         timeout: limit of each wait for the server, in seconds. A session may last any time.
         serdes: the SerDes if ``target`` names none; ``bitstream`` is the cheapest.
-        credentials: what the client shows to the server; by default nothing.
+        credentials: the client's certificates and token; by default none.
 
     Raises:
         NotFoundError: no SerDes has this name.
@@ -86,7 +86,7 @@ class GrpcConnection(Closing):
         self._target, _, named = target.removeprefix("//").partition(",serdes=")
         if "," in self._target and not self._target.startswith(_LISTS):
             raise InvalidError(
-                f"each of several addresses begins with its kind, as in grpc:A:50051,grpc:B:50051: {target}"
+                f"each address of a list begins with its kind, as in grpc:A:50051,grpc:B:50051: {target}"
             )
         self._timeout = timeout
         self._serdes_name = named or serdes
@@ -113,7 +113,7 @@ class GrpcConnection(Closing):
         return GrpcSession(stream, opening, signature, self._serdes)
 
     def check(self) -> None:
-        """Check that the server can be reached: it has to answer an empty request, with advice or an error."""
+        """Check that the server answers an empty request, with advice or with an error."""
         try:
             self._stub.Evaluate(pb.EvaluateRequest(), timeout=self._timeout, metadata=self._metadata)
         except grpc.RpcError as failure:
@@ -178,7 +178,7 @@ class GrpcSession(Closing):
         response = stream.ask(pb.SessionRequest(open=opening))
         opened = response.opened
         if not (opened.session_id and opened.policy.name):
-            raise self._refused("an Opened that names the session and the policy", response)
+            raise self._refused("Opened with the session and the policy", response)
         self.id = opened.session_id
         self.policy = version_from_pb(opened.policy)
         self.ignored_features = tuple(opened.ignored_features)
@@ -189,7 +189,7 @@ class GrpcSession(Closing):
         asked = pb.Observation(step=self._step, values=self._encode(observation))
         decision = self._stream.ask(pb.SessionRequest(observation=asked)).decision
         if decision.step != self._step:
-            told = f"the server answered step {decision.step} where {self._step} was asked"
+            told = f"the server answered step {decision.step}; the request was step {self._step}"
             raise self._stream.fail(InvalidError(told))
         self.log_probability = decision.log_probability if decision.HasField("log_probability") else None
         try:
@@ -198,18 +198,18 @@ class GrpcSession(Closing):
             raise self._stream.fail(error) from None
 
     def context(self, name: str) -> None:
-        """Tell the server what the next observations belong to."""
+        """Name the function or module of the next observations."""
         self._stream.send(pb.SessionRequest(context=pb.Context(name=name)))
 
     def report(self, outcome: Outcome) -> None:
         """Report the outcome."""
         response = self._stream.ask(pb.SessionRequest(outcome=outcome_to_pb(outcome)))
         if not response.HasField("outcome_recorded"):
-            raise self._refused("that the outcome is recorded", response)
+            raise self._refused("OutcomeRecorded", response)
 
     def _refused(self, wanted: str, response: pb.SessionResponse) -> PolicyBridgeError:
         got = response.WhichOneof("message") or "nothing"
-        told = f"the server's answer is none of this protocol: it says {got}, and not {wanted}"
+        told = f"the server's answer does not follow the protocol: it is {got}, and {wanted} is right"
         return self._stream.fail(InvalidError(told))
 
     def close(self) -> None:

@@ -29,7 +29,7 @@ def open_channel(
 
     Args:
         target: as in gRPC, ``HOST:PORT`` or ``unix:PATH``.
-        credentials: what the client shows and trusts.
+        credentials: the client's certificates, and the authorities that it trusts.
         secure: whether to speak TLS.
         options: of the channel.
 

@@ -16,20 +16,24 @@ from policybridge_client.grpc_stream import error_of
 from policybridge_core.errors import InvalidError, PolicyBridgeError, UnavailableError
 
 _AGAIN_SECONDS: Final = 0.2
-"""Between two questions of ``--wait``."""
+"""Seconds between two calls of ``--wait``."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (
-        "Ask a server whether it takes new sessions, of one policy where it is named. Prints one line; the exit status "
-        "is 0 where it does, 1 where it does not or does not answer, 2 for a wrong command line."
+        "Ask a server whether it takes new sessions, in general or of one policy. Prints one line. Exit status: 0 if "
+        "it does, 1 if it does not or does not answer, 2 for a wrong command line."
     )
     parser.add_argument("--server", required=True, metavar="ADDR", help="grpc[s]:HOST:PORT or grpc:unix:PATH")
-    parser.add_argument("--policy", default="", metavar="NAME", help="of this policy alone")
-    parser.add_argument("--timeout", type=float, default=5.0, metavar="SECONDS", help="of one question (default: 5)")
+    parser.add_argument("--policy", default="", metavar="NAME", help="ask for this policy")
+    parser.add_argument("--timeout", type=float, default=5.0, metavar="SECONDS", help="limit of one call (default: 5)")
     parser.add_argument(
-        "--wait", type=float, default=0.0, metavar="SECONDS", help="ask again for so long, until it does (default: 0)"
+        "--wait",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="ask again until the server takes sessions, at most for this time (default: 0)",
     )
     add_credentials(parser)
 
@@ -58,15 +62,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def check(address: str, policy: str = "", *, credentials: Credentials, timeout: float) -> None:
-    """Return if the server takes new sessions, of ``policy`` where it is named.
+    """Return if the server takes new sessions; with ``policy``, sessions of that policy.
 
-    The question needs no token, and none is sent.
+    The call needs no token and sends none.
 
     Raises:
-        InvalidError: the address is no one of gRPC, or a file of the credentials cannot be read.
+        InvalidError: the address is not one of gRPC, or a file of the credentials cannot be read.
         NotFoundError: the server has no such policy.
-        UnavailableError: it does not answer within ``timeout`` seconds, or takes no sessions now.
-        PolicyBridgeError: it refuses to say.
+        UnavailableError: the server does not answer within ``timeout`` seconds, or takes no sessions now.
+        PolicyBridgeError: the server refuses the call.
 
     """
     if address.startswith("socket:"):

@@ -1,4 +1,4 @@
-"""What a replica says to its leader and hears from it: the ReplicationService, as a client."""
+"""A replica's calls to its leader: a client of the ReplicationService."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,15 +17,15 @@ from policybridge_core.closing import Closing
 from policybridge_core.errors import InvalidError
 
 _LONGEST: Final = 120.0
-"""Seconds that a download may take."""
+"""Limit of a download, in seconds."""
 
 _OPTIONS: Final = (
     ("grpc.enable_http_proxy", 0),
-    # A leader whose machine is gone says nothing any more.
+    # Without keepalive, a leader whose machine is gone would never be noticed.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
-    # gRPC waits up to two minutes by itself before it tries to connect again.
+    # By default gRPC waits up to two minutes before it connects again.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
@@ -37,14 +37,14 @@ class LeaderLink(Closing):
     """One replica's calls to its leader. `close` may be called from any thread.
 
     Args:
-        address: of the leader, ``grpc:HOST:PORT``, ``grpcs:HOST:PORT`` or ``grpc:unix:PATH``.
-        ca: see `Credentials`; what is not given is taken from the environment.
+        address: the leader's: ``grpc:HOST:PORT``, ``grpcs:HOST:PORT`` or ``grpc:unix:PATH``.
+        ca: see `Credentials`; by default the file that the environment names.
         certificate: likewise.
         key: likewise.
         token_file: likewise.
 
     Raises:
-        InvalidError: the address is none of gRPC, a file cannot be read, or the token would be sent in plaintext.
+        InvalidError: the address is not one of gRPC, a file cannot be read, or the token would be sent in plaintext.
 
     """
 
@@ -72,7 +72,7 @@ class LeaderLink(Closing):
         self._closed = False
 
     def follow(self, hello: pb.Hello) -> Iterator[pb.FollowResponse]:
-        """Give what the leader tells, until `close`.
+        """Give the leader's messages, until `close`.
 
         Raises:
             PolicyBridgeError: the leader cannot be reached, or refuses.
@@ -85,14 +85,14 @@ class LeaderLink(Closing):
         yield from self._received(self._call)
 
     def adopted(self, adopted: pb.Adopted) -> None:
-        """Say what this replica serves."""
+        """Tell the leader which state this replica serves."""
         self._requests.put(pb.FollowRequest(adopted=adopted))
 
     def download(self, request: pb.DownloadRequest) -> Iterator[FileChunk]:
         """Give the files of a version.
 
         Raises:
-            PolicyBridgeError: the leader cannot be reached, or does not have the version any more.
+            PolicyBridgeError: the leader cannot be reached, or no longer has the version.
 
         """
         return self._received(self._stub.Download(request, timeout=_LONGEST, metadata=self._metadata))

@@ -1,4 +1,4 @@
-"""Remembering for a while, for all compilations of a build, that a server did not answer in time."""
+"""A server's time-out, remembered for a while for all compilations of a build."""
 
 import hashlib
 import os
@@ -16,17 +16,17 @@ _DIGITS: Final = 32
 
 
 class Outage:
-    """Whether a server did not answer in time about a policy, a moment ago and in any process of this user.
+    """The last time-out of a server for a policy, in any process of this user.
 
     The memory is the modification time of an empty file, in a folder that only this user can write:
     ``$XDG_RUNTIME_DIR/policybridge``, or ``$TMPDIR/policybridge-UID`` (in /tmp where TMPDIR is not set).
-    `policybridge-run` and the plugins use the same file. Where there is no such folder, or it belongs to somebody else,
+    `policybridge-run` and the plugins use the same file. If there is no such folder, or it belongs to another user,
     nothing is remembered.
 
     Args:
         address: the server's address, as for `connect`.
         policy: the policy.
-        retry_after: how long an outage is remembered, in seconds; 0: not at all.
+        retry_after: seconds for which a time-out is remembered; 0: not at all.
 
     """
 
@@ -37,7 +37,7 @@ class Outage:
         self._name = hashlib.sha256(os.fsencode(text)).hexdigest()[:_DIGITS]
 
     def check(self) -> None:
-        """Raise `DeadlineError` if the server did not answer a moment ago."""
+        """Raise `DeadlineError` if the server timed out in the last ``retry_after`` seconds."""
         if not self._retry_after > 0:
             return
         with suppress(OSError), _folder() as folder:
@@ -51,7 +51,7 @@ class Outage:
             os.unlink(self._name, dir_fd=folder)
 
     def remember(self, failure: PolicyBridgeError | None) -> None:
-        """Remember ``failure``, if it is that the server did not answer in time."""
+        """Remember ``failure``, if it is a time-out of the server."""
         if not (isinstance(failure, DeadlineError) and self._retry_after > 0):
             return
         with suppress(OSError), _folder() as folder:
@@ -65,9 +65,9 @@ class Outage:
 
 @contextmanager
 def _folder() -> Iterator[int]:
-    """Open the folder; `OSError` unless it is this user's alone.
+    """Open the folder; `OSError` unless only this user can write to it.
 
-    Others could otherwise switch the policy off, or lead the file elsewhere.
+    Another user could otherwise switch the policy off, or redirect the file.
     """
     path = _folder_path()
     with suppress(OSError):
@@ -76,7 +76,7 @@ def _folder() -> Iterator[int]:
     try:
         about = os.fstat(folder)
         if about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o077:
-            raise PermissionError(f"{path} is not this user's alone")
+            raise PermissionError(f"{path} is open to other users")
         yield folder
     finally:
         os.close(folder)

@@ -1,4 +1,4 @@
-"""A client of what a server's page shows: JSON under ``/page/`` of its HTTP address."""
+"""A client of a server's web page: JSON under ``/page/`` of its HTTP address."""
 
 import http.client
 import json
@@ -25,11 +25,11 @@ class PageClient(Closing):
 
     Args:
         address: ``http:HOST:PORT`` or ``https:HOST:PORT``, also with ``//``; without a scheme it is ``http``.
-        timeout: of each wait, in seconds.
-        credentials: what the client shows to the server; by default what the environment names.
+        timeout: limit of each wait, in seconds.
+        credentials: the client's certificates and token; by default those that the environment names.
 
     Raises:
-        InvalidError: the address is none, a file of the credentials cannot be read, or the token would be sent in
+        InvalidError: the address is malformed, a file of the credentials cannot be read, or the token would be sent in
             plaintext to another machine.
 
     """
@@ -67,14 +67,14 @@ class PageClient(Closing):
 
     def _read(self, status: int, body: bytes) -> Any:
         try:
-            found = json.loads(body)
+            content = json.loads(body)
         except ValueError as error:
-            raise InvalidError(f"{self._address} is no HTTP address of a policy server") from error
+            raise InvalidError(f"{self._address} is not the HTTP address of a policy server") from error
         if status != http.client.OK:
-            told = found.get("error", "") if isinstance(found, dict) else ""
+            told = content.get("error", "") if isinstance(content, dict) else ""
             kind: type[PolicyBridgeError] = _ERRORS.get(status, UnknownError)
             raise kind(f"the server at {self._address} refuses: {told or status}")
-        return found
+        return content
 
     def close(self) -> None:
         """Close the connection."""

@@ -38,7 +38,7 @@ _FORMATS: Final = ("bytes", "json")
 
 
 class PipeConnection(Closing):
-    """A model behind a pair of FIFOs.
+    """A model that is served through a pair of FIFOs.
 
     Args:
         target: ``BASE``, followed by ``:json`` or ``:bytes`` (the default).
@@ -132,7 +132,7 @@ class PipeSession(Closing):
 
 
 def _unknown() -> NoReturn:
-    raise UnsupportedError("ML-Compiler-Bridge's pipes do not tell who answers, nor in which session")
+    raise UnsupportedError("ML-Compiler-Bridge's pipes name neither the policy nor the session")
 
 
 def _bytes_encoder(layout: Layout) -> Callable[[Values], bytes]:

@@ -15,7 +15,7 @@ _READ: Final = 1 << 18
 
 
 class PipeWire:
-    """Opens ``BASE.in``, then ``BASE.out``, as such a compiler does. The other side makes and serves both FIFOs.
+    """Opens ``BASE.in``, then ``BASE.out``, as ML-Compiler-Bridge's compilers do. The model's side makes both FIFOs.
 
     Args:
         base: the common start of the FIFOs' paths.
@@ -48,7 +48,7 @@ class PipeWire:
                     raise UnavailableError(f"cannot open the FIFO {self._base}{which}: {error.strerror}") from error
                 if time.monotonic() >= deadline:
                     raise UnavailableError(
-                        f"nobody serves the FIFO {self._base}{which} within {self._timeout:g} s: {error.strerror}"
+                        f"no model serves the FIFO {self._base}{which} within {self._timeout:g} s: {error.strerror}"
                     ) from error
             # Poll: the system reports no event when the other end is opened.
             time.sleep(_PAUSE)
@@ -90,13 +90,12 @@ class PipeWire:
         poll = select.poll()
         poll.register(descriptor, events)
         left = deadline - time.monotonic()
-        # Once the time is over, not even for a byte that is there already: a peer that writes one now and then would be
-        # waited for endlessly.
+        # Fail at the deadline even if a byte is ready: a peer that writes one byte now and then could hold us for ever.
         if left <= 0 or not poll.poll(left * 1000):
             raise DeadlineError(f"no answer came through {self._base}.in within {self._timeout:g} s")
 
     def _gone(self) -> UnavailableError:
-        return UnavailableError(f"whoever served {self._base} went away without an answer")
+        return UnavailableError(f"the model behind {self._base} went away without an answer")
 
     def close(self) -> None:
         """Close both FIFOs. A second call does nothing."""

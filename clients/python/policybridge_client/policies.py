@@ -34,7 +34,7 @@ _Given = TypeVar("_Given")
 
 
 class PolicySummary(msgspec.Struct, frozen=True):
-    """One policy; ``error`` says why it is not served, and is empty if it is."""
+    """One policy; ``error`` is the reason if it is not served, else empty."""
 
     name: str
     description: str
@@ -60,7 +60,7 @@ class VersionDetails(msgspec.Struct, frozen=True):
 class Rollout(msgspec.Struct, frozen=True):
     """A roll-out: a share of the new sessions of ``alias`` gets ``version``, the others ``base``.
 
-    ``state`` is ``running``, ``promoted`` or ``withdrawn``, and ``reason`` says why, or what was compared last;
+    ``state`` is ``running``, ``promoted`` or ``withdrawn``; ``reason`` is its reason, or the last comparison.
     ``begun`` and ``ended`` are seconds since 1970. ``withdrawn`` are further versions that `latest` does not name.
     ``progress`` says how far its comparison is while it runs.
     """
@@ -81,10 +81,10 @@ class Rollout(msgspec.Struct, frozen=True):
 
 
 class Conditions(msgspec.Struct, frozen=True):
-    """By which outcomes the server ends a roll-out: ``text < -0.1%``.
+    """Conditions on outcomes that end a roll-out: ``text < -0.1%``.
 
-    It promotes the version when all of ``promote_if`` are sure, and withdraws it when one of them is refuted, or one of
-    ``withdraw_if`` is sure. The versions are first compared when both have compiled ``files`` files.
+    The server promotes the version when all of ``promote_if`` are sure. It withdraws the version when one of them is
+    refuted, or one of ``withdraw_if`` is sure. It first compares the versions when both have compiled ``files`` files.
     """
 
     promote_if: Sequence[str] = ()
@@ -93,7 +93,7 @@ class Conditions(msgspec.Struct, frozen=True):
 
 
 class PolicyDetails(msgspec.Struct, frozen=True):
-    """One policy with its aliases, its versions, the newest first, and the roll-out that runs or was the last."""
+    """One policy: its aliases, its versions (newest first), and its running or last roll-out."""
 
     summary: PolicySummary
     aliases: dict[str, int]
@@ -107,10 +107,10 @@ class RepositoryClient(Closing):
     Args:
         address: ``grpc:HOST:PORT``, ``grpcs:HOST:PORT`` (TLS) or ``grpc:unix:PATH``; ``grpc:`` may be left out.
         timeout: limit of each call, in seconds. A call that publishes includes loading the version.
-        credentials: what the client shows to the server; by default what the environment names.
+        credentials: the client's certificates and token; by default those that the environment names.
 
     Raises:
-        InvalidError: the address is no one of gRPC, a file of the credentials cannot be read, or the token would be
+        InvalidError: the address is not one of gRPC, a file of the credentials cannot be read, or the token would be
             sent in plaintext.
 
     """
@@ -135,11 +135,11 @@ class RepositoryClient(Closing):
             aliases: names that the version gets.
 
         Raises:
-            PolicyBridgeError: the version is refused; the message says why. The previous version stays in service.
+            PolicyBridgeError: the version is refused; the message has the reason. The version before it stays.
 
         """
         if not files.is_dir():
-            raise InvalidError(f"{files} is no folder; a version is a folder of files")
+            raise InvalidError(f"{files} is not a folder; a version is a folder of files")
         header = pb.PublishHeader(policy=policy, config=config, digest=digest(files), aliases=aliases)
         return version_from_pb(self._call(self._stub.Publish, _messages(header, files)).version)
 
@@ -149,7 +149,7 @@ class RepositoryClient(Closing):
         """Publish the version ``base`` with other weights: tensors by name, as arrays or in safetensors.
 
         Raises:
-            PolicyBridgeError: the version is refused; the message says why. The previous version stays in service.
+            PolicyBridgeError: the version is refused; the message has the reason. The version before it stays.
 
         """
         data = weights if isinstance(weights, bytes) else save_weights(weights)
@@ -166,7 +166,7 @@ class RepositoryClient(Closing):
         return response.previous if response.HasField("previous") else None
 
     def retire(self, policy: str, version: int) -> None:
-        """Retire ``version``: it is removed when its last session has ended.
+        """Retire ``version``: the server removes it when its last session has ended.
 
         Raises:
             PolicyBridgeError: an alias points to it, there is no such version, or the server does not allow it.
@@ -177,13 +177,13 @@ class RepositoryClient(Closing):
     def roll_out(
         self, version: PolicyReference, share: float, *, alias: str = "latest", conditions: Conditions | None = None
     ) -> Rollout:
-        """Let a share of the new sessions of ``alias`` get a version, or change the roll-out of it that runs.
+        """Give a share of the new sessions of ``alias`` a version, or change the running roll-out of that version.
 
         Args:
-            version: that is rolled out, by its number.
-            share: of the files that sessions compile, above 0 and up to 1.
-            alias: whose sessions are shared out.
-            conditions: by which the server ends the roll-out; ``None``: it does not.
+            version: the version, by its number.
+            share: the share of the files that sessions compile, above 0 and up to 1.
+            alias: the alias whose sessions are split.
+            conditions: the server ends the roll-out by these; ``None``: a person ends it.
 
         Raises:
             InvalidError: no version's number is given.
@@ -191,7 +191,7 @@ class RepositoryClient(Closing):
 
         """
         if version.version is None:
-            raise InvalidError(f"{version}: a version is rolled out by its number, POLICY@NUMBER")
+            raise InvalidError(f"{version}: name the version to roll out by its number, POLICY@NUMBER")
         given = conditions or Conditions()
         request = pb.RolloutRequest(
             policy=version.name,
@@ -273,9 +273,9 @@ class RepositoryClient(Closing):
         return found
 
     def replicas(self, wait_for: WaitFor = "none", seconds: float = 30.0) -> Replicas:
-        """Give the server's replicas; wait first until none, most or all of them serve all that it serves now.
+        """Give the server's replicas; first wait until none, most or all of them serve the server's present state.
 
-        Replicas that are away count for ten minutes. After ``seconds``, at most 600, the result says who is behind.
+        A replica that is away counts for ten minutes. After ``seconds``, at most 600, the result names those behind.
 
         Raises:
             PolicyBridgeError: the server cannot be reached, or does not allow it.
@@ -312,7 +312,7 @@ def save_weights(tensors: Mapping[str, npt.NDArray[Any]]) -> bytes:
     for name, tensor in tensors.items():
         kind = _SAFETENSORS.get(tensor.dtype.str[1:])
         if kind is None:
-            raise InvalidError(f"{name} is of type {tensor.dtype}, which safetensors does not know")
+            raise InvalidError(f"{name} is of type {tensor.dtype}, which safetensors does not support")
         pieces.append(tensor.astype(tensor.dtype.newbyteorder("<")).tobytes())
         header[name] = {"dtype": kind, "shape": tensor.shape, "data_offsets": (end, end + len(pieces[-1]))}
         end += len(pieces[-1])

@@ -20,7 +20,7 @@ from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_serdes import PolicyVersion
 
 _CHANGES: Final = ("publish", "publish-weights", "alias", "rollout", "promote", "withdraw", "rollback", "retire")
-"""The subcommands after which replicas may be waited for."""
+"""The subcommands with ``--wait-for``."""
 
 _TOO_FEW: Final = 3
 
@@ -85,16 +85,17 @@ def _add_waiting(command: argparse.ArgumentParser) -> None:
         "--wait-for",
         choices=("none", "most", "all"),
         default="none",
-        help="wait until so many replicas of the server have it; otherwise the exit status is 3 (default: none)",
+        help="wait until none, most or all replicas have it; exit status 3 if they do not (default: none)",
     )
-    command.add_argument("--wait-seconds", type=float, default=30.0, metavar="SECONDS", help="for so long (30)")
+    command.add_argument(
+        "--wait-seconds", type=float, default=30.0, metavar="SECONDS", help="limit of this wait (default: 30)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the subcommand.
 
-    The exit status is 1 if the server refuses, 2 if a file cannot be read, 3 if it is done and too few replicas have
-    it.
+    The exit status is 1 if the server refuses, 2 if a file cannot be read, 3 if too few replicas have the change.
     """
     client = None
     try:
@@ -115,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _over_grpc(server: str | None) -> str:
-    """Give the address of the server whose policies are meant."""
+    """Choose the first gRPC address of a list of servers."""
     if not server:
         raise InvalidError(f"no server is named: give --server ADDR, or set {SERVER}")
     several = split_addresses(server, CONNECTIONS)
@@ -123,11 +124,11 @@ def _over_grpc(server: str | None) -> str:
 
 
 def _waited(client: RepositoryClient, arguments: argparse.Namespace) -> int:
-    """Wait for replicas; say who lacks it."""
-    found = client.replicas(arguments.wait_for, arguments.wait_seconds)
-    if found.met:
+    """Wait for replicas; report those that lack the change."""
+    replicas = client.replicas(arguments.wait_for, arguments.wait_seconds)
+    if replicas.met:
         return 0
-    behind = "".join(f"\n  {replica}" for replica in found.behind)
+    behind = "".join(f"\n  {replica}" for replica in replicas.behind)
     sys.stderr.write(
         f"policybridge policies: it is done, but not {arguments.wait_for} of the replicas have it:{behind}\n"
     )
@@ -236,8 +237,9 @@ def _shown(details: PolicyDetails) -> str:
 
 
 def _replicas(client: RepositoryClient, arguments: argparse.Namespace) -> None:
-    found = client.replicas()
-    _print(arguments, found, "\n".join(str(replica) for replica in found.replicas) or "no server follows this one")
+    replicas = client.replicas()
+    text = "\n".join(map(str, replicas.replicas)) or "no server follows this one"
+    _print(arguments, replicas, text)
 
 
 def _table(rows: Sequence[Sequence[object]], heads: Sequence[str]) -> str:

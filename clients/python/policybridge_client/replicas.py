@@ -18,10 +18,10 @@ class Replica(msgspec.Struct, frozen=True):
     """One replica.
 
     Attributes:
-        name: its machine, and where it listens.
-        current: whether it serves all that the leader served when it was asked.
-        away: for how many seconds it has not been connected; ``None`` if it is.
-        lacks: what it cannot serve, and why.
+        name: its machine and its address.
+        current: whether it serves the leader's state at the time of the call.
+        away: seconds since it was connected; ``None`` while it is.
+        lacks: versions that it cannot serve, each with the reason.
 
     """
 
@@ -39,7 +39,7 @@ class Replica(msgspec.Struct, frozen=True):
 
 
 class Replicas(msgspec.Struct, frozen=True):
-    """The replicas, and whether as many of them are current as were waited for."""
+    """The replicas, and whether enough of them are current (``met``)."""
 
     met: bool
     replicas: list[Replica]

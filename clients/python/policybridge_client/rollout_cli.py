@@ -11,16 +11,20 @@ def add_rollout(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``rollout``."""
     add_version(parser)
     parser.add_argument(
-        "--share", required=True, type=_share, metavar="PERCENT%", help="of the files of new sessions, such as 10%%"
+        "--share",
+        required=True,
+        type=_share,
+        metavar="PERCENT%",
+        help="share of the files of new sessions, such as 10%%",
     )
-    parser.add_argument("--alias", default="latest", help="whose sessions are shared out (default: latest)")
+    parser.add_argument("--alias", default="latest", help="the alias whose sessions are split (default: latest)")
     parser.add_argument(
         "--promote-if",
         action="append",
         default=[],
         metavar="CONDITION",
-        help="such as 'text < -0.1%%': the server promotes the version when this is sure, and withdraws it when the "
-        "contrary is; repeatable: all must hold",
+        help="such as 'text < -0.1%%': the server promotes the version when this is sure, and withdraws it when "
+        "this is refuted; repeatable: all must hold",
     )
     parser.add_argument(
         "--withdraw-if",
@@ -30,7 +34,11 @@ def add_rollout(parser: argparse.ArgumentParser) -> None:
         help="such as 'failed > 0.5%%': the server withdraws the version when this is sure; repeatable",
     )
     parser.add_argument(
-        "--files", type=int, default=20, metavar="N", help="that both versions compile before they are compared (20)"
+        "--files",
+        type=int,
+        default=20,
+        metavar="N",
+        help="files that both versions compile before they are compared (default: 20)",
     )
 
 
@@ -54,7 +62,7 @@ def add_rollback(parser: argparse.ArgumentParser) -> None:
 
 
 def roll_out(client: RepositoryClient, arguments: argparse.Namespace) -> tuple[Rollout, str]:
-    """Begin or change a roll-out; give it and what to print.
+    """Begin or change a roll-out; give it and its description.
 
     Raises:
         PolicyBridgeError: no version's number is given, or the server refuses it.
@@ -67,7 +75,7 @@ def roll_out(client: RepositoryClient, arguments: argparse.Namespace) -> tuple[R
 
 
 def end(client: RepositoryClient, arguments: argparse.Namespace, *, promote: bool) -> tuple[Rollout, str]:
-    """End a roll-out; give it and what to print.
+    """End a roll-out; give it and its description.
 
     Raises:
         PolicyBridgeError: the server refuses it.
@@ -91,7 +99,7 @@ def roll_back(client: RepositoryClient, arguments: argparse.Namespace) -> tuple[
 
 
 def described(policy: str, rollout: Rollout) -> str:
-    """Say in a line how a roll-out stands."""
+    """Describe the state of a roll-out in one line."""
     because = f" ({rollout.reason})" if rollout.reason else ""
     because += f"; {rollout.progress}" if rollout.progress else ""
     if rollout.state == "running":
@@ -110,8 +118,8 @@ def _named(rollout: Rollout) -> int:
 
 
 def _share(text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d*)?)(%?)", text)
-    share = float(found[1]) / (100 if found[2] else 1) if found else 0.0
+    match = re.fullmatch(r"(\d+(?:\.\d*)?)(%?)", text)
+    share = float(match[1]) / (100 if match[2] else 1) if match else 0.0
     if not 0 < share <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share: above 0 and at most 100%, such as 10% or 0.1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share: above 0 and at most 100%, such as 10% or 0.1")
     return share

@@ -25,8 +25,8 @@ from policybridge_serdes import (
 )
 from policybridge_serdes.values import fit
 
-_SHOWN: Final = 3
-"""Features that a runner's repr names."""
+_REPR_FEATURES: Final = 3
+"""Number of features in a runner's repr."""
 
 Advice = np.generic | npt.NDArray[Any] | str | bytes
 """A scalar if the advice has shape () or (1,), else an array."""
@@ -59,8 +59,10 @@ class ModelRunner(AbstractContextManager["ModelRunner"]):
             policy, session = self._session.policy, self._session.id
             asked = f"{policy.name}@{policy.version}, session {session}"
         except UnsupportedError:
-            asked = "a policy that the other side does not name"
-        features = ", ".join(map(str, self._specs[:_SHOWN])) + (", …" if len(self._specs) > _SHOWN else "")
+            asked = "a policy without a name"
+        features = ", ".join(map(str, self._specs[:_REPR_FEATURES])) + (
+            ", …" if len(self._specs) > _REPR_FEATURES else ""
+        )
         over = ", closed" if self._closed else ""
         return f"<ModelRunner of {asked}{over}: {features or 'no features'} -> {self._signature.advice}>"
 
@@ -110,7 +112,7 @@ class ModelRunner(AbstractContextManager["ModelRunner"]):
 
     @property
     def log_probability(self) -> float | None:
-        """The log-probability with which the last advice was chosen; ``None`` in a session that does not explore."""
+        """The log-probability of the last advice; ``None`` in a session that does not explore."""
         return self._session.log_probability
 
     def context(self, name: str) -> None:
@@ -165,8 +167,8 @@ def open_runner(  # noqa: PLR0913 - all but the address by keyword
         advice: the spec of the advice.
         context: the name of the module or function that is compiled.
         options: options that the policy may read.
-        labels: labels by which the session is found in the ledger; ``traceparent`` is the trace context of the build,
-            by default that of the environment's TRACEPARENT.
+        labels: labels of the session in the ledger; ``traceparent`` is the trace context of the build, by default that
+            of the environment's TRACEPARENT.
         exploration: how advice is sampled instead of taking the best; for policies with an advice head.
         timeout: limit of each wait for the server, in seconds.
         credentials: for gRPC on TCP; by default those that the environment names.

@@ -1,7 +1,7 @@
-"""Several servers, of which one answers: ``socket:/run/policybridge.sock,grpcs:policies.example:50051``.
+"""A list of servers: ``socket:/run/policybridge.sock,grpcs:policies.example:50051``.
 
-They are tried in their order when a session is opened. A session stays with its server: if that goes away in the midst
-of it, there is no advice any more, as with one server.
+A new session goes to the first server that answers. It stays with that server: if the server goes away, the session has
+no more advice, as with one server.
 """
 
 import time
@@ -22,10 +22,10 @@ from policybridge_core.errors import (
 from policybridge_serdes import Outcome, PolicyReference, SessionOptions, Signature
 
 _REST: Final = 5.0
-"""Seconds for which a server that did not answer is tried after the others."""
+"""Seconds for which a server that did not answer is tried last."""
 
 _OUT: Final = 60.0
-"""Likewise, and in all processes of this user, for a server that could be reached and did not answer in time."""
+"""Likewise for a server that was reached and did not answer in time; known to all processes of this user."""
 
 _SOCKET: Final = "socket:"
 
@@ -35,7 +35,7 @@ _AWAY: Final = (UnavailableError, DeadlineError)
 
 
 def in_order(addresses: Sequence[str]) -> list[str]:
-    """Give the addresses as they are tried: first the sockets that this machine has."""
+    """Give the addresses in the order of the attempts: first the sockets of this machine."""
     return sorted(addresses, key=lambda address: not _is_here(address))
 
 
@@ -55,8 +55,8 @@ class SeveralServers(Closing):
     """A `Connection` to the first of several servers that answers.
 
     Args:
-        addresses: of the servers.
-        make: makes the connection to one; called when that is first tried.
+        addresses: the servers'.
+        make: makes the connection to an address, when it is first tried.
 
     """
 
@@ -67,12 +67,12 @@ class SeveralServers(Closing):
         self._resting: dict[str, float] = {}
 
     def open(self, policy: PolicyReference, signature: Signature, options: SessionOptions) -> ClientSession:
-        """Open a session with the first server that answers; what it answers counts, also if it is an error.
+        """Open a session with the first server that answers. Its answer counts, even if it is an error.
 
         Raises:
-            UnavailableError: none can be reached.
-            DeadlineError: none answers, and one could be reached.
-            PolicyBridgeError: the one that answers refuses.
+            UnavailableError: no server can be reached.
+            DeadlineError: no server answers, and at least one could be reached.
+            PolicyBridgeError: the first server that answers refuses.
 
         """
         resting = {address for address in self._addresses if _is_out(address, policy)}
@@ -90,17 +90,17 @@ class SeveralServers(Closing):
         """Check that a server can be reached.
 
         Raises:
-            UnavailableError: none can.
+            UnavailableError: no server can be reached.
 
         """
         self._first(lambda address: self._connection(address).check())
 
     def report_outcome(self, session_id: str, outcome: Outcome) -> None:
-        """Report the outcome to the server whose ledger has the session.
+        """Report the outcome to the server with the session in its ledger.
 
         Raises:
-            NotFoundError: no ledger has it.
-            PolicyBridgeError: no server records it.
+            NotFoundError: no ledger has the session.
+            PolicyBridgeError: no server records the outcome.
 
         """
         refused: PolicyBridgeError | None = None
@@ -108,7 +108,7 @@ class SeveralServers(Closing):
             try:
                 self._connection(address).report_outcome(session_id, outcome)
             except (*_AWAY, NotFoundError, UnsupportedError) as error:
-                # One that has a ledger says more than one that has none, and than one that is away.
+                # Prefer the error of a server with a ledger.
                 refused = error if refused is None or isinstance(error, NotFoundError) else refused
             else:
                 return
@@ -117,7 +117,7 @@ class SeveralServers(Closing):
 
     def _first(self, ask: Callable[[str], _Given], resting: Container[str] = ()) -> _Given:
         errors: list[PolicyBridgeError] = []
-        # A server that did not answer in time is not waited for in each compilation of a build, if there is another.
+        # Try a server that timed out last, so that not each compilation of a build waits for it.
         for address in sorted(self._order(), key=lambda address: address in resting):
             try:
                 return ask(address)
@@ -139,6 +139,6 @@ class SeveralServers(Closing):
         return self._made[address]
 
     def close(self) -> None:
-        """Close the connections; their sessions end."""
+        """Close the connections and their sessions."""
         for connection in self._made.values():
             connection.close()

@@ -139,19 +139,19 @@ class SocketSession(Closing):
         """Report the outcome."""
         self._ended_by_failure(self._tell, outcome)
 
-    def _ended_by_failure(self, ask: Callable[[_A], _T], what: _A) -> _T:
+    def _ended_by_failure(self, ask: Callable[[_A], _T], message: _A) -> _T:
         if self._over is not None:
             raise PreconditionError(f"the session is over: {self._over}")
         self._wire.begin_exchange()
         try:
-            return ask(what)
+            return ask(message)
         except BaseException as error:
             # Also after a signal: the late reply would look like the reply to the next observation.
             self._end(str(error) or repr(error))
             raise
 
     def context(self, name: str) -> None:
-        """Tell the server what the next observations belong to; it is sent with the next observation."""
+        """Name the function or module of the next observations; the name goes out with the next observation."""
         self._before = self._header + context_line(name)
 
     def close(self) -> None:
@@ -248,4 +248,4 @@ def _check_recorded(line: bytes) -> None:
 
 
 def _foreign(line: bytes) -> InvalidError:
-    return InvalidError(f"the server's answer is none of this protocol: {line[:60]!r}")
+    return InvalidError(f"the server's answer does not follow the protocol: {line[:60]!r}")

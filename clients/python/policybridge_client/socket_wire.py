@@ -10,14 +10,14 @@ from policybridge_core.errors import DeadlineError, PolicyBridgeError, TooLargeE
 from policybridge_serdes.interactive import MAX_LINE
 
 _LONGEST: Final = 1e6
-"""Seconds that poll(2) can wait at least; its limit is 2³¹ ms."""
+"""Longest single wait, in seconds: poll(2) takes at most 2³¹ ms."""
 
 
 class Wire:
     """A connection to the server at ``path``.
 
-    A request and its answer are an exchange. However many calls and pieces it takes, it has one deadline. Connecting
-    and what follows up to the first `begin_exchange` are one exchange.
+    A request and its answer are an exchange, with one deadline for all its calls and pieces. The first exchange begins
+    with connecting and lasts until `begin_exchange`.
 
     Args:
         path: the socket's path.
@@ -34,7 +34,7 @@ class Wire:
         self._timeout = timeout
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._deadline = monotonic() + timeout
-        # Whether this exchange has waited before. Then the kernel's time-out is longer than the time that is left.
+        # Whether this exchange has waited before: then the kernel's time-out is longer than the remaining time.
         self._waited = True
         limit = struct.pack("@ll", *divmod(max(int(timeout * 1e6), 1), 1_000_000))
         try:
@@ -81,7 +81,7 @@ class Wire:
         return got
 
     def receive_reply(self, buffer: bytearray) -> int:
-        """Fill the buffer as `receive_into`, but no further than the first bytes that come if they are an error's.
+        """Fill the buffer as `receive_into`; if the first bytes are those of an error, return them alone.
 
         The first byte of a reply is 0 if the rest is the advice.
         """

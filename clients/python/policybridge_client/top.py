@@ -19,13 +19,13 @@ from policybridge_core.errors import PolicyBridgeError, UnavailableError
 from policybridge_core.text import printable
 
 _ROWS: Final = 20
-"""Live sessions that are shown."""
+"""Most live sessions on the screen."""
 
 _VERSIONS: Final = 5
-"""Versions of a policy that are shown: the newest, those that have an alias or a session, and no others."""
+"""Newest versions of a policy on the screen; older ones only with an alias or a session."""
 
 _PIPED: Final = 200
-"""Characters of a line where nobody knows how long one may be."""
+"""Characters of a line if the output is not a terminal."""
 
 _STATES: Final = {"promoted": "green", "withdrawn": "red", "running": "cyan"}
 
@@ -33,11 +33,13 @@ _STATES: Final = {"promoted": "green", "withdrawn": "red", "running": "cyan"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.description = "Sessions, decisions, latency and roll-outs of a server, as its page shows them."
-    parser.add_argument("--server", required=True, metavar="ADDR", help="its HTTP address: http[s]:HOST:PORT")
+    parser.add_argument("--server", required=True, metavar="ADDR", help="the server's HTTP address: http[s]:HOST:PORT")
     add_credentials(parser)
-    parser.add_argument("--interval", type=_seconds, default=1.0, metavar="SECONDS", help="between two looks (1)")
-    parser.add_argument("--once", action="store_true", help="look once")
-    parser.add_argument("--json", action="store_true", help="look once, and print JSON")
+    parser.add_argument(
+        "--interval", type=_seconds, default=1.0, metavar="SECONDS", help="between two requests (default: 1)"
+    )
+    parser.add_argument("--once", action="store_true", help="show the state once")
+    parser.add_argument("--json", action="store_true", help="print the state once, as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -54,23 +56,23 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _watch(client: PageClient, arguments: argparse.Namespace) -> None:
-    found = _look(client)
+    view = _look(client)
     if arguments.json:
-        print(msgspec.json.encode(found).decode())
+        print(msgspec.json.encode(view).decode())
         return
     console = Console(width=None if sys.stdout.isatty() else _PIPED)
     if arguments.once:
-        console.print(_screen(found))
+        console.print(_screen(view))
         return
-    with Live(_screen(found), console=console, screen=console.is_terminal, auto_refresh=False) as live:
+    with Live(_screen(view), console=console, screen=console.is_terminal, auto_refresh=False) as live:
         while True:
             time.sleep(arguments.interval)
             try:
-                found, lost = _look(client), ""
+                view, lost = _look(client), ""
             except UnavailableError as error:
-                # A server that is started anew is there again in a moment.
+                # A restarting server answers again in a moment.
                 lost = str(error)
-            live.update(_screen(found, lost), refresh=True)
+            live.update(_screen(view, lost), refresh=True)
 
 
 def _look(client: PageClient) -> dict[str, Any]:
@@ -83,12 +85,12 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0.1 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 0.1 to 3600")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0.1 to 3600")
     return seconds
 
 
-def _screen(found: Mapping[str, Any], lost: str = "") -> RenderableType:
-    state, samples = found["state"], found["history"]["samples"]
+def _screen(view: Mapping[str, Any], lost: str = "") -> RenderableType:
+    state, samples = view["state"], view["history"]["samples"]
     parts: list[RenderableType] = [_numbers(state, samples[-1] if samples else {})]
     if lost:
         parts.append(Text(printable(lost), "red"))

@@ -1,4 +1,4 @@
-"""The trace context of the build that a compilation belongs to (W3C Trace Context, by the variable TRACEPARENT)."""
+"""The trace context of a compilation's build (W3C Trace Context, from the variable TRACEPARENT)."""
 
 import os
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ _LONGEST: Final = 128
 
 
 def with_trace_context(labels: Mapping[str, str]) -> dict[str, str]:
-    """Give the labels of a session, with the build's trace context: a server that traces puts its spans below it."""
+    """Add the build's trace context to a session's labels: a server that traces puts its spans below it."""
     context = os.environ.get(_VARIABLE, "")
     if not context or len(context) > _LONGEST or not (context.isascii() and context.isprintable()):
         return dict(labels)

@@ -3,8 +3,8 @@
 isort:skip_file
 The policy service: a compiler asks, a policy answers.
 
-Errors are gRPC statuses and never look like advice. The message names what
-was wrong and what would be right:
+Errors are gRPC statuses and never look like advice. The message names the fault
+and the right form:
 
   INVALID_ARGUMENT     bytes that cannot be decoded; a signature that does not
                        fit the policy's (both specs are in the message)
@@ -17,8 +17,8 @@ was wrong and what would be right:
                        the wrong shape or type
   UNAVAILABLE          the server drains or went away
 
-A client's duties: fall back to the compiler's own heuristic on any error when
-a build must not break; never use a default value as if it were advice; set a
+A client's duties: on any error, fall back to the compiler's own heuristic if the
+build must not break; never use a default value as if it were advice; set a
 deadline.
 """
 
@@ -34,7 +34,7 @@ DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
 @typing.final
 class Outcome(google.protobuf.message.Message):
-    """What a compilation came to."""
+    """The outcome of a compilation."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -65,8 +65,8 @@ class Outcome(google.protobuf.message.Message):
 
     @property
     def contexts(self) -> global___ContextOutcomes:
-        """Numbers of parts of what was compiled, by the part's context: of functions, by
-        their names. A later outcome adds to them as to `values`, name by name.
+        """Numbers of parts of the module, by the part's context: of functions, by their
+        names. A later outcome adds to them as to `values`, name by name.
         """
 
     def __init__(
@@ -112,7 +112,7 @@ class ContextOutcomes(google.protobuf.message.Message):
         VALUES_FIELD_NUMBER: builtins.int
         @property
         def values(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
-            """As many as there are contexts; NaN where a context has no such number."""
+            """One for each context; NaN: the context has no such number."""
 
         def __init__(
             self,
@@ -169,8 +169,8 @@ global___ReportOutcomeResponse = ReportOutcomeResponse
 
 @typing.final
 class PolicyReference(google.protobuf.message.Message):
-    """Which policy answers. Without a version or an alias: the alias `latest`. For an
-    alias may stand `sha256:` and at least 12 digits of a version's digest: only the
+    """The policy that answers. Without a version or an alias: the alias `latest`. An
+    alias may be `sha256:` and at least 12 digits of a version's digest: only the
     version with that digest answers, whatever its number.
     """
 
@@ -207,8 +207,8 @@ class PolicyVersion(google.protobuf.message.Message):
     name: builtins.str
     version: builtins.int
     digest: builtins.str
-    """`sha256:` and the hexadecimal digest of the version: of its files, and of what
-    policy.toml says of its advice. Servers that give one digest give one advice.
+    """`sha256:` and the hexadecimal digest of the version: of its files, and of the
+    parts of policy.toml that change advice. Equal digests give equal advice.
     """
     def __init__(
         self,
@@ -237,8 +237,8 @@ class EvaluateRequest(google.protobuf.message.Message):
     def encoded(self) -> policybridge.v1.tensor_pb2.EncodedTensors: ...
     @property
     def advice_spec(self) -> policybridge.v1.tensor_pb2.TensorSpec:
-        """What the client can read. Absent: the policy's own spec; a policy without
-        one then answers INVALID_ARGUMENT.
+        """The spec that the client can read. Absent: the policy's own spec; a policy
+        without a spec then answers INVALID_ARGUMENT.
         """
 
     def __init__(
@@ -395,7 +395,7 @@ class Open(google.protobuf.message.Message):
     `bitstream`, whose bytes are those of LLVM's interactive protocol.
     """
     context: builtins.str
-    """What is compiled: a module, or the first function."""
+    """The module, or the first function."""
     @property
     def policy(self) -> global___PolicyReference: ...
     @property
@@ -408,7 +408,7 @@ class Open(google.protobuf.message.Message):
 
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
-        """For people and trainers to find the session by: project, commit, target, …"""
+        """For people and trainers who look for the session: project, commit, target, …"""
 
     @property
     def exploration(self) -> global___Exploration:
@@ -432,8 +432,8 @@ global___Open = Open
 
 @typing.final
 class Exploration(google.protobuf.message.Message):
-    """How a session departs from the policy's best advice, so that a trainer sees what
-    other advice leads to. Only for policies with an advice head; others answer
+    """How a session departs from the policy's best advice, so that a trainer sees the
+    outcomes of other advice. Only for policies with an advice head; others answer
     INVALID_ARGUMENT. The same seed and observations give the same advice.
     """
 
@@ -446,7 +446,7 @@ class Exploration(google.protobuf.message.Message):
     temperature: builtins.float
     """Above 0: advice is drawn from softmax(logits / temperature). 0: the best one."""
     epsilon: builtins.float
-    """With this probability, 0 to 1, any legal advice is drawn, each as likely."""
+    """The probability, 0 to 1, of an advice that is drawn evenly from all legal ones."""
     def __init__(
         self,
         *,
@@ -472,7 +472,7 @@ class Opened(google.protobuf.message.Message):
 
     @property
     def ignored_features(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Features that the policy does not know and ignores."""
+        """Features that the policy lacks and ignores."""
 
     def __init__(
         self,
@@ -493,10 +493,10 @@ class Observation(google.protobuf.message.Message):
     STEP_FIELD_NUMBER: builtins.int
     VALUES_FIELD_NUMBER: builtins.int
     step: builtins.int
-    """1 for the first observation of a session, then one more each time. The last
-    step sent again is answered with the same decision, without asking the
-    policy again. An answer of more than 4 KiB is kept for that while its
-    connection holds little; else the step sent again is FAILED_PRECONDITION.
+    """1 for the first observation of a session, then one more each time. If the last
+    step is sent again, the same decision is the answer; the policy is not asked
+    again. An answer above 4 KiB is kept for that only while its connection holds
+    little; if it is not kept, the repeated step is FAILED_PRECONDITION.
     """
     values: builtins.bytes
     """The features in the session's SerDes."""
@@ -548,12 +548,12 @@ class Decision(google.protobuf.message.Message):
     step: builtins.int
     """The observation's step."""
     version: builtins.int
-    """The policy version that made it: the one of `Opened`."""
+    """The policy version that made it, as in `Opened`."""
     advice: builtins.bytes
     """The advice in the session's SerDes."""
     log_probability: builtins.float
-    """The natural logarithm of the probability with which this advice was chosen.
-    Set in sessions that explore.
+    """The natural logarithm of this advice's probability. Set in sessions that
+    explore.
     """
     def __init__(
         self,

@@ -72,10 +72,10 @@ class PolicyServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ReportOutcome(self, request, context):
-        """What a compilation came to, once it is known: after the session, from any
-        process. Answered when the ledger holds it, so that a crash cannot lose it.
-        NOT_FOUND where the ledger has no such session; UNIMPLEMENTED where the server
-        keeps no ledger.
+        """Reports the outcome of a compilation, also after its session and from any
+        process. The answer comes when the ledger holds it, so that a crash cannot lose
+        it. NOT_FOUND: the ledger has no such session. UNIMPLEMENTED: the server has no
+        ledger.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -3,8 +3,8 @@
 isort:skip_file
 The policy service: a compiler asks, a policy answers.
 
-Errors are gRPC statuses and never look like advice. The message names what
-was wrong and what would be right:
+Errors are gRPC statuses and never look like advice. The message names the fault
+and the right form:
 
   INVALID_ARGUMENT     bytes that cannot be decoded; a signature that does not
                        fit the policy's (both specs are in the message)
@@ -17,8 +17,8 @@ was wrong and what would be right:
                        the wrong shape or type
   UNAVAILABLE          the server drains or went away
 
-A client's duties: fall back to the compiler's own heuristic on any error when
-a build must not break; never use a default value as if it were advice; set a
+A client's duties: on any error, fall back to the compiler's own heuristic if the
+build must not break; never use a default value as if it were advice; set a
 deadline.
 """
 
@@ -59,10 +59,10 @@ class PolicyServiceStub:
         policybridge.v1.policy_service_pb2.ReportOutcomeRequest,
         policybridge.v1.policy_service_pb2.ReportOutcomeResponse,
     ]
-    """What a compilation came to, once it is known: after the session, from any
-    process. Answered when the ledger holds it, so that a crash cannot lose it.
-    NOT_FOUND where the ledger has no such session; UNIMPLEMENTED where the server
-    keeps no ledger.
+    """Reports the outcome of a compilation, also after its session and from any
+    process. The answer comes when the ledger holds it, so that a crash cannot lose
+    it. NOT_FOUND: the ledger has no such session. UNIMPLEMENTED: the server has no
+    ledger.
     """
 
 class PolicyServiceAsyncStub:
@@ -87,10 +87,10 @@ class PolicyServiceAsyncStub:
         policybridge.v1.policy_service_pb2.ReportOutcomeRequest,
         policybridge.v1.policy_service_pb2.ReportOutcomeResponse,
     ]
-    """What a compilation came to, once it is known: after the session, from any
-    process. Answered when the ledger holds it, so that a crash cannot lose it.
-    NOT_FOUND where the ledger has no such session; UNIMPLEMENTED where the server
-    keeps no ledger.
+    """Reports the outcome of a compilation, also after its session and from any
+    process. The answer comes when the ledger holds it, so that a crash cannot lose
+    it. NOT_FOUND: the ledger has no such session. UNIMPLEMENTED: the server has no
+    ledger.
     """
 
 class PolicyServiceServicer(metaclass=abc.ABCMeta):
@@ -121,10 +121,10 @@ class PolicyServiceServicer(metaclass=abc.ABCMeta):
         request: policybridge.v1.policy_service_pb2.ReportOutcomeRequest,
         context: _ServicerContext,
     ) -> typing.Union[policybridge.v1.policy_service_pb2.ReportOutcomeResponse, collections.abc.Awaitable[policybridge.v1.policy_service_pb2.ReportOutcomeResponse]]:
-        """What a compilation came to, once it is known: after the session, from any
-        process. Answered when the ledger holds it, so that a crash cannot lose it.
-        NOT_FOUND where the ledger has no such session; UNIMPLEMENTED where the server
-        keeps no ledger.
+        """Reports the outcome of a compilation, also after its session and from any
+        process. The answer comes when the ledger holds it, so that a crash cannot lose
+        it. NOT_FOUND: the ledger has no such session. UNIMPLEMENTED: the server has no
+        ledger.
         """
 
 def add_PolicyServiceServicer_to_server(servicer: PolicyServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

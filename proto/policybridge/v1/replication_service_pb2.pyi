@@ -75,9 +75,9 @@ class Hello(google.protobuf.message.Message):
     ID_FIELD_NUMBER: builtins.int
     NAME_FIELD_NUMBER: builtins.int
     id: builtins.str
-    """Of this replica, also after it has been started again."""
+    """The replica's id, which stays the same after a restart."""
     name: builtins.str
-    """For people: its machine, and where it listens."""
+    """For people: its machine and its address."""
     def __init__(
         self,
         *,
@@ -90,7 +90,7 @@ global___Hello = Hello
 
 @typing.final
 class Adopted(google.protobuf.message.Message):
-    """The replica serves what the response of this revision said, all but what it lacks."""
+    """The replica serves the state of this revision, without the versions that it lacks."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -99,7 +99,7 @@ class Adopted(google.protobuf.message.Message):
     revision: builtins.int
     @property
     def lacks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Lack]:
-        """All that it lacks now, also of earlier responses."""
+        """All versions that it lacks now, also of earlier responses."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ global___FollowResponse = FollowResponse
 
 @typing.final
 class PolicyState(google.protobuf.message.Message):
-    """All that new sessions follow from."""
+    """The state of a policy that determines new sessions."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -185,7 +185,7 @@ class PolicyState(google.protobuf.message.Message):
     """Its policy.toml."""
     @property
     def aliases(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]:
-        """Those that were set while a server ran; they override those of policy.toml."""
+        """Aliases that were set while a server ran; they override those of policy.toml."""
 
     @property
     def versions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[policybridge.v1.policy_service_pb2.PolicyVersion]: ...
@@ -230,8 +230,8 @@ class ReplicasRequest(google.protobuf.message.Message):
     SECONDS_FIELD_NUMBER: builtins.int
     wait_for: global___WaitFor.ValueType
     seconds: builtins.float
-    """How long to wait; the response comes after this time also if too few replicas
-    are current.
+    """Limit of the wait; after it the response comes even if too few replicas are
+    current.
     """
     def __init__(
         self,
@@ -273,9 +273,9 @@ class Replica(google.protobuf.message.Message):
     LACKS_FIELD_NUMBER: builtins.int
     name: builtins.str
     current: builtins.bool
-    """Whether it serves all that the leader served at the time of the call."""
+    """Whether it serves the leader's state at the time of the call."""
     away_seconds: builtins.float
-    """Unset while it is connected. A replica that is away is forgotten in the end."""
+    """Unset while it is connected. A replica that stays away is forgotten."""
     @property
     def lacks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Lack]: ...
     def __init__(

@@ -56,8 +56,8 @@ class ReplicationServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Follow(self, request_iterator, context):
-        """The first response has all policies, each later one those that have changed
-        since. The replica says what it has adopted, when it has.
+        """The first response has all policies, each later one the changed policies. The
+        replica answers with the revision that it has adopted.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -71,8 +71,8 @@ class ReplicationServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Replicas(self, request, context):
-        """Says which replicas there are, and waits first until so many of them serve all
-        that the leader serves at the time of the call.
+        """Lists the replicas; waits first until enough of them serve the leader's state at
+        the time of the call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

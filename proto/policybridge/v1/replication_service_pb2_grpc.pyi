@@ -30,8 +30,8 @@ class ReplicationServiceStub:
         policybridge.v1.replication_service_pb2.FollowRequest,
         policybridge.v1.replication_service_pb2.FollowResponse,
     ]
-    """The first response has all policies, each later one those that have changed
-    since. The replica says what it has adopted, when it has.
+    """The first response has all policies, each later one the changed policies. The
+    replica answers with the revision that it has adopted.
     """
 
     Download: grpc.UnaryStreamMultiCallable[
@@ -44,8 +44,8 @@ class ReplicationServiceStub:
         policybridge.v1.replication_service_pb2.ReplicasRequest,
         policybridge.v1.replication_service_pb2.ReplicasResponse,
     ]
-    """Says which replicas there are, and waits first until so many of them serve all
-    that the leader serves at the time of the call.
+    """Lists the replicas; waits first until enough of them serve the leader's state at
+    the time of the call.
     """
 
 class ReplicationServiceAsyncStub:
@@ -53,8 +53,8 @@ class ReplicationServiceAsyncStub:
         policybridge.v1.replication_service_pb2.FollowRequest,
         policybridge.v1.replication_service_pb2.FollowResponse,
     ]
-    """The first response has all policies, each later one those that have changed
-    since. The replica says what it has adopted, when it has.
+    """The first response has all policies, each later one the changed policies. The
+    replica answers with the revision that it has adopted.
     """
 
     Download: grpc.aio.UnaryStreamMultiCallable[
@@ -67,8 +67,8 @@ class ReplicationServiceAsyncStub:
         policybridge.v1.replication_service_pb2.ReplicasRequest,
         policybridge.v1.replication_service_pb2.ReplicasResponse,
     ]
-    """Says which replicas there are, and waits first until so many of them serve all
-    that the leader serves at the time of the call.
+    """Lists the replicas; waits first until enough of them serve the leader's state at
+    the time of the call.
     """
 
 class ReplicationServiceServicer(metaclass=abc.ABCMeta):
@@ -78,8 +78,8 @@ class ReplicationServiceServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[policybridge.v1.replication_service_pb2.FollowRequest],
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[policybridge.v1.replication_service_pb2.FollowResponse], collections.abc.AsyncIterator[policybridge.v1.replication_service_pb2.FollowResponse]]:
-        """The first response has all policies, each later one those that have changed
-        since. The replica says what it has adopted, when it has.
+        """The first response has all policies, each later one the changed policies. The
+        replica answers with the revision that it has adopted.
         """
 
     @abc.abstractmethod
@@ -96,8 +96,8 @@ class ReplicationServiceServicer(metaclass=abc.ABCMeta):
         request: policybridge.v1.replication_service_pb2.ReplicasRequest,
         context: _ServicerContext,
     ) -> typing.Union[policybridge.v1.replication_service_pb2.ReplicasResponse, collections.abc.Awaitable[policybridge.v1.replication_service_pb2.ReplicasResponse]]:
-        """Says which replicas there are, and waits first until so many of them serve all
-        that the leader serves at the time of the call.
+        """Lists the replicas; waits first until enough of them serve the leader's state at
+        the time of the call.
         """
 
 def add_ReplicationServiceServicer_to_server(servicer: ReplicationServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -4,11 +4,11 @@ isort:skip_file
 The repository service: new versions of policies, under running compilers.
 
   INVALID_ARGUMENT     an impossible name or path; chunks that do not add up to
-                       the digest; weights that are no safetensors
+                       the digest; weights that are not safetensors
   NOT_FOUND            no such policy, version or alias
-  FAILED_PRECONDITION  a version that cannot be loaded, or does not take what
-                       its predecessor took; retiring what an alias names; the
-                       server's operator does not allow publishing
+  FAILED_PRECONDITION  a version that cannot be loaded, or refuses signatures that
+                       its predecessor took; retiring a version that an alias
+                       names; the server's operator does not allow publishing
   RESOURCE_EXHAUSTED   more bytes or files than the server is configured to
                        take, as sent or as an archive unpacks them
 
@@ -66,8 +66,8 @@ class PublishHeader(google.protobuf.message.Message):
     config: builtins.str
     """policy.toml of a policy that does not exist yet; empty otherwise."""
     digest: builtins.str
-    """`sha256:` and the digest that the version's files must have. The digest of
-    the version, in the response, also covers what policy.toml says of it.
+    """`sha256:` and the digest that the version's files must have. The version's
+    digest, in the response, also covers policy.toml.
     """
     @property
     def aliases(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
@@ -114,9 +114,9 @@ class PublishWeightsRequest(google.protobuf.message.Message):
     SAFETENSORS_FIELD_NUMBER: builtins.int
     ALIASES_FIELD_NUMBER: builtins.int
     safetensors: builtins.bytes
-    """Tensors by name in safetensors: a whole state dict for torch; for ONNX,
-    initializers, those not given staying as they are. Types and shapes must be
-    those of the base. The bytes of all messages, put together.
+    """Tensors by name in safetensors: for torch a whole state dict; for ONNX some
+    initializers, and the others stay. Types and shapes must be those of the base.
+    The bytes of all messages are joined.
     """
     @property
     def base(self) -> policybridge.v1.policy_service_pb2.PolicyReference:
@@ -182,7 +182,7 @@ class SetAliasResponse(google.protobuf.message.Message):
 
     PREVIOUS_FIELD_NUMBER: builtins.int
     previous: builtins.int
-    """What the alias named before; unset where it is new."""
+    """The version that the alias named before; unset if the alias is new."""
     def __init__(
         self,
         *,
@@ -236,16 +236,16 @@ class RolloutRequest(google.protobuf.message.Message):
     policy: builtins.str
     version: builtins.int
     share: builtins.float
-    """Of the files of new sessions, above 0 and up to 1."""
+    """The share of the files of new sessions, above 0 and up to 1."""
     alias: builtins.str
-    """Whose sessions are shared out; empty: `latest`."""
+    """The alias whose sessions are split; empty: `latest`."""
     files: builtins.int
     """Files that both versions have compiled before the server first compares; 0: 20."""
     @property
     def promote_if(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """The server promotes the version when all of these hold with confidence, and
-        withdraws it when one of them is refuted. Such as `text < -0.1%`: an outcome,
-        and its change on files that both versions have compiled. Needs a ledger.
+        withdraws it when one of them is refuted. Example: `text < -0.1%`, an outcome and
+        its change on files that both versions have compiled. Needs a ledger.
         """
 
     @property
@@ -395,14 +395,14 @@ class Rollout(google.protobuf.message.Message):
     PROGRESS_FIELD_NUMBER: builtins.int
     version: builtins.int
     base: builtins.int
-    """What the other sessions get."""
+    """The version of the other sessions."""
     share: builtins.float
     alias: builtins.str
     files: builtins.int
     state: builtins.str
     """`running`, `promoted` or `withdrawn`."""
     reason: builtins.str
-    """Why it is in this state, or what was compared last."""
+    """The reason for the state, or the last comparison."""
     begun: builtins.float
     """Seconds since 1970."""
     ended: builtins.float
@@ -545,7 +545,7 @@ class ShowPolicyResponse(google.protobuf.message.Message):
     def versions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___VersionDetails]: ...
     @property
     def rollout(self) -> global___Rollout:
-        """The one that runs, or else the last one."""
+        """The running roll-out, or else the last one."""
 
     def __init__(
         self,
@@ -579,7 +579,7 @@ class VersionDetails(google.protobuf.message.Message):
     def version(self) -> policybridge.v1.policy_service_pb2.PolicyVersion: ...
     @property
     def signature(self) -> policybridge.v1.tensor_pb2.Signature:
-        """What it takes and gives, where it is loaded and declares it."""
+        """Its features and advice, if it is loaded and declares them."""
 
     def __init__(
         self,

@@ -85,20 +85,19 @@ class RepositoryServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Publish(self, request_iterator, context):
-        """Makes a version of the files that are streamed: header first, then for each
-        file its chunks in order. The version is checked, loaded and warmed up, and
-        only then do new sessions get it, all at once; on failure the version before
-        it goes on serving. Running sessions stay on theirs.
+        """Makes a version of the streamed files: the header first, then for each file its
+        chunks in order. The version is checked, loaded and warmed up. Then new sessions
+        get it, all at once. On failure the version before it stays in service. Running
+        sessions keep their versions.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PublishWeights(self, request_iterator, context):
-        """As Publish, with tensors alone: the files are those of the version `base`, its
-        weights are replaced by the ones given. Takes milliseconds, for a trainer that
-        publishes often.
-        One message is enough where it fits; more of them carry further bytes.
+        """As Publish, with tensors alone: the files of the version `base` with these
+        weights. Takes milliseconds, for a trainer that publishes often.
+        Further messages carry further bytes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -120,10 +119,10 @@ class RepositoryServiceServicer(object):
 
     def Rollout(self, request, context):
         """Begins a roll-out: a share of the new sessions of an alias gets a version, the
-        others what the alias names. A session is chosen by its file, which is its
-        label `file`, or else the context with which it opens, so that a file stays
-        with one version; one without either is never chosen. Another call for the
-        same version changes the share and the conditions.
+        others the version that the alias names. The session's file decides, so that a
+        file stays with one version: its label `file`, or else the context with which it
+        opens. A session without either never gets the new version. Another call for
+        the same version changes the share and the conditions.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -131,7 +130,7 @@ class RepositoryServiceServicer(object):
 
     def EndRollout(self, request, context):
         """Ends a roll-out: the alias names the new version for all new sessions, or for
-        none of them. Running sessions stay on theirs.
+        none of them. Running sessions keep their versions.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -4,11 +4,11 @@ isort:skip_file
 The repository service: new versions of policies, under running compilers.
 
   INVALID_ARGUMENT     an impossible name or path; chunks that do not add up to
-                       the digest; weights that are no safetensors
+                       the digest; weights that are not safetensors
   NOT_FOUND            no such policy, version or alias
-  FAILED_PRECONDITION  a version that cannot be loaded, or does not take what
-                       its predecessor took; retiring what an alias names; the
-                       server's operator does not allow publishing
+  FAILED_PRECONDITION  a version that cannot be loaded, or refuses signatures that
+                       its predecessor took; retiring a version that an alias
+                       names; the server's operator does not allow publishing
   RESOURCE_EXHAUSTED   more bytes or files than the server is configured to
                        take, as sent or as an archive unpacks them
 
@@ -41,20 +41,19 @@ class RepositoryServiceStub:
         policybridge.v1.repository_service_pb2.PublishRequest,
         policybridge.v1.repository_service_pb2.PublishResponse,
     ]
-    """Makes a version of the files that are streamed: header first, then for each
-    file its chunks in order. The version is checked, loaded and warmed up, and
-    only then do new sessions get it, all at once; on failure the version before
-    it goes on serving. Running sessions stay on theirs.
+    """Makes a version of the streamed files: the header first, then for each file its
+    chunks in order. The version is checked, loaded and warmed up. Then new sessions
+    get it, all at once. On failure the version before it stays in service. Running
+    sessions keep their versions.
     """
 
     PublishWeights: grpc.StreamUnaryMultiCallable[
         policybridge.v1.repository_service_pb2.PublishWeightsRequest,
         policybridge.v1.repository_service_pb2.PublishResponse,
     ]
-    """As Publish, with tensors alone: the files are those of the version `base`, its
-    weights are replaced by the ones given. Takes milliseconds, for a trainer that
-    publishes often.
-    One message is enough where it fits; more of them carry further bytes.
+    """As Publish, with tensors alone: the files of the version `base` with these
+    weights. Takes milliseconds, for a trainer that publishes often.
+    Further messages carry further bytes.
     """
 
     SetAlias: grpc.UnaryUnaryMultiCallable[
@@ -74,10 +73,10 @@ class RepositoryServiceStub:
         policybridge.v1.repository_service_pb2.RolloutResponse,
     ]
     """Begins a roll-out: a share of the new sessions of an alias gets a version, the
-    others what the alias names. A session is chosen by its file, which is its
-    label `file`, or else the context with which it opens, so that a file stays
-    with one version; one without either is never chosen. Another call for the
-    same version changes the share and the conditions.
+    others the version that the alias names. The session's file decides, so that a
+    file stays with one version: its label `file`, or else the context with which it
+    opens. A session without either never gets the new version. Another call for
+    the same version changes the share and the conditions.
     """
 
     EndRollout: grpc.UnaryUnaryMultiCallable[
@@ -85,7 +84,7 @@ class RepositoryServiceStub:
         policybridge.v1.repository_service_pb2.EndRolloutResponse,
     ]
     """Ends a roll-out: the alias names the new version for all new sessions, or for
-    none of them. Running sessions stay on theirs.
+    none of them. Running sessions keep their versions.
     """
 
     Rollback: grpc.UnaryUnaryMultiCallable[
@@ -111,20 +110,19 @@ class RepositoryServiceAsyncStub:
         policybridge.v1.repository_service_pb2.PublishRequest,
         policybridge.v1.repository_service_pb2.PublishResponse,
     ]
-    """Makes a version of the files that are streamed: header first, then for each
-    file its chunks in order. The version is checked, loaded and warmed up, and
-    only then do new sessions get it, all at once; on failure the version before
-    it goes on serving. Running sessions stay on theirs.
+    """Makes a version of the streamed files: the header first, then for each file its
+    chunks in order. The version is checked, loaded and warmed up. Then new sessions
+    get it, all at once. On failure the version before it stays in service. Running
+    sessions keep their versions.
     """
 
     PublishWeights: grpc.aio.StreamUnaryMultiCallable[
         policybridge.v1.repository_service_pb2.PublishWeightsRequest,
         policybridge.v1.repository_service_pb2.PublishResponse,
     ]
-    """As Publish, with tensors alone: the files are those of the version `base`, its
-    weights are replaced by the ones given. Takes milliseconds, for a trainer that
-    publishes often.
-    One message is enough where it fits; more of them carry further bytes.
+    """As Publish, with tensors alone: the files of the version `base` with these
+    weights. Takes milliseconds, for a trainer that publishes often.
+    Further messages carry further bytes.
     """
 
     SetAlias: grpc.aio.UnaryUnaryMultiCallable[
@@ -144,10 +142,10 @@ class RepositoryServiceAsyncStub:
         policybridge.v1.repository_service_pb2.RolloutResponse,
     ]
     """Begins a roll-out: a share of the new sessions of an alias gets a version, the
-    others what the alias names. A session is chosen by its file, which is its
-    label `file`, or else the context with which it opens, so that a file stays
-    with one version; one without either is never chosen. Another call for the
-    same version changes the share and the conditions.
+    others the version that the alias names. The session's file decides, so that a
+    file stays with one version: its label `file`, or else the context with which it
+    opens. A session without either never gets the new version. Another call for
+    the same version changes the share and the conditions.
     """
 
     EndRollout: grpc.aio.UnaryUnaryMultiCallable[
@@ -155,7 +153,7 @@ class RepositoryServiceAsyncStub:
         policybridge.v1.repository_service_pb2.EndRolloutResponse,
     ]
     """Ends a roll-out: the alias names the new version for all new sessions, or for
-    none of them. Running sessions stay on theirs.
+    none of them. Running sessions keep their versions.
     """
 
     Rollback: grpc.aio.UnaryUnaryMultiCallable[
@@ -183,10 +181,10 @@ class RepositoryServiceServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[policybridge.v1.repository_service_pb2.PublishRequest],
         context: _ServicerContext,
     ) -> typing.Union[policybridge.v1.repository_service_pb2.PublishResponse, collections.abc.Awaitable[policybridge.v1.repository_service_pb2.PublishResponse]]:
-        """Makes a version of the files that are streamed: header first, then for each
-        file its chunks in order. The version is checked, loaded and warmed up, and
-        only then do new sessions get it, all at once; on failure the version before
-        it goes on serving. Running sessions stay on theirs.
+        """Makes a version of the streamed files: the header first, then for each file its
+        chunks in order. The version is checked, loaded and warmed up. Then new sessions
+        get it, all at once. On failure the version before it stays in service. Running
+        sessions keep their versions.
         """
 
     @abc.abstractmethod
@@ -195,10 +193,9 @@ class RepositoryServiceServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[policybridge.v1.repository_service_pb2.PublishWeightsRequest],
         context: _ServicerContext,
     ) -> typing.Union[policybridge.v1.repository_service_pb2.PublishResponse, collections.abc.Awaitable[policybridge.v1.repository_service_pb2.PublishResponse]]:
-        """As Publish, with tensors alone: the files are those of the version `base`, its
-        weights are replaced by the ones given. Takes milliseconds, for a trainer that
-        publishes often.
-        One message is enough where it fits; more of them carry further bytes.
+        """As Publish, with tensors alone: the files of the version `base` with these
+        weights. Takes milliseconds, for a trainer that publishes often.
+        Further messages carry further bytes.
         """
 
     @abc.abstractmethod
@@ -224,10 +221,10 @@ class RepositoryServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[policybridge.v1.repository_service_pb2.RolloutResponse, collections.abc.Awaitable[policybridge.v1.repository_service_pb2.RolloutResponse]]:
         """Begins a roll-out: a share of the new sessions of an alias gets a version, the
-        others what the alias names. A session is chosen by its file, which is its
-        label `file`, or else the context with which it opens, so that a file stays
-        with one version; one without either is never chosen. Another call for the
-        same version changes the share and the conditions.
+        others the version that the alias names. The session's file decides, so that a
+        file stays with one version: its label `file`, or else the context with which it
+        opens. A session without either never gets the new version. Another call for
+        the same version changes the share and the conditions.
         """
 
     @abc.abstractmethod
@@ -237,7 +234,7 @@ class RepositoryServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[policybridge.v1.repository_service_pb2.EndRolloutResponse, collections.abc.Awaitable[policybridge.v1.repository_service_pb2.EndRolloutResponse]]:
         """Ends a roll-out: the alias names the new version for all new sessions, or for
-        none of them. Running sessions stay on theirs.
+        none of them. Running sessions keep their versions.
         """
 
     @abc.abstractmethod

@@ -46,7 +46,7 @@ def test_a_log_without_calls_is_an_empty_one() -> None:
         (b"", "cut off"),
         (HEAD + ROWS[:-1], "line 3: the last line has no end, so the log was cut off"),
         (b"hello\n", "line 1: a log begins with 'policybridge-sites'"),
-        (HEAD.replace(b"\t1\t", b"\t2\t", 1), "line 1: version '2' of the log is not known here; known is 1"),
+        (HEAD.replace(b"\t1\t", b"\t2\t", 1), "line 1: version '2' of the log is not supported; supported: 1"),
         (HEAD.replace(b"Oz", b"O7"), "line 1: a level is Oz, Os or O2, not 'O7'"),
         (HEAD.replace(b"\t2\n", b"\n"), "line 1: after the version come digest, level, path and two counts"),
         (HEAD.replace(b"\t2\n", b"\t-2\n"), "line 1: the last two words are counts"),

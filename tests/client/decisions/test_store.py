@@ -75,7 +75,7 @@ def test_names_and_paths_of_any_bytes_come_back(caller: bytes, callee: bytes, pa
     [
         (b"", "x.db is empty; a store begins with the line 'policybridge-decisions 1'"),
         (b"\x7fELF\0\n", "x.db, line 1: a store begins with"),
-        (b"policybridge-decisions 2\n", "line 1: version 2 of the format is not known here; known is 1"),
+        (b"policybridge-decisions 2\n", "line 1: version 2 of the format is not supported; supported: 1"),
         (TEXT[:-1], "the last line has no end, so the file was cut off"),
         (TEXT[: TEXT.rindex(b"\n", 0, -1) + 5], "cut off"),
         (TEXT.replace(b"llvm=22", b"llvm=", 1), "line 2: llvm= is LLVM's major version, such as 22, not ''"),
@@ -84,7 +84,7 @@ def test_names_and_paths_of_any_bytes_come_back(caller: bytes, callee: bytes, pa
         (TEXT.replace(b"digest=0", b"digest=?"), "line 2: a digest is 16 hexadecimal digits, or -"),
         (TEXT.replace(b" path=src/c.c", b""), "line 5: a module line says llvm=, level=, by=, digest= and path=; here"),
         (TEXT.replace(b"00d1c2a34b5e6f70", b"00D1"), "line 3: a key by site is 16 hexadecimal digits, not '00D1'"),
-        (TEXT.replace(b"f1.2 ", b"f1 "), "line 6: a key by sequence is 16 hexadecimal digits with .N behind them"),
+        (TEXT.replace(b"f1.2 ", b"f1 "), "line 6: a key by sequence is 16 hexadecimal digits followed by .N"),
         (TEXT.replace(b" call %25", b" maybe %25"), "line 4: after the key comes inline or call, not 'maybe'"),
         (TEXT.replace(b"module", b"<<<<<<< HEAD\nmodule", 1), "line 2: '<<<<<<< HEAD' is a conflict of a merge"),
         (TEXT.replace(b"module", b"modul", 1), "line 2: before the first decision comes a line 'module llvm=…'"),

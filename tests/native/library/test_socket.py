@@ -110,18 +110,18 @@ def test_a_header_is_sent_once_and_a_context_with_the_observation_that_follows(
 @pytest.mark.parametrize(
     ("opened", "error", "message"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n", InvalidError, "none of this protocol: 'HTTP"),
-        (b"[" * 5000 + b"\n", InvalidError, "none of this protocol"),
-        (b'{"session":"s","policy":"p","version":-1}\n', InvalidError, "none of this protocol"),
-        (b'{"session":"s","policy":"p","version":1e400}\n', InvalidError, "none of this protocol"),
+        (b"HTTP/1.1 400 Bad Request\r\n", InvalidError, "does not follow the protocol: 'HTTP"),
+        (b"[" * 5000 + b"\n", InvalidError, "does not follow the protocol"),
+        (b'{"session":"s","policy":"p","version":-1}\n', InvalidError, "does not follow the protocol"),
+        (b'{"session":"s","policy":"p","version":1e400}\n', InvalidError, "does not follow the protocol"),
         *[
-            (b'{"session":"s","policy":"p","version":1,"more":%b}\n' % number, InvalidError, "none of this protocol")
+            (b'{"session":"s","policy":"p","version":1,"more":%b}\n' % number, InvalidError, "does not follow the protocol")
             for number in (b"-inf", b"inf", b"nan", b"01", b"1.", b".5", b"+1", b"0x1", b"1e")
         ],
-        (b'{"session":"s","policy":"\xff","version":1}\n', InvalidError, "none of this protocol"),
-        (b'{"session":"s","policy":"p","version":1}}\n', InvalidError, "none of this protocol"),
-        (b'{"session":"s","policy":"p","version":1,}\n', InvalidError, "none of this protocol"),
-        (b'{"error":{"status":0,"message":"fine"}}\n', InvalidError, "none of this protocol"),
+        (b'{"session":"s","policy":"\xff","version":1}\n', InvalidError, "does not follow the protocol"),
+        (b'{"session":"s","policy":"p","version":1}}\n', InvalidError, "does not follow the protocol"),
+        (b'{"session":"s","policy":"p","version":1,}\n', InvalidError, "does not follow the protocol"),
+        (b'{"error":{"status":0,"message":"fine"}}\n', InvalidError, "does not follow the protocol"),
         (b'{"error":{"status":99,"message":"odd"}}\n', UnknownError, "odd"),
         (b'{"error":{"status":5,"message":"\\u0067r\\u00f6\\ud83d\\ude00"}}\n', NotFoundError, "grö😀"),
         (b"x" * (2 << 20), TooLargeError, "a line of more than 1048576 bytes"),
@@ -142,8 +142,8 @@ def test_a_malformed_answer_to_the_hello_is_an_error(
         (NUMBER, b"\2" + bytes(8), InvalidError, "begins with the byte 2"),
         (NUMBER, b"\0" + bytes(7), UnavailableError, "went away"),
         (NUMBER, b"", UnavailableError, "went away"),
-        (NUMBER, b"\1boom\n", InvalidError, "none of this protocol: 'boom"),
-        (NUMBER, b"\1{}\n", InvalidError, "none of this protocol"),
+        (NUMBER, b"\1boom\n", InvalidError, "does not follow the protocol: 'boom"),
+        (NUMBER, b"\1{}\n", InvalidError, "does not follow the protocol"),
         (NUMBER, b'\1{"error":{"status":14,"message":"draining"}}\n', UnavailableError, "draining"),
         (MANY, b"\0" + size(2**63), TooLargeError, "an advice of 9223372036854775808 bytes"),
         (MANY, b"\0" + size((64 << 20) + 1), TooLargeError, "at most 67108864 are taken"),
@@ -172,7 +172,7 @@ def test_an_advice_without_elements_is_an_advice(open_at: OpenAt) -> None:
 
 
 def test_a_malformed_answer_to_an_outcome_is_an_error(open_at: OpenAt) -> None:
-    with pytest.raises(InvalidError, match="none of this protocol"):
+    with pytest.raises(InvalidError, match="does not follow the protocol"):
         open_at(NUMBER, b'\0{"recorded":false}\n').report(Outcome({}, "ok"))
 
 

@@ -161,7 +161,7 @@ def test_a_record_that_lacks_decisions_ends_a_compiler_that_asks_on(ledger: Path
         database.execute("UPDATE sessions SET decisions = 0")
     database.close()
     status, result = replayed(ledger, session)
-    assert (status, result["difference"]) == (1, "the compiler asks more often than the 0 times that are recorded")
+    assert (status, result["difference"]) == (1, "the compiler asks for more than the 0 recorded decisions")
     assert left_behind(scratch) == []
 
 
@@ -211,7 +211,7 @@ def test_a_compilation_that_fell_back_is_told_and_not_replayed(server: RunningSe
     assert found.outcome is not None
     assert (found.outcome.status, found.decisions) == ("fallback", 4)
     assert found.outcome.values["defaults"] == report.statistics.defaults > 0
-    with pytest.raises(PreconditionError, match="the policy did not decide everything"):
+    with pytest.raises(PreconditionError, match="the policy did not make all decisions"):
         load_recorded(ledger, report.session_ids[0])
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from policybridge_client.decisions import SiteLog, Store, read_sites, read_store
 from policybridge_client.llvm.compilers import CompilerCommand, Kind
 from policybridge_client.llvm.plugins import find_plugin, loads_early
-from policybridge_client.llvm.record import output_place
+from policybridge_client.llvm.record import output_index
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.job import Limits, compile_by
@@ -178,7 +178,7 @@ class _Export:
 
 
 def _to(compiler: CompilerCommand, output: Path) -> CompilerCommand:
-    place = output_place(compiler.arguments)
+    place = output_index(compiler.arguments)
     words = compiler.arguments
     if place is None:
         return replace(compiler, arguments=(*words, "-o", str(output)))

@@ -74,7 +74,7 @@ Result<Access> Access::of(const Credentials &given, const std::string &target, b
       chosen(given.ca, "POLICYBRIDGE_TLS_CA"), chosen(given.certificate, "POLICYBRIDGE_TLS_CERTIFICATE"),
       chosen(given.key, "POLICYBRIDGE_TLS_KEY"), chosen(given.token_file, "POLICYBRIDGE_TOKEN_FILE")};
   if (files.certificate.empty() != files.key.empty())
-    return invalid_argument("a client's own certificate and its key are given together");
+    return invalid_argument("a client's certificate and its key must be given together");
   Access access;
   access.channel_ = ::grpc::InsecureChannelCredentials();
   if (secure) {

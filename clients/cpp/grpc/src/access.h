@@ -11,7 +11,7 @@
 
 namespace policybridge {
 
-/// What the calls to one server show to it.
+/// Credentials and metadata of the calls to one server.
 class Access {
 public:
   /// Read the files of `given`; an empty path is that of the environment variable. InvalidArgument: a file cannot be

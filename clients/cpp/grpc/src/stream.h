@@ -14,8 +14,8 @@
 
 namespace policybridge {
 
-/// What the calls to one server share. Its name differs from that of `Server` in several.h, because a program may
-/// have both.
+/// The shared state of the calls to one server. Its name differs from that of `Server` in several.h, because a program
+/// may have both.
 struct GrpcServer {
   std::string target;
   std::chrono::microseconds timeout;

@@ -46,8 +46,8 @@ struct Scheme {
   Result<std::shared_ptr<Connection>> (*connect)(std::string_view target, const ConnectOptions &options);
 };
 
-/// What a client shows to a server on TCP, in files that are read when the connection is made. An empty path is that of
-/// the environment variable. `socket:` and `grpc:unix:` need none of it.
+/// A client's credentials for a server on TCP: files that are read when the connection is made. For an empty path the
+/// environment variable is used. `socket:` and `grpc:unix:` need no credentials.
 struct Credentials {
   /// PEM certificates of those who sign the server's; POLICYBRIDGE_TLS_CA, else gRPC's own.
   std::string ca;

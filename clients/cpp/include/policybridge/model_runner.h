@@ -38,7 +38,7 @@ struct RunnerOptions {
   bool reopen = false;
 };
 
-/// What a runner has counted so far.
+/// Counts of a runner.
 struct RunnerCounts {
   std::uint64_t decisions = 0; ///< answered by the policy
   std::uint64_t fallbacks = 0; ///< decided by the fallback

@@ -48,10 +48,10 @@ struct Exploration {
   Exploration of_module(std::string_view module) const;
 };
 
-/// What a session is opened with beside its signature.
+/// The options of a session, besides its signature.
 struct OpenOptions {
   PolicyReference policy;
-  /// What is compiled: a module, or the first function.
+  /// The module, or the first function.
   std::string context;
   /// For the policy to read.
   std::map<std::string, std::string> options;
@@ -72,13 +72,13 @@ struct SessionInfo {
   PolicyVersion policy;
 };
 
-/// What a compilation came to: its result as named numbers and a word.
+/// The outcome of a compilation: named numbers and a word.
 struct Outcome {
   /// Named numbers: `text` bytes, `cycles`, `seconds`, …
   std::map<std::string, double> values;
   /// One word: `ok`, `crash`, `timeout`, …; or empty.
   std::string status;
-  /// Named numbers of parts of what was compiled, by the part's context: of functions, by their names.
+  /// Named numbers of parts of the module, by the part's context: of functions, by their names.
   std::map<std::string, std::map<std::string, double>> contexts = {};
 
   /// InvalidArgument: a name is empty or no UTF-8, or a number is not finite.

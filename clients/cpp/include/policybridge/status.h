@@ -34,7 +34,7 @@ const char *to_string(StatusCode code) noexcept;
 /// The code with that number on the wire; `Unknown` for a number without a code.
 StatusCode status_code_from(int number) noexcept;
 
-/// Success, or a code and a message that names what was wrong and what would be right.
+/// Success, or a code and a message that names the fault and the right form.
 class [[nodiscard]] Status {
 public:
   Status() noexcept = default;

@@ -103,7 +103,7 @@ struct TensorSpec {
   Status check() const;
 };
 
-/// What a session exchanges: the features' specs in their order, and the advice's spec.
+/// The tensors of a session: the features' specs in their order, and the advice's spec.
 struct Signature {
   std::vector<TensorSpec> features;
   TensorSpec advice;

@@ -1,4 +1,4 @@
-"""A connection that answers from a section of a store, where no server is."""
+"""A connection that answers from a section of a store, without a server."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ _DEFAULT = "inlining_default"
 
 
 class StoreConnection(Connection):
-    """Answers with the decisions of a section by sequence, and with LLVM's own where there is none.
+    """Answers with the decisions of a section by sequence; with LLVM's own for every other call.
 
     Args:
         answers: whether to inline, by the decision's name.
@@ -26,14 +26,16 @@ class StoreConnection(Connection):
         self.applied: set[str] = set()
 
     def open(self, policy: PolicyReference, signature: Signature, options: SessionOptions) -> "StoreSession":  # noqa: ARG002
-        """Begin to count anew how often each key is asked.
+        """Begin a compilation: the occurrences of each key count from 0.
 
         Raises:
             InvalidError: LLVM's own decision is not among the features.
 
         """
         if _DEFAULT not in (signature.features.dtype.names or ()):
-            raise InvalidError(f"the compiler sends no feature {_DEFAULT}, which stands where the store has nothing")
+            raise InvalidError(
+                f"the compiler sends no feature {_DEFAULT}, the answer to calls without a decision in the store"
+            )
         return StoreSession(self, signature)
 
     def check(self) -> None:

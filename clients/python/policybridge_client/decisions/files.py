@@ -33,11 +33,11 @@ def read_store(path: Path | str) -> Store:
 
 
 def read_limited(path: Path | str, what: str) -> bytes:
-    """Read a regular file of at most 256 MiB; raise as `read_store`. ``what`` is what messages call the file."""
+    """Read a regular file of at most 256 MiB; raise as `read_store`. ``what`` stands for the file in messages."""
     try:
         with open(path, "rb", opener=_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise InvalidError(f"{path} is not a regular file, and so no {what}")
+                raise InvalidError(f"{path} is not a regular file; a {what} is one")
             data = file.read(_LIMIT + 1)
     except FileNotFoundError as error:
         raise NotFoundError(f"there is no {what} at {path}") from error
@@ -49,22 +49,22 @@ def read_limited(path: Path | str, what: str) -> bytes:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    # Opening a named pipe would else wait for a writer.
+    # Without O_NONBLOCK, opening a named pipe would wait for a writer.
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def write_store(store: Store, path: Path | str) -> None:
-    """Replace a store, or make it. Who reads it meanwhile gets the old one or the new one, also after a power cut.
+    """Replace or create a store, atomically and durably: a reader gets the old store or the new one.
 
     The permissions stay. If ``path`` is a symbolic link, the file that it leads to is replaced.
 
     Raises:
         OSError: the folder does not exist, cannot be written to, the disk is full, or ``path`` is a device or a pipe.
-            What was there is untouched then.
+            The old file is untouched then.
 
     """
     target = Path(path).resolve()
-    # The system refuses to replace a folder, and nothing else.
+    # rename(2) refuses to replace a folder, but not a device or a pipe.
     if target.exists() and not (target.is_file() or target.is_dir()):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     data = format_store(store)
@@ -86,7 +86,7 @@ def write_store(store: Store, path: Path | str) -> None:
 def _mode(target: Path) -> int:
     with suppress(FileNotFoundError):
         return stat.S_IMODE(target.stat().st_mode)
-    # mkstemp makes files that only their owner reads. There is no way to ask for the umask without setting it.
+    # mkstemp makes files for their owner alone. The umask can be read only by setting it.
     mask = os.umask(0o077)
     os.umask(mask)
     return _FOR_ALL & ~mask
@@ -129,10 +129,10 @@ def update_store(path: Path | str, change: Callable[[Store], Store]) -> Store:
 
 
 def path_in_store(source: Path | str, store: Path | str) -> str:
-    """Return what a store calls a source: its path from the store's folder if it lies below, else its absolute path."""
+    """Return a source's path in a store: relative to the store's folder if it lies below, else absolute."""
     folder = Path(store).resolve().parent
     absolute = Path(source).absolute()
-    for found in (Path(os.path.normpath(absolute)), absolute.resolve()):
-        if found.is_relative_to(folder):
-            return str(found.relative_to(folder))
+    for path in (Path(os.path.normpath(absolute)), absolute.resolve()):
+        if path.is_relative_to(folder):
+            return str(path.relative_to(folder))
     return str(absolute.resolve())

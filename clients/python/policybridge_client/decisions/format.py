@@ -26,8 +26,8 @@ _DIGEST: Final = re.compile(rb"[0-9a-f]{16}")
 _KEYS: Final = {"site": _DIGEST, "sequence": re.compile(rb"[0-9a-f]{16}\.[0-9]{1,9}")}
 _MAJOR: Final = re.compile(rb"[1-9][0-9]{0,3}")
 _CONFLICT: Final = (b"<<<<<<<", b"=======", b">>>>>>>", b"|||||||")
-_SHOWN: Final = 60
-"""Bytes of a wrong line that a message shows."""
+_QUOTED: Final = 60
+"""Bytes of a wrong line that a message quotes."""
 
 
 def parse_store(data: bytes, name: str = "the store") -> Store:
@@ -35,10 +35,10 @@ def parse_store(data: bytes, name: str = "the store") -> Store:
 
     Args:
         data: the bytes of the file.
-        name: what messages call the file.
+        name: stands for the file in messages.
 
     Raises:
-        InvalidError: it is no store, or was cut off; the message says in which line, and what would be right there.
+        InvalidError: the text is not a store, or was cut off; the message has the line and its right form.
 
     """
     reading: list[_Reading] = []
@@ -61,7 +61,7 @@ class _Reading:
         self._decisions: dict[str, Decision] = {}
 
     def add(self, decision: Decision) -> None:
-        # The plugin takes the first of two, too.
+        # As in the plugin, the first of two counts.
         self._decisions.setdefault(decision.key, decision)
 
     def done(self) -> Section:
@@ -71,7 +71,7 @@ class _Reading:
 def _lines(data: bytes, name: str) -> list[bytes]:
     lines = data.split(b"\n")
     if lines.pop():
-        raise InvalidError(f"{name}: the last line has no end, so the file was cut off; take a whole one")
+        raise InvalidError(f"{name}: the last line has no end, so the file was cut off; use a whole file")
     if not lines:
         raise InvalidError(f"{name} is empty; a store begins with the line {_FIRST_LINE.decode()!r}")
     return lines
@@ -82,7 +82,7 @@ def _check_first(line: bytes) -> None:
         return
     name, _, version = line.partition(b" ")
     if name == _FIRST_LINE.split()[0] and version.isdigit():
-        raise InvalidError(f"version {version.decode()} of the format is not known here; known is 1")
+        raise InvalidError(f"version {version.decode()} of the format is not supported; supported: 1")
     raise InvalidError(f"a store begins with {_FIRST_LINE.decode()!r}, not with {_shown(line)}")
 
 
@@ -90,7 +90,7 @@ def _read(line: bytes, sections: list[_Reading]) -> None:
     if line.startswith(_MODULE + b" "):
         sections.append(_Reading(_heading(line)))
     elif line.startswith(_CONFLICT):
-        raise InvalidError(f"{_shown(line)} is a conflict of a merge; take one side, or both without repeated sections")
+        raise InvalidError(f"{_shown(line)} is a conflict of a merge; keep one side, or both without repeated sections")
     elif not sections:
         raise InvalidError(f"before the first decision comes a line 'module llvm=…', not {_shown(line)}")
     else:
@@ -117,10 +117,10 @@ def _heading(line: bytes) -> Heading:
 
 
 def _decision(line: bytes, by: By) -> Decision:
-    # What follows the callee is for later versions of the format.
+    # Words after the callee are for later versions of the format.
     key, answer, caller, callee = (*line.split(b" ", 4)[:4], b"", b"", b"", b"")[:4]
     if not _KEYS[by].fullmatch(key):
-        behind = "" if by == "site" else " with .N behind them"
+        behind = "" if by == "site" else " followed by .N"
         raise InvalidError(f"a key by {by} is 16 hexadecimal digits{behind}, not {_shown(key)}")
     if answer not in _ANSWERS:
         raise InvalidError(f"after the key comes inline or call, not {_shown(answer)}")
@@ -128,8 +128,8 @@ def _decision(line: bytes, by: By) -> Decision:
 
 
 def _shown(words: bytes) -> str:
-    shown = words[:_SHOWN].decode("utf-8", "backslashreplace")
-    return repr(shown + "…" if len(words) > _SHOWN else shown)
+    shown = words[:_QUOTED].decode("utf-8", "backslashreplace")
+    return repr(shown + "…" if len(words) > _QUOTED else shown)
 
 
 def format_store(store: Store) -> bytes:

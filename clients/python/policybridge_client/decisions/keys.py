@@ -1,7 +1,7 @@
-"""The keys of decisions: by site, and by features where the compiler does not tell the site.
+"""The keys of decisions: by site, or by features if the compiler does not tell the site.
 
-A key is the first 8 bytes of a SHA-256, as 16 hexadecimal digits. Both kinds do not change when something else in the
-module does, so that a decision survives edits elsewhere.
+A key is the first 8 bytes of a SHA-256, as 16 hexadecimal digits. Neither kind changes with other parts of the module,
+so a decision survives edits elsewhere.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from policybridge_serdes import ElementType, Signature, TensorSpec
 _BYTES: Final = 8
 
 _ELSEWHERE: Final = ("node_count", "edge_count", "callee_users", "inlining_default")
-"""Features that other functions change, or other decisions."""
+"""Features that change with other functions or other decisions."""
 
 _OF_THE_CALLER: Final = "caller_"
 
@@ -26,8 +26,8 @@ def site_key(caller: str, origin: str, callee: str, number: int, occurrence: int
         caller: the function that holds the call when LLVM asks.
         origin: the function that held it at the start of the pipeline.
         callee: the name of the called function at the start of the pipeline; empty for an indirect call.
-        number: which call of this callee in the origin, from 0.
-        occurrence: how often a call of this caller, origin, callee and number was asked before in the compilation.
+        number: index of the call among those of this callee in the origin, from 0.
+        occurrence: number of earlier requests with this caller, origin, callee and number in the compilation.
 
     """
     return _key(b"\0".join(map(to_bytes, (caller, origin, callee, str(number), str(occurrence)))))
@@ -40,7 +40,7 @@ def _key(data: bytes) -> str:
 class FeaturesKeys:
     """Names the decisions of one compilation by their features, ``KEY.N``: the Nth, from 0, that has this key.
 
-    The key is of the int64 features in LLVM's order, but for those that change with other functions or with earlier
+    The key covers the int64 features in LLVM's order, without those that change with other functions or with earlier
     decisions: ``node_count``, ``edge_count``, ``callee_users``, ``inlining_default`` and the caller's.
 
     Args:
@@ -53,7 +53,7 @@ class FeaturesKeys:
         self._asked: Counter[str] = Counter()
 
     def next(self, observation: bytes) -> str:
-        """Return the name of the next decision, which LLVM asks with the bytes of ``observation``."""
+        """Return the name of the next decision; ``observation`` are the bytes that LLVM sends for it."""
         key = _key(b"".join([observation[piece] for piece in self._pieces]))
         occurrence = self._asked[key]
         self._asked[key] += 1
@@ -61,16 +61,16 @@ class FeaturesKeys:
 
 
 def _own_pieces(signature: Signature) -> list[slice]:
-    """Return the parts of an observation's bytes that the key is of; neighbours are one, because that is faster."""
-    found: list[slice] = []
+    """Return the slices of an observation's bytes that the key covers; neighbours are merged, which is faster."""
+    pieces: list[slice] = []
     offset = 0
     for spec in signature.features.specs:
         end = offset + spec.size
         if _is_own(spec):
-            begin = found.pop().start if found and found[-1].stop == offset else offset
-            found.append(slice(begin, end))
+            begin = pieces.pop().start if pieces and pieces[-1].stop == offset else offset
+            pieces.append(slice(begin, end))
         offset = end
-    return found
+    return pieces
 
 
 def _is_own(spec: TensorSpec) -> bool:

@@ -1,7 +1,7 @@
-"""Names and paths as the store and the log of sites write them: one word each, without loss.
+"""Names and paths as single words in the store and in the log of sites, without loss.
 
-A name is any bytes but NUL to LLVM. Here it is a `str` in which bytes that are no UTF-8 stand as surrogates
-(``surrogateescape``), so that it goes back to the same bytes.
+To LLVM a name is any bytes except NUL. Here it is a `str` with surrogates for bytes that are not UTF-8
+(``surrogateescape``), which encodes to the same bytes again.
 """
 
 import re
@@ -26,10 +26,10 @@ def quoted(text: str) -> bytes:
     return _HIDDEN.sub(_encoded, to_bytes(text))
 
 
-def _encoded(found: re.Match[bytes]) -> bytes:
-    return b"%%%02X" % ord(found[0])
+def _encoded(byte: re.Match[bytes]) -> bytes:
+    return b"%%%02X" % ord(byte[0])
 
 
 def unquoted(word: bytes) -> str:
-    """Return the name that a word stands for."""
+    """Return the name behind a word: the inverse of `quoted`."""
     return to_text(unquote_to_bytes(word) if b"%" in word else word)

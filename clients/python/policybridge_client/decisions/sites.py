@@ -1,4 +1,4 @@
-r"""The log of the calls about which a compilation asked, in their order.
+r"""The log of the calls that a compilation asked about, in their order.
 
 The plugin writes it (``-policybridge-sites=FILE``): the line ``policybridge-sites 1 DIGEST LEVEL PATH APPLIED OF``, and
 a line for each call, with tabs between the words (see `COLUMNS`).
@@ -40,24 +40,24 @@ _BITS: Final = {"0": False, "1": True}
 
 @dataclass(frozen=True, eq=False)
 class SiteLog:
-    """What a compilation asked. Each sequence has one element for each call, in the order of asking.
+    """The calls that a compilation asked about. Each sequence has one element a call, in the order of the requests.
 
     Attributes:
-        by: what the keys are made of.
-        digest: of the module as the pipeline starts; ``None`` if it is not known.
-        level: of the module's functions.
-        path: the module's own path.
+        by: the kind of the keys; see `By`.
+        digest: digest of the module at the start of the pipeline; ``None`` if unknown.
+        level: level of the module's functions.
+        path: the module's path.
         applied: the number of the store's decisions that applied.
         of: the number of decisions in the store's section.
         keys: as in the store.
         default: whether LLVM itself would inline.
         taken: whether the decision was to inline.
-        inlined: whether LLVM then did.
+        inlined: whether LLVM then inlined.
         caller: the function that holds the call when LLVM asks.
-        origin: the function that held it at the start; empty if it is not known.
-        callee: the called function; empty if it is not known.
+        origin: the function that held it at the start; empty if unknown.
+        callee: the called function; empty if unknown.
         location: LLVM's location of the call; empty without debug information.
-        numbers: what else is known about the calls, by the column's name; NaN where a call has no such number.
+        numbers: further numbers of the calls, by column; NaN for a call without that number.
 
     """
 
@@ -85,18 +85,18 @@ def read_sites(path: Path | str) -> SiteLog:
     """Read the log that a plugin wrote.
 
     Raises:
-        NotFoundError: there is no such file: the compilation did not get to the end of LLVM's pipeline.
-        InvalidError: it cannot be read, is no such log, or was cut off.
+        NotFoundError: there is no such file: the compilation ended before the end of LLVM's pipeline.
+        InvalidError: the file cannot be read, is not a log of sites, or was cut off.
 
     """
     return parse_sites(read_limited(path, "log of sites"), str(path))
 
 
 def parse_sites(data: bytes, name: str = "the log of sites") -> SiteLog:
-    """Read the bytes of a log; ``name`` is what messages call the file.
+    """Read the bytes of a log; ``name`` stands for the file in messages.
 
     Raises:
-        InvalidError: it is no such log, or was cut off; the message says in which line.
+        InvalidError: the bytes are not a log of sites, or were cut off; the message has the line.
 
     """
     try:
@@ -142,9 +142,9 @@ def _columns(data: bytes) -> Mapping[str, Sequence[str]]:
     lines = text.split("\n")[:-1]
     for number, line in enumerate(lines, 2):
         if line.count("\t") != width - 1:
-            found = line.count("\t") + 1
-            raise InvalidError(f"line {number}: a call has {width} words with tabs between, not {found}")
-    # One split of the whole is faster than one for each line.
+            count = line.count("\t") + 1
+            raise InvalidError(f"line {number}: a call has {width} words with tabs between, not {count}")
+    # One split of the whole text is faster than one for each line.
     words = text.replace("\n", "\t").split("\t")[:-1] if lines else []
     return {column: words[place::width] for place, column in enumerate(COLUMNS)}
 
@@ -160,7 +160,7 @@ def _heading(line: bytes) -> tuple[str | None, Level, str, int, int]:
     if words[0] != _NAME:
         raise InvalidError(f"a log begins with {_NAME!r}, not with {words[0][:60]!r}")
     if words[1:2] != ["1"]:
-        raise InvalidError(f"version {''.join(words[1:2])[:20]!r} of the log is not known here; known is 1")
+        raise InvalidError(f"version {''.join(words[1:2])[:20]!r} of the log is not supported; supported: 1")
     if len(words) != 7:
         raise InvalidError(f"after the version come digest, level, path and two counts, not {len(words) - 2} words")
     _, _, digest, level, path, applied, of = words

@@ -1,7 +1,7 @@
-"""The store: decisions of tuned modules, which a compiler takes without a server.
+"""The store: decisions of tuned modules, which a compiler applies without a server.
 
-Only what differs from LLVM's own decision is in it. So a compilation that takes the store's decisions reaches the same
-calls in the same order as the one that made them.
+It has only decisions that differ from LLVM's own. So a compilation with the store reaches the same calls in the same
+order as the compilation that the store was made from.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,7 +15,7 @@ Level = Literal["Oz", "Os", "O2"]
 """``minsize``, ``optsize`` or neither of them, as LLVM marks the functions of a module."""
 
 By = Literal["site", "sequence"]
-"""What the keys are made of: `site_key`, or `FeaturesKeys` where the compiler does not tell the site."""
+"""The kind of the keys: `site_key`, or `FeaturesKeys` if the compiler does not tell the site."""
 
 LEVELS: Final[tuple[Level, ...]] = ("Oz", "Os", "O2")
 KINDS: Final[tuple[By, ...]] = ("site", "sequence")
@@ -41,13 +41,13 @@ class Decision:
 
 @dataclass(frozen=True)
 class Heading:
-    """What a section is for, and what a compilation looks its section up with.
+    """Identifies the module of a section; a compilation finds its section by it.
 
     Attributes:
         llvm: LLVM's major version.
         level: see `Level`.
         by: see `By`.
-        digest: 16 hexadecimal digits over the module as the pipeline starts; ``None`` if it is not known.
+        digest: 16 hexadecimal digits over the module at the start of the pipeline; ``None`` if unknown.
         path: the source: relative to the store's folder if it lies below, else absolute, else a module's name.
 
     """
@@ -64,7 +64,7 @@ class Section:
     """The decisions of one module.
 
     Attributes:
-        heading: which module it is, and how it was compiled.
+        heading: the module, and how it was compiled.
         decisions: in their order.
 
     """
@@ -90,30 +90,30 @@ class Store:
     sections: Sequence[Section] = field(default=())
 
     def with_section(self, section: Section, *, beside: Collection[str] = ()) -> "Store":
-        """Return a store with this section in the place of all with its path, LLVM version, level and kind of keys.
+        """Return a store in which this section replaces all with its path, LLVM version, level and kind of keys.
 
-        A section without decisions only removes. A source that a build compiles twice, with other options, is two
+        A section without decisions only removes. A source that a build compiles with several sets of options is several
         modules: ``beside`` holds the digests of the others, whose sections stay.
         """
         heading = section.heading
         others = set(beside) - {heading.digest}
         kept = [
-            each for each in self.sections if _place(each.heading) != _place(heading) or each.heading.digest in others
+            each for each in self.sections if _module(each.heading) != _module(heading) or each.heading.digest in others
         ]
         return Store([*kept, section] if section.decisions else kept)
 
     def section_for(self, heading: Heading) -> Section | None:
-        """Choose the section for a compilation; ``None`` if no section is for it.
+        """Choose the section for a compilation; ``None`` if no section fits.
 
-        A section is for it if level and kind of keys are equal, and the digest or the last component of the path. The
-        best has, in this order: the same LLVM version, the same digest, the most equal components at the path's end.
-        Of equally good ones it is the first.
+        A section fits if level and kind of keys are equal, and the digest or the last component of the path. The best
+        has, in this order: the same LLVM version, the same digest, the most equal components at the path's end. Of
+        equally good sections the first counts.
         """
         fitting = [section for section in self.sections if _fits(section.heading, heading)]
         return max(fitting, key=lambda section: _quality(section.heading, heading), default=None)
 
 
-def _place(heading: Heading) -> tuple[object, ...]:
+def _module(heading: Heading) -> tuple[object, ...]:
     return heading.path, heading.llvm, heading.level, heading.by
 
 
@@ -153,7 +153,7 @@ def checked_level(word: str) -> Level:
     """Return ``word`` as a level.
 
     Raises:
-        InvalidError: it is none.
+        InvalidError: ``word`` is another word.
 
     """
     for level in LEVELS:
@@ -166,7 +166,7 @@ def checked_kind(word: str) -> By:
     """Return ``word`` as a kind of keys.
 
     Raises:
-        InvalidError: it is none.
+        InvalidError: ``word`` is another word.
 
     """
     for kind in KINDS:

@@ -20,7 +20,8 @@ from policybridge_core.errors import DeadlineError, InvalidError, UnavailableErr
 
 _PAUSE: Final = 0.01
 _DYING: Final = 1.0
-_SHOWN: Final = 2000
+_KEPT_OUTPUT: Final = 2000
+"""Bytes of a compiler's output that an error message has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +53,7 @@ class Compiler:
     def __post_init__(self) -> None:
         given = any("{port}" in word for word in self.command)
         if given == (self.port_pattern is not None):
-            raise InvalidError(
-                "a compiler is either given its {port} in the command, or has a port_pattern that finds it"
-            )
+            raise InvalidError("give either {port} in the command, or a port_pattern for the output; not both")
 
 
 class RunningCompiler:
@@ -91,8 +90,8 @@ class RunningCompiler:
         except OSError as error:
             self._held.cleanup()
             raise UnavailableError(f"cannot start {command[0]}: {error.strerror}") from error
-        # Clean up also if the environment is never closed: a compiler would wait for its farewell forever. Where a
-        # signal ends this process, the watchdog cleans up.
+        # Clean up even if the environment is never closed: a compiler would wait for its farewell for ever. If a signal
+        # ends this process, the watchdog cleans up.
         watchdog = _watchdog(self._process, self.folder)
         self._clean = weakref.finalize(self, _clean_up, self._process, self._held, watchdog)
 
@@ -106,19 +105,19 @@ class RunningCompiler:
         """
         while self._port is None:
             ended = self.status is not None
-            found = re.search(self._compiler.port_pattern or "", self.output(), re.MULTILINE)
-            if found:
-                self._port = int(found[1])
+            match = re.search(self._compiler.port_pattern or "", self.output(), re.MULTILINE)
+            if match:
+                self._port = int(match[1])
             elif ended:
                 raise self.died()
             elif self.start_left() <= 0:
-                raise DeadlineError(f"the compiler told no port within {self._compiler.start_timeout:g} s")
+                raise DeadlineError(f"the compiler printed no port within {self._compiler.start_timeout:g} s")
             else:
                 time.sleep(_PAUSE)
         return self._port
 
     def start_left(self) -> float:
-        """Return the seconds that are left until the first reply is due."""
+        """Return the seconds until the first reply is due."""
         return self._deadline - time.monotonic()
 
     @property
@@ -137,7 +136,9 @@ class RunningCompiler:
     def died(self) -> UnavailableError:
         """Make the error for a compiler that ended too early."""
         self._wait(_DYING)
-        return UnavailableError(f"the compiler ended with status {self.status}: {self.output()[-_SHOWN:].strip()}")
+        return UnavailableError(
+            f"the compiler ended with status {self.status}: {self.output()[-_KEPT_OUTPUT:].strip()}"
+        )
 
     def finish(self) -> int:
         """Let the compiler finish; return its exit status.
@@ -176,7 +177,7 @@ def _watchdog(process: "subprocess.Popen[bytes]", folder: Path) -> contextlib.Ex
 def _clean_up(
     process: "subprocess.Popen[bytes]", folder: "tempfile.TemporaryDirectory[str]", watchdog: contextlib.ExitStack
 ) -> None:
-    # Kill the group, which outlives its leader, so that processes that the compiler started end too.
+    # Kill the group, which outlives its leader: processes that the compiler started must end too.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -38,7 +38,7 @@ class Method:
     descriptors: bytes = field(repr=False)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle what the classes are made from: they exist in this process only."""
+        """Pickle the descriptors: the classes exist in this process only."""
         return _made, (self.descriptors, self.path)
 
 
@@ -89,7 +89,7 @@ def load_method(files: Sequence[Path | str], name: str) -> Method:
         name: the method's name.
 
     Raises:
-        InvalidError: a file is neither of these, or the method streams.
+        InvalidError: a file is of another kind, or the method streams.
         NotFoundError: there is no such file or method.
         PreconditionError: .proto files are given, and grpcio-tools is not installed.
 
@@ -102,11 +102,11 @@ def _made(descriptors: bytes, name: str) -> Method:
     pool = DescriptorPool()
     for file in FileDescriptorSet.FromString(descriptors).file:
         pool.Add(file)
-    found = _find(pool, name.removeprefix("/"))
-    if found.client_streaming or found.server_streaming:
+    method = _find(pool, name.removeprefix("/"))
+    if method.client_streaming or method.server_streaming:
         raise InvalidError(f"{name} streams; a step is one request and one reply")
-    path = f"/{found.containing_service.full_name}/{found.name}"
-    return Method(path, GetMessageClass(found.input_type), GetMessageClass(found.output_type), descriptors)
+    path = f"/{method.containing_service.full_name}/{method.name}"
+    return Method(path, GetMessageClass(method.input_type), GetMessageClass(method.output_type), descriptors)
 
 
 def _replied(method: Method, data: bytes) -> Reply:
@@ -156,7 +156,7 @@ def _compiled(protos: Sequence[Path]) -> FileDescriptorSet:
         if done.returncode and "No module named" in done.stderr:
             raise PreconditionError(
                 "to compile .proto files needs the Python package grpcio-tools: pip install grpcio-tools; "
-                "a descriptor set needs nothing"
+                "a descriptor set needs no package"
             )
         if done.returncode:
             raise InvalidError(f"protoc: {done.stderr.strip()}")

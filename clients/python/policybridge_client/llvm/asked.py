@@ -1,4 +1,4 @@
-"""Compiling once with given decisions and no plugin, and learning what the compiler asked.
+"""Compiling once with given decisions and no plugin, and logging the compiler's requests.
 
 For compilers that load no plugin: the interactive mode sends the features of each call, and LLVM's remarks add
 the names.
@@ -32,8 +32,8 @@ from policybridge_core.errors import InvalidError, PreconditionError
 from policybridge_serdes import Signature, Values
 from policybridge_serdes.interactive import Event, Header, InteractiveReader
 
-_SHOWN: Final = 2000
-"""Bytes of a compiler's words that are kept."""
+_KEPT_OUTPUT: Final = 2000
+"""Bytes of a compiler's output in a result."""
 
 _ALIASES: Final = {
     "cost": "cost_estimate",
@@ -41,7 +41,7 @@ _ALIASES: Final = {
     "callee_blocks": "callee_basic_block_count",
     "constant_arguments": "nr_ctant_params",
 }
-"""Columns of the plugin's log that are among the features, under other names."""
+"""Columns of the plugin's log that are features under other names."""
 
 
 Counted = Callable[[Callable[[], None]], AbstractContextManager[object]]
@@ -49,7 +49,7 @@ Counted = Callable[[Callable[[], None]], AbstractContextManager[object]]
 
 @dataclass(frozen=True)
 class AskLimits:
-    """What one compilation may take: wall seconds, and bytes of address space."""
+    """Limits of one compilation: wall seconds, and bytes of address space."""
 
     seconds: float = 600.0
     memory: int = 8 << 30
@@ -61,11 +61,11 @@ class Asked:
 
     Attributes:
         status: the compiler's exit status, or 128 + n if signal n ended it.
-        late: whether it was ended because it took too long.
-        seconds: the processor time that it took.
-        message: what the compiler said.
-        log: what it asked, by sequence, up to its end. Besides the columns of the plugin's log that are known here, its
-            ``numbers`` have all features by LLVM's names. Where a name is not known it is empty.
+        late: whether it was ended at the time limit.
+        seconds: its processor time.
+        message: the compiler's output.
+        log: its requests, by sequence. Besides the known columns of the plugin's log, the log's ``numbers`` have all
+            features by LLVM's names. An unknown name is empty.
 
     """
 
@@ -89,18 +89,18 @@ def asked(
     surroundings: Surroundings | None = None,
     counted: Counted = nullcontext,
 ) -> Asked:
-    """Compile with these decisions, and LLVM's own elsewhere; the object is the same as without remarks.
+    """Compile with these decisions, and LLVM's own for all other calls; the remarks do not change the object.
 
     Args:
         command: a compiler and its arguments: clang, ``clang -cc1``, opt, or zig's; it compiles one module.
         decisions: whether to inline, by the decision's name (`FeaturesKeys`), ``KEY.N``.
-        limits: the time and the memory that the compiler may take.
+        limits: the compiler's time and memory.
         surroundings: the compiler's folder and environment; its streams are not used.
-        counted: makes a context manager that is open while the compiler runs, from a function that ends the compiler
-            and may be called from any thread.
+        counted: makes a context manager that is open while the compiler runs. Its argument ends the compiler, from any
+            thread.
 
     Raises:
-        InvalidError: the command starts no known compiler, or the compiler sends what cannot be understood.
+        InvalidError: the command starts no known compiler, or the compiler breaks the protocol.
         PreconditionError: LLVM's own decisions are not known: LLVM 20 and older tell them at -Oz only; or the command
             compiles several modules.
         OSError: the compiler cannot be started.
@@ -144,7 +144,7 @@ class _Asking:
                 process.end()
             status = process.wait()
             said.seek(0)
-            message = said.read(_SHOWN).decode(errors="replace").strip()
+            message = said.read(_KEPT_OUTPUT).decode(errors="replace").strip()
             log = self._log(_remarks(remarks))
             return Asked(status, late, process.cpu_seconds, message, log)
 
@@ -189,11 +189,11 @@ class _Asking:
     def _log(self, remarks: Sequence[Remark]) -> SiteLog:
         features = self._features()
         rows = np.stack(list(features.values()), axis=1) if features else np.zeros((0, 0))
-        found = aligned(remarks, self._taken, rows)
+        aligned_remarks = aligned(remarks, self._taken, rows)
         empty = [""] * len(self._keys)
         default = features.get(INLINING_DEFAULT.name, np.zeros(0)) != 0
         taken = np.array(self._taken, np.bool_)
-        inlined = np.array([each is not None and each.inlined for each in found], np.bool_)
+        inlined = np.array([each is not None and each.inlined for each in aligned_remarks], np.bool_)
         numbers = {name: values for name, values in features.items() if name != INLINING_DEFAULT.name}
         numbers |= {name: numbers[other] for name, other in _ALIASES.items() if other in numbers}
         return SiteLog(
@@ -207,9 +207,9 @@ class _Asking:
             default,
             taken,
             inlined,
-            [each.caller if each else "" for each in found],
+            [each.caller if each else "" for each in aligned_remarks],
             empty,
-            [each.callee if each else "" for each in found],
+            [each.callee if each else "" for each in aligned_remarks],
             empty,
             numbers,
         )
@@ -230,17 +230,17 @@ def _one(signature: Signature, payload: bytes) -> Values:
 def _remark_words(kind: Kind, file: Path) -> list[str]:
     if kind is Kind.OPT:
         return [f"-pass-remarks-output={file}", f"-pass-remarks-filter={PASSES}"]
-    # Of the driver's own options, -fsave-optimization-record would also add line tables to the object.
+    # The driver's option -fsave-optimization-record would also add line tables to the object.
     return ["-opt-record-file", str(file), "-opt-record-passes", PASSES]
 
 
 def _remarks(file: Path) -> list[Remark]:
-    # A compiler that failed early has not made the file.
+    # A compiler that fails early does not make the file.
     return list(read_remarks(file.read_bytes())) if file.is_file() else []
 
 
 def level_of(compiler: CompilerCommand) -> Level:
-    """Return the level at which a command compiles, as far as its words say it; zig's -Oz is -Os."""
+    """Return the level at which a command compiles, as far as its words tell; zig's -Oz is -Os."""
     if compiler.size_level:
         return "Oz"
     if compiler.kind is Kind.OPT and any("default<Os>" in word for word in compiler.arguments):

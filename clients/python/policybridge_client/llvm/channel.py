@@ -44,11 +44,11 @@ class Channel(AbstractContextManager["Channel"]):
         return self._pipes[-1]
 
     def fileno(self) -> int:
-        """Return the descriptor that becomes readable when LLVM has written."""
+        """Return the descriptor that is readable after LLVM has written."""
         return self._observations
 
     def read(self) -> bytes:
-        """Read what LLVM has written; call it when the descriptor is readable."""
+        """Read LLVM's output; call it when the descriptor is readable."""
         return os.read(self._observations, _PIECE)
 
     def reply(self, advice: bytes) -> None:

@@ -45,7 +45,7 @@ class Replayed:
 
 
 class Comparison:
-    """Compares what LLVM writes with the record, piece by piece.
+    """Compares LLVM's output with the record, piece by piece.
 
     Args:
         decisions: the recorded decisions.
@@ -83,13 +83,13 @@ class Comparison:
 
     def _observation(self, payload: bytes) -> str | None:
         if self.decisions == len(self._recorded):
-            return f"the compiler asks more often than the {len(self._recorded)} times that are recorded"
+            return f"the compiler asks for more than the {len(self._recorded)} recorded decisions"
         recorded = self._recorded[self.decisions]
         if recorded.signature != self._signature:
-            return "the compiler observes other features than are recorded"
-        # Where LLVM gives an empty name, the host recorded that of the source.
+            return "the compiler's features differ from the recorded ones"
+        # If LLVM gives an empty name, the host recorded the source's.
         if self._context and recorded.context != self._context:
-            return f"the compiler asks in the context {self._context!r}, recorded is {recorded.context!r}"
+            return f"the compiler asks in the context {self._context!r}; the recorded one is {recorded.context!r}"
         if recorded.observation != payload:
             return f"the observation differs in {_different(recorded, payload)}"
         return None
@@ -101,8 +101,8 @@ class Comparison:
     def ended(self) -> Replayed:
         """Return the result after the compiler has ended."""
         if self.decisions < len(self._recorded):
-            asked = f"the compiler asked {self.decisions} times; recorded are {len(self._recorded)}"
-            return Replayed(self.decisions, asked, self.decisions + 1)
+            fewer = f"the compiler asked for {self.decisions} of the {len(self._recorded)} recorded decisions"
+            return Replayed(self.decisions, fewer, self.decisions + 1)
         return Replayed(self.decisions)
 
 

@@ -13,7 +13,7 @@ from policybridge_core.errors import InvalidError
 
 
 class Kind(Enum):
-    """The kinds of compilers, by the way in which LLVM's flags are passed."""
+    """The kinds of compilers: each takes LLVM's flags in its own way."""
 
     CLANG = "clang"
     CC1 = "clang -cc1"
@@ -34,7 +34,7 @@ _PYTHON: Final = re.compile(r"python[\d.]*")
 
 @dataclass(frozen=True)
 class CompilerCommand:
-    """A compiler's command in two parts: what starts it, wrappers included, and its arguments."""
+    """A compiler's command in two parts: the words that start it, wrappers included, and its arguments."""
 
     kind: Kind
     start: tuple[str, ...]
@@ -42,16 +42,16 @@ class CompilerCommand:
 
     @classmethod
     def of(cls, command: Sequence[str]) -> "CompilerCommand":
-        """Find the compiler in a command; wrappers such as ``ccache`` may stand before it.
+        """Find the compiler in a command; wrappers such as ``ccache`` may precede it.
 
         Raises:
             InvalidError: no word before the first option names a known compiler.
 
         """
         for index, word in enumerate(command):
-            found = _recognise(command[index:])
-            if found:
-                kind, length = found
+            recognised = _recognise(command[index:])
+            if recognised:
+                kind, length = recognised
                 return cls(kind, tuple(command[: index + length]), tuple(command[index + length :]))
             if word.startswith("-"):
                 break
@@ -70,7 +70,7 @@ class CompilerCommand:
         given = {_flag_name(argument) for argument in self.arguments}
         wanted = [flag for flag in flags if _flag_name(flag) not in given]
         if self.kind is Kind.CC1:
-            # clang takes -cc1 for what it is only as its first argument.
+            # clang recognises -cc1 only as its first argument.
             return [*self.start, self.arguments[0], *self._passed(wanted), *frontend, *self.arguments[1:]]
         return [*self.start, *self._quiet([*self._passed(wanted), *self._to_frontend(frontend)]), *self.arguments]
 
@@ -89,7 +89,7 @@ class CompilerCommand:
         return [*self.start, *self._quiet([*loading, *self._passed(list(flags))]), *self.arguments]
 
     def _quiet(self, words: list[str]) -> list[str]:
-        # Without this, a command that only links or preprocesses warns of unused flags, or fails under -Werror.
+        # Without these, a command that only links or preprocesses warns of unused flags, or fails under -Werror.
         return (
             ["--start-no-unused-arguments", *words, "--end-no-unused-arguments"] if self.kind is Kind.CLANG else words
         )
@@ -112,14 +112,14 @@ class CompilerCommand:
 
     @property
     def is_zig(self) -> bool:
-        """Whether it is zig's clang, which is linked into zig and loads no plugins."""
+        """Whether it is zig's clang, which loads no plugins."""
         return self.kind is Kind.ZIG or (
             len(self.start) > 1 and _ZIG_WORD.fullmatch(Path(self.start[-2]).name) is not None
         )
 
     @property
     def size_level(self) -> bool:
-        """Whether the command compiles at LLVM's -Oz; zig turns its own -Oz into -Os, but not that behind -Xclang."""
+        """Whether the command compiles at LLVM's -Oz; zig turns its own -Oz into -Os, except after -Xclang."""
         if self.kind is Kind.OPT:
             return any("default<Oz>" in argument or argument in ("-Oz", "--Oz") for argument in self.arguments)
         words = pairwise(["", *self.arguments])
@@ -169,8 +169,8 @@ def _by_name(name: str) -> Kind | None:
 
 
 def _resolved_name(word: str) -> str:
-    found = shutil.which(word)
-    return Path(found).resolve().name if found else ""
+    program = shutil.which(word)
+    return Path(program).resolve().name if program else ""
 
 
 def _flag_name(argument: str) -> str:

@@ -10,10 +10,10 @@ from policybridge_core.errors import InvalidError
 from policybridge_serdes import Exploration, PolicyReference
 
 GROWTH_LIMIT: Final = 4.0
-"""The factor of a module's size that a policy may add to it, if nothing else is said."""
+"""Default factor of a module's size that a policy may add to it."""
 
 RETRY_AFTER: Final = 60.0
-"""Seconds for which it is remembered that a server did not answer in time, if nothing else is said."""
+"""Default seconds for which a server's time-out is remembered."""
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,17 @@ class HostConfig:
         policy: the policy that gives the advice: a reference, or a string such as ``inliner`` or ``inliner@3``.
         server: the server's address, as for `connect`.
         task: a name in `TASKS`: ``inline``, ``evict``, ``priority``, or a task of another distribution.
-        fallback: what happens without advice. ``default``: LLVM's own decision is used, in the same run if it is
+        fallback: the behaviour without advice. ``default``: LLVM's own decision is used, in the same run if it is
             known, else in a second run without the policy. ``error``: the compiler is ended.
         timeout: limit of each wait for the server, in seconds.
         growth_limit: the factor of the module's size that the policy may add to it; see `Growth`. Beyond that LLVM's
-            own decisions stand in; where they are not known, LLVM inlines no more.
-        retry_after: how long, in seconds, it is remembered that the server did not answer in time, so that the other
-            compilations of a build need not wait for it too; 0 for not at all. Only with the fallback ``default``.
+            own decisions are used; if they are not known, LLVM inlines no more.
+        retry_after: seconds for which a time-out of the server is remembered, so that the other compilations of a build
+            do not wait for it; 0: not at all. Only with the fallback ``default``.
         options: options that the policy may read.
-        labels: labels by which the session is found in the ledger.
+        labels: labels of the session in the ledger.
         exploration: how the compiler's sessions depart from the policy's best advice, for policies with a ``[head]``;
-            ``None``: not. The seed is mixed with the source's name; see `Exploration.of_module`.
+            ``None``: they do not. The seed is mixed with the source's name; see `Exploration.of_module`.
         credentials: for gRPC on TCP; by default those that the environment names.
 
     Raises:

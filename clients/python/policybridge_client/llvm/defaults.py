@@ -1,4 +1,4 @@
-"""The decision of LLVM's own heuristic: LLVM 21 and later send it; for earlier ones it is computed where possible."""
+"""The decision of LLVM's own heuristic: LLVM 21 and later send it; for earlier ones it is computed at -Oz."""
 
 from itertools import takewhile
 from typing import Final, Protocol
@@ -27,7 +27,7 @@ class Defaults(Protocol):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The flags that make LLVM send what is needed."""
+        """The flags that make LLVM send its decision."""
         ...
 
     def extended(self, signature: Signature) -> Signature:
@@ -44,7 +44,7 @@ class Defaults(Protocol):
 
 
 class UnknownDefaults:
-    """LLVM's own decision is not known: only a run without the policy has it."""
+    """LLVM's own decision is unknown; only a run without the policy has it."""
 
     known = False
     flags: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class SentDefaults(UnknownDefaults):
         return signature
 
     def _learn(self, signature: Signature) -> None:
-        """Find out whether the feature's bytes can be a reply: else LLVM would read too few or too many."""
+        """Learn whether the feature's bytes can be a reply: with another size LLVM would read too few or too many."""
         sent = signature.features.by_name.get(INLINING_DEFAULT.name)
         self._answers = sent is not None and sent.size == signature.advice.size == INLINING_DEFAULT.size
 

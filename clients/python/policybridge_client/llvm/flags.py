@@ -11,15 +11,15 @@ def asking_flags(task: Task, base: str, growth_limit: str, defaults: Defaults) -
     """Return LLVM's flags for a channel at ``base``."""
     flags = [flag.format(base=base) for flag in task.flags]
     if task.name == INLINE.name:
-        # LLVM's own limit does not go back to LLVM's own decisions, but inlines no more. So it serves only where those
-        # are not known; elsewhere `Growth` limits.
+        # Beyond LLVM's own limit nothing is inlined. So it is used only if LLVM's decisions are unknown; else `Growth`
+        # limits.
         flags.append(f"-ml-advisor-size-increase-threshold={'inf' if defaults.known else growth_limit}")
     return [*flags, *defaults.flags]
 
 
 def asking_variables(kind: Kind, folder: Path) -> dict[str, str]:
     """Return the environment variables for the compiler; ``folder`` is the channel's folder."""
-    # An object that was compiled with a policy must neither come from a cache nor be stored in one.
+    # An object of a policy must neither come from a cache nor be stored in one.
     variables = {"CCACHE_DISABLE": "1"}
     if kind is Kind.ZIG:
         variables["ZIG_LOCAL_CACHE_DIR"] = str(folder / "zig")

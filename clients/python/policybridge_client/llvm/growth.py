@@ -15,11 +15,11 @@ _WIDTH: Final = 8
 
 
 class Growth:
-    """Bounds how much a policy can make a module grow. Without it, one that always inlines takes minutes for a file.
+    """Bounds how much a policy can make a module grow. Without it, a policy that always inlines takes minutes a file.
 
-    Counted is the feature ``cost_estimate`` of the calls that the policy inlines and LLVM itself would not, so a policy
-    that follows LLVM is never limited. It is 5 for each instruction that the call adds. LLVM does not send the size of
-    the module; it is estimated from the number of its functions.
+    It adds up the feature ``cost_estimate``, 5 for each instruction, of the calls that the policy inlines and LLVM
+    would not. So a policy that follows LLVM is never limited. LLVM does not send the module's size; it is estimated
+    from the number of functions.
 
     Args:
         limit: the factor of the module's size that may be added.
@@ -31,17 +31,17 @@ class Growth:
         self.begin()
 
     def begin(self) -> None:
-        """Start from 0: a module begins."""
+        """Start from 0, for a new module."""
         self._added = 0.0
         self._allowed = 0.0
 
     @property
     def reached(self) -> bool:
-        """Whether the limit is reached: from here on LLVM's own decisions stand in."""
+        """Whether the limit is reached; from then on LLVM decides."""
         return self._added > self._allowed
 
     def count(self, observation: Values, answer: bytes) -> None:
-        """Count a decision. Where a feature is missing that the growth is computed from, there is no limit."""
+        """Count a decision. Without one of the needed features there is no limit."""
         names = observation.dtype.names or ()
         needed = (INLINING_DEFAULT.name, "cost_estimate", "node_count")
         if answer.count(0) == len(answer) or not all(name in names for name in needed):
@@ -55,5 +55,5 @@ class Growth:
 
 
 def _integer(feature: Values) -> int:
-    # By its bytes, as LLVM wrote them: a hostile compiler may call it a float, and send no number.
+    # Read the bytes: a hostile compiler may declare a float and send NaN.
     return int.from_bytes(feature.tobytes()[:_WIDTH], "little", signed=True)

@@ -42,7 +42,7 @@ def run_compiler(
 
     Args:
         command: the compiler and its arguments, as without PolicyBridge.
-        config: the policy, and what happens without its advice.
+        config: the policy, and the behaviour without its advice.
         surroundings: the compiler's folder, environment and streams.
         connection: a connection that replaces ``config.server`` and stays open; for many compilations in one process.
         interrupts: for programs that turn signals into exceptions.
@@ -150,7 +150,7 @@ class _Host:
                 command = self.compiler.with_flags(flags)
                 process = stack.enter_context(CompilerProcess(command, self.surroundings, variables))
                 with suppress(OSError):
-                    # The watchdog only cleans up after a host that is killed.
+                    # The watchdog only cleans up after a killed host; go on without it.
                     stack.enter_context(Watchdog(process.group, channel.folder))
             self._started = True
             go_on = self.config.fallback == "default" and defaults.known

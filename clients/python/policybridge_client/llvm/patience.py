@@ -35,5 +35,5 @@ class Patience:
         if self._nanoseconds > allowed * 1e9:
             raise DeadlineError(
                 f"the server took {self._nanoseconds / 1e9:.3g} s for {self._decisions} decisions, "
-                f"and has {allowed:.3g} s for so many"
+                f"and has {allowed:.3g} s for that number"
             )

@@ -22,26 +22,26 @@ _READS_LATE: Final = 22
 
 
 def find_plugin(compiler: CompilerCommand, folder: Path | None = None) -> Path | None:
-    """Return the inliner's plugin for a compiler; ``None`` if there is none that it loads.
+    """Return the inliner's plugin for a compiler; ``None`` if the compiler loads no plugin.
 
-    Looked into are ``folder``, those that `VARIABLE` names, and where CMake installs: ``lib/policybridge`` (and
-    ``lib/ARCHITECTURE/policybridge``) under /usr/local and /usr. Whether the compiler loads the plugin is tried once
-    and remembered: a clang that is not linked as the plugin's LLVM cannot.
+    The plugin may be in ``folder``, in the folders of `VARIABLE`, and where CMake installs: ``lib/policybridge`` (and
+    ``lib/ARCHITECTURE/policybridge``) under /usr/local and /usr. Each plugin is tried once with the compiler, and the
+    result is cached: a clang with a statically linked LLVM loads none.
     """
     major = llvm_version(compiler.start)
     if compiler.is_zig or compiler.kind is Kind.LLC or not major:
         return None
-    found = ((place / f"policybridge-inliner-{major}.so").absolute() for place in plugin_folders(folder))
-    return next((plugin for plugin in found if _loads(compiler, plugin)), None)
+    files = ((place / f"policybridge-inliner-{major}.so").absolute() for place in plugin_folders(folder))
+    return next((plugin for plugin in files if _loads(compiler, plugin)), None)
 
 
 def loads_early(compiler: CompilerCommand) -> bool:
-    """Tell whether the plugin has to be loaded as one of clang's own, too; see `CompilerCommand.with_plugin`."""
+    """Tell whether clang must also load the plugin as its own; see `CompilerCommand.with_plugin`."""
     return llvm_version(compiler.start) < _READS_LATE
 
 
 def plugin_folders(folder: Path | None = None) -> Iterator[Path]:
-    """Give the folders in which plugins are looked for, the first one first; see `find_plugin`."""
+    """Give the folders of plugins, in the order of the search; see `find_plugin`."""
     if folder is not None:
         yield folder
     yield from (Path(word) for word in os.environ.get(VARIABLE, "").split(":") if word)
@@ -65,7 +65,7 @@ def _try(compiler: CompilerCommand, plugin: Path) -> int:
         with tempfile.TemporaryDirectory(prefix="policybridge-") as name:
             return _LOADS if _compiles(compiler, plugin, Path(name)) else _LOADS_NOT
     except (OSError, subprocess.TimeoutExpired):
-        # This says nothing about the plugin, so that it is tried again the next time.
+        # This tells nothing about the plugin; try it again the next time.
         return UNKNOWN
 
 

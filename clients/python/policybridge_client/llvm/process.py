@@ -1,4 +1,4 @@
-"""Running a compiler as a process group, which is ended as a whole."""
+"""Running a compiler as a process group, which ends as a whole."""
 
 import os
 import select
@@ -14,7 +14,7 @@ from typing import IO, Final
 from policybridge_client.llvm.signals import AWAKE_WITHIN
 
 GRACE: Final = 2.0
-"""Seconds that a compiler gets after SIGTERM: LLVM then removes its unfinished files."""
+"""Seconds between SIGTERM and SIGKILL, in which LLVM removes its unfinished files."""
 
 _PAUSE: Final = 0.005
 
@@ -27,11 +27,11 @@ class Surroundings:
     """A compiler's folder, environment and streams; by default those of this process.
 
     Attributes:
-        cwd: the folder that it runs in.
+        cwd: its working folder.
         env: all of its environment variables.
-        stdin: what it reads.
-        stdout: where it prints.
-        stderr: where it prints its diagnostics.
+        stdin: its standard input.
+        stdout: its standard output.
+        stderr: its standard error.
 
     """
 
@@ -86,10 +86,10 @@ class CompilerProcess(AbstractContextManager["CompilerProcess"]):
     def wait(self) -> int:
         """Wait for the compiler; return its exit status, or 128 + n if signal n ended it."""
         self._await()
-        # Until its leader is reaped, no other process group can get this id.
+        # No other process group can get this id before its leader is reaped.
         self._signal(signal.SIGKILL)
         if self._child.returncode is None:
-            # Where SIGCHLD is ignored the kernel keeps no status; then Popen says what it can.
+            # If SIGCHLD is ignored, the kernel keeps no status, and Popen takes 0.
             with suppress(ChildProcessError):
                 _, status, used = os.wait4(self._child.pid, 0)
                 self._child.returncode = os.waitstatus_to_exitcode(status)
@@ -127,7 +127,7 @@ class CompilerProcess(AbstractContextManager["CompilerProcess"]):
 
 
 def _is_alive(group: int) -> bool:
-    # A driver ends before its cc1 has removed its files. The cc1 is not our child, so look for it in /proc.
+    # A driver ends before its cc1 has removed its files. The cc1 is not our child, so find it in /proc.
     return any(_group_of(process) == group for process in Path("/proc").glob("[0-9]*"))
 
 
@@ -140,7 +140,7 @@ def _group_of(process: Path) -> int | None:
 
 
 class Watchdog(AbstractContextManager["Watchdog"]):
-    """Ends a process group and removes a folder if this process is killed and cannot do it.
+    """Ends a process group and removes a folder if this process is killed.
 
     Without it, LLVM would loop forever at the end of its replies. The watchdog is a shell that waits for the end of
     its stdin.

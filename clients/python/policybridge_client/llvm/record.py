@@ -1,4 +1,4 @@
-"""What the host records of a compilation in the ledger: how to repeat it, and its outcome."""
+"""The host's record of a compilation in the ledger: how to repeat it, and its outcome."""
 
 import hashlib
 from collections.abc import Sequence
@@ -58,23 +58,23 @@ class Compilation(msgspec.Struct, frozen=True):
         try:
             return msgspec.json.decode(text, type=cls)
         except msgspec.DecodeError as error:
-            raise InvalidError(f"the label {LABEL!r} does not say how a compiler was started: {error}") from error
+            raise InvalidError(f"the label {LABEL!r} does not describe the start of a compiler: {error}") from error
 
 
-def output_place(arguments: Sequence[str]) -> int | None:
+def output_index(arguments: Sequence[str]) -> int | None:
     """Return the index of the argument that names the output; ``None`` if there is none."""
-    places = [place + 1 for place, word in enumerate(arguments[:-1]) if word in ("-o", "--o")]
-    return places[-1] if places else None
+    indices = [index + 1 for index, word in enumerate(arguments[:-1]) if word in ("-o", "--o")]
+    return indices[-1] if indices else None
 
 
 def output_file(command: Sequence[str]) -> str:
-    """Give the file that a compiler's command writes: that behind ``-o``, or the one that clang makes without it.
+    """Give the file that a compiler's command writes: that after ``-o``, or clang's default.
 
-    It is empty where the command does not tell one file.
+    It is empty if the command does not name one file.
     """
-    place = output_place(command)
-    if place is not None:
-        return command[place]
+    index = output_index(command)
+    if index is not None:
+        return command[index]
     compiler = CompilerCommand.of(command)
     return clang_output(compiler.arguments) if compiler.kind in (Kind.CLANG, Kind.ZIG) else ""
 
@@ -87,10 +87,10 @@ def object_digest(file: Path) -> float | None:
 
 
 def report_outcome(connection: Connection, report: Report, cwd: Path | str | None) -> None:
-    """Report the outcome to the ledger. Failures are ignored: the server may have no ledger, or be unreachable."""
+    """Report the outcome to the ledger. Ignore failures: there may be no ledger, and the server may be away."""
     sessions, failure = report.statistics.sessions, report.statistics.failure
     if not sessions or isinstance(failure, UnavailableError | DeadlineError):
-        # The server did not answer a moment ago; do not wait for it again.
+        # The server has just timed out; do not wait for it again.
         return
     with suppress(PolicyBridgeError, OSError):
         outcome = _outcome(report, cwd)

@@ -1,4 +1,4 @@
-"""LLVM's optimisation remarks of its machine-learned inliner: which functions each decision was about.
+"""LLVM's optimisation remarks of its machine-learned inliner: the functions of each decision.
 
 The interactive mode sends features and no names. The remarks have one document for each decision, in the same order, as
 YAML in a fixed form (llvm/lib/Analysis/MLInlineAdvisor.cpp, reportContextForRemark). Reading that form line by line is
@@ -32,14 +32,14 @@ _ESCAPED: Final = {
 
 @dataclass(frozen=True)
 class Remark:
-    """What LLVM says about one decision.
+    """LLVM's remark on one decision.
 
     Attributes:
         caller: the function that holds the call.
         callee: the called function.
         inline: whether the advice was to inline.
-        inlined: whether LLVM did.
-        text: the document, for its features.
+        inlined: whether LLVM inlined.
+        text: the document, which has the features.
 
     """
 
@@ -56,15 +56,15 @@ class Remark:
 
 
 def read_remarks(data: bytes) -> Iterator[Remark]:
-    """Give the remarks of a file. Documents of another form are left out."""
+    """Give the remarks of a file; skip documents of another form."""
     for text in _DOCUMENT.split(data)[1:]:
-        found = dict(_FIELD.findall(text))
-        if found.keys() >= {b"Name", b"Function", b"Callee", b"ShouldInline"}:
+        fields = dict(_FIELD.findall(text))
+        if fields.keys() >= {b"Name", b"Function", b"Callee", b"ShouldInline"}:
             yield Remark(
-                read_scalar(found[b"Function"]),
-                read_scalar(found[b"Callee"]),
-                b"true" in found[b"ShouldInline"],
-                found[b"Name"].startswith(_INLINED),
+                read_scalar(fields[b"Function"]),
+                read_scalar(fields[b"Callee"]),
+                b"true" in fields[b"ShouldInline"],
+                fields[b"Name"].startswith(_INLINED),
                 text,
             )
 
@@ -79,8 +79,8 @@ def read_scalar(word: bytes) -> str:
     return text
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    escape = found[1]
+def _unescaped(match: re.Match[str]) -> str:
+    escape = match[1]
     if len(escape) > 1:
         code = int(escape[1:], 16)
         return chr(code) if code < 0x110000 else "�"
@@ -90,10 +90,10 @@ def _unescaped(found: re.Match[str]) -> str:
 def aligned(
     remarks: Sequence[Remark], taken: Sequence[bool], observations: npt.NDArray[np.float64]
 ) -> list[Remark | None]:
-    """Give the remark of each decision; ``None`` where it is not found.
+    """Give the remark of each decision; ``None`` if it has no remark.
 
-    LLVM also remarks on calls of functions that are always inlined, about which it does not ask. Such a remark shows
-    the features of the decision before it.
+    LLVM also remarks on calls of always-inlined functions, for which it asks no decision. Such a remark has the
+    features of the decision before it.
 
     Args:
         remarks: all of the compilation.
@@ -103,11 +103,11 @@ def aligned(
     """
     if [remark.inline for remark in remarks] == list(taken):
         return list(remarks)
-    found: list[Remark | None] = []
+    paired: list[Remark | None] = []
     waiting = iter(remarks)
     for answer, observation in zip(taken, observations, strict=True):
-        found.append(next((each for each in waiting if each.inline == answer and _shows(each, observation)), None))
-    return found
+        paired.append(next((each for each in waiting if each.inline == answer and _shows(each, observation)), None))
+    return paired
 
 
 def _shows(remark: Remark, observation: npt.NDArray[np.float64]) -> bool:

@@ -17,12 +17,12 @@ from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.defaults import defaults_of
 from policybridge_client.llvm.flags import asking_flags, asking_variables
 from policybridge_client.llvm.process import CompilerProcess, Surroundings
-from policybridge_client.llvm.record import Compilation, object_digest, output_file, output_place
+from policybridge_client.llvm.record import Compilation, object_digest, output_file, output_index
 from policybridge_client.llvm.tasks import Task, load_task
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
 
 _LOOK: Final = 0.02
-"""Seconds between two reads of what LLVM has written."""
+"""Seconds between two reads of LLVM's output."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ class _Replay:
 
     def _to_our_object(self, command: list[str], start: int) -> list[str]:
         # Write another object file: the recorded one may be in use.
-        place = output_place(command)
-        if place is not None:
-            return [*command[:place], str(self._object), *command[place + 1 :]]
+        index = output_index(command)
+        if index is not None:
+            return [*command[:index], str(self._object), *command[index + 1 :]]
         return [*command[:start], "-o", str(self._object), *command[start:]] if output_file(command) else command
 
     def _write_replies(self, task: Task, file: Path) -> Replayed | None:
@@ -118,10 +118,10 @@ class _Replay:
         ended = False
         with self._observations.open("rb") as file:
             while not ended:
-                # Look for the end first, then read: so nothing that was written before the end is missed.
+                # Check for the end first, then read, so that no output before the end is missed.
                 ended = bool(poll.poll(_LOOK * 1000))
                 if self._observations.stat().st_size < file.tell():
-                    raise PreconditionError("the command compiles several sources, each of which asks from the start")
+                    raise PreconditionError("the command compiles several sources, and each would ask from the start")
                 if not self._comparison.take(file.read()):
                     return False
         return True

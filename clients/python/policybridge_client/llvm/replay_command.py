@@ -22,13 +22,13 @@ _USAGE: Final = 2
 
 _READER: Final = "policybridge_server.ledger.reader:LedgerReader [server]"
 _CHECK: Final = "policybridge_server.ledger.place:check_shown [server]"
-"""Read a ledger, and look for passwords in its place. They belong to the server; only this command imports them."""
+"""The reader of a ledger, and the check of its address for passwords: parts of the server, loaded when needed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.description = (
-        "Compiles again with the decisions of a recorded session and without a server, and compares what LLVM observes "
+        "Compiles again with the decisions of a recorded session, without a server, and compares LLVM's observations "
         "and the object with the record. The object is not kept. Exit status: 0 identical, 1 different, 2 not possible."
     )
     parser.usage = "policybridge replay --ledger FILE [options] SESSION [-- COMPILER ARGUMENT…]"
@@ -85,10 +85,10 @@ def load_recorded(
         ledger: the ledger's file, or its database's URL.
         session_id: the session's id, or its first characters.
         command: a command that replaces the recorded one.
-        kind: the name of the kind of ledger; ``None``: what its place looks like.
+        kind: the name of the kind of ledger; ``None``: told from its address.
 
     Raises:
-        PreconditionError: the record lacks decisions, or does not say how the compiler was started.
+        PreconditionError: the record lacks decisions, or the compiler's command.
         PolicyBridgeError: the ledger cannot be read, or has no such session.
 
     """
@@ -104,7 +104,7 @@ def load_recorded(
 def _compilation(session: Any, command: Sequence[str]) -> Compilation:
     label = session.labels.get(LABEL)
     if label is None:
-        raise PreconditionError(f"session {session.id} does not say which compiler it was (it has no label {LABEL!r})")
+        raise PreconditionError(f"session {session.id} has no label {LABEL!r}, which has the compiler's command")
     recorded = Compilation.from_label(label)
     return msgspec.structs.replace(recorded, command=list(command)) if command else recorded
 
@@ -115,11 +115,11 @@ def _check_whole(session: Any) -> None:
     if session.lost:
         why = f"{session.lost} decisions found no room in the ledger"
     elif session.outcome is None:
-        why = "its end was not reported, so that decisions may lack"
+        why = "its end was not reported, so decisions may be missing"
     elif values.get("sessions", 1) > 1 or values.get("headers", 1) > 1:
-        why = "the command compiles several sources, each of which would ask from the start"
+        why = "the command compiles several sources, and each would ask from the start"
     elif session.outcome.status in ("fallback", "error"):
-        why = "the policy did not decide everything"
+        why = "the policy did not make all decisions"
     if why is not None:
         raise PreconditionError(f"session {session.id} cannot be replayed: {why}")
 

@@ -65,7 +65,7 @@ class Responder:
         """Handle an event; for an observation, call ``reply`` with the bytes for LLVM.
 
         Raises:
-            PolicyBridgeError: there is neither advice nor a default. The compiler still waits; end it.
+            PolicyBridgeError: there is neither advice nor a default. The compiler still waits, so end it.
 
         """
         if isinstance(event, bytes):
@@ -74,7 +74,7 @@ class Responder:
             check_llvm_signature(event.signature)
             self._begin(self._defaults.extended(event.signature))
         elif isinstance(event, Context):
-            # LLVM's inliner gives an empty name. The context is the source then, which the session was opened with.
+            # LLVM's inliner gives an empty name. Then the context is the source, with which the session was opened.
             self._context = event.name
             if event.name and self._session is not None:
                 self._session.context(event.name)

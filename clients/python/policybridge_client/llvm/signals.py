@@ -1,4 +1,4 @@
-"""Turning signals to the host into an exception that is raised only where it can be handled."""
+"""Signals to the host, turned into an exception that is raised only at safe points."""
 
 import signal
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class Interrupted(BaseException):
 
 
 class Interrupts:
-    """Raises `Interrupted` once, and delays it while a process or folder is made, so that none is left behind.
+    """Raises `Interrupted` once, but not while a process or folder is made: it would be left behind.
 
     Without `TakenSignals` it does nothing.
     """
@@ -37,7 +37,7 @@ class Interrupts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Delay signals: one that arrives meanwhile is raised at the end of the block."""
+        """Delay a signal to the end of the block."""
         self._holds += 1
         try:
             yield

@@ -1,4 +1,4 @@
-"""Checking what a compiler announces: LLVM's tensors are numbers of a fixed size."""
+"""Checking a compiler's signature: LLVM's tensors are numbers of a fixed size."""
 
 from policybridge_core.errors import InvalidError
 from policybridge_serdes import Signature, TensorSpec

@@ -1,4 +1,4 @@
-"""The source and the output of a compiler's command, where its words say them."""
+"""The source and the output of a compiler's command, as far as its words name them."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -9,7 +9,7 @@ _SOURCES: Final = frozenset([
     ".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CC", ".CPP", ".cppm", ".ixx", ".i", ".ii", ".mi", ".mii",
     ".m", ".mm", ".M", ".f", ".f90", ".cu", ".hip", ".cl", ".ll", ".bc",
 ])  # fmt: skip
-"""Suffixes by which clang, opt and llc know a source."""
+"""Suffixes of sources for clang, opt and llc."""
 
 _WITH_WORD: Final = frozenset([
     "-o", "--o", "-x", "-I", "-D", "-U", "-L", "-T", "-MF", "-MT", "-MQ", "-include", "-imacros", "-include-pch",
@@ -23,13 +23,13 @@ _NO_OBJECT: Final = frozenset(["-E", "-M", "-MM", "-fsyntax-only", "-###", "--ve
 
 
 def source_of(arguments: Sequence[str]) -> str:
-    """Give the one source that the arguments of a compiler name; empty if there is none, or if there are several."""
-    found = _sources(arguments)
-    return found[0] if len(found) == 1 else ""
+    """Give the single source in a compiler's arguments; empty if there is no source, or several."""
+    sources = _sources(arguments)
+    return sources[0] if len(sources) == 1 else ""
 
 
 def compiles(arguments: Sequence[str]) -> bool:
-    """Tell whether the arguments name something to compile; false where they can only link, or ask for a version."""
+    """Tell whether the arguments have a source; false if the command only links, or prints a version."""
     return bool(_sources(arguments)) or any(word in ("-", "-x") or word.startswith(("@", "-x")) for word in arguments)
 
 
@@ -39,7 +39,7 @@ def _sources(arguments: Sequence[str]) -> list[str]:
 
 
 def clang_output(arguments: Sequence[str]) -> str:
-    """Give the file that clang writes for these arguments without ``-o``; empty where they do not tell one file."""
+    """Give the file that clang writes for these arguments without ``-o``; empty if they do not determine one file."""
     words = set(arguments)
     source = source_of(arguments)
     if not source or words & _NO_OBJECT:

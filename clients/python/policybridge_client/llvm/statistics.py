@@ -15,7 +15,7 @@ from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import PolicyVersion
 
 FAILED: Final = os.EX_SOFTWARE
-"""Exit status if the host ended the compiler because there was no advice."""
+"""Exit status if the host ended the compiler for want of advice."""
 
 
 @dataclass
@@ -76,12 +76,12 @@ class Report:
     """The result of one compilation.
 
     Attributes:
-        command: how the compiler was started.
-        task: what it asked about.
+        command: the compiler's command.
+        task: the task of its requests.
         status: the compiler's exit status, or 128 + n if signal n ended it, or `FAILED` if the host ended it because
             there was neither advice nor a fallback.
         seconds: wall time.
-        statistics: what was asked and answered.
+        statistics: counts of requests and answers.
         error: the reason if the host ended the compiler.
         fallback: set if the policy did not make all decisions.
 
@@ -143,7 +143,7 @@ def _error(error: PolicyBridgeError | None) -> Mapping[str, object] | None:
 def write_report(report: Mapping[str, object], path: str) -> Path:
     """Write the statistics file atomically; ``%p`` in its name becomes the id of this process.
 
-    Through a device (``/dev/stderr`` leads to one), a pipe or a link it is written, and none of these is replaced.
+    A device, a pipe or a link (``/dev/stderr``) is written to and not replaced.
     """
     target = Path(path.replace("%p", str(os.getpid())))
     text = msgspec.json.format(msgspec.json.encode(_unicode(report))) + b"\n"
@@ -156,7 +156,7 @@ def write_report(report: Mapping[str, object], path: str) -> Path:
 
 
 def _unicode(value: object) -> object:
-    """Return a value with U+FFFD for bytes of names and paths that are no UTF-8: JSON has no other way to hold them."""
+    """Replace bytes of names and paths that are not UTF-8 by U+FFFD: JSON cannot hold them."""
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     if isinstance(value, Mapping):

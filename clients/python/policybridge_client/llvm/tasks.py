@@ -1,4 +1,4 @@
-"""The tasks for which LLVM can ask advice: flags, legal advice and LLVM's own decisions."""
+"""The tasks of LLVM: flags, legal advice and LLVM's own decisions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

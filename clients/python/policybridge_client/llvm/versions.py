@@ -30,12 +30,12 @@ def llvm_version(start: Sequence[str]) -> int:
 
 
 def remembered(start: Sequence[str], question: str, ask: Callable[[], int]) -> int:
-    """Return what ``ask`` finds out about a compiler, remembered on disk; `UNKNOWN` is asked again.
+    """Return the answer of ``ask`` about a compiler, cached on disk; `UNKNOWN` is not cached.
 
     Args:
         start: the words that start the compiler.
-        question: tells several facts about one compiler from each other.
-        ask: finds it out.
+        question: names the fact; a compiler has several.
+        ask: determines the answer.
 
     """
     identity = _identity(start)
@@ -57,8 +57,8 @@ def _ask(start: Sequence[str]) -> int:
         )
     except (OSError, subprocess.TimeoutExpired):
         return UNKNOWN
-    found = _VERSION.search(said.stdout)
-    return int(found[1]) if found else UNKNOWN
+    match = _VERSION.search(said.stdout)
+    return int(match[1]) if match else UNKNOWN
 
 
 def _identity(start: Sequence[str]) -> str | None:
@@ -70,9 +70,9 @@ def _identity(start: Sequence[str]) -> str | None:
 
 
 def _file(start: Sequence[str]) -> Path | None:
-    found = shutil.which(start[-2] if len(start) > 1 and start[-1] in ("cc", "c++", "clang") else start[-1])
-    file = Path(found).resolve() if found else None
-    # A link to a wrapper such as ccache does not identify the compiler behind the wrapper.
+    program = shutil.which(start[-2] if len(start) > 1 and start[-1] in ("cc", "c++", "clang") else start[-1])
+    file = Path(program).resolve() if program else None
+    # A link to a wrapper such as ccache does not identify the compiler.
     return file if file and is_compiler(file.name) else None
 
 

@@ -289,5 +289,5 @@ def test_a_log_is_imported_into_a_database_and_a_session_is_replayed_from_it(url
     sessions("export", url, "--to", tmp_path / "s.log", "--score", "x")
     assert "1 sessions with 256 decisions" in sessions("import", url, tmp_path / "s.log")
     assert len(names(url)) == 2
-    with pytest.raises(PreconditionError, match="does not say which compiler"):
+    with pytest.raises(PreconditionError, match="has no label 'compilation'"):
         load_recorded(url, "s")

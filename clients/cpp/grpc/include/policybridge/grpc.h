@@ -11,7 +11,7 @@ namespace policybridge {
 /// which ends every wait that is longer than the timeout.
 Result<std::shared_ptr<Connection>> connect_grpc(std::string_view target, const ConnectOptions &options);
 
-/// The same over TLS, `target` being `HOST:PORT`. What is shown and trusted is in `ConnectOptions::credentials`.
+/// The same over TLS, `target` being `HOST:PORT`. The credentials are `ConnectOptions::credentials`.
 Result<std::shared_ptr<Connection>> connect_grpcs(std::string_view target, const ConnectOptions &options);
 
 /// For `ConnectOptions::schemes`.
