@@ -75,7 +75,7 @@ def answering(place: Path, *names: str) -> Iterator[str]:
 @pytest.mark.parametrize("line", [b"{}\n", b'{"session":"","policy":"p"}\n', b'{"session":"s","version":1}\n'])
 def test_a_socket_that_names_no_session_or_no_policy_is_refused(place: Path, line: bytes) -> None:
     peer = Peer(place, (line,), (), 0)
-    with pytest.raises(InvalidError, match="none of this protocol"):
+    with pytest.raises(InvalidError, match="does not follow the protocol"):
         opened(f"socket:{place}")
     peer.close()
 
@@ -84,7 +84,7 @@ def test_a_socket_that_names_no_session_or_no_policy_is_refused(place: Path, lin
 def test_an_outcome_is_recorded_over_the_socket_only_where_the_answer_says_so(place: Path, line: bytes) -> None:
     peer = Peer(place, (OPENED,), (b"\0" + line,), 1)
     session = opened(f"socket:{place}")
-    with pytest.raises(InvalidError, match="none of this protocol"):
+    with pytest.raises(InvalidError, match="does not follow the protocol"):
         session.report(Outcome({"size": 1.0}))
     with pytest.raises(PreconditionError, match="the session is over"):
         decide(session)
@@ -93,21 +93,21 @@ def test_an_outcome_is_recorded_over_the_socket_only_where_the_answer_says_so(pl
 
 def test_an_outcome_of_another_session_is_recorded_only_where_the_answer_says_so(place: Path) -> None:
     peer = Peer(place, (b'{"recorded":false}\n',), (), 0)
-    with pytest.raises(InvalidError, match="none of this protocol"):
+    with pytest.raises(InvalidError, match="does not follow the protocol"):
         connect(f"socket:{place}").report_outcome("s", Outcome({}))
     peer.close()
 
 
 @pytest.mark.parametrize("name", ["decision", "nothing"])
 def test_a_grpc_server_whose_first_answer_is_another_is_refused(place: Path, name: str) -> None:
-    with answering(place, name) as address, pytest.raises(InvalidError, match=f"it says {name}, and not an Opened"):
+    with answering(place, name) as address, pytest.raises(InvalidError, match=f"it is {name}, and Opened with"):
         opened(address)
 
 
 def test_an_outcome_is_recorded_over_grpc_only_where_the_answer_says_so(place: Path) -> None:
     with answering(place, "opened", "decision") as address:
         session = opened(address)
-        with pytest.raises(InvalidError, match="it says decision, and not that the outcome is recorded"):
+        with pytest.raises(InvalidError, match="it is decision, and OutcomeRecorded is right"):
             session.report(Outcome({}))
 
 

@@ -166,17 +166,17 @@ def saying(path: Path, *answers: bytes) -> Iterator[str]:
     ("answers", "named"),
     [
         ([], "the server at"),
-        ([b"hello\n"], "none of this protocol"),
-        ([b"{}\n"], "none of this protocol"),
+        ([b"hello\n"], "does not follow the protocol"),
+        ([b"{}\n"], "does not follow the protocol"),
         ([b'{"error":{"status":5,"message":"no such \\u00fc\\ud83d\\ude00"}}\n'], "no such ü😀"),
         ([OPENED[:20]], "went away"),
         ([b"x" * ((1 << 20) + 1)], "more than"),
         ([OPENED], "went away"),
         ([OPENED, b"\0\1\2"], "went away"),
         ([OPENED, b"\1"], "went away"),
-        ([OPENED, b"\1{}\n"], "none of this protocol"),
+        ([OPENED, b"\1{}\n"], "does not follow the protocol"),
         ([OPENED, b'\1{"error":{"status":13,"message":"boom"}}\n'], "boom"),
-        ([OPENED, b"\7{}"], "none of this protocol"),
+        ([OPENED, b"\7{}"], "does not follow the protocol"),
     ],
 )
 def test_a_malformed_answer_of_the_server_is_in_the_error_and_is_not_advice(
@@ -198,7 +198,7 @@ def test_a_number_that_json_does_not_allow_is_refused_in_the_servers_answer(
         status, said, made = compile_stream(header() + observation(0, 1.0), 4, address)
     assert status == 70
     assert not made
-    assert 'none of this protocol: \'{"session":' in said
+    assert 'does not follow the protocol: \'{"session":' in said
 
 
 @pytest.mark.parametrize("number", NOT_JSON_NUMBERS)

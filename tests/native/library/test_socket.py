@@ -115,7 +115,11 @@ def test_a_header_is_sent_once_and_a_context_with_the_observation_that_follows(
         (b'{"session":"s","policy":"p","version":-1}\n', InvalidError, "does not follow the protocol"),
         (b'{"session":"s","policy":"p","version":1e400}\n', InvalidError, "does not follow the protocol"),
         *[
-            (b'{"session":"s","policy":"p","version":1,"more":%b}\n' % number, InvalidError, "does not follow the protocol")
+            (
+                b'{"session":"s","policy":"p","version":1,"more":%b}\n' % number,
+                InvalidError,
+                "does not follow the protocol",
+            )
             for number in (b"-inf", b"inf", b"nan", b"01", b"1.", b".5", b"+1", b"0x1", b"1e")
         ],
         (b'{"session":"s","policy":"\xff","version":1}\n', InvalidError, "does not follow the protocol"),
