@@ -130,7 +130,7 @@ Status Decided::become_with(const std::string &plugin) {
 }
 
 Result<CompilationReport> Decided::run_by_sequence(const DecisionStore &store, const DecisionStore::Section &section) {
-  Result<Decisions> decisions = store.read(section);
+  Result<SectionDecisions> decisions = store.read(section);
   if (!decisions.ok())
     return run_without(decisions.status());
   const Result<Defaults> defaults = Defaults::of(compiler_, *config_.task, signals_);
@@ -138,7 +138,7 @@ Result<CompilationReport> Decided::run_by_sequence(const DecisionStore &store, c
     return defaults.status();
   if (!defaults->known())
     return run_plain_saying("this LLVM tells its own decisions at -Oz only, and there is no plugin for it (--plugins)");
-  StoredDecisions stored{*std::move(decisions)};
+  StoredDecisions stored{std::move(decisions->inlining)};
   Result<CompilationReport> report = run_compiler(config_, compiler_, signals_, &stored);
   if (!report.ok())
     return report;

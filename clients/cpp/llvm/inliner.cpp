@@ -2,6 +2,7 @@
 #include "inline_advisor.h"
 #include "module_session.h"
 #include "owned_by_module.h"
+#include "pass_hooks.h"
 #include "store_advisor.h"
 #include "store_session.h"
 
@@ -174,6 +175,7 @@ void register_callbacks(PassBuilder &builder) {
     analyses.registerPass([&] { return OwnedByModule<StoreSession>(configuration); });
     analyses.registerPass([&] { return AdvisorAnalysis(configuration); });
   });
+  register_pass_hooks(builder, configuration);
   const auto start = [configuration](ModulePassManager &passes, OptimizationLevel level, auto...) {
     if (level != OptimizationLevel::O0)
       passes.addPass(StartOfPipeline(configuration));

@@ -40,6 +40,8 @@ struct Options {
                  cl::desc("A store of tuned decisions; no server is asked")};
   Text sites{"policybridge-sites", cl::cat(category), cl::value_desc("file"),
              cl::desc("Log every call that LLVM asks about there; %p and %m as in the statistics")};
+  Text passes{"policybridge-passes", cl::cat(category), cl::value_desc("file"),
+              cl::desc("Log every optional pass that LLVM asks about there; %p and %m as in the statistics")};
   Text module{"policybridge-module", cl::cat(category), cl::value_desc("path"),
               cl::desc("The name of this module in the store (default: its source file)")};
   Texts options{"policybridge-option", cl::cat(category), cl::value_desc("name=value"),
@@ -81,7 +83,7 @@ private:
 
   const std::vector<const Text *> texts = {&made->server,       &made->policy,     &made->timeout, &made->stats,
                                            &made->fallback,     &made->growth_limit, &made->retry_after,
-                                           &made->decisions,    &made->sites,      &made->module,  &made->explore};
+                                           &made->decisions,    &made->sites,      &made->passes, &made->module,  &made->explore};
 };
 
 /// Check a store under a compiler cache; the command line does not have its content.
@@ -108,6 +110,7 @@ Status Settings::read() {
   stats = source.value("stats");
   decisions = source.value("decisions");
   sites = source.value("sites");
+  passes = source.value("passes");
   if (Status status = source.read_fallback(default_stands_in); !status.ok())
     return status;
   constexpr double infinity = std::numeric_limits<double>::infinity();

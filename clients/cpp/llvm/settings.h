@@ -17,13 +17,15 @@ struct Settings : ServerSettings {
   std::string decisions;
   /// The file for the log of sites; `%p` and `%m` as in `stats`. Empty for none.
   std::string sites;
+  /// The file for the log of passes; `%p` and `%m` as in `stats`. Empty for none.
+  std::string passes;
   /// The module's name in the store. Empty: its source file.
   std::string module;
   /// The factor of a module's size that the policy may add to it; beyond that LLVM's own decisions stand in.
   double growth_limit = 4;
 
   /// Whether no server is asked: decisions come from a store, or are LLVM's own and logged.
-  bool is_local() const { return !decisions.empty() || !sites.empty(); }
+  bool is_local() const { return !decisions.empty() || !sites.empty() || !passes.empty(); }
 
   /// Read the command line, which LLVM has parsed, and the environment.
   ///

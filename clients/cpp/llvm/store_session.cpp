@@ -37,7 +37,8 @@ StoreSession::StoreSession(Module &module, ModuleAnalysisManager &, std::shared_
   const Settings &settings = configuration_->settings;
   const DecisionStore *store = configuration_->store ? &*configuration_->store : nullptr;
   const bool is_logged = failure_.ok() && !settings.sites.empty();
-  if ((store && !store->sections().empty()) || is_logged)
+  const bool has_pass_log = failure_.ok() && !settings.passes.empty();
+  if ((store && !store->sections().empty()) || is_logged || has_pass_log)
     compiled_ = describe(module, settings);
   report_.store = settings.decisions;
   report_.module = path_of(module, settings);
@@ -47,8 +48,10 @@ StoreSession::StoreSession(Module &module, ModuleAnalysisManager &, std::shared_
     fail(failure_);
   if (is_logged)
     log_.emplace();
-  if (!decisions_.empty() || is_logged)
+  if (!decisions_.inlining.empty() || is_logged)
     sites_.emplace(module);
+  if (!decisions_.passes.empty() || has_pass_log)
+    passes_ = std::make_shared<ModulePasses>(std::move(decisions_.passes), has_pass_log ? open_pass_log() : nullptr);
 }
 
 Status StoreSession::read_store() {
@@ -67,6 +70,12 @@ Status StoreSession::read_store() {
   return Status();
 }
 
+std::unique_ptr<PassLog> StoreSession::open_pass_log() const {
+  return PassLog::open(file_of(configuration_->settings.passes, name_of(module_)),
+                       "policybridge-passes 1\t" + compiled_.digest + "\t" + compiled_.level + "\t" +
+                           percent_encoded(compiled_.path));
+}
+
 void StoreSession::fail(const Status &why) {
   if (!configuration_->settings.default_stands_in) {
     fatal_ = true;
@@ -79,13 +88,15 @@ void StoreSession::fail(const Status &why) {
 }
 
 std::optional<bool> StoreSession::find(const Site &site) const {
-  const auto found = decisions_.find({site.key, 0});
-  return found == decisions_.end() ? std::nullopt : std::optional(found->second);
+  const auto found = decisions_.inlining.find({site.key, 0});
+  return found == decisions_.inlining.end() ? std::nullopt : std::optional(found->second);
 }
 
 StoreSession::~StoreSession() {
   if (sites_)
     sites_->strip();
+  if (passes_)
+    report_.applied += report_.passes = passes_->applied();
   tell();
   if (log_)
     write_log();

@@ -2,6 +2,7 @@
 #define POLICYBRIDGE_LLVM_STORE_SESSION_H
 
 #include "call_sites.h"
+#include "module_passes.h"
 #include "owned_by_module.h"
 #include "site_log.h"
 
@@ -38,6 +39,9 @@ public:
   /// The store's decision about a site; none where LLVM's own stands.
   std::optional<bool> find(const Site &site) const;
 
+  /// The choices of the store about the functions' passes, and their log; null where there are neither.
+  const std::shared_ptr<ModulePasses> &passes() const { return passes_; }
+
   /// Count a decision of the store that was followed.
   void count_applied() { ++report_.applied; }
 
@@ -52,6 +56,7 @@ public:
 
 private:
   Status read_store();
+  std::unique_ptr<PassLog> open_pass_log() const;
   void fail(const Status &why);
   void tell() const;
   void write_log();
@@ -60,10 +65,11 @@ private:
   llvm::Module &module_;
   std::shared_ptr<const Configuration> configuration_;
   CompiledModule compiled_;
-  Decisions decisions_;
+  SectionDecisions decisions_;
   bool is_own_section_ = false; // not that of another file of the same name
   std::optional<CallSites> sites_;
   std::optional<SiteLog> log_;
+  std::shared_ptr<ModulePasses> passes_;
   StoreReport report_;
   Status failure_;
   bool fatal_ = false;

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <set>
 #include <sys/stat.h>
 #include <tuple>
 #include <unistd.h>
@@ -77,6 +78,15 @@ std::size_t equal_at_the_end(const std::vector<std::string> &one, const std::vec
 bool may_match(const std::string &path, const std::vector<std::string> &parts) {
   return !parts.empty() && path.size() >= parts.back().size() &&
          path.compare(path.size() - parts.back().size(), std::string::npos, parts.back()) == 0;
+}
+
+/// Keep the first of equal choices.
+void remove_repeated(std::vector<PassChoice> &passes) {
+  std::set<std::tuple<std::uint64_t, PassChoice::Action, std::string>> seen;
+  const auto is_repeated = [&seen](const PassChoice &choice) {
+    return !seen.emplace(choice.function, choice.action, choice.name).second;
+  };
+  passes.erase(std::remove_if(passes.begin(), passes.end(), is_repeated), passes.end());
 }
 
 bool has_digest(const CompiledModule &section, const CompiledModule &module) {
@@ -202,23 +212,40 @@ bool DecisionStore::is_path_of(const Section &section, const CompiledModule &mod
   return equal_at_the_end(parts, parts_of(module.path, true)) == parts.size();
 }
 
-Result<Decisions> DecisionStore::read(const Section &section) const {
+Status DecisionStore::read_line(std::string_view line, bool by_site, SectionDecisions &decisions) const {
+  const std::string_view shown = line;
+  const std::string_view hash = take(line, ' ');
+  const std::optional<DecisionKey> key = by_site && hash.size() != key_digits ? std::nullopt : key_of(hash);
+  const std::string_view choice = take(line, ' ');
+  if (key && (choice == "inline" || choice == "call")) {
+    decisions.inlining.emplace(*key, choice == "inline");
+    return {};
+  }
+  if (!key || !is_pass_action(choice))
+    return invalid_argument("a decision is 16 hexadecimal digits and inline, call, skip, add, set or keep, not " +
+                            quoted(shown));
+  if (!by_site)
+    return invalid_argument("choices of passes are by site");
+  Result<PassChoice> passes = PassChoice::parse(key->hash, choice, take(line, ' '));
+  if (!passes.ok())
+    return passes.status();
+  decisions.passes.push_back(*std::move(passes));
+  return {};
+}
+
+Result<SectionDecisions> DecisionStore::read(const Section &section) const {
   auto text = bytes(section.begin, section.end);
   if (!text.ok())
     return text.status();
   if (!text->empty() && text->back() != '\n')
     return broken(section.end, "the file ends within a line");
-  Decisions decisions;
+  SectionDecisions decisions;
   for (std::string_view rest = *text; !rest.empty();) {
     const auto offset = section.begin + static_cast<std::uint64_t>(rest.data() - text->data());
-    std::string_view line = take(rest, '\n');
-    const std::string_view shown = line;
-    const std::optional<DecisionKey> key = key_of(take(line, ' '));
-    const std::string_view choice = take(line, ' ');
-    if (!key || (choice != "inline" && choice != "call"))
-      return broken(offset, "a decision is 16 hexadecimal digits and inline or call, not " + quoted(shown));
-    decisions.emplace(*key, choice == "inline");
+    if (Status status = read_line(take(rest, '\n'), section.module.by == "site", decisions); !status.ok())
+      return broken(offset, status.message());
   }
+  remove_repeated(decisions.passes);
   return decisions;
 }
 

@@ -2,6 +2,7 @@
 #define POLICYBRIDGE_SRC_DECISION_STORE_H
 
 #include "descriptor.h"
+#include "pass_choices.h"
 
 #include "policybridge/status.h"
 
@@ -29,6 +30,14 @@ struct DecisionKeyHash {
 
 /// Whether to inline, by the decision's name.
 using Decisions = std::unordered_map<DecisionKey, bool, DecisionKeyHash>;
+
+/// What a section of a store has.
+struct SectionDecisions {
+  Decisions inlining;
+  std::vector<PassChoice> passes; ///< in the order of the file, each once; only by site
+
+  std::size_t size() const { return inlining.size() + passes.size(); }
+};
 
 /// The compilation that asks for its decisions.
 struct CompiledModule {
@@ -65,7 +74,7 @@ public:
 
   /// Fails where a line is not a decision, or the file ends within a line. Where a merge has left two decisions of one
   /// name, the first counts.
-  Result<Decisions> read(const Section &section) const;
+  Result<SectionDecisions> read(const Section &section) const;
 
   const std::vector<Section> &sections() const { return sections_; }
 
@@ -75,6 +84,7 @@ private:
   Status scan();
   Status add_section(std::uint64_t start);
   Result<std::string> bytes(std::uint64_t begin, std::uint64_t end) const;
+  Status read_line(std::string_view line, bool by_site, SectionDecisions &decisions) const;
   Status broken(std::uint64_t offset, std::string_view why) const;
 
   std::string path_;

@@ -52,6 +52,7 @@ void write_store(JsonWriter &json, const StoreReport &report) {
     json.boolean(report.exact);
     json.integer_member("applied", report.applied);
     json.integer_member("unmatched", report.decisions - report.applied);
+    json.integer_member("passes", report.passes);
   });
 }
 

@@ -54,6 +54,7 @@ struct StoreReport {
   bool exact = false; ///< whether the module is the one that was tuned, by its digest
   std::uint64_t decisions = 0; ///< of the store for this module
   std::uint64_t applied = 0;   ///< of them; the others were not asked for, or LLVM could not follow them
+  std::uint64_t passes = 0;    ///< of those that applied, how many are about a function's passes
 };
 
 /// One compilation, as its statistics file describes it.

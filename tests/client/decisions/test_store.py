@@ -9,11 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policybridge_client.decisions import (
+    ALL_FUNCTIONS,
     Decision,
     Heading,
+    PassChoice,
     Section,
     Store,
     format_store,
+    function_key,
     parse_store,
     path_in_store,
     read_store,
@@ -85,7 +88,10 @@ def test_names_and_paths_of_any_bytes_come_back(caller: bytes, callee: bytes, pa
         (TEXT.replace(b" path=src/c.c", b""), "line 5: a module line says llvm=, level=, by=, digest= and path=; here"),
         (TEXT.replace(b"00d1c2a34b5e6f70", b"00D1"), "line 3: a key by site is 16 hexadecimal digits, not '00D1'"),
         (TEXT.replace(b"f1.2 ", b"f1 "), "line 6: a key by sequence is 16 hexadecimal digits followed by .N"),
-        (TEXT.replace(b" call %25", b" maybe %25"), "line 4: after the key comes inline or call, not 'maybe'"),
+        (
+            TEXT.replace(b" call %25", b" maybe %25"),
+            "line 4: after the key comes inline, call, skip, add, set or keep, not 'maybe'",
+        ),
         (TEXT.replace(b"module", b"<<<<<<< HEAD\nmodule", 1), "line 2: '<<<<<<< HEAD' is a conflict of a merge"),
         (TEXT.replace(b"module", b"modul", 1), "line 2: before the first decision comes a line 'module llvm=…'"),
         (TEXT.replace(b"\n", b"\r\n"), "line 1: a store begins with 'policybridge-decisions 1', not with"),
@@ -100,10 +106,73 @@ def test_what_is_no_store_is_an_error_that_says_the_line_and_what_would_be_right
     assert len(str(caught.value)) < 300
 
 
+PASSES: Final = b"""\
+policybridge-decisions 1
+module llvm=22 level=Oz by=site digest=- path=a.c
+00d1c2a34b5e6f70 inline f g
+9f86d081884c7d65 add early-cse<memssa>@last t%20est
+9f86d081884c7d65 keep early-machinelicm t%20est
+9f86d081884c7d65 set ext-tsp t%20est
+9f86d081884c7d65 skip SimplifyCFGPass.2 t%20est
+e3b0c44298fc1c14 add iroutliner@last
+e3b0c44298fc1c14 skip early-machinelicm
+"""
+
+
+def test_choices_of_passes_stand_behind_the_decisions_about_inlining_and_come_back() -> None:
+    store = parse_store(PASSES)
+    assert format_store(store) == PASSES
+    made = store.sections[0]
+    assert made.decisions == (Decision("00d1c2a34b5e6f70", True, "f", "g"),)
+    assert made.passes[3] == PassChoice("9f86d081884c7d65", "skip", "SimplifyCFGPass.2", "t est")
+    assert made.passes[5] == PassChoice(ALL_FUNCTIONS, "skip", "early-machinelicm")
+    assert (function_key("test"), function_key("")) == ("9f86d081884c7d65", ALL_FUNCTIONS)
+    lines = PASSES.split(b"\n")
+    # Reversed, and with a line twice, as a merge may leave them.
+    assert format_store(parse_store(b"\n".join([*lines[:2], *reversed(lines[2:-1]), lines[3], b""]))) == PASSES
+    assert Store().with_section(Section(made.heading, (), made.passes)).sections
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            b"skip early-machinelicm",
+            b"skip LCSSAPass",
+            "line 9: LCSSAPass is never skipped: later loop passes need its form",
+        ),
+        (b"skip early", b"skip x\xff", "line 9: no pass that may be skipped is called"),
+        (b"Pass.2", b"Pass.", "line 7: behind a pass comes nothing, or a dot and which of its runs"),
+        (b"Pass.2", b"Pass.1000000", "line 7: behind a pass comes nothing, or a dot and which of its runs"),
+        (b"memssa>@last", b"memssa>", "line 4: passes that may be added are one of the documented pipelines"),
+        (b"outliner@last", b"outliner@early", "line 8: iroutliner is added @last alone"),
+        (b"e3b0c44298fc1c14 add", b"00d1c2a34b5e6f70 add", "line 8: iroutliner is added to a module"),
+        (b"ext-tsp", b"ext", "line 6: no switch is called 'ext'"),
+        (b"keep early-machinelicm", b"keep nothing", "line 5: no pass that may be skipped is called 'nothing'"),
+        (b"e3b0c44298fc1c14 skip", b"e3b0c44298fc1c14 keep", "line 9: keep exempts one function from a choice for all"),
+        (b"by=site", b"by=sequence", "line 3: a key by sequence is 16 hexadecimal digits followed by .N"),
+    ],
+)
+def test_a_choice_of_passes_that_may_not_be_made_is_an_error_that_says_why(old: bytes, new: bytes, said: str) -> None:
+    with pytest.raises(InvalidError) as caught:
+        parse_store(PASSES.replace(old, new), "x.db")
+    assert said in str(caught.value)
+
+
+def test_choices_of_passes_are_by_site_alone() -> None:
+    with pytest.raises(InvalidError, match="line 6: choices of passes are by site"):
+        parse_store(TEXT.replace(b"f1.2 call", b"f1.2 skip"))
+
+
 @given(st.binary(), st.integers(0, len(TEXT)), st.integers(0, 40))
 def test_hostile_bytes_give_a_store_or_an_invalid_error(noise: bytes, place: int, length: int) -> None:
+    for text in (TEXT, PASSES):
+        check_hostile(text[:place] + noise + text[place + length :])
+
+
+def check_hostile(text: bytes) -> None:
     try:
-        store = parse_store(TEXT[:place] + noise + TEXT[place + length :])
+        store = parse_store(text)
     except InvalidError:
         return
     assert format_store(parse_store(format_store(store))) == format_store(store)

@@ -3,11 +3,22 @@
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from policybridge_client.decisions import Decision, Heading, Section, SiteLog, Store, read_sites, write_store
+from policybridge_client.decisions import (
+    ALL_FUNCTIONS,
+    Decision,
+    Heading,
+    PassChoice,
+    Section,
+    SiteLog,
+    Store,
+    function_key,
+    read_sites,
+    write_store,
+)
 from tests.native.conftest import Target
 from tests.native.llvm.plugins import built_plugin, need
 
@@ -91,6 +102,16 @@ class Tuner:
         section = Section(Heading(**given), tuple(Decision(key, inline) for key, inline in decisions.items()))  # type: ignore[arg-type]
         write_store(Store([section]), self.folder / name)
         return str(self.folder / name)
+
+    def choose(self, path: str, choices: Sequence[tuple[str, str, str]], **heading: object) -> str:
+        """Write a store with choices of passes, each ``(function, action, name)``; "" is all functions."""
+        given = {"llvm": int(self.major), "level": "Oz", "by": "site", "digest": None, "path": path, **heading}
+        made = [
+            PassChoice(function_key(function) if function else ALL_FUNCTIONS, action, name, function)  # type: ignore[arg-type]
+            for function, action, name in choices
+        ]
+        write_store(Store([Section(Heading(**given), (), made)]), self.folder / "chosen.db")  # type: ignore[arg-type]
+        return str(self.folder / "chosen.db")
 
 
 def _environment() -> dict[str, str]:

@@ -95,7 +95,7 @@ def test_decisions_apply_and_change_the_object(tuner: Tuner, source: Path) -> No
     # What was to be inlined was inlined.
     assert (again.taken == again.inlined).all()
     assert made.store == {
-        "path": store, "module": str(source), "exact": True, "applied": len(decisions), "unmatched": 0
+        "path": store, "module": str(source), "exact": True, "applied": len(decisions), "unmatched": 0, "passes": 0
     }  # fmt: skip
     # The log's cost is not empty: LLVM could have decided otherwise.
     assert (log.numbers["cost"] > log.numbers["threshold"]).tolist() == (~log.default).tolist()

@@ -2,20 +2,24 @@
 
 from policybridge_client.decisions.files import path_in_store, read_store, update_store, write_store
 from policybridge_client.decisions.format import format_store, parse_store
-from policybridge_client.decisions.keys import FeaturesKeys, site_key
+from policybridge_client.decisions.keys import FeaturesKeys, function_key, site_key
+from policybridge_client.decisions.passes import ALL_FUNCTIONS, PassChoice
 from policybridge_client.decisions.sites import SiteLog, parse_sites, read_sites
 from policybridge_client.decisions.store import By, Decision, Heading, Level, Section, Store
 
 __all__ = [
+    "ALL_FUNCTIONS",
     "By",
     "Decision",
     "FeaturesKeys",
     "Heading",
     "Level",
+    "PassChoice",
     "Section",
     "SiteLog",
     "Store",
     "format_store",
+    "function_key",
     "parse_sites",
     "parse_store",
     "path_in_store",

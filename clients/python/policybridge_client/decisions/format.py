@@ -3,6 +3,8 @@
     policybridge-decisions 1
     module llvm=22 level=Oz by=site digest=0123456789abcdef path=src/a.cpp
     00d1c2a34b5e6f70 inline caller callee
+    e3b0c44298fc1c14 skip early-machinelicm
+    9f86d081884c7d65 add gvn-hoist@early test
     module llvm=22 level=Oz by=sequence digest=- path=src/b.cpp
     8a9bacbdcedfe0f1.0 call caller callee
 
@@ -15,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from policybridge_client.decisions.names import quoted, unquoted
+from policybridge_client.decisions.passes import PassChoice, checked_action
 from policybridge_client.decisions.store import By, Decision, Heading, Section, Store, checked_kind, checked_level
 from policybridge_core.errors import InvalidError
 
@@ -59,13 +62,17 @@ class _Reading:
     def __init__(self, heading: Heading) -> None:
         self.heading = heading
         self._decisions: dict[str, Decision] = {}
+        self._passes: dict[tuple[str, str, str], PassChoice] = {}
 
-    def add(self, decision: Decision) -> None:
+    def add(self, decision: Decision | PassChoice) -> None:
         # As in the plugin, the first of two counts.
-        self._decisions.setdefault(decision.key, decision)
+        if isinstance(decision, PassChoice):
+            self._passes.setdefault(decision.identity, decision)
+        else:
+            self._decisions.setdefault(decision.key, decision)
 
     def done(self) -> Section:
-        return Section(self.heading, tuple(self._decisions.values()))
+        return Section(self.heading, tuple(self._decisions.values()), tuple(self._passes.values()))
 
 
 def _lines(data: bytes, name: str) -> list[bytes]:
@@ -116,14 +123,18 @@ def _heading(line: bytes) -> Heading:
     )
 
 
-def _decision(line: bytes, by: By) -> Decision:
+def _decision(line: bytes, by: By) -> Decision | PassChoice:
     # Words after the callee are for later versions of the format.
     key, answer, caller, callee = (*line.split(b" ", 4)[:4], b"", b"", b"", b"")[:4]
     if not _KEYS[by].fullmatch(key):
         behind = "" if by == "site" else " followed by .N"
         raise InvalidError(f"a key by {by} is 16 hexadecimal digits{behind}, not {_shown(key)}")
+    if action := checked_action(answer.decode("utf-8", "replace")):
+        if by != "site":
+            raise InvalidError("choices of passes are by site")
+        return PassChoice(key.decode(), action, caller.decode("utf-8", "backslashreplace"), unquoted(callee))
     if answer not in _ANSWERS:
-        raise InvalidError(f"after the key comes inline or call, not {_shown(answer)}")
+        raise InvalidError(f"after the key comes inline, call, skip, add, set or keep, not {_shown(answer)}")
     return Decision(key.decode(), _ANSWERS[answer], unquoted(caller), unquoted(callee))
 
 
@@ -147,6 +158,9 @@ def _section_lines(section: Section) -> Iterator[bytes]:
     yield start.encode() + quoted(heading.path)
     for decision in _sorted(section.decisions):
         words = [decision.key.encode(), _WORDS[decision.inline], quoted(decision.caller), quoted(decision.callee)]
+        yield b" ".join(words).rstrip(b" ")
+    for choice in sorted(section.passes, key=lambda choice: choice.identity):
+        words = [choice.key.encode(), choice.action.encode(), choice.name.encode(), quoted(choice.function)]
         yield b" ".join(words).rstrip(b" ")
 
 

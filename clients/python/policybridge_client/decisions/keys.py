@@ -33,6 +33,11 @@ def site_key(caller: str, origin: str, callee: str, number: int, occurrence: int
     return _key(b"\0".join(map(to_bytes, (caller, origin, callee, str(number), str(occurrence)))))
 
 
+def function_key(name: str) -> str:
+    """Return the key of choices about a function's passes; of the empty name, that of choices for all functions."""
+    return _key(to_bytes(name))
+
+
 def _key(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[: 2 * _BYTES]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal
 
+from policybridge_client.decisions.passes import PassChoice
 from policybridge_core.errors import InvalidError
 
 Level = Literal["Oz", "Os", "O2"]
@@ -65,12 +66,14 @@ class Section:
 
     Attributes:
         heading: the module, and how it was compiled.
-        decisions: in their order.
+        decisions: about inlining, in their order.
+        passes: the choices about the passes of functions, in their order; none if the section is by sequence.
 
     """
 
     heading: Heading
     decisions: Sequence[Decision] = ()
+    passes: Sequence[PassChoice] = ()
 
     @cached_property
     def answers(self) -> Mapping[str, bool]:
@@ -100,7 +103,7 @@ class Store:
         kept = [
             each for each in self.sections if _module(each.heading) != _module(heading) or each.heading.digest in others
         ]
-        return Store([*kept, section] if section.decisions else kept)
+        return Store([*kept, section] if section.decisions or section.passes else kept)
 
     def section_for(self, heading: Heading) -> Section | None:
         """Choose the section for a compilation; ``None`` if no section fits.

@@ -57,6 +57,7 @@ class Applied:
         exact: whether the module equals the tuned one by its digest; false in the interactive mode.
         applied: the number of decisions that applied.
         unmatched: the number of the section's decisions that the compiler did not ask for.
+        passes: of those that applied, how many are about a function's passes.
 
     """
 
@@ -65,6 +66,7 @@ class Applied:
     exact: bool
     applied: int
     unmatched: int
+    passes: int = 0
 
 
 @dataclass(frozen=True)

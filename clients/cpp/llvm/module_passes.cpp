@@ -1,0 +1,142 @@
+#include "module_passes.h"
+
+#include "sha256.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/IR/Module.h"
+
+using namespace llvm;
+
+namespace policybridge::plugin {
+namespace {
+
+using Action = PassChoice::Action;
+using Stage = KnownPass::Stage;
+
+/// LLVM 19 calls the passes of code generation by their titles.
+const KnownPass *known(Stage stage, StringRef name) {
+  const std::string_view wanted(name.data(), name.size());
+  const KnownPass *pass = find_pass(wanted);
+  if (!pass && stage == Stage::codegen)
+    pass = find_pass_by_title(wanted);
+  return pass && pass->stage == stage ? pass : nullptr;
+}
+
+bool is_for_codegen(const PassChoice &choice) {
+  return choice.option || (choice.pass && choice.pass->stage == Stage::codegen);
+}
+
+} // namespace
+
+ModulePasses::ModulePasses(std::vector<PassChoice> choices, std::unique_ptr<PassLog> log) : log_(std::move(log)) {
+  for (PassChoice &choice : choices)
+    rows_.push_back({std::move(choice)});
+  for (Row &row : rows_)
+    by_function_[row.choice.function].push_back(&row);
+}
+
+/// The choices for all functions, but for those from which this one is exempt, and then its own.
+std::vector<ModulePasses::Row *> ModulePasses::rows_for(std::uint64_t function) {
+  const auto own = by_function_.find(function);
+  const auto all = by_function_.find(all_functions);
+  std::vector<Row *> rows;
+  const auto keeps = [&](Row *kept) {
+    const bool found = own != by_function_.end() && any_of(own->second, [kept](Row *row) {
+      return row->choice.action == Action::keep && row->choice.name == kept->choice.name && (row->applied = true);
+    });
+    return found;
+  };
+  if (all != by_function_.end())
+    copy_if(all->second, std::back_inserter(rows), [&](Row *row) { return !keeps(row); });
+  if (own != by_function_.end())
+    append_range(rows, own->second);
+  return rows;
+}
+
+ModulePasses::OfFunction &ModulePasses::choices_of(StringRef function) {
+  const auto [at, is_new] = functions_.try_emplace(function);
+  if (is_new)
+    at->second.rows = rows_for(sha256_head({function.data(), function.size()}));
+  return at->second;
+}
+
+bool ModulePasses::should_run(Stage stage, StringRef function, StringRef name) {
+  if (rows_.empty())
+    return true;
+  OfFunction &chosen = choices_of(function);
+  const KnownPass *pass = chosen.rows.empty() ? nullptr : known(stage, name);
+  if (!pass)
+    return true;
+  const unsigned nth = chosen.runs[pass]++;
+  bool runs = true;
+  for (Row *row : chosen.rows)
+    if (row->choice.action == Action::skip && row->choice.pass == pass && row->choice.nth.value_or(nth) == nth) {
+      row->applied = true;
+      runs = false;
+    }
+  return runs;
+}
+
+std::vector<const KnownPipeline *> ModulePasses::added(StringRef function, PassChoice::Point point) {
+  std::vector<const KnownPipeline *> pipelines;
+  if (rows_.empty())
+    return pipelines;
+  for (Row *row : choices_of(function).rows) {
+    const PassChoice &choice = row->choice;
+    if (choice.action != Action::add || choice.point != point ||
+        choice.pipeline->scope != KnownPipeline::Scope::function)
+      continue;
+    row->applied = true;
+    pipelines.push_back(choice.pipeline);
+  }
+  llvm::sort(pipelines);
+  pipelines.erase(llvm::unique(pipelines), pipelines.end());
+  return pipelines;
+}
+
+std::vector<const KnownPipeline *> ModulePasses::added_to_module() {
+  std::vector<const KnownPipeline *> pipelines;
+  for (Row &row : rows_)
+    if (row.choice.action == Action::add && row.choice.pipeline->scope == KnownPipeline::Scope::module) {
+      row.applied = true;
+      pipelines.push_back(row.choice.pipeline);
+    }
+  llvm::sort(pipelines);
+  return pipelines;
+}
+
+bool ModulePasses::is_kept_from(StringRef function, const KnownPipeline &pipeline) {
+  return any_of(choices_of(function).rows, [&](const Row *row) {
+    return row->choice.action == Action::keep && row->choice.pipeline == &pipeline;
+  });
+}
+
+const KnownSwitch *ModulePasses::switch_for(StringRef function, StringRef pass) {
+  const std::vector<Row *> &rows = choices_of(function).rows;
+  const KnownPass *asked = rows.empty() ? nullptr : known(Stage::codegen, pass);
+  if (!asked)
+    return nullptr;
+  for (const Row *row : rows)
+    if (row->choice.action == Action::set && row->choice.option->pass == asked->name)
+      return row->choice.option;
+  return nullptr;
+}
+
+bool ModulePasses::is_asked_in_codegen() const {
+  return log_ || any_of(rows_, [](const Row &row) { return is_for_codegen(row.choice); });
+}
+
+void ModulePasses::count_codegen(const Module &module) {
+  if (rows_.empty())
+    return;
+  for (const Function &function : module)
+    if (!function.isDeclaration())
+      for (Row *row : choices_of(function.getName()).rows)
+        row->applied |= is_for_codegen(row->choice);
+}
+
+std::size_t ModulePasses::applied() const {
+  return static_cast<std::size_t>(count_if(rows_, [](const Row &row) { return row.applied; }));
+}
+
+} // namespace policybridge::plugin

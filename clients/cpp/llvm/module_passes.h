@@ -1,0 +1,78 @@
+#ifndef POLICYBRIDGE_LLVM_MODULE_PASSES_H
+#define POLICYBRIDGE_LLVM_MODULE_PASSES_H
+
+#include "pass_log.h"
+
+#include "pass_choices.h"
+
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace llvm {
+class Module;
+} // namespace llvm
+
+namespace policybridge::plugin {
+
+/// The choices about the passes of one module's functions, and the log of the passes that LLVM asked about. It lives from
+/// the start of the module's pipeline to the end of its code generation.
+class ModulePasses {
+public:
+  /// `log` may be null.
+  ModulePasses(std::vector<PassChoice> choices, std::unique_ptr<PassLog> log);
+
+  /// Whether an optional pass runs on a function; LLVM asks this once before each run. `name` is LLVM's own for the pass.
+  bool should_run(KnownPass::Stage stage, llvm::StringRef function, llvm::StringRef name);
+
+  /// The pipelines to add to a function at a point, in the order of their table.
+  std::vector<const KnownPipeline *> added(llvm::StringRef function, PassChoice::Point point);
+
+  /// The pipelines to add to the module, in the order of their table.
+  std::vector<const KnownPipeline *> added_to_module();
+
+  /// Whether a function is exempt from a pipeline that is added to the module.
+  bool is_kept_from(llvm::StringRef function, const KnownPipeline &pipeline);
+
+  /// The switch that is set for a function while a pass runs on it; null for none.
+  const KnownSwitch *switch_for(llvm::StringRef function, llvm::StringRef pass);
+
+  /// Whether code generation has to ask: there are choices for it, or there is a log.
+  bool is_asked_in_codegen() const;
+
+  /// Count the choices for code generation as applied if their functions are in the module, which is now complete.
+  void count_codegen(const llvm::Module &module);
+
+  /// How many choices there are, and how many of them applied.
+  std::size_t size() const { return rows_.size(); }
+  std::size_t applied() const;
+
+  /// The log; null where it is not asked for.
+  PassLog *log() { return log_.get(); }
+
+private:
+  struct Row {
+    PassChoice choice;
+    bool applied = false;
+  };
+
+  struct OfFunction {
+    std::vector<Row *> rows;
+    std::map<const KnownPass *, unsigned> runs;
+  };
+
+  OfFunction &choices_of(llvm::StringRef function);
+  std::vector<Row *> rows_for(std::uint64_t function);
+
+  std::vector<Row> rows_;
+  std::map<std::uint64_t, std::vector<Row *>> by_function_;
+  llvm::StringMap<OfFunction> functions_;
+  std::unique_ptr<PassLog> log_;
+};
+
+} // namespace policybridge::plugin
+
+#endif

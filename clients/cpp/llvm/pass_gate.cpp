@@ -1,0 +1,125 @@
+#include "pass_gate.h"
+
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+
+#include <map>
+#include <mutex>
+
+using namespace llvm;
+
+namespace policybridge::plugin {
+namespace {
+
+/// The gates of a process by their contexts. A context does not own its gate, and tells nobody when it ends; code is
+/// generated after all other objects of a plugin are destroyed. So gates stay, one for each context that had choices.
+struct Gates {
+  std::mutex mutex;
+  std::map<const LLVMContext *, std::unique_ptr<PassGate>> by_context;
+
+  static Gates &all() {
+    static auto *gates = new Gates;
+    return *gates;
+  }
+};
+
+/// Set an option that is off, or back to what it was; one that the command line sets stays.
+void set_option(StringRef name, bool on) {
+  cl::Option *option = cl::getRegisteredOptions().lookup(name);
+  // addOccurrence counts from 0: an option that we have set has 1, as one of the command line, which is never set here.
+  if (!option)
+    return;
+  option->reset();
+  if (on)
+    option->addOccurrence(0, name, "true");
+}
+
+bool is_of_the_command_line(const KnownSwitch &option) {
+  SmallVector<StringRef> names;
+  StringRef(option.options.data(), option.options.size()).split(names, ' ');
+  return any_of(names, [](StringRef name) {
+    const cl::Option *found = cl::getRegisteredOptions().lookup(name);
+    return !found || found->getNumOccurrences();
+  });
+}
+
+} // namespace
+
+PassGate &PassGate::of(LLVMContext &context) {
+  Gates &gates = Gates::all();
+  const std::lock_guard lock(gates.mutex);
+  std::unique_ptr<PassGate> &gate = gates.by_context[&context];
+  // Another context may have been at this address.
+  if (!gate || &context.getOptPassGate() != gate.get()) {
+    gate.reset(new PassGate(context.getOptPassGate()));
+    context.setOptPassGate(*gate);
+  }
+  return *gate;
+}
+
+void PassGate::answer_for(Module &module, std::shared_ptr<ModulePasses> passes, bool may_set) {
+  PassGate &gate = of(module.getContext());
+  gate.passes_ = std::move(passes);
+  gate.may_set_ = may_set;
+  gate.current_.clear();
+  gate.following_.clear();
+  std::string last;
+  for (const Function &function : module)
+    if (!function.isDeclaration()) {
+      gate.following_[last] = function.getName().str();
+      last = function.getName().str();
+    }
+}
+
+void PassGate::answer_for_none(LLVMContext &context) {
+  Gates &gates = Gates::all();
+  const std::lock_guard lock(gates.mutex);
+  const auto found = gates.by_context.find(&context);
+  if (found == gates.by_context.end() || &context.getOptPassGate() != found->second.get())
+    return;
+  found->second->set(nullptr);
+  found->second->passes_.reset();
+}
+
+/// LLVM names no function where it asks about a loop. Code generation takes one function after another, in the module's
+/// order, and asks about loops before it names their function.
+StringRef PassGate::function_in(StringRef description) const {
+  if (description.consume_front("function (") && description.consume_back(")")) {
+    current_ = description.str();
+    return current_;
+  }
+  if (description != "loop")
+    return {};
+  const auto next = following_.find(current_);
+  return next == following_.end() ? StringRef() : StringRef(next->second);
+}
+
+bool PassGate::should_run(StringRef pass, StringRef description) const {
+  bool runs = !before_.isEnabled() || before_.shouldRunPass(pass, description);
+  if (!passes_)
+    return runs;
+  const StringRef function = function_in(description);
+  if (function.empty())
+    return runs;
+  set(may_set_ && runs ? passes_->switch_for(function, pass) : nullptr);
+  runs &= passes_->should_run(KnownPass::Stage::codegen, function, pass);
+  if (PassLog *log = passes_->log())
+    log->add_codegen(function, pass, runs);
+  return runs;
+}
+
+/// Set the options of a switch, which the next pass reads, and those of the one before back.
+void PassGate::set(const KnownSwitch *option) const {
+  if (option == set_ || (option && is_of_the_command_line(*option)))
+    return;
+  for (const KnownSwitch *each : {set_, option}) {
+    SmallVector<StringRef> names;
+    if (each)
+      StringRef(each->options.data(), each->options.size()).split(names, ' ');
+    for (const StringRef name : names)
+      set_option(name, each == option);
+  }
+  set_ = option;
+}
+
+} // namespace policybridge::plugin

@@ -1,0 +1,64 @@
+#ifndef POLICYBRIDGE_LLVM_PASS_GATE_H
+#define POLICYBRIDGE_LLVM_PASS_GATE_H
+
+#include "module_passes.h"
+
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/IR/OptBisect.h"
+#include "llvm/Support/CommandLine.h"
+
+#include <memory>
+#include <string>
+
+namespace llvm {
+class LLVMContext;
+class Module;
+} // namespace llvm
+
+namespace policybridge::plugin {
+
+/// Answers for a store where code generation asks whether an optional pass runs on a function. What LLVM has in this
+/// place for itself, as -opt-bisect-limit, is asked too, and a pass runs if both let it.
+class PassGate final : public llvm::OptPassGate {
+public:
+  /// Answer for a module from now on, until another module of the context begins.
+  ///
+  /// `may_set`: whether the process compiles one module at a time, so that options of LLVM, which are the process's, may
+  /// be set for a function.
+  static void answer_for(llvm::Module &module, std::shared_ptr<ModulePasses> passes, bool may_set);
+
+  /// Answer for no module of this context any more.
+  static void answer_for_none(llvm::LLVMContext &context);
+
+  bool isEnabled() const override { return passes_ || before_.isEnabled(); }
+#if LLVM_VERSION_MAJOR < 22
+  bool shouldRunPass(llvm::StringRef pass, llvm::StringRef description) override {
+    return should_run(pass, description);
+  }
+#else
+  bool shouldRunPass(llvm::StringRef pass, llvm::StringRef description) const override {
+    return should_run(pass, description);
+  }
+#endif
+
+private:
+  explicit PassGate(llvm::OptPassGate &before) : before_(before) {}
+
+  static PassGate &of(llvm::LLVMContext &context);
+
+  bool should_run(llvm::StringRef pass, llvm::StringRef description) const;
+  llvm::StringRef function_in(llvm::StringRef description) const;
+  void set(const KnownSwitch *option) const;
+
+  llvm::OptPassGate &before_;
+  std::shared_ptr<ModulePasses> passes_;
+  bool may_set_ = false;
+  llvm::StringMap<std::string> following_; // the function that code generation reaches behind each; "" is before all
+  mutable std::string current_;            // the last function that LLVM named
+  mutable const KnownSwitch *set_ = nullptr;
+};
+
+} // namespace policybridge::plugin
+
+#endif

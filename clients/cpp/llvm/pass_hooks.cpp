@@ -1,0 +1,221 @@
+#include "pass_hooks.h"
+
+#include "pass_gate.h"
+#include "store_session.h"
+
+#include "llvm/Analysis/LoopInfo.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Passes/PassBuilder.h"
+
+#include <map>
+
+using namespace llvm;
+
+namespace policybridge::plugin {
+namespace {
+
+constexpr const char *outlining_off = "nooutline";
+
+/// What a pipeline's callbacks and passes share; a pipeline has one module at a time.
+struct Phase {
+  std::shared_ptr<ModulePasses> passes; // of the module, while LLVM is asked to skip; else null
+  bool is_compilation = false;          // not at link time, where a process may compile several modules at a time
+  bool is_adding = false;               // while passes run that we have added, about which nothing is chosen
+};
+
+using SharedPhase = std::shared_ptr<Phase>;
+
+/// The function that a pass is to run on; null for a pass of modules or of the call graph.
+const Function *function_of(const Any &unit) {
+  if (const auto *function = any_cast<const Function *>(&unit))
+    return *function;
+  if (const auto *loop = any_cast<const Loop *>(&unit))
+    return (*loop)->getHeader()->getParent();
+  return nullptr;
+}
+
+bool should_run(Phase &phase, StringRef pass, const Any &unit) {
+  if (!phase.passes || phase.is_adding)
+    return true;
+  const Function *function = function_of(unit);
+  if (!function)
+    return true;
+  if (PassLog *log = phase.passes->log())
+    log->ask(function->getName(), pass);
+  return phase.passes->should_run(KnownPass::Stage::ir, function->getName(), pass);
+}
+
+void register_log(PassInstrumentationCallbacks &callbacks, const SharedPhase &phase) {
+  const auto log = [phase] { return phase->passes && !phase->is_adding ? phase->passes->log() : nullptr; };
+  callbacks.registerBeforeSkippedPassCallback([log](StringRef pass, Any) {
+    if (PassLog *open = log())
+      open->skip(pass);
+  });
+  callbacks.registerBeforeNonSkippedPassCallback([log](StringRef pass, Any) {
+    if (PassLog *open = log())
+      open->begin(pass);
+  });
+  const auto end = [log](bool changed) {
+    if (PassLog *open = log())
+      open->end(changed);
+  };
+  callbacks.registerAfterPassCallback(
+      [end](StringRef, Any, const PreservedAnalyses &preserved) { end(!preserved.areAllPreserved()); });
+  callbacks.registerAfterPassInvalidatedCallback([end](StringRef, const PreservedAnalyses &) { end(true); });
+}
+
+ModulePasses *passes_of(Module &module, ModuleAnalysisManager &analyses) {
+  auto *session = analyses.getCachedResult<OwnedByModule<StoreSession>>(module);
+  return session ? session->object->passes().get() : nullptr;
+}
+
+/// Runs the chosen pipelines on each function.
+class Adding {
+public:
+  Adding(PassBuilder &builder, Phase &phase, Module &module, ModuleAnalysisManager &analyses)
+      : builder_(builder), phase_(phase), module_(module), analyses_(analyses) {}
+
+  PreservedAnalyses to_functions(ModulePasses &passes, PassChoice::Point point) {
+    auto &functions = analyses_.getResult<FunctionAnalysisManagerModuleProxy>(module_).getManager();
+    PreservedAnalyses preserved = PreservedAnalyses::all();
+    for (Function &function : module_) {
+      if (function.isDeclaration() || function.hasOptNone() || function.isPresplitCoroutine())
+        continue;
+      for (const KnownPipeline *pipeline : passes.added(function.getName(), point))
+        preserved.intersect(run(*pipeline, function, functions));
+    }
+    // As LLVM's adaptor of function passes to modules: what changed was invalidated function by function.
+    preserved.preserveSet<AllAnalysesOn<Function>>();
+    preserved.preserve<FunctionAnalysisManagerModuleProxy>();
+    return preserved;
+  }
+
+  PreservedAnalyses to_module(ModulePasses &passes) {
+    PreservedAnalyses preserved = PreservedAnalyses::all();
+    for (const KnownPipeline *pipeline : passes.added_to_module())
+      preserved.intersect(run(*pipeline, passes));
+    return preserved;
+  }
+
+private:
+  PreservedAnalyses run(const KnownPipeline &pipeline, Function &function, FunctionAnalysisManager &functions) {
+    const auto [at, is_new] = parsed_.try_emplace(&pipeline);
+    if (is_new)
+      cantFail(builder_.parsePassPipeline(at->second, StringRef(pipeline.text.data(), pipeline.text.size())));
+    phase_.is_adding = true;
+    const PreservedAnalyses preserved = at->second.run(function, functions);
+    phase_.is_adding = false;
+    functions.invalidate(function, preserved);
+    return preserved;
+  }
+
+  /// LLVM's outliner leaves out what has an attribute.
+  PreservedAnalyses run(const KnownPipeline &pipeline, ModulePasses &passes) {
+    ModulePassManager added;
+    cantFail(builder_.parsePassPipeline(added, StringRef(pipeline.text.data(), pipeline.text.size())));
+    std::vector<Function *> marked;
+    for (Function &function : module_)
+      if (!function.hasFnAttribute(outlining_off) && passes.is_kept_from(function.getName(), pipeline)) {
+        function.addFnAttr(outlining_off);
+        marked.push_back(&function);
+      }
+    phase_.is_adding = true;
+    PreservedAnalyses preserved = added.run(module_, analyses_);
+    phase_.is_adding = false;
+    for (Function *function : marked)
+      function->removeFnAttr(outlining_off);
+    return preserved;
+  }
+
+  PassBuilder &builder_;
+  Phase &phase_;
+  Module &module_;
+  ModuleAnalysisManager &analyses_;
+  std::map<const KnownPipeline *, FunctionPassManager> parsed_;
+};
+
+/// Where a pipeline starts that is not one of link time.
+struct StartOfCompilation : PassInfoMixin<StartOfCompilation> {
+  explicit StartOfCompilation(SharedPhase shared) : phase(std::move(shared)) {}
+
+  PreservedAnalyses run(Module &, ModuleAnalysisManager &) {
+    phase->is_compilation = true;
+    return PreservedAnalyses::all();
+  }
+  static bool isRequired() { return true; }
+
+  SharedPhase phase;
+};
+
+/// Where the inliner has ended, and each function's passes run without touching another function.
+struct EndOfInlining : PassInfoMixin<EndOfInlining> {
+  EndOfInlining(PassBuilder &pass_builder, SharedPhase shared) : builder(pass_builder), phase(std::move(shared)) {}
+
+  PreservedAnalyses run(Module &module, ModuleAnalysisManager &analyses) {
+    auto *session = analyses.getCachedResult<OwnedByModule<StoreSession>>(module);
+    phase->passes = session ? session->object->passes() : nullptr;
+    if (!phase->passes)
+      return PreservedAnalyses::all();
+    return Adding(builder, *phase, module, analyses).to_functions(*phase->passes, PassChoice::Point::early);
+  }
+  static bool isRequired() { return true; }
+
+  PassBuilder &builder;
+  SharedPhase phase;
+};
+
+/// Where the last passes of the functions have run; code generation comes next.
+struct EndOfFunctionPasses : PassInfoMixin<EndOfFunctionPasses> {
+  EndOfFunctionPasses(PassBuilder &pass_builder, SharedPhase shared)
+      : builder(pass_builder), phase(std::move(shared)) {}
+
+  PreservedAnalyses run(Module &module, ModuleAnalysisManager &analyses) {
+    phase->passes = nullptr;
+    ModulePasses *passes = passes_of(module, analyses);
+    if (!passes) {
+      PassGate::answer_for_none(module.getContext());
+      return PreservedAnalyses::all();
+    }
+    Adding adding(builder, *phase, module, analyses);
+    PreservedAnalyses preserved = adding.to_functions(*passes, PassChoice::Point::last);
+    preserved.intersect(adding.to_module(*passes));
+    passes->count_codegen(module);
+    if (passes->is_asked_in_codegen())
+      PassGate::answer_for(module, analyses.getCachedResult<OwnedByModule<StoreSession>>(module)->object->passes(),
+                           phase->is_compilation);
+    else
+      PassGate::answer_for_none(module.getContext());
+    return preserved;
+  }
+  static bool isRequired() { return true; }
+
+  PassBuilder &builder;
+  SharedPhase phase;
+};
+
+} // namespace
+
+void register_pass_hooks(PassBuilder &builder, const std::shared_ptr<const Configuration> &configuration) {
+  PassInstrumentationCallbacks *callbacks = builder.getPassInstrumentationCallbacks();
+  if (!callbacks || (!configuration->store && configuration->settings.passes.empty()))
+    return;
+  auto phase = std::make_shared<Phase>();
+  callbacks->registerShouldRunOptionalPassCallback(
+      [phase](StringRef pass, const Any &unit) { return should_run(*phase, pass, unit); });
+  if (!configuration->settings.passes.empty())
+    register_log(*callbacks, phase);
+  builder.registerPipelineStartEPCallback(
+      [phase](ModulePassManager &passes, auto...) { passes.addPass(StartOfCompilation(phase)); });
+  builder.registerOptimizerEarlyEPCallback([phase, &builder](ModulePassManager &passes, OptimizationLevel level, auto...) {
+    if (level != OptimizationLevel::O0)
+      passes.addPass(EndOfInlining(builder, phase));
+  });
+  const auto end = [phase, &builder](ModulePassManager &passes, OptimizationLevel level, auto...) {
+    if (level != OptimizationLevel::O0)
+      passes.addPass(EndOfFunctionPasses(builder, phase));
+  };
+  builder.registerOptimizerLastEPCallback(end);
+  builder.registerFullLinkTimeOptimizationLastEPCallback(end);
+}
+
+} // namespace policybridge::plugin

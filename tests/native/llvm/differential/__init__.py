@@ -1,0 +1,1 @@
+"""Random programs, compiled with random choices of passes: each has to print what it prints without optimisation."""
