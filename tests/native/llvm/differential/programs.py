@@ -3,6 +3,7 @@
 import random
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -85,7 +86,7 @@ class _Writer:
         return self._chance.choice(shapes)
 
     def _statement(self, depth: int, number: int) -> str:
-        simple = [self._assignment, self._bytes, lambda: self._call(number)]
+        simple: list[Callable[[], str]] = [self._assignment, self._bytes, lambda: self._call(number)]
         nested = [self._branch, self._loop, self._switch, self._two_loops]
         if depth and self._chance.random() < 0.55:
             return self._chance.choice(nested)(depth - 1, number)
