@@ -31,7 +31,7 @@ class Compiler:
         return self._run(source, [*flags])
 
     def run_with(self, source: Path, flags: Sequence[str], choices: Sequence[PassChoice]) -> str | None:
-        """Compile with the choices, by the verifiers of LLVM, and run.
+        """Compile with the choices and run.
 
         Raises:
             subprocess.CalledProcessError: the compiler fails.
@@ -46,7 +46,7 @@ class Compiler:
             "-mllvm",
             f"-policybridge-decisions={store}",
         ]
-        return self._run(source, [*flags, *_VERIFYING, *loading, "-mllvm", "-policybridge-fallback=error"])
+        return self._run(source, [*flags, *loading, "-mllvm", "-policybridge-fallback=error"])
 
     def _run(self, source: Path, flags: list[str]) -> str | None:
         program = self.folder / "program"
@@ -96,10 +96,15 @@ def compare(seed: int, major: str, plugin: Path, tries: int = 2) -> list[Disagre
 
 
 def _tried(compiler: Compiler, source: Path, seed: int, chance: random.Random, expected: str) -> Disagreement | None:
-    flags = (
-        chance.choice([*_LEVELS]),
-        *chance.choice([(), ("-fno-inline",), ("-g",), ("-fno-inline", "-march=haswell")]),
-    )
+    ways = [
+        (),
+        ("-fno-inline",),
+        ("-g",),
+        ("-fno-inline", "-march=haswell"),
+        (*_VERIFYING,),
+        ("-fno-inline", *_VERIFYING),
+    ]
+    flags = (chance.choice([*_LEVELS]), *chance.choice(ways))
     choices = random_choices(chance, names())
 
     def fault(tried: Sequence[PassChoice]) -> str:
