@@ -58,7 +58,7 @@ PAGES: Final[Mapping[str, ApiPage]] = {
             "policybridge_train.tasks.task.Task",
             "policybridge_train.tasks.task.Asking",
             "policybridge_train.tasks.task.Case",
-            "policybridge_train.tasks.task.Ran",
+            "policybridge_train.compiling.result.CompileResult",
             "policybridge_train.tasks.task.names_in_hex",
             "policybridge_train.environments.register",
             "policybridge_train.environments.inlining.InlineForSize",

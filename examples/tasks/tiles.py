@@ -6,7 +6,8 @@ from random import Random
 
 from policybridge_client import ElementType, TensorSpec, open_runner
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_train.tasks.task import Case, Ran
+from policybridge_train.compiling.result import CompileResult
+from policybridge_train.tasks.task import Case
 
 SIZES = (8, 16, 32, 64, 128)  # columns of a tile
 LINES, LINE = 128, 8  # lines of the cache, and numbers in each line
@@ -35,12 +36,11 @@ class Tiles:
                     for name, value in (shape | {"usual": 2}).items():
                         runner[name] = value
                     costs[nest] = float(misses(**shape, tile=SIZES[int(runner.evaluate()) % len(SIZES)]))
-                return Ran(costs, [runner.session_id], {"misses": sum(costs.values())})
+                return CompileResult(costs, [runner.session_id], {"misses": sum(costs.values())})
         except PolicyBridgeError as error:
-            return Ran(failure=str(error))
+            return CompileResult.failed(str(error))
 
-    def end(self):
-        """There is no process to end."""
+    def end(self): ...  # there is no process to end
 
     def units(self, observations, contexts):
         return list(contexts)

@@ -29,7 +29,7 @@ _SETTINGS = {
     "PAUSE": "1",
     "STATS": "/stats",
     "TRAIN_OPTIONS": "--set iterations=1 --set steps=1 --set cases=2",
-    "TUNE_OPTIONS": "--budget 2 --only percent",
+    "TUNE_OPTIONS": "--budget 2 --module *percent*",
     "BENCH": "--rounds 1 --seconds 0.1 --clients 1",
 }
 

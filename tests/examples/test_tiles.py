@@ -82,21 +82,21 @@ def test_a_policy_that_is_fitted_to_what_exploring_cost_misses_less_on_shapes_it
     cases = task.cases(None)
     training, held_out = cases_of(cases, Part.TRAINING), cases_of(cases, Part.HELD_OUT)
     rollouts = [rolled(task, case, served, 1, seed) for case in training for seed in range(3)]
-    assert all(list(each.units) == ["a", "b", "c", "d"] and each.ran.costs.keys() == {*"abcd"} for each in rollouts)
+    assert all(list(each.units) == ["a", "b", "c", "d"] and each.result.costs.keys() == {*"abcd"} for each in rollouts)
     assert len({tuple(each.advice.tolist()) for each in rollouts}) > len(training)
     (tmp_path / "policy.py").write_text(policy(fitted(rollouts)))
     with RepositoryClient(served[0].grpc.removeprefix("grpc:")) as client:
         version = client.publish("tiles", tmp_path).version
     found = [rolled(task, case, served, version, None) for case in held_out]
     usual = sum(usual_cost(module, each.observations) for each in found)
-    assert sum(sum(each.ran.costs.values()) for each in found) < 0.8 * usual
+    assert sum(sum(each.result.costs.values()) for each in found) < 0.8 * usual
 
 
 def fitted(rollouts: list[Rollout]) -> np.ndarray:
     """Fit the logarithm of the misses of each choice, by the shape's logarithms and their squares."""
     shapes = np.log(np.concatenate([each.columns(["rows", "columns", "depth"]) for each in rollouts]))
     rows = np.column_stack([shapes, shapes**2, np.ones(len(shapes))])
-    costs = np.log([each.ran.costs[unit] for each in rollouts for unit in each.units])
+    costs = np.log([each.result.costs[unit] for each in rollouts for unit in each.units])
     chosen = np.concatenate([each.advice for each in rollouts])
     fits = [np.linalg.lstsq(rows[chosen == tile], costs[chosen == tile], rcond=None)[0] for tile in range(5)]
     return np.stack(fits, axis=1)

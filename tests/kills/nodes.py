@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 from policybridge_bench.processes import module, tail
 from policybridge_core.errors import PolicyFailedError
+from policybridge_train.compiling.options import add_compiler, add_plugins
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.learning.record import Iteration, Record
 from tests.ray_cluster import RayCluster, started_cluster
@@ -70,7 +71,8 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("--corpus", type=Path, required=True, metavar="DIR", help="the corpus to train on")
     add("--every", type=int, default=1, metavar="N", help="take every n-th module of it (default: %(default)s)")
-    add("--option", action="append", default=[], metavar="NAME=VALUE", help="of the task; repeatable")
+    add_compiler(parser)
+    add_plugins(parser)
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="of the algorithm; repeatable")
     add("--seed", type=int, default=7, help="of both runs (default: %(default)s)")
     add("--kill", type=float, default=60, metavar="SECONDS", help="after iteration 0 (default: %(default)s)")
@@ -93,8 +95,9 @@ def run(asked: argparse.Namespace, cluster: RayCluster) -> int:
         output.mkdir(parents=True, exist_ok=True)
         corpus = asked.corpus if asked.every == 1 else _part(asked.corpus, asked.every, Path(folder) / "corpus")
         words = ["inline", "--algo", "credit", "--corpus", str(corpus), "--seed", str(asked.seed), "--jobs", "2"]
-        for name, given in (("--option", asked.option), ("--set", asked.set)):
-            words += [word for value in given for word in (name, value)]
+        words += [word for value in asked.set for word in ("--set", value)]
+        for name in ("compiler", "plugins"):
+            words += [f"--{name}", str(getattr(asked, name))] if getattr(asked, name) is not None else []
         kill = Kill(cluster, asked.kill, asked.rejoin)
         try:
             by_ray = _train([*words, "--ray", cluster.address], output / "ray", kill)

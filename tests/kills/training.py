@@ -2,7 +2,7 @@
 
     python -m tests.kills.training --corpus DIR --minutes 10 [--seed 0] -- WORD…
 
-The words are those of ``policybridge train`` without --corpus and --output: ``inline --algo credit --only lib …``.
+The words are those of ``policybridge train`` without --corpus and --output: ``inline --algo credit --project lib* …``.
 After the minutes nothing is killed any more, so that the run can end. Needs psutil (extra ``bench``).
 """
 

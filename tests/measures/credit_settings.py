@@ -1,6 +1,6 @@
 """What settings of the algorithm credit are worth on training projects that the trees have not seen.
 
-    python -m tests.measures.credit_settings RUN --corpus DIR [--option NAME=VALUE]… [--set NAME=VALUE,…]…
+    python -m tests.measures.credit_settings RUN --corpus DIR [--set NAME=VALUE,…]…
 
 RUN is the folder of a run of ``credit``, whose flips are used again; nothing is flipped anew. The training projects are
 dealt into five parts of about the same text. For each ``--set``, and for the defaults, trees are fitted five times
@@ -25,7 +25,7 @@ from policybridge_train.learning.training import Training, change
 from policybridge_train.learning.trees import Trees
 from policybridge_train.tasks.recipe import TaskRecipe, make_task
 from policybridge_train.tasks.task import Case
-from policybridge_train.train_command import pairs, settings_of
+from policybridge_train.train_command import add_task_options, options_of, pairs, settings_of
 from policybridge_train.trajectories.server import TrainingServer
 from policybridge_train.trajectories.trajectory import Roller
 
@@ -53,7 +53,7 @@ def _compare(options: argparse.Namespace) -> None:
         (text or "defaults", settings_of(Settings, pairs(text.split(",") if text else [])))
         for text in ["", *options.set]
     ]
-    given = pairs(options.option)
+    given = options_of(options)
     task = make_task("inline", given)
     recipe = TaskRecipe.of(task, "inline", given, options.corpus)
     with (
@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=_NAME, description=__doc__)
     parser.add_argument("run", type=Path, metavar="RUN")
     parser.add_argument("--corpus", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the task; repeatable")
+    add_task_options(parser)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE,…", help="repeatable")
     add_farm(parser)
     return parser

@@ -1,8 +1,8 @@
 """Compare the training algorithms at equal numbers of compiles.
 
-    python -m tests.measures.learners FOLDER --corpus DIR [--compiles 8600] [--run NAME]… [--option NAME=VALUE]…
+    python -m tests.measures.learners FOLDER --corpus DIR [--compiles 8600] [--run NAME]…
 
-The options are those of the task: ``compiler=clang-22``. Every run has a folder of its name in FOLDER, where an ended
+Every run has a folder of its name in FOLDER, where an ended
 run goes on. It prints the change of the validation projects' text by compiles; ``curves.html`` plots it. The best
 version of each run is copied to ``policies``, where a server finds it under the name of the run, and
 ``policybridge score --part held-out`` scores it.
@@ -19,6 +19,7 @@ from typing import Final
 import plotly.graph_objects as plots
 
 from policybridge_train.command_line import count
+from policybridge_train.compiling.options import add_compiler, add_plugins
 from policybridge_train.learning.record import Iteration, Record
 from policybridge_train.learning.training import total_change
 
@@ -59,14 +60,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--corpus", type=Path, required=True, metavar="DIR")
     parser.add_argument("--compiles", type=count, default=8600, metavar="N", help="of each run (default: %(default)s)")
     parser.add_argument("--run", action="append", choices=RUNS, metavar="NAME", help="%(choices)s; repeatable")
-    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the task; repeatable")
+    add_compiler(parser)
+    add_plugins(parser)
     return parser
 
 
 def _command(options: argparse.Namespace, name: str) -> list[str]:
     algorithm, *settings = RUNS[name]
     words = ["--algo", algorithm, "--compiles", str(options.compiles)]
-    words += [word for option in options.option for word in ("--option", option)]
+    for option in ("compiler", "plugins"):
+        words += [f"--{option}", str(getattr(options, option))] if getattr(options, option) is not None else []
     words += [word for setting in settings for word in ("--set", setting)]
     train = [sys.executable, "-m", "policybridge_client.cli", "train", "inline", *words]
     return [*train, "--corpus", str(options.corpus), "--output", str(options.folder / name)]

@@ -16,12 +16,13 @@ import numpy.typing as npt
 
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_train.command_line import count
+from policybridge_train.compiling.result import CompileResult
 from policybridge_train.corpus.parts import Part
 from policybridge_train.learning.record import Record
 from policybridge_train.learning.split import cases_of
 from policybridge_train.learning.training import total_change
 from policybridge_train.processes.pool import Running, for_each
-from policybridge_train.tasks.task import Asking, Case, Ran
+from policybridge_train.tasks.task import Asking, Case
 from policybridge_train.tasks.tiling import SIZES, Tiling
 from policybridge_train.trajectories.server import TrainingServer
 
@@ -81,7 +82,7 @@ def _costs(task: Tiling, cases: Sequence[Case], asking: Asking | None, jobs: int
 
     """
 
-    def run(case: Case) -> Ran:
+    def run(case: Case) -> CompileResult:
         ran = task.run(case, asking)
         if not ran.ok:
             raise PreconditionError(f"{case.name}: {ran.failure}")

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 
 from policybridge_core.errors import PreconditionError
-from policybridge_train.compiling.job import Limits, compile_by
-from policybridge_train.compiling.shared import SharedModule
+from policybridge_train.compiling.module import SharedModule
+from policybridge_train.compiling.process import Limits, compile_by
+from policybridge_train.compiling.result import CompileResult
 from policybridge_train.farms.contract import Place
-from policybridge_train.tasks.task import Ran
 
 FUNCTIONS = 100
 """Of a module, each with its cost, which is about what our corpus has."""
@@ -20,7 +20,7 @@ class Sleeping:
     module: SharedModule
     seconds: float
 
-    def run(self, place: Place) -> Ran:
+    def run(self, place: Place) -> CompileResult:
         """Sleep."""
         module = self.module.at(place)
         with TemporaryDirectory(prefix="policybridge-bench-") as folder:
@@ -28,4 +28,6 @@ class Sleeping:
         if not done.ok:
             raise PreconditionError(f"sleep: {done.message}")
         size = module.bitcode.stat().st_size
-        return Ran({f"{number:016x}": float(size) for number in range(FUNCTIONS)}, ["a session"], {"text": size})
+        return CompileResult(
+            {f"{number:016x}": float(size) for number in range(FUNCTIONS)}, ["a session"], {"text": size}
+        )

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.job import Limits, compile_by
 from policybridge_train.compiling.module import Module, Program
+from policybridge_train.compiling.process import Limits, compile_by
 from policybridge_train.corpus.description import Corpus
 
 _LANGUAGES: Final = {".c": "c", ".cpp": "c++"}

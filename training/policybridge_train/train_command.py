@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import msgspec
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_train.command_line import count, ended_by_signals
+from policybridge_train.compiling.options import Selection, add_compiler, add_limits, add_plugins, add_selection
 from policybridge_train.corpus.parts import Part
 from policybridge_train.farms.options import add_farm, farm_of
 from policybridge_train.learning.record import Record
@@ -28,6 +29,9 @@ from policybridge_train.trajectories.trajectory import Roller
 
 _USAGE = 2
 _INTERRUPTED = 130
+
+COMMON: Final = ("compiler", "plugins", "seconds", "memory")
+"""Options of a task that every command has."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -50,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--algo", required=True, choices=ALGORITHMS, metavar="NAME", help="%(choices)s")
     add("--corpus", type=Path, metavar="DIR", help="the modules; a third of the projects is held out")
     add("--output", type=Path, required=True, metavar="DIR", help="the run's folder; an ended run goes on there")
-    add("--option", action="append", default=[], metavar="NAME=VALUE", help="of the task: compiler=zig; repeatable")
+    add_task_options(parser)
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="of the algorithm: iterations=8; repeatable")
     add("--minutes", type=_minutes, metavar="M", help="begin no iteration after this time (default: no limit)")
     add("--compiles", type=count, metavar="N", help="begin no iteration after so many compiles (default: no limit)")
@@ -58,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=0, metavar="N", help="of all chance (default: %(default)s)")
     add("--promote", metavar="ALIAS", help="give the best version this alias, whenever there is a better one")
     add("--export", type=Path, metavar="DIR", help="at the end, copy the files of the best version there")
-    add("--only", default="", metavar="TEXT", help="only cases with TEXT in their names")
+    add_selection(parser, programs=False)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -75,11 +79,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    options = pairs(arguments.option)
+    options = options_of(arguments)
     task = make_task(arguments.task, options)
     algorithm = cast("Algorithm", ALGORITHMS.load(arguments.algo))
     settings = settings_of(algorithm.Settings, pairs(arguments.set))
-    cases = [case for case in _told_apart(task, arguments.corpus) if arguments.only in case.name]
+    selection = Selection.of(arguments)
+    cases = [case for case in _told_apart(task, arguments.corpus) if selection.has_module(case.name, case.project)]
     training, validation = cases_of(cases, Part.TRAINING), cases_of(cases, Part.VALIDATION)
     if not (training and validation):
         raise InvalidError(
@@ -130,6 +135,30 @@ def _run(arguments: argparse.Namespace) -> int:
             made = arguments.output / "policies" / task.name / str(best)
             shutil.copytree(made, arguments.export, dirs_exist_ok=True)
     return 0
+
+
+def add_task_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of a task; see `options_of`."""
+    add_compiler(parser)
+    add_plugins(parser)
+    add_limits(parser)
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="of this task alone; repeatable"
+    )
+
+
+def options_of(arguments: argparse.Namespace) -> dict[str, str]:
+    """Give the options of a task: those that all commands have, where they were given, and its own.
+
+    Raises:
+        InvalidError: ``--option`` has one that is an option of the command.
+
+    """
+    own = pairs(arguments.option)
+    for name in COMMON:
+        if name in own:
+            raise InvalidError(f"--option {name}={own[name]}: this is an option of the command: --{name} {own[name]}")
+    return {name: str(value) for name in COMMON if (value := getattr(arguments, name)) is not None} | own
 
 
 def _told_apart(task: Task, corpus: Path | None) -> Sequence[Case]:

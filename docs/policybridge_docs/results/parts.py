@@ -100,24 +100,6 @@ def _sums(name: str, sums: Mapping[str, float]) -> Iterator[tuple[str, Figure]]:
     yield f"{name}.change", Figure(100 * (sums["text"] / sums["plain_text"] - 1), "%", 2, signed=True)
 
 
-def embedded(options: Namespace) -> Made:
-    """Compile the package re2 of ``--corpus`` by the bundled policy, and decide its decisions again in C."""
-    words = ["score", "--module", "re2/*", "--candidate", "inliner", "--compiler", "clang-22"]
-    comparing = ["embed", "compare", "inliner"]
-    with TemporaryDirectory() as name:
-        ledger = Path(name) / "ledger.db"
-        with _bundled(Path(name), "--ledger", ledger) as address:
-            _run(_CLI, *words, "--corpus", options.corpus, "--plugins", options.plugins, "--server", address)
-        command = module(_CLI, *comparing, "--ledger", ledger)
-        told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    figures = {
-        "decisions": Figure(told["observations"], "decisions"),
-        "different": Figure(told["different"], "decisions"),
-        "time": Figure(told["nanoseconds"] / 1000, "µs", 1),
-    }
-    return Made(_command(comparing, "--ledger FILE"), figures, decided=True)
-
-
 def speed(options: Namespace) -> Made:
     """Measure decisions of our server beside a C++ gRPC echo."""
     return _loaded(options, "load", "--contenders", "policybridge,grpc-echo/unary", "--ways", "socket,grpc-unix,grpc")
@@ -163,16 +145,15 @@ PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
     "scores": scores,
     "demo": demo,
     "speed": speed,
-    "embedded": embedded,
     "tuned": tuned,
 }
 
 
 @contextmanager
-def _bundled(folder: Path, *options: object) -> Iterator[str]:
+def _bundled(folder: Path) -> Iterator[str]:
     """Serve the bundled policies on a socket."""
     address = folder / "policybridge.sock"
-    with server(module(_CLI, "serve", "--demo", "--socket", address, *options), log=folder / "server.log"):
+    with server(module(_CLI, "serve", "--demo", "--socket", address), log=folder / "server.log"):
         yield f"socket:{address}"
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from policybridge_core.errors import NotFoundError
-from policybridge_train.compiling.job import Compiled, Limits, compile_by
+from policybridge_train.compiling.process import Limits, compile_by
+from policybridge_train.compiling.result import CompileResult
 from policybridge_train.farms.contract import Place, Shared
 
 
@@ -31,7 +32,7 @@ class Sleeping:
 
     mark: Path
 
-    def run(self, place: Place) -> Compiled:
+    def run(self, place: Place) -> CompileResult:
         return compile_by(["sh", "-c", 'touch "$0"; exec sleep 600', str(self.mark)], Limits(), running=place.running)
 
 

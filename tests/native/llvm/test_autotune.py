@@ -9,12 +9,13 @@ import pytest
 from policybridge_client.cli import main
 from policybridge_client.decisions import read_store
 from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.job import Limits
+from policybridge_train.compiling.decisions import ByDecisions
+from policybridge_train.compiling.job import compile_module
+from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.learning.trees import Trees, to_onnx
 from policybridge_train.objects.elf import ObjectFile
-from policybridge_train.processes.pool import Running
-from policybridge_train.tuning.measuring import PluginMeasurer
+from policybridge_train.tuning.search import TUNED
 from tests.native.llvm.plugins import need
 from tests.training.corpora import write_corpus
 from tests.training.tuning.autotuning import CountedCompiler, rename_oddly, searches
@@ -75,12 +76,12 @@ def test_a_corpus_becomes_smaller_and_the_store_alone_makes_the_same_objects_aga
     compiles, found = compiler.compiles, searches(store)
     sections = {section.heading.path: section for section in read_store(store).sections}
     assert set(sections) == {"p/a.c", "p/b c.c"}
-    measurer = PluginMeasurer(Compiler.find(f"clang-{major}"), plugin, Limits(), Running())
+    tool = CompileTool(Compiler.find(f"clang-{major}"), plugins=plugin.parent)
     for module in corpus.modules:
         search = found[module.name]
         answers = sections[module.name].answers if module.name in sections else {}
-        again = measurer.measure(module, answers)
-        assert (again.object_digest, again.text) == (search.best_object, search.best_text)
+        again = compile_module(tool, module, ByDecisions(answers), TUNED)
+        assert (again.digest, again.text) == (search.best_object, search.best_text)
         assert search.best_text < search.default_text or module.name == "p/calls nothing.c"
     assert compiler.tune(store, "--corpus", corpus.folder) == 0
     assert compiler.compiles == compiles
@@ -208,7 +209,7 @@ def test_a_search_begins_with_a_policys_decisions_where_they_make_functions_smal
     (policy / "policy.toml").write_text(_EAGER_TOML)
     (policy / "1" / "model.onnx").write_bytes(to_onnx(_EAGER, ("cost_estimate", "own"), "own", 1.0, "inline"))
     store = tmp_path / "tuned.db"
-    started = ("--from", "eager", "--repository", tmp_path / "policies", "--budget", 3, "--only", "a.c")
+    started = ("--from", "eager", "--repository", tmp_path / "policies", "--budget", 3, "--module", "*a.c*")
     assert compiler.tune(store, "--corpus", corpus.folder, *started) == 0
     search = searches(store)["p/a.c"]
     # The default, the policy, and its decisions with all others held.
@@ -220,6 +221,6 @@ def test_a_policy_that_is_not_there_is_told_and_llvm_s_own_decisions_are_tuned(
     tmp_path: Path, corpus: Corpus, compiler: CountedCompiler, capfd: pytest.CaptureFixture[str]
 ) -> None:
     store = tmp_path / "tuned.db"
-    assert compiler.tune(store, "--corpus", corpus.folder, "--from", "nobody", "--budget", 6, "--only", "a.c") == 0
+    assert compiler.tune(store, "--corpus", corpus.folder, "--from", "nobody", "--budget", 6, "--module", "*a.c*") == 0
     assert "nobody" in capfd.readouterr().out
     assert searches(store)["p/a.c"].best_text < searches(store)["p/a.c"].default_text

@@ -78,7 +78,7 @@ class Trained:
 def trained(tmp_path_factory: pytest.TempPathFactory, cluster: RayCluster, corpus: Corpus, plugins: Path) -> Trained:
     output = tmp_path_factory.mktemp("trained") / "two runs"
     words = ["--corpus", str(corpus.folder), "--output", str(output), "--kill", "0"]
-    words += ["--option", "compiler=clang-22", "--option", f"plugins={plugins}"]
+    words += ["--compiler", "clang-22", "--plugins", str(plugins)]
     for setting in ("iterations=1", "compiles=3", "trees=20"):
         words += ["--set", setting]
     with redirect_stdout(StringIO()) as said:
@@ -116,7 +116,7 @@ def test_a_store_that_is_tuned_by_ray_from_a_policy_is_that_of_one_machine(
 ) -> None:
     def tuned(name: str, *more: object) -> bytes:
         words = ["--store", tmp_path / name, "--corpus", corpus.folder, "--compiler", "clang-22", "--plugins", plugins]
-        words += ["--from", "inliner", "--budget", 4, "--jobs", 1, "--linked", "--only", "a.c", *more]
+        words += ["--from", "inliner", "--budget", 4, "--jobs", 1, "--linked", "--module", "*a.c*", *more]
         assert main([str(word) for word in ["autotune", *words]]) == 0
         return (tmp_path / name).read_bytes()
 

@@ -38,7 +38,7 @@ def corpus(tmp_path: Path, major: str) -> Corpus:
 
 def command(corpus: Corpus, output: Path, major: str, plugin: Path, *more: str) -> list[str]:
     words = ["inline", "--algo", "credit", "--corpus", str(corpus.folder), "--output", str(output)]
-    words += ["--option", f"compiler=clang-{major}", "--option", f"plugins={plugin.parent}"]
+    words += ["--compiler", f"clang-{major}", "--plugins", str(plugin.parent)]
     words += ["--set", "iterations=2", "--set", "compiles=3", "--set", "trees=20", "--jobs", "2", *more]
     return [sys.executable, "-m", "policybridge_client.cli", "train", *words]
 
@@ -100,4 +100,4 @@ def test_what_cannot_be_trained_is_told(tmp_path: Path, corpus: Corpus, major: s
 
     assert "it takes, with these defaults: iterations=6" in refused("--set", "iteration=3")
     assert "does not take these options" in refused("--option", "compilr=clang")
-    assert "of 0 cases, 0 are for training" in refused("--only", "nothing has this name")
+    assert "of 0 cases, 0 are for training" in refused("--module", "*nothing has this name*")

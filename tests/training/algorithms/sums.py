@@ -9,7 +9,8 @@ import numpy.typing as npt
 from policybridge_client import open_runner
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import ElementType, TensorSpec, Values
-from policybridge_train.tasks.task import Asking, Case, Ran
+from policybridge_train.compiling.result import CompileResult
+from policybridge_train.tasks.task import Asking, Case
 
 
 class Sums:
@@ -30,7 +31,7 @@ class Sums:
         del corpus
         return [Case(str(number), str(number)) for number in range(40)]
 
-    def run(self, case: Case, asking: Asking | None) -> Ran:
+    def run(self, case: Case, asking: Asking | None) -> CompileResult:
         """Choose for each of the sums of a case."""
         assert asking is not None, "there is a default"
         explored = None if asking.exploration is None else asking.exploration.of_module(case.name)
@@ -50,9 +51,9 @@ class Sums:
                     costs[f"sum {wanted}"] = float(abs(sum(chosen) - wanted))
                 if self.reports:
                     runner.report("ok")
-                return Ran(costs, [runner.session_id], {"distance": sum(costs.values())})
+                return CompileResult(costs, [runner.session_id], {"distance": sum(costs.values())})
         except PolicyBridgeError as error:
-            return Ran(failure=str(error))
+            return CompileResult.failed(str(error))
 
     def end(self) -> None:
         """There is nothing to end."""

@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from msgspec.structs import replace
 
 from policybridge_client.cli import main
 from policybridge_serdes import ElementType, TensorSpec, Values
 from policybridge_train import train_command
+from policybridge_train.compiling.result import CompileResult
 from policybridge_train.learning.choosing import Decisions
 from policybridge_train.learning.record import Iteration, Record
-from policybridge_train.tasks.task import Asking, Case, Ran
+from policybridge_train.tasks.task import Asking, Case
 from tests.training.algorithms.sums import Sums
 
 SUMS = "tests.training.algorithms.sums:Sums"
@@ -67,17 +68,17 @@ def test_a_run_whose_task_tells_other_features_now_is_not_continued(
 
 def test_a_run_is_not_continued_with_other_options_of_its_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sums, "__init__", lambda _, **options: options.clear())
-    assert train(SUMS, tmp_path, "--minutes", "0", "--option", "compiler=one", "--option", "a=b")[0] == 0
-    status, said = train(SUMS, tmp_path, "--minutes", "0", "--option", "compiler=two")
+    assert train(SUMS, tmp_path, "--minutes", "0", "--compiler", "one", "--option", "a=b")[0] == 0
+    status, said = train(SUMS, tmp_path, "--minutes", "0", "--compiler", "two")
     assert status == 2
     assert "is a run with options = a=b compiler=one, and not compiler=two" in said
     # Their order means nothing.
-    assert train(SUMS, tmp_path, "--minutes", "0", "--option", "a=b", "--option", "compiler=one")[0] == 0
+    assert train(SUMS, tmp_path, "--minutes", "0", "--option", "a=b", "--compiler", "one")[0] == 0
 
 
 def test_a_run_is_not_continued_with_other_cases(tmp_path: Path) -> None:
     assert train(SUMS, tmp_path, "--minutes", "0")[0] == 0
-    status, said = train(SUMS, tmp_path, "--minutes", "0", "--only", "1")
+    status, said = train(SUMS, tmp_path, "--minutes", "0", "--module", "*1*")
     assert status == 2
     assert "is a run with cases = " in said
     assert " for validation" in said
@@ -108,7 +109,7 @@ class Odd(Sums):
     number: object = 0.0
     cases_of_it = ("",)
 
-    def run(self, case: Case, asking: Asking | None) -> Ran:
+    def run(self, case: Case, asking: Asking | None) -> CompileResult:
         """Run; see `Task`."""
         ran = super().run(case, asking)
         odd: Any = self.number
@@ -176,7 +177,7 @@ class Raising(Sums):
         self._raise("cases")
         return super().cases(corpus)
 
-    def run(self, case: Case, asking: Asking | None) -> Ran:
+    def run(self, case: Case, asking: Asking | None) -> CompileResult:
         """Run; see `Task`."""
         if case.name.endswith(self.cases_of_it):
             self._raise("run")

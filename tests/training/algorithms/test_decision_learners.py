@@ -12,10 +12,11 @@ import pytest
 
 from policybridge_train import train_command
 from policybridge_train.algorithms.bcmax import best
+from policybridge_train.compiling.result import CompileResult
 from policybridge_train.learning.network import Layer, Network, Scaling
 from policybridge_train.learning.record import Iteration, Record
 from policybridge_train.learning.rewards import changes
-from policybridge_train.tasks.task import Case, Ran
+from policybridge_train.tasks.task import Case
 from policybridge_train.trajectories.trajectory import Rollout
 
 
@@ -104,7 +105,7 @@ def rollout(calls: list[tuple[int, int, int]], costs: dict[int, float]) -> Rollo
     seen = np.array([(caller, callee) for caller, callee, _ in calls], [("caller", np.int64), ("callee", np.int64)])
     units = [f"{caller:016x}" for caller, _, _ in calls]
     advice = np.array([inlined for *_, inlined in calls])
-    ran = Ran({f"{unit:016x}": cost for unit, cost in costs.items()}, ["s"])
+    ran = CompileResult({f"{unit:016x}": cost for unit, cost in costs.items()}, ["s"])
     return Rollout(Case("c", "p"), ran, None, seen, advice, np.zeros(len(calls)), units)
 
 

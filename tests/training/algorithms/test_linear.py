@@ -14,7 +14,7 @@ from tests.training.corpora import write_corpus
 
 require("onnx")
 
-_FEW = ("--set", "iterations=1", "--set", "steps=2", "--set", "cases=2", "--option", "compiler=zig")
+_FEW = ("--set", "iterations=1", "--set", "steps=2", "--set", "cases=2", "--compiler", "zig")
 
 
 @pytest.fixture(scope="module")
@@ -55,5 +55,5 @@ def test_the_same_seed_gives_the_same_policy_and_a_run_that_ended_is_not_run_aga
 
 def test_a_task_of_other_decisions_is_refused(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["train", "priority", "--algo", "linear", "--corpus", str(corpus), "--output", str(tmp_path)]
-    assert main([*words, "--option", "compiler=zig"]) == 2
+    assert main([*words, "--compiler", "zig"]) == 2
     assert "not priority" in capsys.readouterr().err

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from policybridge_client import open_runner
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import ElementType, TensorSpec, Values
-from policybridge_train.tasks.task import Asking, Case, Ran
+from policybridge_train.compiling.result import CompileResult
+from policybridge_train.tasks.task import Asking, Case
 
 _SENT = ("gain", "noise", "own", "caller", "callee")
 _CALLS = 10
@@ -42,11 +43,11 @@ class Toy:
         del corpus
         return [Case(f"project {n % 10}/{n}", f"project {n % 10}") for n in range(40)]
 
-    def run(self, case: Case, asking: Asking | None) -> Ran:
+    def run(self, case: Case, asking: Asking | None) -> CompileResult:
         """Decide about all calls of a case."""
         assert asking is not None, "there is a default"
         if case.name == self._failing:
-            return Ran(failure="it never compiles")
+            return CompileResult.failed("it never compiles")
         chance = np.random.default_rng(abs(_hash(case.name)))
         costs: dict[str, float] = {}
         specs = [TensorSpec(name, ElementType.INT64) for name in _SENT]
@@ -66,9 +67,9 @@ class Toy:
                     unit = f"{_hash(function) & (1 << 64) - 1:016x}"
                     costs[unit] = costs.get(unit, 20_000.0) - min(max(gain, -300), 300) * yes
                 runner.report("ok")
-                return Ran(costs, [runner.session_id], {"text": sum(costs.values())})
+                return CompileResult(costs, [runner.session_id], {"text": sum(costs.values())})
         except PolicyBridgeError as error:
-            return Ran(failure=f"{os.getpid()}: {error}")
+            return CompileResult.failed(f"{os.getpid()}: {error}")
 
     def end(self) -> None:
         """There is nothing to end."""

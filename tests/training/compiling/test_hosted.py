@@ -10,8 +10,9 @@ import pytest
 from policybridge_client.llvm.config import HostConfig
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.hosted import compile_hosted
-from policybridge_train.compiling.job import Compiled, Limits, Status
 from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.process import Limits
+from policybridge_train.compiling.result import CompileResult, Status
 from policybridge_train.processes.pool import Running
 from tests.client.compilers import left_behind, write_source
 from tests.conftest import RunningServer, running_server
@@ -47,7 +48,7 @@ def module(tmp_path_factory: pytest.TempPathFactory) -> Module:
 
 def _compile(
     server: RunningServer, module: Module, output: Path, policy: str, *, limits: Limits, running: Running | None = None
-) -> Compiled:
+) -> CompileResult:
     config = HostConfig(policy, server.socket, fallback="error")
     return compile_hosted(Compiler.find("zig").command(module, output), config, limits, running or Running())
 

@@ -12,11 +12,10 @@ from typing import Final
 import pytest
 
 from policybridge_core.errors import PreconditionError
-from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.job import Limits, compile_by
+from policybridge_train.compiling.compiler import Compiler, newest_compiler
 from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.process import Limits, compile_by
 from policybridge_train.corpus.description import Corpus
-from policybridge_train.corpus.options import newest_compiler
 from tests.training.corpus.projects import HELPER, MAIN, corpus_command, record, small_project, write_project
 
 _ZIG: Final = (sys.executable, "-m", "ziglang")

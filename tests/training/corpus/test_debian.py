@@ -9,12 +9,12 @@ from typing import Final
 import pytest
 
 from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError, UnavailableError
+from policybridge_train.compiling.compiler import newest_compiler
 from policybridge_train.corpus.bitcode import FrontEnd
 from policybridge_train.corpus.debian.apt import Apt
 from policybridge_train.corpus.debian.command import default_list
 from policybridge_train.corpus.debian.package import Wanted, Workshop, read_wanted
 from policybridge_train.corpus.description import Corpus
-from policybridge_train.corpus.options import newest_compiler
 from policybridge_train.corpus.writing import CorpusWriter
 from tests.training.corpus.archives import write_archive
 from tests.training.corpus.projects import HELPER, MAIN, MAKEFILE, UNUSED, corpus_command, write_project

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from policybridge_train.compiling.job import Limits, compile_by
+from policybridge_train.compiling.compiler import newest_compiler
+from policybridge_train.compiling.process import Limits, compile_by
 from policybridge_train.corpus.description import Corpus
-from policybridge_train.corpus.options import newest_compiler
 from policybridge_train.corpus.record import record as record_build
 from policybridge_train.objects.elf import ObjectFile
 from tests.interrupts import interrupted_unnoticed

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from policybridge_train.compiling.result import CompileResult, Status
 from policybridge_train.scoring.cache import Cache
-from policybridge_train.scoring.measured import Measured
 
 _OBJECT = b"an object"
 
@@ -16,7 +16,7 @@ def _put(folder: Path, tmp_path: Path) -> tuple[Cache, str]:
     cache, file = Cache(folder), tmp_path / "made.o"
     file.write_bytes(_OBJECT)
     key = cache.key("clang", ["-Oz"], "digest")
-    cache.put(key, Measured("ok", 1.5, text=7, digest=hashlib.sha256(_OBJECT).hexdigest()), file)
+    cache.put(key, CompileResult(seconds=1.5, totals={"text": 7}, digest=hashlib.sha256(_OBJECT).hexdigest()), file)
     return cache, key
 
 
@@ -57,7 +57,7 @@ def test_a_result_that_names_a_file_elsewhere_is_not_followed(tmp_path: Path) ->
 
 def test_failures_are_not_kept(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache")
-    cache.put("key", Measured("timeout"), tmp_path / "no.o")
+    cache.put("key", CompileResult(status=Status.TIMEOUT), tmp_path / "no.o")
     assert cache.get("key") is None
     assert not (tmp_path / "cache").exists()
 

@@ -119,6 +119,28 @@ def test_a_module_or_a_program_can_be_scored_alone(corpus: Corpus, tmp_path: Pat
     assert [row["program"] for row in two["programs"]] == ["bin/it"]
 
 
+@pytest.mark.parametrize(
+    ("words", "modules", "failures"),
+    [
+        (("--program", "p/*"), {"p/a.c"}, set()),
+        (("--project", "p"), {"p/a.c"}, {"p/broken.c"}),
+        (("--module", "q/*"), {"q/a.c"}, {"q/broken.c"}),
+        ((), {"p/a.c", "q/a.c"}, {"p/broken.c", "q/broken.c"}),
+    ],
+)
+def test_a_filter_leaves_out_the_failures_of_other_packages_too(
+    tmp_path: Path, words: tuple[str, ...], modules: set[str], failures: set[str]
+) -> None:
+    text = "int sink(int);\nstatic int f(int x) { return sink(x); }\nint g(int x) { return f(x) + f(x + 1); }\n"
+    made = write_corpus(tmp_path / "corpus", {"p/a.c": text, "q/a.c": text})
+    why = dict.fromkeys(("p/broken.c", "q/broken.c"), "it does not compile")
+    corpus = Corpus(made.folder, made.modules, [Program("tool", "p", "archive", ("p/a.c",))], why)
+    corpus.write()
+    found = score(corpus, tmp_path, "--candidate", "default", *words)
+    assert {row["module"] for row in found["comparisons"][0]["modules"]} == modules
+    assert found["excluded"].keys() == failures
+
+
 _COMPILER = """#!/bin/sh
 case "$*" in
 *--version*) echo "clang version 22.1.8" ;;
@@ -135,7 +157,7 @@ def test_crashes_and_time_outs_are_rows_and_not_ends(
     compiler = tmp_path / "my clang"
     compiler.write_text(_COMPILER.format(real=shlex.join([sys.executable, "-m", "ziglang", "clang"])))
     compiler.chmod(0o755)
-    words = ["--candidate", "flag:-mllvm,-inline-threshold=1000", "--compiler", str(compiler), "--timeout", "12"]
+    words = ["--candidate", "flag:-mllvm,-inline-threshold=1000", "--compiler", str(compiler), "--seconds", "12"]
     (found,) = score(corpus, tmp_path, *words, "--jobs", "3")["comparisons"]
     assert [row["before"]["status"] for row in found["modules"]] == ["ok", "crashed", "timeout"]
     assert "signal 11" in found["modules"][1]["before"]["message"]

@@ -55,10 +55,10 @@ def test_each_decision_belongs_to_the_function_whose_spills_it_costs(
     rollout = rolled(task, case, served, _POLICIES[kind])
     assert case == Case("p/pressure.c", "p", "c")
     assert "f" in rollout.units
-    assert set(rollout.units) <= rollout.ran.costs.keys() == {"f", "calm"}
-    assert rollout.ran.costs["f"] > 4 > rollout.ran.costs["calm"] >= 0
-    assert rollout.ran.totals["spills_log2"] == pytest.approx(sum(rollout.ran.costs.values()))
-    assert rollout.ran.totals["spills"] == pytest.approx(sum(2**cost - 1 for cost in rollout.ran.costs.values()))
+    assert set(rollout.units) <= rollout.result.costs.keys() == {"f", "calm"}
+    assert rollout.result.costs["f"] > 4 > rollout.result.costs["calm"] >= 0
+    assert rollout.result.totals["spills_log2"] == pytest.approx(sum(rollout.result.costs.values()))
+    assert rollout.result.totals["spills"] == pytest.approx(sum(2**cost - 1 for cost in rollout.result.costs.values()))
     sent, known = rollout.observations.dtype, Layout.of(task.features).dtype
     assert {name: sent[name] for name in sent.names or ()} == {name: known[name] for name in known.names or ()}
 

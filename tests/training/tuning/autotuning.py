@@ -4,7 +4,7 @@ import shlex
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,11 @@ import msgspec
 
 from policybridge_client.cli import main
 from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.job import FarmCompiler
 from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.result import CompileResult, DecisionLog, Site
+from policybridge_train.compiling.tool import CompileTool
+from policybridge_train.farms.local import LocalFarm
 from policybridge_train.tuning.search import Search
 
 _SCRIPT = """#!/bin/sh
@@ -76,3 +80,22 @@ def rename_oddly(module: Module, function: str, compiler: str) -> None:
     text = subprocess.run(words, check=True, capture_output=True).stdout
     assert f"@{function}(".encode() in text
     module.bitcode.write_bytes(text.replace(f"@{function}(".encode(), f'@"{function}\\FF%\\0A"('.encode()))
+
+
+def compile_result(
+    text: int,
+    functions: Mapping[str, int],
+    sites: Sequence[Site],
+    digest: str,
+    *,
+    module: str = "",
+    weak: tuple[str, ...] = (),
+) -> CompileResult:
+    """Give what a compile came to, at -Oz; ``module`` is the module's digest."""
+    log = DecisionLog(list(sites), "Oz", module, weak)
+    return CompileResult(dict(functions), totals={"text": text, "exec": text}, digest=digest, log=log)
+
+
+def zig_compiler() -> FarmCompiler:
+    """Compile by zig, on this machine."""
+    return FarmCompiler(LocalFarm(), CompileTool(Compiler.find("zig")).recipe)

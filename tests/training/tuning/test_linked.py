@@ -5,20 +5,18 @@ from pathlib import Path
 import pytest
 
 from policybridge_client.decisions import read_store
-from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.job import Limits
 from policybridge_train.compiling.linker import Linked, Linker
 from policybridge_train.compiling.module import Program
+from policybridge_train.compiling.result import Site
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.objects.elf import ObjectFile
 from policybridge_train.processes.pool import Running
 from policybridge_train.tuning.linked import Programs
-from policybridge_train.tuning.measuring import Measurement, Site
+from policybridge_train.tuning.module import compile_with
 from policybridge_train.tuning.search import Search
-from policybridge_train.tuning.sequence import SequenceMeasurer
 from policybridge_train.tuning.sharing import Sharing
 from tests.training.corpora import compile_all, write_corpus
-from tests.training.tuning.autotuning import CountedCompiler, searches
+from tests.training.tuning.autotuning import CountedCompiler, compile_result, searches, zig_compiler
 from tests.training.tuning.boxes import boxes
 
 _SHARED = """
@@ -76,12 +74,13 @@ def test_no_program_is_larger_and_nothing_is_compiled_twice(
 
 def _texts(corpus: Corpus, folder: Path, store: Path | None) -> list[int]:
     folder.mkdir()
-    measurer = SequenceMeasurer(Compiler.find("zig"), Limits(), Running())
+    compiler = zig_compiler()
     answers = {section.heading.path: section.answers for section in read_store(store).sections} if store else {}
     objects = {}
     for number, module in enumerate(corpus.modules):
         objects[module.name] = folder / f"{number}.o"
-        measurer.measure(module, answers.get(module.name, {}), objects[module.name])
+        made = compile_with(compiler, module, answers.get(module.name, {}), keep=True)
+        objects[module.name].write_bytes(made.content)
     linked = [Linker.find().link(program, objects) for program in corpus.programs]
     assert all(isinstance(one, Linked) for one in linked)
     return [one.text for one in linked if isinstance(one, Linked)]
@@ -106,7 +105,7 @@ def test_a_shared_function_counts_for_its_part_of_the_program_that_shares_it_lea
         sharing.add(name, ["both"])
     calls = [Site("1", "both", "of c", False, False, False, ()), Site("2", "both", "local", False, False, False, ())]
     sizes = {"both": 100, "local": 30}
-    search = Search.begin(Measurement(200, 200, sizes, calls, "Oz", "", "an object", ("both",)))
+    search = Search.begin(compile_result(200, sizes, calls, "an object", weak=("both",)))
     assert sharing.of("a", search) == {"both": 2}
     assert sharing.of("c", search) == {"both": 3}
     assert sharing.of("alone", search) == {}
@@ -117,12 +116,12 @@ def test_a_shared_function_counts_for_its_part_of_the_program_that_shares_it_lea
 
 def test_what_is_smaller_only_in_the_object_is_not_the_best() -> None:
     calls = [Site("1", "f", "both", False, False, False, ())]
-    search = Search.begin(Measurement(200, 200, {"both": 100, "f": 50}, calls, "Oz", "", "first", ("both",)))
+    search = Search.begin(compile_result(200, {"both": 100, "f": 50}, calls, "first", weak=("both",)))
     search.share({"both": 4})
     turned = [Site("1", "f", "both", False, True, True, ())]
-    search.note(Measurement(180, 180, {"f": 130}, turned, "Oz", "", "second"))
+    search.note(compile_result(180, {"f": 130}, turned, "second"))
     assert search.best_object == "first"
-    search.note(Measurement(210, 210, {"both": 130, "f": 30}, turned, "Oz", "", "third"))
+    search.note(compile_result(210, {"both": 130, "f": 30}, turned, "third"))
     assert search.best_object == "third"
     search.refused = "third"
     assert search.shipped == {}

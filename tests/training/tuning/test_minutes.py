@@ -7,17 +7,14 @@ import pytest
 
 from policybridge_client.cli import main
 from policybridge_client.decisions import read_store
-from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.job import Limits
 from policybridge_train.corpus.description import Corpus
-from policybridge_train.processes.pool import Running
 from policybridge_train.tuning.autotuner import Autotuner
 from policybridge_train.tuning.module import ModuleTuning, Tools
 from policybridge_train.tuning.progress import Progress
 from policybridge_train.tuning.ranking import Ranking
-from policybridge_train.tuning.sequence import SequenceMeasurer
 from tests.client.compilers import write_source
 from tests.training.corpora import write_corpus
+from tests.training.tuning.autotuning import zig_compiler
 
 
 def corpus_of(folder: Path) -> Corpus:
@@ -30,9 +27,9 @@ def test_a_search_that_is_closed_compiles_what_it_has_accepted_alone_and_nothing
 ) -> None:
     (module,) = corpus_of(tmp_path).modules
     with Progress(tmp_path / "progress.db") as progress:
-        running = Running()
-        measurer = SequenceMeasurer(Compiler.find("zig"), Limits(), running)
-        tools = Tools(measurer, Ranking(), progress, 1000, lambda *_: {}, running, "zig")
+        compiler = zig_compiler()
+        running = compiler.farm.running
+        tools = Tools(compiler, Ranking(), progress, 1000, lambda *_: {}, running, "zig")
         tuning = ModuleTuning(module, tools)
         for _ in range(compiles):
             assert tuning.step()

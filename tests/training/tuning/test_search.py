@@ -9,15 +9,16 @@ from msgspec.structs import replace
 
 from policybridge_client.decisions import read_store
 from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.result import NUMBERS, CompileResult, Site
 from policybridge_train.tuning import ranking as rankings
 from policybridge_train.tuning.flips import FEATURES, Flip, Group
 from policybridge_train.tuning.graph import CallGraph
-from policybridge_train.tuning.measuring import NUMBERS, Measurement, Site
 from policybridge_train.tuning.progress import Progress
 from policybridge_train.tuning.ranking import Ranking
 from policybridge_train.tuning.round import Round, Sharers
 from policybridge_train.tuning.search import Accepted, Search
 from policybridge_train.tuning.storing import StoreKeeper
+from tests.training.tuning.autotuning import compile_result
 
 CALLS = {"one": ("a", "helper"), "two": ("b", "helper"), "three": ("c", "other")}
 """Caller and callee, by the site's key."""
@@ -27,11 +28,11 @@ def site(key: str, *, taken: bool) -> Site:
     return Site(key, *CALLS[key], default=False, taken=taken, inlined=taken, numbers=NUMBERS_OF_A_SITE)
 
 
-def compiled(functions: Mapping[str, int], taken: Mapping[str, bool], digest: str = "") -> Measurement:
+def compiled(functions: Mapping[str, int], taken: Mapping[str, bool], digest: str = "") -> CompileResult:
     """Give what a compile came to; the text is the functions' alone."""
     sites = [site(key, taken=taken.get(key, False)) for key in CALLS]
     text = sum(functions.values())
-    return Measurement(text, text, dict(functions), sites, "Oz", digest, "an object")
+    return compile_result(text, functions, sites, "an object", module=digest)
 
 
 NUMBERS_OF_A_SITE = tuple(10.0 for _ in NUMBERS)
@@ -48,6 +49,13 @@ def test_flips_of_different_functions_share_a_compile_and_each_has_its_own_credi
     assert sorted(credit for _, credit in labels) == [-10, 10]
     assert search.decisions == {"one": True, "two": True}
     assert search.sizes == {"a": 120, "b": 110, "c": 100, "other": 40}
+
+
+def test_the_order_of_functions_after_a_round_is_that_of_the_compile_and_not_of_hashes() -> None:
+    search = Search.begin(compiled(DEFAULT, {}))
+    names = [f"function {number}" for number in range(40)]
+    search.update(compiled(dict.fromkeys(names, 1), {}), set(names))
+    assert list(search.sizes) == [*DEFAULT, *names]
 
 
 def test_calls_of_a_function_that_stays_share_a_compile_and_its_last_call_waits() -> None:
@@ -88,9 +96,9 @@ def test_flips_that_cost_bytes_one_by_one_are_tried_together() -> None:
     sites = [Site(key, "a", f"f{key}", False, False, False, NUMBERS_OF_A_SITE) for key in "123"]
     sizes = {"a": 100, "f1": 40, "f2": 40, "f3": 40}
 
-    def after(taken: Mapping[str, bool], size: int) -> Measurement:
+    def after(taken: Mapping[str, bool], size: int) -> CompileResult:
         found = [replace(one, taken=taken.get(one.key, False), inlined=taken.get(one.key, False)) for one in sites]
-        return Measurement(size + 120, size + 120, {**sizes, "a": size}, found, "Oz", "", "an object")
+        return compile_result(size + 120, {**sizes, "a": size}, found, "an object")
 
     search = Search.begin(after({}, 100))
     # All change one function, so each has a compile of its own.

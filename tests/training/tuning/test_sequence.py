@@ -2,6 +2,7 @@
 
 import hashlib
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Thread
 
@@ -10,12 +11,15 @@ import pytest
 from policybridge_client.llvm.asked import asked
 from policybridge_core.errors import PreconditionError
 from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.job import Limits, compile_by
+from policybridge_train.compiling.decisions import ByDecisions
+from policybridge_train.compiling.job import compile_module
 from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.process import Limits, compile_by
+from policybridge_train.compiling.result import NUMBERS, CompileError, CompileResult
+from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.objects.elf import ObjectFile
 from policybridge_train.processes.pool import Running
-from policybridge_train.tuning.measuring import NUMBERS, CompileError
-from policybridge_train.tuning.sequence import SequenceMeasurer
+from policybridge_train.tuning.search import TUNED
 from tests.client.compilers import ZIG, parameters, write_source
 from tests.training.corpora import write_corpus
 
@@ -30,21 +34,25 @@ def made_module(folder: Path, compiler: str, functions: int = 8) -> Module:
     return Module("module", folder, arguments=ARGUMENTS)
 
 
+def measured(tool: CompileTool, module: Module, decisions: Mapping[str, bool]) -> CompileResult:
+    return compile_module(tool, module, ByDecisions(decisions), TUNED).checked(module.name)
+
+
 @pytest.mark.parametrize("compiler", ["zig", *parameters("clang-22", "clang-19")])
 def test_the_decisions_that_differ_from_llvms_own_make_the_same_object_again(tmp_path: Path, compiler: str) -> None:
     module = made_module(tmp_path, compiler)
-    measurer = SequenceMeasurer(Compiler.find(compiler), Limits(), Running())
-    plain = measurer.measure(module, {})
+    tool = CompileTool(Compiler.find(compiler), interactive=True)
+    plain = measured(tool, module, {})
     assert plain.deviations() == {}
-    assert plain.functions["module0"] > 0
+    assert plain.costs["module0"] > 0
     assert {len(site.numbers) for site in plain.sites} == {len(NUMBERS)}
     named = {site.callee: dict(zip(NUMBERS, site.numbers, strict=True)) for site in plain.sites}
     assert named["middle0"]["callee_local"] == 1
     assert named["middle0"]["callee_instructions"] > named["tiny"]["callee_instructions"] > 0
-    flipped = measurer.measure(module, {site.key: not site.default for site in plain.sites if "middle" in site.callee})
-    assert flipped.object_digest != plain.object_digest
-    again = measurer.measure(module, flipped.deviations())
-    assert (again.object_digest, again.text) == (flipped.object_digest, flipped.text)
+    flipped = measured(tool, module, {site.key: not site.default for site in plain.sites if "middle" in site.callee})
+    assert flipped.digest != plain.digest
+    again = measured(tool, module, flipped.deviations())
+    assert (again.digest, again.text) == (flipped.digest, flipped.text)
 
 
 def test_where_an_asking_compiler_differs_by_itself_the_sizes_are_those_of_a_plain_compile(tmp_path: Path) -> None:
@@ -53,41 +61,41 @@ def test_where_an_asking_compiler_differs_by_itself_the_sizes_are_those_of_a_pla
     source += "int g(int n) { return f(n, 0) + f(n + 1, 0); }\n"
     (module,) = write_corpus(tmp_path, {"one/f.c": source}, level="-O2").modules
     compiler = Compiler.find("zig")
-    found = SequenceMeasurer(compiler, Limits(), Running()).measure(module, {})
+    found = measured(CompileTool(compiler), module, {})
     assert compile_by(compiler.command(module, tmp_path / "plain.o"), Limits()).ok
     made = (tmp_path / "plain.o").read_bytes()
     assert asked(compiler.command(module, tmp_path / "asking.o"), {}).ok
     assert made != (tmp_path / "asking.o").read_bytes()
-    assert found.object_digest == hashlib.sha256(made).hexdigest()
+    assert found.digest == hashlib.sha256(made).hexdigest()
     assert found.text == ObjectFile(made).text
 
 
 def test_a_module_that_does_not_compile_and_one_that_takes_too_long_say_so(tmp_path: Path) -> None:
     module = made_module(tmp_path, "zig", functions=300)
     compiler = Compiler.find("zig")
-    with pytest.raises(CompileError, match="module: it took too long"):
-        SequenceMeasurer(compiler, Limits(seconds=0.05), Running()).measure(module, {})
+    with pytest.raises(CompileError, match=r"module: timeout: it was ended after 0\.05 seconds"):
+        measured(CompileTool(compiler, Limits(seconds=0.05)), module, {})
     module.bitcode.write_bytes(b"no bitcode")
-    with pytest.raises(CompileError, match="module: status 1: "):
-        SequenceMeasurer(compiler, Limits(), Running()).measure(module, {})
+    with pytest.raises(CompileError, match=r"module: .*error: "):
+        measured(CompileTool(compiler), module, {})
 
 
 @pytest.mark.parametrize("compiler", parameters("clang-19"))
 def test_a_module_whose_default_decisions_are_not_known_is_named(compiler: str, tmp_path: Path) -> None:
     (module,) = write_corpus(tmp_path, {"p/f.c": "int f(void) { return 1; }"}, compiler=compiler, level="-O2").modules
-    with pytest.raises(PreconditionError, match=r"p/f\.c: LLVM's own decisions are not known"):
-        SequenceMeasurer(Compiler.find(compiler), Limits(), Running()).measure(module, {})
+    with pytest.raises(CompileError, match=r"p/f\.c: LLVM's own decisions are not known"):
+        measured(CompileTool(Compiler.find(compiler), interactive=True), module, {})
 
 
 def test_all_compiles_end_when_another_thread_stops_them(tmp_path: Path) -> None:
     module = made_module(tmp_path, "zig", functions=300)
     running = Running()
-    measurer = SequenceMeasurer(Compiler.find("zig"), Limits(), running)
+    tool = CompileTool(Compiler.find("zig"), running=running)
     errors: list[Exception] = []
 
     def measure() -> None:
         try:
-            measurer.measure(module, {})
+            measured(tool, module, {})
         except (CompileError, PreconditionError) as error:
             errors.append(error)
 

@@ -90,10 +90,10 @@ class _Imitation:
             policies.append(self._compiled(cases, last.version, Exploration(seed, self._settings.temperature)))
         chosen, which = [], []
         for rollouts in zip(*policies, strict=True):
-            usable = [each for each in rollouts if each.ran.ok and len(each)]
-            if rollouts[0].ran.ok and usable:
+            usable = [each for each in rollouts if each.result.ok and len(each)]
+            if rollouts[0].result.ok and usable:
                 chosen += usable
-                which += best(usable, rollouts[0].ran.costs, self._settings.reward)
+                which += best(usable, rollouts[0].result.costs, self._settings.reward)
         if chosen:
             self._imitate(chosen, np.concatenate(which))
         return self._learner.finish(number)

@@ -99,7 +99,7 @@ class _Learner:
         training, first = self._training, self._training.record.iterations()[0]
         usual = training.roller.one(case, Rolling(training.asking(first.version, purpose="training")))
         parts = []
-        for draw in range(self._settings.draws if usual.ran.ok else 0):
+        for draw in range(self._settings.draws if usual.result.ok else 0):
             rollout = training.roller.one(case, Rolling(self._exploring(last, draw)))
             parts += self._learnt(rollout, usual)
         return Decisions.joined([*self._learnt(usual, usual), *parts], self._columns)
@@ -118,10 +118,10 @@ class _Learner:
         units = np.array(rollout.units, object)
         found = []
         for unit in dict.fromkeys(rollout.units):
-            if unit not in rollout.ran.costs or unit not in usual.ran.costs:
+            if unit not in rollout.result.costs or unit not in usual.result.costs:
                 continue
             places = np.flatnonzero(units == unit)
-            cost = rollout.ran.costs[unit] - usual.ran.costs[unit]
+            cost = rollout.result.costs[unit] - usual.result.costs[unit]
             ends = np.arange(len(places)) == len(places) - 1
             costs = np.full(len(places), cost, np.float32)
             found.append(Decisions(rows[places], rollout.advice[places].astype(np.int64), costs, ends))

@@ -9,7 +9,6 @@ version is best, and when to end.
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Final
@@ -19,7 +18,9 @@ import numpy as np
 from msgspec import Meta
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError
-from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.decisions import ByDecisions
+from policybridge_train.compiling.job import compile_module, retried
+from policybridge_train.compiling.result import CompileResult
 from policybridge_train.farms.contract import Place, Shared
 from policybridge_train.learning.record import Iteration
 from policybridge_train.learning.training import Training, change
@@ -28,15 +29,13 @@ from policybridge_train.tasks.inline import TOLD, InlineForSize
 from policybridge_train.tasks.task import Asking, Case, Task
 from policybridge_train.trajectories.trajectory import Rolling, Rollout
 from policybridge_train.tuning.crediting import Ground, Labels, decisions_of
-from policybridge_train.tuning.measuring import CompileError, Measurement, PluginMeasurer
+from policybridge_train.tuning.search import TUNED
 
 _UNKNOWN: Final = -1
 """What stands for what the plugin tells where another compiler asks."""
 
 FEATURES: Final = tuple(spec.name for spec in InlineForSize.features)
 """The columns that the policy decides by."""
-
-_TRIES: Final = 5
 
 _PATIENCE: Final = 2
 """Iterations without a gain on the validation projects, after which a run ends."""
@@ -168,25 +167,21 @@ class _Trying:
         return _Tried(msgspec.msgpack.encode(_packed(labels)), len(labels), compiles, failure)
 
     def _flipped(self, place: Place, task: InlineForSize, rollout: Rollout) -> Iterator[Labels]:
-        module = task.module(rollout.case)
         chance = random.Random(f"{self.seed} {rollout.case.name}")  # noqa: S311 - no secret
-        measurer = PluginMeasurer(task.compiler, task.plugin, task.limits, task.running)
-        ground = Ground(rollout, _measured(measurer, module, decisions_of(rollout)), FEATURES)
+        ground = Ground(rollout, _measured(task, rollout.case, decisions_of(rollout)), FEATURES)
         rest = ground.order(self.trees.at(place).predict, chance)
         for _ in range(self.compiles):
             flips, rest = ground.fitting(rest)
             if not flips:
                 return
-            seen = _measured(measurer, module, ground.decisions(flips))
+            seen = _measured(task, rollout.case, ground.decisions(flips))
             yield ground.labels(list(ground.credits(flips, seen)))
 
 
-def _measured(measurer: PluginMeasurer, module: Module, decisions: Mapping[str, bool]) -> Measurement:
-    # A compiler that somebody killed would have succeeded, and the run is to end as if nothing had happened.
-    for _ in range(_TRIES - 1):
-        with suppress(CompileError):
-            return measurer.measure(module, decisions)
-    return measurer.measure(module, decisions)
+def _measured(task: InlineForSize, case: Case, decisions: Mapping[str, bool]) -> CompileResult:
+    module, decider = task.module(case), ByDecisions(decisions)
+    made = retried(lambda _: compile_module(task.tool, module, decider, TUNED), task.tool.running, asks=False)
+    return made.checked(module.name)
 
 
 def _packed(labels: Labels) -> Mapping[str, bytes]:

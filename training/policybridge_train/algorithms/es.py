@@ -127,7 +127,7 @@ class _Strategy:
         both = [self._rolled(self._weights + side * self._settings.sigma * noise, cases) for side in (1, -1)]
         worth = np.zeros(sets)
         for up, down in zip(*both, strict=True):
-            if up.ran.ok and down.ran.ok:
+            if up.result.ok and down.result.ok:
                 for unit, difference in _differences(up, down):
                     worth[_place(unit, sets)] += np.clip(difference, -_MOST, _MOST)
         return noise, worth
@@ -140,8 +140,8 @@ class _Strategy:
             changed = [self._weights + side * self._settings.sigma * noise[pair] for side in (1, -1)]
             both = [self._rolled(each[np.newaxis], cases[pair::pairs]) for each in changed]
             for up, down in zip(*both, strict=True):
-                if up.ran.ok and down.ran.ok and down.ran.costs:
-                    worth[pair] += np.log(sum(up.ran.costs.values()) / sum(down.ran.costs.values()))
+                if up.result.ok and down.result.ok and down.result.costs:
+                    worth[pair] += np.log(sum(up.result.costs.values()) / sum(down.result.costs.values()))
         return noise, worth
 
     def _rolled(self, weights: npt.NDArray[np.float64], cases: Sequence[Case]) -> list[Rollout]:
@@ -194,7 +194,7 @@ def _differences(up: Rollout, down: Rollout) -> Iterator[tuple[str, float]]:
     for rollout in (up, down):
         for unit, names in zip(rollout.units, callees_of(rollout), strict=True):
             callees.setdefault(unit, set()).update(names)
-    compared, inlined = Compared(up.ran.costs, down.ran.costs), (inlined_in(up), inlined_in(down))
+    compared, inlined = Compared(up.result.costs, down.result.costs), (inlined_in(up), inlined_in(down))
     for unit, called in callees.items():
         above = inlined[0].above(unit) | inlined[1].above(unit)
         yield unit, compared.unit(unit, above) + compared.callees(called - {unit})

@@ -20,13 +20,14 @@ from msgspec import Meta
 from policybridge_client.contract import ClientSession, Connection
 from policybridge_core.errors import InvalidError, UnsupportedError
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
+from policybridge_train.compiling.result import CompileResult
 from policybridge_train.farms.contract import Place
 from policybridge_train.learning.record import Iteration
 from policybridge_train.learning.training import Training
 from policybridge_train.tasks.eviction import Eviction
 from policybridge_train.tasks.eviction_scores import COLUMNS, LIGHTEST, Weights, config, evicted, to_onnx
 from policybridge_train.tasks.raising import run_case
-from policybridge_train.tasks.task import Case, Ran, Task
+from policybridge_train.tasks.task import Case, Task
 
 _SCALES: Final = np.array([column.scale for column in COLUMNS])
 _MOST: Final = 1.0
@@ -108,7 +109,7 @@ def _begin(training: Training) -> Iteration:
     return training.finish(0, version, costs)
 
 
-def _by_itself(place: Place, task: Task, case: Case) -> Ran:  # noqa: ARG001 - of `Work`
+def _by_itself(place: Place, task: Task, case: Case) -> CompileResult:  # noqa: ARG001 - of `Work`
     return run_case(task, case, None)
 
 

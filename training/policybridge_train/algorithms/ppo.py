@@ -94,7 +94,7 @@ class _Optimisation:
         version = self._learner.publish()
         seen = self._rolled(self._training.drawn(1, self._settings.cases), version, None)
         self._learner.scaling = Scaling.of(inputs_of(seen, self._learner.features))
-        self._defaults = {each.case.name: each.ran.costs for each in seen if each.ran.ok}
+        self._defaults = {each.case.name: each.result.costs for each in seen if each.result.ok}
         return self._finish(0)
 
     def iterate(self, last: Iteration) -> Iteration:
@@ -119,7 +119,7 @@ class _Optimisation:
         # These few may all be cases that never compile.
         found = list(self._training.roller.roll(unknown, self._training.asking(first, purpose="training")))
         self._training.compiles += len(found)
-        self._defaults |= {each.case.name: each.ran.costs for each in found if each.ran.ok}
+        self._defaults |= {each.case.name: each.result.costs for each in found if each.result.ok}
 
     def _rolled(
         self, cases: Sequence[Case], version: PolicyVersion | int, exploration: Exploration | None

@@ -1,22 +1,41 @@
 """The LLVMs of this machine."""
 
 import importlib.util
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Final
 
 from policybridge_core.errors import NotFoundError, PreconditionError
-from policybridge_train.compiling.flags import backend_arguments
 from policybridge_train.compiling.module import Module
 
 _VERSION: Final = re.compile(r"clang version (\d+)\.[\w.+~-]+")
+_CLANG: Final = re.compile(r"clang(-\d+)?")
 _ZIG: Final = ("-m", "ziglang", "clang")
+
+
+# Arguments of `clang -cc1` (clang/include/clang/Driver/Options.td, CC1Option) that still matter for bitcode: they steer
+# LLVM's pipeline and its code generator. Those of the preprocessor and of the front end have done their work.
+_WITH_VALUE: Final = frozenset(
+    shlex.split("""
+        -triple -mrelocation-model -pic-level -target-cpu -target-feature -tune-cpu -target-abi -stack-protector
+        -stack-protector-buffer-size -mllvm -mcode-model -mfloat-abi -mthread-model -split-stacks
+    """)
+)
+_ALONE: Final = re.compile(
+    r"-O[0-3sz]?|-pic-is-pie|-ffunction-sections|-fdata-sections|-fno-builtin.*|-ffreestanding|-vectorize-(loops|slp)"
+    r"|-f(no-)?unroll-loops|-funwind-tables=\d|-mframe-pointer=[\w-]+|-exception-model=\w+|-faddrsig|-fno-plt"
+    r"|-mconstructor-aliases|-fno-jump-tables|-munwind-tables|-fuse-init-array|-fno-use-init-array|-mnoexecstack"
+    r"|-femulated-tls|-f(no-)?unique-section-names|-mcode-model=\w+|-mcmodel=\w+|-ffp-contract=\w+|-fmath-errno"
+    r"|-fwrapv|-fdwarf2-cfi-asm|-flto|-disable-free|-fsanitize=.*|-fxray.*"
+)
 
 
 @dataclass(frozen=True)
@@ -108,3 +127,59 @@ def _zigs_file() -> Path:
     if spec is None or spec.origin is None:
         raise NotFoundError("zig's clang comes with the package ziglang: pip install 'policybridge[llvm]'")
     return Path(spec.origin).with_name("zig")
+
+
+def newest_compiler() -> Compiler:
+    """Find the clang of the highest version on PATH; the wheel's, if there is none.
+
+    Raises:
+        NotFoundError: there is none at all.
+
+    """
+    found = [(compiler.major, compiler) for compiler in _clangs()]
+    return max(found, key=lambda pair: pair[0])[1] if found else _wheel()
+
+
+def _wheel() -> Compiler:
+    compiler = Compiler.find("zig")
+    try:
+        _ = compiler.version
+    except NotFoundError:
+        raise NotFoundError(
+            "there is no clang: install one (Debian: apt install clang), or pip install 'policybridge[llvm]'"
+        ) from None
+    return compiler
+
+
+def _clangs() -> Iterator[Compiler]:
+    names = {name for folder in os.get_exec_path() for name in _names(folder) if _CLANG.fullmatch(name)}
+    for name in sorted(names):
+        try:
+            compiler = Compiler.find(name)
+            _ = compiler.major
+        except NotFoundError:
+            continue
+        yield compiler
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return [file.name for file in Path(folder or ".").iterdir()]
+    except OSError:
+        return []
+
+
+def backend_arguments(arguments: Sequence[str]) -> list[str]:
+    """Give those of a recorded module's arguments that still matter for bitcode, in their order."""
+    return list(_kept(arguments))
+
+
+def _kept(arguments: Sequence[str]) -> Iterator[str]:
+    words = iter(arguments)
+    for word in words:
+        if word in _WITH_VALUE:
+            value = next(words, None)
+            if value is not None:
+                yield from (word, value)
+        elif _ALONE.fullmatch(word):
+            yield word

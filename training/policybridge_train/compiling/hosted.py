@@ -10,6 +10,8 @@ from subprocess import DEVNULL
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Final
 
+from msgspec.structs import replace
+
 from policybridge_client.contract import Connection
 from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.host import run_compiler
@@ -17,7 +19,8 @@ from policybridge_client.llvm.process import Surroundings
 from policybridge_client.llvm.statistics import Report
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_train.compiling import limited
-from policybridge_train.compiling.job import Compiled, Limits, Status
+from policybridge_train.compiling.process import Limits
+from policybridge_train.compiling.result import CompileResult, Status
 from policybridge_train.processes.pool import Running
 
 _SHOWN: Final = 2000
@@ -30,7 +33,7 @@ def compile_hosted(
     running: Running,
     *,
     connection: Connection | None = None,
-) -> Compiled:
+) -> CompileResult:
     """Run a compiler as `run_compiler` does, under limits.
 
     A policy that fails is a failure of the compilation, if ``config`` says so (``fallback="error"``). Where it
@@ -49,23 +52,14 @@ def compile_hosted(
             try:
                 report = run_compiler([*guard, *command], config, surroundings, connection=connection)
             except PolicyBridgeError as error:
-                return Compiled(Status.FAILED, 0, str(error))
+                return CompileResult.failed(str(error))
         said.seek(0)
         words = said.read(_SHOWN).decode(errors="replace").strip()
         seconds, late = _usage(folder)
-        if late:
-            return Compiled(Status.TIMEOUT, seconds, f"it was ended after {limits.seconds:g} seconds")
-        return _compiled(report, seconds, words)
-
-
-def _compiled(report: Report, seconds: float, words: str) -> Compiled:
-    if report.error is not None:
-        return Compiled(Status.FAILED, seconds, f"no advice: {report.error}")
-    if report.status > 128:
-        return Compiled(Status.CRASHED, seconds, f"signal {report.status - 128}: {words}".rstrip(": "))
-    if report.status:
-        return Compiled(Status.FAILED, seconds, words or f"status {report.status}, and no message")
-    return Compiled(Status.OK, seconds, _note(report), report.session_ids)
+        if report.error is not None and not late:
+            return CompileResult(status=Status.FAILED, seconds=seconds, message=f"no advice: {report.error}")
+        done = CompileResult.ended(report.status, seconds, words, limits.seconds if late else None)
+        return replace(done, message=_note(report), sessions=report.session_ids) if done.ok else done
 
 
 def _note(report: Report) -> str:

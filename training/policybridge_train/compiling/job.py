@@ -1,175 +1,153 @@
-"""One run of a compiler under limits, whatever becomes of it."""
+"""One compile: a module, a decider and objectives, as a job that any machine of a farm does."""
 
-import os
-import resource
-import select
-import signal
-import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import Final
+from tempfile import TemporaryDirectory
+from typing import Final, TypeVar
 
-from policybridge_core.errors import InvalidError
+from msgspec.structs import replace
+
+from policybridge_core.errors import PolicyBridgeError, UnavailableError
+from policybridge_train.compiling.decider import Decider
+from policybridge_train.compiling.module import Module, SharedModule
+from policybridge_train.compiling.objectives import load_objective
+from policybridge_train.compiling.result import CompileResult, Status
+from policybridge_train.compiling.tool import CompileRecipe, CompileTool
+from policybridge_train.farms.contract import Farm, Place
+from policybridge_train.objects.elf import ObjectFile
 from policybridge_train.processes.pool import Running
 
-MIB: Final = 1 << 20
-_MOST_SECONDS: Final = 1e6
-_MOST_MEMORY: Final = 1 << 60
-_SHOWN: Final = 2000
-"""Bytes of a compiler's words that are kept."""
+T = TypeVar("T")
+Costs = Mapping[str, float]
 
-
-class Status(Enum):
-    """What became of a compilation."""
-
-    OK = "ok"
-    FAILED = "failed"
-    CRASHED = "crashed"
-    TIMEOUT = "timeout"
+_TRIES: Final = 5
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What one compilation may take: wall seconds, and bytes of address space.
-
-    Raises:
-        InvalidError: a limit is not above 0, or of a size that no system can keep to.
-
-    """
-
-    seconds: float = 600
-    memory: int = 8 << 30
-
-    def __post_init__(self) -> None:
-        # Not NaN either, with which every comparison is false.
-        if not 0 < self.seconds <= _MOST_SECONDS:
-            raise InvalidError(f"seconds={self.seconds:g}: a compilation has more than 0 and at most {_MOST_SECONDS:g}")
-        if not 0 < self.memory <= _MOST_MEMORY:
-            raise InvalidError(
-                f"memory={self.memory / MIB:g} MiB: a compilation has more than 0 and at most {_MOST_MEMORY / MIB:g}"
-            )
-
-    @classmethod
-    def read(cls, seconds: str, memory: str = "8192") -> "Limits":
-        """Read limits from a task's options, in seconds and MiB.
-
-        Raises:
-            InvalidError: one is no number, or cannot be kept to.
-
-        """
-        try:
-            return cls(float(seconds), int(memory) * MIB)
-        except ValueError as error:
-            raise InvalidError(f"seconds={seconds} or memory={memory} is no number") from error
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """A compilation that has ended.
+class Wanted:
+    """What is wanted of a compile.
 
     Attributes:
-        status: what became of it.
-        seconds: the processor time that it took.
-        message: what the compiler said, or why it has not ended by itself; empty where all is well.
-        sessions: the ids of its sessions, where it asked in LLVM's interactive mode.
+        objectives: the names of the totals (`policybridge_train.compiling.objectives.OBJECTIVES`).
+        arguments: further arguments of ``clang -cc1``.
+        units: gives the costs by unit from the first objective's costs by function; ``None``: no costs.
+        keep: whether the object comes with the result.
 
     """
 
-    status: Status
-    seconds: float
-    message: str = ""
-    sessions: Sequence[str] = ()
-
-    @property
-    def ok(self) -> bool:
-        """Whether there is an object."""
-        return self.status is Status.OK
+    objectives: tuple[str, ...] = ("text", "exec")
+    arguments: tuple[str, ...] = ()
+    units: Callable[[Costs], Costs] | None = None
+    keep: bool = False
 
 
-def compile_by(
-    command: Sequence[str],
-    limits: Limits,
-    environment: Mapping[str, str] | None = None,
-    cwd: Path | str | None = None,
-    *,
-    running: Running | None = None,
-) -> Compiled:
-    """Run a compiler to its end, or to that of its limits; its whole process group is ended then.
-
-    Args:
-        command: the compiler and its arguments.
-        limits: what it may take.
-        environment: its variables; those of this process by default.
-        cwd: its folder; that of this process by default.
-        running: where it is counted while it runs, so that another thread can end it.
+def compile_module(tool: CompileTool, module: Module, decider: Decider, wanted: Wanted) -> CompileResult:
+    """Compile a module and measure the object; a failure is a result.
 
     Raises:
-        OSError: it cannot be started.
-        PreconditionError: all compilers of ``running`` were ended before.
+        PolicyBridgeError: all compilers were ended.
 
     """
-    with TemporaryFile() as said:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
-            env=environment,
-            cwd=cwd,
-            start_new_session=True,
-        )
-        late = False
+    with TemporaryDirectory(prefix="policybridge-compile-") as name:
         try:
-            _limit(process.pid, limits)
-            with (running or Running()).counted(lambda: _end(process.pid)):
-                late = not _exited(process.pid, limits.seconds)
-        finally:
-            # Until the leader is reaped, no other process group can get its number.
-            _end(process.pid)
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-        said.seek(0)
-        words = said.read(_SHOWN).decode(errors="replace").strip()
-    return _ended(process.returncode, usage.ru_utime + usage.ru_stime, words, late=late, limits=limits)
+            return _compiled(tool, module, decider, wanted, Path(name))
+        except (PolicyBridgeError, OSError) as error:
+            if tool.running.over:
+                raise
+            return CompileResult.failed(str(error))
 
 
-def _limit(process: int, limits: Limits) -> None:
-    # The processor's time is limited as well, for the case that this process is killed and cannot end the compiler.
-    seconds = int(limits.seconds) + 10
-    wanted = {resource.RLIMIT_AS: limits.memory, resource.RLIMIT_CPU: seconds, resource.RLIMIT_CORE: 0}
-    with suppress(ProcessLookupError):
-        for what, value in wanted.items():
-            _, most = resource.prlimit(process, what)
-            lower = value if most == resource.RLIM_INFINITY else min(value, most)
-            resource.prlimit(process, what, (lower, lower))
+def _compiled(tool: CompileTool, module: Module, decider: Decider, wanted: Wanted, folder: Path) -> CompileResult:
+    output = folder / "object"
+    objectives = {name: load_objective(name) for name in wanted.objectives}
+    extra = [*wanted.arguments, *(word for each in objectives.values() for word in each.arguments(folder))]
+    compilation = decider.compilation(tool, module, output, extra)
+    done = compilation.run(tool)
+    if not done.ok:
+        return done
+    made = ObjectFile.read(output)
+    asked, log = compilation.log() or (made, None)
+    first = objectives[wanted.objectives[0]]
+    return replace(
+        done,
+        costs=wanted.units(first.costs(asked, folder)) if wanted.units else {},
+        totals={name: each.total(made, folder) for name, each in objectives.items()},
+        sections=made.sizes(loaded=True),
+        digest=made.digest,
+        log=log,
+        content=made.data if wanted.keep else b"",
+    )
 
 
-def _exited(process: int, seconds: float) -> bool:
-    """Wait until the process has exited, for so many seconds at most; it is not reaped."""
-    descriptor = os.pidfd_open(process)
-    try:
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        return bool(poll.poll(seconds * 1000))
-    finally:
-        os.close(descriptor)
+@dataclass(frozen=True)
+class CompileJob:
+    """Compiles a module once, and again if something from outside made it fail."""
+
+    recipe: CompileRecipe
+    module: SharedModule
+    decider: Decider
+    wanted: Wanted
+
+    def run(self, place: Place) -> CompileResult:
+        """Compile."""
+        tool, module = place.tool(self.recipe), self.module.at(place)
+
+        def once(again: bool) -> CompileResult:
+            return compile_module(tool, module, self.decider.at(place, again=again), self.wanted)
+
+        try:
+            return retried(once, place.running, asks=self.decider.asks)
+        except UnavailableError as error:
+            return CompileResult.failed(str(error))
 
 
-def _ended(code: int, seconds: float, words: str, *, late: bool, limits: Limits) -> Compiled:
-    if late:
-        return Compiled(Status.TIMEOUT, seconds, f"it was ended after {limits.seconds:g} seconds")
-    if code < 0 or code >= 128:
-        number = -code if code < 0 else code - 128
-        return Compiled(Status.CRASHED, seconds, f"signal {number}: {words}" if words else f"signal {number}")
-    if code:
-        return Compiled(Status.FAILED, seconds, words or f"status {code}, and no message")
-    return Compiled(Status.OK, seconds)
+@dataclass(frozen=True)
+class FarmCompiler:
+    """Compiles by a farm."""
+
+    farm: Farm
+    recipe: CompileRecipe
+
+    def compile(self, module: Module, decider: Decider, wanted: Wanted) -> CompileResult:
+        """Compile; see `compile_module`.
+
+        Raises:
+            PolicyBridgeError: the farm was ended, or no machine of it can do this.
+
+        """
+        return self.farm.do(CompileJob(self.recipe, SharedModule.of(module, self.farm), decider, wanted))
 
 
-def _end(group: int) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGKILL)
+def retried(
+    once: Callable[[bool], T],
+    running: Running,
+    *,
+    asks: bool,
+    result_of: Callable[[T], CompileResult] = lambda made: made,  # type: ignore[assignment,return-value]
+) -> T:
+    """Compile, and again after a failure from outside: a compiler killed there must not change the result.
+
+    A compile that asks a server is repeated after every failure but a time-out: the server may have died.
+
+    Args:
+        once: compiles; its argument says whether it did so before.
+        running: if it is ended, there is no other try.
+        asks: whether the compiler asks a server.
+        result_of: gives the result of what ``once`` gives.
+
+    Raises:
+        UnavailableError: there is no server.
+
+    """
+    for number in range(_TRIES - 1):
+        try:
+            made = once(number > 0)
+        except UnavailableError:
+            if running.over:
+                raise
+            continue
+        result = result_of(made)
+        if running.over or not (result.killed or (asks and not result.ok and result.status is not Status.TIMEOUT)):
+            return made
+    return once(True)

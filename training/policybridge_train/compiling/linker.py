@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from policybridge_core.errors import InvalidError, NotFoundError
-from policybridge_train.compiling.job import Limits, compile_by
 from policybridge_train.compiling.module import Program
+from policybridge_train.compiling.process import Limits, compile_by
 from policybridge_train.objects.elf import ObjectFile
 from policybridge_train.processes.pool import Running
 

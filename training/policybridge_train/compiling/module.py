@@ -1,10 +1,12 @@
-"""A module before optimisation, and a program that is linked of such modules."""
+"""A module before optimisation, as a corpus and a job have it, and a program that is linked of modules."""
 
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
+
+from policybridge_train.farms.contract import Farm, Place, Shared
 
 Kind = Literal["executable", "shared", "archive"]
 
@@ -66,3 +68,41 @@ class Module:
         digest = hashlib.sha256(self.bitcode.read_bytes())
         digest.update("\0".join(self.arguments).encode(errors="surrogateescape"))
         return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class PlacedModule(Module):
+    """A module whose bitcode lies elsewhere than in its corpus."""
+
+    file: Path = Path()
+
+    @property
+    def bitcode(self) -> Path:
+        """The file of the bitcode."""
+        return self.file
+
+
+@dataclass(frozen=True)
+class SharedModule:
+    """A module for jobs."""
+
+    module: Module
+    content: Shared[Path]
+
+    @classmethod
+    def of(cls, module: Module, farm: Farm) -> "SharedModule":
+        """Share a module.
+
+        Raises:
+            OSError: its bitcode cannot be read.
+
+        """
+        return cls(module, farm.share_file(module.bitcode))
+
+    def at(self, place: Place) -> Module:
+        """Give the module as it is at a place."""
+        file = self.content.at(place)
+        if file == self.module.bitcode:
+            return self.module
+        one = self.module
+        return PlacedModule(one.name, one.folder, one.arguments, one.project, one.source, one.language, file)

@@ -47,7 +47,7 @@ class Compared:
 
 def changes(rollout: Rollout, default: Mapping[str, float], reward: Reward) -> npt.NDArray[np.float64]:
     """Give for each decision by how much what it is credited with costs more than by default; shape [n]."""
-    now = rollout.ran.costs
+    now = rollout.result.costs
     if reward == "module":
         return np.full(len(rollout), sum(now.values()) - sum(default.values()))
     compared, inlined = Compared(now, default), inlined_in(rollout)

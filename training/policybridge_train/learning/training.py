@@ -111,8 +111,8 @@ class Training:
         """
         found = list(self.roller.roll(cases, asking))
         self.compiles += len(found)
-        if found and not any(each.ran.ok for each in found):
-            raise UnavailableError(f"no case compiled, the first one so: {found[0].ran.failure}")
+        if found and not any(each.result.ok for each in found):
+            raise UnavailableError(f"no case compiled, the first one so: {found[0].result.failure}")
         return found
 
     def validate(self, version: PolicyVersion) -> dict[str, Mapping[str, float]]:
@@ -127,14 +127,14 @@ class Training:
 
         """
         self.compiles += len(rollouts)
-        failed = [rollout for rollout in rollouts if not rollout.ran.ok]
+        failed = [rollout for rollout in rollouts if not rollout.result.ok]
         for rollout in failed[:3]:
-            self.say(f"{rollout.case.name}: {rollout.ran.failure}")
+            self.say(f"{rollout.case.name}: {rollout.result.failure}")
         if len(failed) >= _PART_FAILED * len(rollouts):
             raise UnavailableError(
-                f"{len(failed)} of {len(rollouts)} cases failed, the first one so: {failed[0].ran.failure}"
+                f"{len(failed)} of {len(rollouts)} cases failed, the first one so: {failed[0].result.failure}"
             )
-        return {rollout.case.name: rollout.ran.totals for rollout in rollouts if rollout.ran.ok}
+        return {rollout.case.name: rollout.result.totals for rollout in rollouts if rollout.result.ok}
 
     def finish(
         self,

@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 
-from policybridge_train.scoring.measured import Measured
+from policybridge_train.compiling.result import CompileResult
 
-_FORMAT: Final = 1
-"""To be raised when `Measured` changes: files of another format are then not found."""
+_FORMAT: Final = 2
+"""To be raised when `CompileResult` changes: files of another format are then not found."""
 
 
 def default_folder() -> Path:
@@ -36,16 +36,16 @@ class Cache:
         """Give the key of what the parts determine; they are strings, numbers, and lists of them."""
         return hashlib.sha256(json.dumps([_FORMAT, *parts]).encode()).hexdigest()
 
-    def get(self, key: str) -> tuple[Measured, Path] | None:
+    def get(self, key: str) -> tuple[CompileResult, Path] | None:
         """Give what is kept for a key, and the file of the object."""
         with suppress(OSError, ValueError):
-            measured = msgspec.convert(json.loads(self._place(key, ".json").read_bytes()), Measured)
+            measured = msgspec.convert(json.loads(self._place(key, ".json").read_bytes()), CompileResult)
             file = self._place(measured.digest, ".o")
             if measured.ok and hashlib.sha256(file.read_bytes()).hexdigest() == measured.digest:
                 return msgspec.structs.replace(measured, cached=True), file
         return None
 
-    def put(self, key: str, measured: Measured, file: Path) -> None:
+    def put(self, key: str, measured: CompileResult, file: Path) -> None:
         """Keep a result and its object. Failures are not kept: they may be those of a busy machine."""
         if measured.ok:
             with suppress(OSError):

@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.module import Module
-from policybridge_train.scoring.compilation import in_shell
+from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.scoring.contenders import Contender
 from policybridge_train.scoring.results import ModuleRow, ProgramRow
+from policybridge_train.scoring.shell import in_shell
 
 
 @dataclass(frozen=True)
@@ -27,30 +27,31 @@ class Repeating:
     words: tuple[str, ...]
 
     def module(
-        self, row: ModuleRow, compiler: Compiler, baseline: Contender, candidate: Contender, module: Module
+        self, row: ModuleRow, tool: CompileTool, baseline: Contender, candidate: Contender, module: Module
     ) -> ModuleRow:
         """Give the row with the words that compile the module in both ways, where it became larger or failed."""
-        spilled = (row.after.spills or 0) > (row.before.spills or 0)
+        spilled = row.after.totals.get("spills", 0) > row.before.totals.get("spills", 0)
         if row.ok and row.after.text <= row.before.text and row.after.exec <= row.before.exec and not spilled:
             return row
         try:
-            old = baseline.compilation(compiler, module, Path("baseline.o")).shown()
-            new = candidate.compilation(compiler, module, Path("candidate.o")).shown()
+            old = in_shell(baseline.decider.compilation(tool, module, Path("baseline.o")).again)
+            new = in_shell(candidate.decider.compilation(tool, module, Path("candidate.o")).again)
         except PolicyBridgeError:
             return row
         words = f'cd "$(mktemp -d)" && {old} && {new} && size baseline.o candidate.o'
         if not (old and new):
-            words = self._again(compiler, candidate, "--module", row.module)
+            words = self._again(tool, candidate, "--module", row.module)
         return msgspec.structs.replace(row, repeat=words)
 
-    def program(self, row: ProgramRow, compiler: Compiler, candidate: Contender) -> ProgramRow:
+    def program(self, row: ProgramRow, tool: CompileTool, candidate: Contender) -> ProgramRow:
         """Give the row with the words that score the program again, where it became larger or was not linked."""
         if row.before and row.after and row.after.text <= row.before.text and row.after.exec <= row.before.exec:
             return row
         name = f"{row.project}/{row.program}"
-        return msgspec.structs.replace(row, repeat=self._again(compiler, candidate, "--program", name))
+        return msgspec.structs.replace(row, repeat=self._again(tool, candidate, "--program", name))
 
-    def _again(self, compiler: Compiler, candidate: Contender, *what: str) -> str:
+    def _again(self, tool: CompileTool, candidate: Contender, *what: str) -> str:
         own = [sys.executable, "-m", "policybridge_client.cli", "score", *self.words]
+        compiler = tool.compiler
         which = ["--compiler", compiler.start[0] if compiler.loads_plugins else compiler.name]
         return in_shell([*own, *which, "--candidate", candidate.argument, *what])

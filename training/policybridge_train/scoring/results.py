@@ -1,16 +1,18 @@
 """What a score came to: a row for each module and each program, whatever became of it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
-from policybridge_train.scoring.measured import Measured
+from policybridge_train.compiling.result import CompileResult
 
 Measure = Literal["text", "exec", "linked text", "linked exec", "spill cost", "compile seconds"]
 
 
-_FIELDS: Final = {"compile seconds": "seconds", "spill cost": "spills"}
+_TOTALS: Final = {"spill cost": "spills"}
+_FIGURES: Final = ("status", "seconds", "message", "text", "exec", "sections", "spills", "digest", "cached")
+"""Of a compile, in a file."""
 
 
 class ModuleRow(msgspec.Struct, frozen=True):
@@ -24,8 +26,8 @@ class ModuleRow(msgspec.Struct, frozen=True):
     module: str
     project: str
     language: str
-    before: Measured
-    after: Measured
+    before: CompileResult
+    after: CompileResult
     repeat: str = ""
 
     @property
@@ -42,7 +44,7 @@ class ModuleRow(msgspec.Struct, frozen=True):
     def reason(self) -> str:
         """Why there is nothing to compare; empty where there is."""
         return "; ".join(
-            f"{who}: {each.status}, {each.message}"
+            f"{who}: {each.status.value}, {each.message}"
             for who, each in (("baseline", self.before), ("candidate", self.after))
             if each.message and not each.ok
         )
@@ -128,9 +130,14 @@ class Comparison(msgspec.Struct, frozen=True):
 def _pair(row: Row, measure: Measure) -> tuple[float, float] | None:
     if not row.ok:
         return None
-    name = _FIELDS.get(measure, measure.removeprefix("linked "))
-    before, after = getattr(row.before, name, None), getattr(row.after, name, None)
+    before, after = _value(row.before, measure), _value(row.after, measure)
     return None if before is None or after is None else (float(before), float(after))
+
+
+def _value(made: CompileResult | Size | None, measure: Measure) -> float | None:
+    if isinstance(made, CompileResult):
+        return made.seconds if measure == "compile seconds" else made.totals.get(_TOTALS.get(measure, measure))
+    return getattr(made, measure.removeprefix("linked "), None)
 
 
 class Scores(msgspec.Struct, frozen=True):
@@ -148,3 +155,17 @@ class Scores(msgspec.Struct, frozen=True):
     linker: str
     comparisons: Sequence[Comparison]
     excluded: Mapping[str, str] = {}
+
+
+def as_builtins(scores: Scores) -> dict[str, Any]:
+    """Give the rows as they are written to a file."""
+    given: dict[str, Any] = msgspec.to_builtins(scores)
+    for comparison in given["comparisons"]:
+        for row in comparison["modules"]:
+            row |= {side: _figures(row[side]) for side in ("before", "after")}
+    return given
+
+
+def _figures(result: dict[str, Any]) -> dict[str, Any]:
+    known = {"text": 0, "exec": 0, "spills": None} | result["totals"] | result
+    return {name: known[name] for name in _FIGURES}

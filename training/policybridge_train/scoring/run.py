@@ -7,20 +7,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
+import msgspec
+
 from policybridge_core.errors import NotFoundError, PolicyBridgeError
-from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.job import Limits
+from policybridge_train.compiling.job import FarmCompiler, Wanted
 from policybridge_train.compiling.linker import Linker
 from policybridge_train.compiling.module import Module
-from policybridge_train.compiling.shared import SharedModule
+from policybridge_train.compiling.result import CompileResult, Status
+from policybridge_train.compiling.tool import CompileRecipe, CompileTool
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.farms.contract import Farm
 from policybridge_train.processes.pool import for_each
 from policybridge_train.scoring.cache import Cache
 from policybridge_train.scoring.contenders import Contender
 from policybridge_train.scoring.linking import Linking
-from policybridge_train.scoring.measured import Measured
-from policybridge_train.scoring.measuring_job import BenchRecipe, Measuring, SharedContender
 from policybridge_train.scoring.repeating import Repeating
 from policybridge_train.scoring.results import Comparison, ModuleRow, Scores
 
@@ -31,11 +31,11 @@ Advance = Callable[[str], None]
 class Made(NamedTuple):
     """What a contender made of a module, and the file of the object."""
 
-    measured: Measured
+    result: CompileResult
     file: Path
 
 
-_SKIPPED: Final = Made(Measured("skipped"), Path())
+_SKIPPED: Final = Made(CompileResult(status=Status.SKIPPED), Path())
 """Stands for a candidate where the baseline made nothing to compare with."""
 
 Objects = Mapping[str, Made]
@@ -48,22 +48,22 @@ class Plan:
 
     Attributes:
         corpus: the modules, and the programs that are linked; see `programs_of`.
-        spills: whether the cost of spills is wanted.
+        tools: the compilers.
+        objectives: what is compared of modules.
         farm: where compilers run.
         cache: where the results of plain compilations are kept; ``None`` for nowhere.
 
     """
 
     corpus: Corpus
-    compilers: Sequence[Compiler]
+    tools: Sequence[CompileTool]
     baseline: Contender
     candidates: Sequence[Contender]
     repeating: Repeating
     task: str
-    limits: Limits
     farm: Farm
     cache: Cache | None = None
-    spills: bool = False
+    objectives: tuple[str, ...] = ("text", "exec")
 
 
 def score(plan: Plan, advance: Advance) -> Scores:
@@ -75,7 +75,7 @@ def score(plan: Plan, advance: Advance) -> Scores:
 
     """
     linker = _linker()
-    comparisons = [one for compiler in plan.compilers for one in _Run(plan, compiler, linker, advance).comparisons()]
+    comparisons = [one for tool in plan.tools for one in _Run(plan, tool, linker, advance).comparisons()]
     version = linker.version if linker else ""
     return Scores(str(plan.corpus.folder), plan.task, version, comparisons, plan.corpus.failures)
 
@@ -92,13 +92,13 @@ class _Run:
     """One compiler's part of a plan."""
 
     plan: Plan
-    compiler: Compiler
+    tool: CompileTool
     linker: Linker | None
     advance: Advance
 
     def comparisons(self) -> list[Comparison]:
         # The version is read first, so that a compiler that does not run ends all before it has begun.
-        version = self.compiler.version
+        version = self.tool.compiler.version
         with TemporaryDirectory(prefix="policybridge-score-") as folder:
             baseline, *candidates = self._made(Path(folder))
             return [
@@ -108,22 +108,22 @@ class _Run:
 
     def _comparison(self, version: str, candidate: Contender, baseline: Objects, made: Objects) -> Comparison:
         modules = [self._module_row(candidate, module, baseline, made) for module in self.plan.corpus.modules]
-        names = (self.compiler.name, version, self.plan.baseline.name, candidate.name, self._way(candidate))
+        names = (self.tool.compiler.name, version, self.plan.baseline.name, candidate.name, self._way(candidate))
         if self.linker is None:
             return Comparison(*names, modules, [])
         # Linkers run here, where the objects are.
         jobs = min(self.plan.farm.slots, os.cpu_count() or 1)
-        linking = Linking(self.linker, self.plan.limits, self.plan.farm.running, jobs)
+        linking = Linking(self.linker, self.tool.limits, self.plan.farm.running, jobs)
         files = [{name: one.file for name, one in side.items()} for side in (baseline, made)]
         programs = linking.compare(self.plan.corpus, modules, files[0], files[1], lambda: self.advance("linked"))
         repeating = self.plan.repeating
-        return Comparison(*names, modules, [repeating.program(row, self.compiler, candidate) for row in programs])
+        return Comparison(*names, modules, [repeating.program(row, self.tool, candidate) for row in programs])
 
     def _made(self, folder: Path) -> list[Objects]:
         """Compile every module by every contender; give what each contender made, by the modules' names."""
         farm, modules = self.plan.farm, self.plan.corpus.modules
-        measuring = _Measuring(self.plan, self.compiler)
-        contenders = [SharedContender.of(each, farm) for each in (self.plan.baseline, *self.plan.candidates)]
+        measuring = _Measuring(self.plan, self.tool)
+        contenders = (self.plan.baseline, *self.plan.candidates)
 
         def compile_by_all(job: tuple[int, Module]) -> list[Made]:
             number, module = job
@@ -131,7 +131,7 @@ class _Run:
             made = [measuring.compile(contenders[0], module, folder / f"{number}-0.o")]
             for place, contender in enumerate(contenders[1:], 1):
                 output = folder / f"{number}-{place}.o"
-                made.append(measuring.compile(contender, module, output) if made[0].measured.ok else _SKIPPED)
+                made.append(measuring.compile(contender, module, output) if made[0].result.ok else _SKIPPED)
             self.advance("compiled")
             return made
 
@@ -142,16 +142,16 @@ class _Run:
         ]
 
     def _module_row(self, candidate: Contender, module: Module, baseline: Objects, made: Objects) -> ModuleRow:
-        before, after = baseline[module.name].measured, made[module.name].measured
+        before, after = baseline[module.name].result, made[module.name].result
         row = ModuleRow(module.name, module.project, module.language, before, after)
-        return self.plan.repeating.module(row, self.compiler, self.plan.baseline, candidate, module)
+        return self.plan.repeating.module(row, self.tool, self.plan.baseline, candidate, module)
 
     def _way(self, candidate: Contender) -> str:
         """Say how the candidate's decisions come to the compiler."""
         if not self.plan.corpus.modules:
             return ""
         try:
-            return candidate.compilation(self.compiler, self.plan.corpus.modules[0], Path("module.o")).way
+            return candidate.decider.compilation(self.tool, self.plan.corpus.modules[0], Path("module.o")).way
         except PolicyBridgeError:
             return ""
 
@@ -161,27 +161,31 @@ class _Measuring:
     """Has modules compiled and measured by the farm, and looks into the cache before."""
 
     plan: Plan
-    compiler: Compiler
+    tool: CompileTool
 
-    def compile(self, shared: SharedContender, module: Module, output: Path) -> Made:
-        flags = shared.contender.flags()
-        if self.plan.cache is None or flags is None:
-            return self._measure(shared, module, output)
+    def compile(self, contender: Contender, module: Module, output: Path) -> Made:
+        cache, flags, tool = self.plan.cache, contender.flags, self.tool
+        if cache is None or flags is None:
+            return self._made(contender, module, output)
         try:
-            key = self.plan.cache.key(self.compiler.identity, list(flags), module.digest, self.plan.spills)
+            key = cache.key(tool.compiler.identity, list(flags), module.digest, self.plan.objectives)
         except OSError as error:
-            return Made(Measured("failed", message=f"the module cannot be read: {error}"), output)
-        kept = self.plan.cache.get(key)
+            return Made(CompileResult.failed(f"the module cannot be read: {error}"), output)
+        kept = cache.get(key)
         if kept is not None:
             return Made(*kept)
-        made = self._measure(shared, module, output)
-        self.plan.cache.put(key, made.measured, output)
+        made = self._made(contender, module, output)
+        cache.put(key, made.result, output)
         return made
 
-    def _measure(self, shared: SharedContender, module: Module, output: Path) -> Made:
-        plan = self.plan
-        bench = BenchRecipe(self.compiler.name, self.compiler.version, plan.limits, plan.spills)
-        done = plan.farm.do(Measuring(bench, shared, SharedModule.of(module, plan.farm)))
-        if done.measured.ok:
-            output.write_bytes(done.content)
-        return Made(done.measured, output)
+    def _made(self, contender: Contender, module: Module, output: Path) -> Made:
+        wanted = Wanted(self.plan.objectives, keep=True)
+        made = FarmCompiler(self.plan.farm, self._recipe).compile(module, contender.decider, wanted)
+        if made.ok:
+            output.write_bytes(made.content)
+        return Made(msgspec.structs.replace(made, content=b""), output)
+
+    @property
+    def _recipe(self) -> CompileRecipe:
+        compiler, tool = self.tool.compiler, self.tool
+        return CompileRecipe(compiler.name, compiler.version, tool.limits, tool.plugins, tool.interactive)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
-from policybridge_train.compiling.job import Limits, compile_by
+from policybridge_train.compiling.process import Limits, compile_by
 from policybridge_train.processes.pool import Running
 
 _OUTPUT: Final = "callgrind.out"

@@ -8,18 +8,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from policybridge_client.llvm.compilers import CompilerCommand
+from policybridge_client.llvm.tasks import INLINE
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
-from policybridge_train.compiling.job import Limits, compile_by
+from policybridge_train.compiling.decider import Plain
+from policybridge_train.compiling.job import Wanted, compile_module
 from policybridge_train.compiling.module import Module, Program
+from policybridge_train.compiling.process import compile_by
+from policybridge_train.compiling.result import CompileResult
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.tasks.allocation import SPEED
 from policybridge_train.tasks.benchmarks import BENCHMARKS, Benchmark, read_benchmarks
 from policybridge_train.tasks.callgrind import Counted, count, find_valgrind
-from policybridge_train.tasks.inline import InlineForSize, sessions_of, unit_of
-from policybridge_train.tasks.task import Asking, Case, Ran
+from policybridge_train.tasks.inline import InlineForSize, unit_of
+from policybridge_train.tasks.task import Asking, Case
 
 COUNTS: Final = ("inclusive", "own")
+_OBJECT: Final = Wanted(arguments=SPEED, keep=True)
 
 
 class InlineForSpeed(InlineForSize):
@@ -51,8 +55,8 @@ class InlineForSpeed(InlineForSize):
         plugins: str = "",
         benchmarks: str = "",
         counted: str = "inclusive",
-        seconds: str = f"{Limits().seconds:g}",
-        memory: str = "8192",
+        seconds: str = "",
+        memory: str = "",
     ) -> None:
         super().__init__(compiler, plugins, seconds, memory)
         if counted not in COUNTS:
@@ -82,7 +86,7 @@ class InlineForSpeed(InlineForSize):
         """Give nothing: a program is compiled, linked and run."""
         return None
 
-    def run(self, case: Case, asking: Asking | None) -> Ran:
+    def run(self, case: Case, asking: Asking | None) -> CompileResult:
         """Compile a program by the policy, or by LLVM's own decisions where ``asking`` is ``None``, and count.
 
         ``instructions`` is the total of the run.
@@ -93,35 +97,29 @@ class InlineForSpeed(InlineForSize):
         try:
             with TemporaryDirectory(prefix="policybridge-train-") as name:
                 folder, sessions, objects = Path(name), list[str](), list[Path]()
+                decider = asking.decider(INLINE.name) if asking else Plain()
                 for number, module in enumerate(program.modules):
-                    place = folder / str(number)
-                    place.mkdir()
-                    objects.append(place / "object")
-                    sessions += self._compile(self._module(module), place, asking)
+                    made = compile_module(self.tool, self._module(module), decider, _OBJECT).checked(module)
+                    objects.append(folder / f"{number}.o")
+                    objects[-1].write_bytes(made.content)
+                    sessions += made.sessions
                 linked = self._link(program, objects, folder)
                 benchmark.write(folder)
-                counts = count(linked, benchmark.arguments, folder, self.limits, self.running)
+                counts = count(linked, benchmark.arguments, folder, self.tool.limits, self.tool.running)
             return self._ran(counts, sessions)
         except (PolicyBridgeError, OSError) as error:
-            return Ran(failure=str(error))
+            return CompileResult.failed(str(error))
 
-    def _ran(self, counts: Counted, sessions: Sequence[str]) -> Ran:
+    def _ran(self, counts: Counted, sessions: Sequence[str]) -> CompileResult:
         shown = counts.own if self._counted == "own" else counts.inclusive
         costs = {unit_of(function): float(value) for function, value in shown.items()}
-        return Ran(costs, sessions, {"instructions": float(counts.total)})
-
-    def _compile(self, module: Module, folder: Path, asking: Asking | None) -> Sequence[str]:
-        command = CompilerCommand.of(self.compiler.command(module, folder / "object", SPEED))
-        done = self.compile_asking(command, folder, asking)
-        if not done.ok:
-            raise PreconditionError(f"{module.name}: {done.status.value}: {done.message}")
-        return sessions_of(folder / "statistics")
+        return CompileResult(costs, sessions, {"instructions": float(counts.total)})
 
     def _link(self, program: Program, objects: Sequence[Path], folder: Path) -> Path:
         # Its name is as long in each run, and nothing is bound late: both would be counted.
         mode = ["--driver-mode=g++"] if self._language(program) == "c++" else []
         command = [*self.compiler.start, *mode, *map(str, objects), "-o", str(folder / "program"), "-Wl,-z,now", "-lm"]
-        done = compile_by([*command, "-lpthread", "-ldl"], self.limits, running=self.running)
+        done = compile_by([*command, "-lpthread", "-ldl"], self.tool.limits, running=self.tool.running)
         if not done.ok:
             raise PreconditionError(f"{program.name} cannot be linked: {done.message}")
         return folder / "program"

@@ -5,7 +5,8 @@ from contextlib import contextmanager
 
 from policybridge_core.authors import frames, text_of
 from policybridge_core.errors import InvalidError, PolicyBridgeError
-from policybridge_train.tasks.task import Asking, Case, Ran, Task
+from policybridge_train.compiling.result import CompileResult
+from policybridge_train.tasks.task import Asking, Case, Task
 
 
 @contextmanager
@@ -24,7 +25,7 @@ def told_by(task: str, method: str) -> Iterator[None]:
         raise InvalidError(_told(task, method, error)) from error
 
 
-def run_case(task: Task, case: Case, asking: Asking | None) -> Ran:
+def run_case(task: Task, case: Case, asking: Asking | None) -> CompileResult:
     """Run a case; what the task raises is a failure of this case, so that the others go on.
 
     Raises:
@@ -36,7 +37,7 @@ def run_case(task: Task, case: Case, asking: Asking | None) -> Ran:
     except PolicyBridgeError:
         raise
     except (Exception, SystemExit) as error:
-        return Ran(failure=_told(task.name, f"run of {case.name}", error))
+        return CompileResult.failed(_told(task.name, f"run of {case.name}", error))
 
 
 def _told(task: str, method: str, error: BaseException) -> str:

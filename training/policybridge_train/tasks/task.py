@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from policybridge_core.plugins import Table
 from policybridge_serdes import Exploration, TensorSpec, Values
+from policybridge_train.compiling.policy import ByPolicy
+from policybridge_train.compiling.result import CompileResult
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,10 @@ class Asking:
     exploration: Exploration | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
 
+    def decider(self, task: str) -> ByPolicy:
+        """Give the decider that asks so, for a task of the client."""
+        return ByPolicy(self.policy, self.server, task, exploration=self.exploration, labels=self.labels, traced=True)
+
 
 @dataclass(frozen=True)
 class Case:
@@ -48,29 +54,6 @@ class Case:
     name: str
     project: str
     language: str = ""
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What one compilation came to.
-
-    Attributes:
-        costs: by unit; smaller is better. Empty where it failed.
-        sessions: the ids of its sessions, by which the ledger has its decisions.
-        totals: of the whole compilation, such as ``text`` and ``exec`` in bytes.
-        failure: why there is no result; empty where there is one.
-
-    """
-
-    costs: Mapping[str, float] = field(default_factory=dict)
-    sessions: Sequence[str] = ()
-    totals: Mapping[str, float] = field(default_factory=dict)
-    failure: str = ""
-
-    @property
-    def ok(self) -> bool:
-        """Whether there is a result."""
-        return not self.failure
 
 
 class Task(Protocol):
@@ -113,12 +96,12 @@ class Task(Protocol):
         """
         ...
 
-    def run(self, case: Case, asking: Asking | None) -> Ran:
+    def run(self, case: Case, asking: Asking | None) -> CompileResult:
         """Compile a case once, with a compiler that asks. Called from several threads.
 
         ``None`` is for the compiler's own decisions, and only given to tasks that have no ``default``.
 
-        A compiler that fails, crashes, or gets no advice is a failure of `Ran`, and no exception.
+        A compiler that fails, crashes, or gets no advice gives `CompileResult.failed`, and no exception.
         """
         ...
 

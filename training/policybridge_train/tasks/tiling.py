@@ -18,13 +18,14 @@ import numpy.typing as npt
 from policybridge_client.llvm.plugins import plugin_folders
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_serdes import ElementType, TensorSpec, Values
-from policybridge_train.compiling.job import Limits, compile_by
+from policybridge_train.compiling.decider import sessions_of
+from policybridge_train.compiling.process import Limits, compile_by
+from policybridge_train.compiling.result import CompileResult
 from policybridge_train.processes.pool import Running
 from policybridge_train.tasks.cachegrind import Misses, count_misses
 from policybridge_train.tasks.callgrind import find_valgrind
-from policybridge_train.tasks.inline import sessions_of
 from policybridge_train.tasks.nests import Nest, nests
-from policybridge_train.tasks.task import Asking, Case, Ran
+from policybridge_train.tasks.task import Asking, Case
 
 SIZES: Final = (0, 4, 8, 16, 32, 64, 128)
 """What the policy chooses among; 0 is not to tile."""
@@ -77,7 +78,7 @@ class Tiling:
         plugin = next((place for place in places if place.exists()), None)
         if plugin is None:
             raise NotFoundError(
-                f"there is no policybridge-mlir-{major}.so; give its folder by plugins=DIR, or in POLICYBRIDGE_PLUGINS "
+                f"there is no policybridge-mlir-{major}.so; give its folder by --plugins, or in POLICYBRIDGE_PLUGINS "
                 "(docs/mlir.md)"
             )
         self._plugin = plugin
@@ -96,7 +97,7 @@ class Tiling:
         self._nests = {nest.name: nest for nest in nests(self._count)}
         return [Case(name, name) for name in self._nests]
 
-    def run(self, case: Case, asking: Asking | None) -> Ran:
+    def run(self, case: Case, asking: Asking | None) -> CompileResult:
         """Tile, lower, compile and run; see `Task`. Without ``asking`` the tile is the usual one."""
         if case.name not in self._nests:
             raise NotFoundError(f"there is no shape {case.name!r} among the {len(self._nests)} that were drawn")
@@ -107,7 +108,7 @@ class Tiling:
                 self.lower(nest, folder, asking, case.name)
                 return _ran(nest, self._misses(nest, folder), sessions_of(folder / "statistics"))
         except (PolicyBridgeError, OSError) as error:
-            return Ran(failure=str(error))
+            return CompileResult.failed(str(error))
 
     def _misses(self, nest: Nest, folder: Path) -> Misses:
         # The same code has the same misses. Most versions tile most operations as an earlier one did.
@@ -183,8 +184,8 @@ def _environment(asking: Asking | None, name: str) -> dict[str, str]:
     return plain | {f"POLICYBRIDGE_{key}": value for key, value in settings.items()}
 
 
-def _ran(nest: Nest, misses: Misses, sessions: Sequence[str]) -> Ran:
+def _ran(nest: Nest, misses: Misses, sessions: Sequence[str]) -> CompileResult:
     operation = "linalg.matmul" if nest.kind == "matmul" else "linalg.conv_2d_nhwc_hwcf"
     cost = math.log2(1 + misses.data)
     totals = {"misses_log2": cost, "misses": float(misses.data), "instructions": float(misses.instructions)}
-    return Ran({f"nest/{operation}/0": cost}, sessions, totals)
+    return CompileResult({f"nest/{operation}/0": cost}, sessions, totals)

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 from math import isfinite
 from numbers import Real
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -15,15 +16,15 @@ from policybridge_core.errors import InvalidError, UnavailableError
 from policybridge_serdes import PolicyVersion, Values
 from policybridge_server.ledger import LedgerReader, Query
 from policybridge_server.ledger.trajectory import DecisionBatch, joined
-from policybridge_train.compiling.module import Module
-from policybridge_train.compiling.shared import SharedModule
+from policybridge_train.compiling.job import retried
+from policybridge_train.compiling.module import Module, SharedModule
+from policybridge_train.compiling.result import CompileResult
 from policybridge_train.farms.contract import Farm, Place, Serving
 from policybridge_train.processes.pool import for_each
 from policybridge_train.tasks.raising import run_case, told_by
 from policybridge_train.tasks.recipe import CaseJob, OfModules, TaskRecipe, Work
-from policybridge_train.tasks.task import Asking, Case, Ran, Task, names_in_hex
+from policybridge_train.tasks.task import Asking, Case, Task, names_in_hex
 
-_TRIES: Final = 5
 _R = TypeVar("_R")
 
 
@@ -33,7 +34,7 @@ class Rollout:
 
     Attributes:
         case: what was compiled.
-        ran: what it came to. Where it failed, there are no decisions.
+        result: of the compile. If it failed, there are no decisions.
         policy: the exact version that decided; ``None`` where nothing was asked.
         observations: records of all features that the compiler sent, shape [n].
         advice: shape [n].
@@ -43,7 +44,7 @@ class Rollout:
     """
 
     case: Case
-    ran: Ran
+    result: CompileResult
     policy: PolicyVersion | None = None
     observations: Values = field(default_factory=lambda: np.zeros(0, np.dtype([])))
     advice: npt.NDArray[Any] = field(default_factory=lambda: np.zeros(0))
@@ -69,25 +70,23 @@ class Rolling:
 
     def __call__(self, place: Place, task: Task, case: Case) -> Rollout:
         """Compile, and read the decisions from the ledger of the place's server."""
-        ran = Ran(failure="it was not compiled")
-        for number in range(_TRIES):
-            try:
-                serving = place.serving(self.asking.server, self.asking.policy, again=number > 0)
-                ran = _checked(run_case(task, case, replace(self.asking, server=serving.address)))
-                if ran.ok:
-                    return self._read(task, case, ran, serving)
-            except UnavailableError as error:
-                ran = Ran(failure=str(error))
-            if place.running.over:
-                break
-        return Rollout(case, ran)
 
-    @staticmethod
-    def _read(task: Task, case: Case, ran: Ran, serving: Serving) -> Rollout:
-        if serving.ledger is None or not ran.sessions:
-            return Rollout(case, ran)
-        _acknowledge(ran, serving.address, serving.ledger)
-        return read_back(task, case, ran, serving.ledger)
+        def once(again: bool) -> Rollout:
+            serving = place.serving(self.asking.server, self.asking.policy, again=again)
+            done = _checked(run_case(task, case, replace(self.asking, server=serving.address)))
+            return _read(task, case, done, serving)
+
+        try:
+            return retried(once, place.running, asks=True, result_of=lambda made: made.result)
+        except UnavailableError as error:
+            return Rollout(case, CompileResult.failed(str(error)))
+
+
+def _read(task: Task, case: Case, done: CompileResult, serving: Serving) -> Rollout:
+    if not done.ok or serving.ledger is None or not done.sessions:
+        return Rollout(case, done)
+    _acknowledge(done, serving.address, serving.ledger)
+    return read_back(task, case, done, serving.ledger)
 
 
 @dataclass(frozen=True)
@@ -128,18 +127,20 @@ class Roller:
         return self.farm.do(CaseJob(self.recipe, case, shared, work))
 
 
-def _checked(ran: Ran) -> Ran:
+def _checked(done: CompileResult) -> CompileResult:
     """Give what a task says of a compilation in floats, as a failure where a number cannot be compared or added."""
-    for kind, numbers in (("cost of", ran.costs), ("total", ran.totals)):
+    for kind, numbers in (("cost of", done.costs), ("total", done.totals)):
         for name, number in numbers.items():
             if not (isinstance(number, Real) and isfinite(number)):
-                return Ran(failure=f"the task says that the {kind} {name!r} is {number!r}, which is no finite number")
+                return CompileResult.failed(
+                    f"the task says that the {kind} {name!r} is {number!r}, which is no finite number"
+                )
     # Tasks count with numpy as well, whose numbers are no floats in a record.
-    costs, totals = ({name: float(number) for name, number in each.items()} for each in (ran.costs, ran.totals))
-    return replace(ran, costs=costs, totals=totals)
+    costs, totals = ({name: float(number) for name, number in each.items()} for each in (done.costs, done.totals))
+    return msgspec.structs.replace(done, costs=costs, totals=totals)
 
 
-def _acknowledge(ran: Ran, server: str, ledger: Path) -> None:
+def _acknowledge(done: CompileResult, server: str, ledger: Path) -> None:
     """See to it that the ledger has all decisions of sessions whose task told the server no outcome.
 
     Those of a session that just ends are written within a second, and a part of them may be there before; an outcome is
@@ -150,15 +151,15 @@ def _acknowledge(ran: Ran, server: str, ledger: Path) -> None:
 
     """
     with LedgerReader(ledger) as reader:
-        known = {each.id for name in ran.sessions for each in reader.sessions(Query(session=name)) if each.outcome}
-    waiting = [name for name in ran.sessions if name not in known]
+        known = {each.id for name in done.sessions for each in reader.sessions(Query(session=name)) if each.outcome}
+    waiting = [name for name in done.sessions if name not in known]
     if waiting:
         with connect(server) as connection:
             for name in waiting:
                 connection.report_outcome(name, Outcome(status="ok"))
 
 
-def read_back(task: Task, case: Case, ran: Ran, ledger: Path) -> Rollout:
+def read_back(task: Task, case: Case, done: CompileResult, ledger: Path) -> Rollout:
     """Read the decisions of a compilation from the ledger.
 
     Raises:
@@ -167,9 +168,9 @@ def read_back(task: Task, case: Case, ran: Ran, ledger: Path) -> Rollout:
 
     """
     with LedgerReader(ledger) as reader:
-        batches = [batch for name in ran.sessions for batch in reader.trajectory(reader.session(name)).batches]
+        batches = [batch for name in done.sessions for batch in reader.trajectory(reader.session(name)).batches]
     if not batches:
-        return Rollout(case, ran)
+        return Rollout(case, done)
     whole = joined(batches)
     with told_by(task.name, f"units of {case.name}"):
         units = task.units(whole.observations, whole.contexts)
@@ -178,7 +179,7 @@ def read_back(task: Task, case: Case, ran: Ran, ledger: Path) -> Rollout:
             f"the task {task.name} gives {len(units)} units for the {len(whole)} decisions of {case.name}"
         )
     return Rollout(
-        case, ran, whole.sessions[0].policy, whole.observations, _advice(whole), whole.log_probabilities, units
+        case, done, whole.sessions[0].policy, whole.observations, _advice(whole), whole.log_probabilities, units
     )
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_train.compiling.result import NUMBERS, CompileResult, Site
 from policybridge_train.trajectories.trajectory import Rollout, site_keys
 from policybridge_train.tuning.flips import Flip, flips_of
 from policybridge_train.tuning.graph import CallGraph
-from policybridge_train.tuning.measuring import NUMBERS, Measurement, Site
 from policybridge_train.tuning.round import Sharers
 from policybridge_train.tuning.search import Search
 
@@ -62,7 +62,7 @@ class Ground:
 
     """
 
-    def __init__(self, rollout: Rollout, pinned: Measurement, features: Sequence[str]) -> None:
+    def __init__(self, rollout: Rollout, pinned: CompileResult, features: Sequence[str]) -> None:
         self._search = Search.begin(pinned)
         self._graph = CallGraph(self._search.sites, self._search.sizes)
         self._rows = rollout.columns(features)
@@ -95,12 +95,12 @@ class Ground:
             (chosen if sharers.take(flip) else rest).append(flip)
         return chosen, rest
 
-    def credits(self, flips: Sequence[Flip], seen: Measurement) -> Iterator[tuple[Flip, float]]:
+    def credits(self, flips: Sequence[Flip], seen: CompileResult) -> Iterator[tuple[Flip, float]]:
         """Give the credit of each flip of a compile, in bytes; below zero is smaller."""
         search = self._search
         for flip in flips:
             names = list(self._graph.names(flip.affected))
-            yield flip, search.cost(seen.functions, names) - search.cost(search.sizes, names)
+            yield flip, search.cost(seen.costs, names) - search.cost(search.sizes, names)
 
     def labels(self, credited: Sequence[tuple[Flip, float]]) -> Labels:
         """Give what was learnt of flips: for each of their calls, its features and its part of the credit."""

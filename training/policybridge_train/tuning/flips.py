@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from policybridge_train.compiling.result import NUMBERS, Site
 from policybridge_train.tuning.graph import CallGraph
-from policybridge_train.tuning.measuring import NUMBERS, Site
 
 _COST: Final = NUMBERS.index("cost")
 _THRESHOLD: Final = NUMBERS.index("threshold")

@@ -6,7 +6,7 @@ Sets of functions are the bits of integers, because a search tests thousands of 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from policybridge_train.tuning.measuring import Site
+from policybridge_train.compiling.result import Site
 
 
 class CallGraph:

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_train.compiling.job import Limits
+from policybridge_train.compiling.decisions import Decisions
+from policybridge_train.compiling.job import FarmCompiler
 from policybridge_train.compiling.linker import Linked, Linker
 from policybridge_train.compiling.module import Module, Program
+from policybridge_train.compiling.process import Limits
 from policybridge_train.processes.pool import Running, for_each
-from policybridge_train.tuning.measuring import Decisions, Measurer
-from policybridge_train.tuning.module import ModuleTuning
+from policybridge_train.tuning.module import ModuleTuning, compile_with
 from policybridge_train.tuning.search import Search
 from policybridge_train.tuning.storing import StoreKeeper
 from policybridge_train.tuning.telling import tell_programs
@@ -22,14 +23,14 @@ class Objects:
     """The objects of searches, in files that their digests name: what is there is not compiled again."""
 
     folder: Path
-    measurer: Measurer
+    compiler: FarmCompiler
     running: Running
 
     @classmethod
-    def of(cls, folder: Path, measurer: Measurer, running: Running) -> "Objects":
+    def of(cls, folder: Path, compiler: FarmCompiler, running: Running) -> "Objects":
         """Make the folder."""
         folder.mkdir(exist_ok=True)
-        return cls(folder, measurer, running)
+        return cls(folder, compiler, running)
 
     def pair(self, module: Module, search: Search) -> tuple[Path, Path] | None:
         """Give a module's objects by LLVM's own decisions and by the best found; ``None`` if one does not compile."""
@@ -46,7 +47,7 @@ class Objects:
         if not path.exists():
             # Two modules may have one object, and be here at the same time.
             partial = self.folder / f"{module.digest}.partial"
-            self.measurer.measure(module, decisions, partial)
+            partial.write_bytes(compile_with(self.compiler, module, decisions, keep=True).content)
             partial.replace(path)
         return path
 

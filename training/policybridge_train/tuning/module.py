@@ -1,19 +1,21 @@
 """Tuning one module: compile by compile, within its budget."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from time import monotonic
 from typing import Final, NamedTuple
 
 from policybridge_core.errors import PolicyBridgeError
+from policybridge_train.compiling.decisions import ByDecisions, Decisions
+from policybridge_train.compiling.job import FarmCompiler
 from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.result import CompileResult
 from policybridge_train.processes.pool import Running
-from policybridge_train.tuning.measuring import Decisions, Measurement, Measurer
 from policybridge_train.tuning.progress import Progress
 from policybridge_train.tuning.ranking import Ranking
 from policybridge_train.tuning.round import Round
-from policybridge_train.tuning.search import Search
+from policybridge_train.tuning.search import TUNED, Search
 from policybridge_train.tuning.sharing import Sharing
 from policybridge_train.tuning.starting import take_start
 
@@ -37,25 +39,25 @@ class Tools:
     """What the searches of all modules have in common.
 
     Attributes:
-        measurer: compiles.
+        compiler: compiles.
         ranking: says what to try.
         progress: keeps the searches; what is not under way is in no memory.
         budget: compiles of a module, the default's among them.
         start: gives the decisions that a store has had for a module.
         running: the compilers that run.
-        compiler: tells compilers apart, so that each has its own searches.
+        searching: tells compilers apart, so that each has its own searches.
         sharing: what modules have in common, if programs are to become smaller and not objects.
         policy: gives a policy's decisions, for modules of which the store has none.
 
     """
 
-    measurer: Measurer
+    compiler: FarmCompiler
     ranking: Ranking
     progress: Progress
     budget: int
     start: Start
     running: Running
-    compiler: str
+    searching: str
     sharing: Sharing | None = None
     policy: Callable[[Module], Decisions] | None = None
 
@@ -64,7 +66,7 @@ class _Compile(NamedTuple):
     """A compile that is due: its decisions, and what is done with the result, or where there is none."""
 
     decisions: Decisions
-    settle: Callable[[Measurement], None]
+    settle: Callable[[CompileResult], None]
     fail: Callable[[], None]
 
 
@@ -114,7 +116,7 @@ class ModuleTuning:
 
     def _named(self) -> str:
         try:
-            return f"{self.module.name}@{self.module.digest} {self._tools.compiler}"
+            return f"{self.module.name}@{self.module.digest} {self._tools.searching}"
         except OSError as error:
             self.failure, self.done = f"{self.module.name}: its bitcode cannot be read: {error}", True
             return ""
@@ -135,7 +137,7 @@ class ModuleTuning:
             self._under_way += 1
         begun = monotonic()
         try:
-            measured = self._tools.measurer.measure(self.module, due.decisions)
+            measured = compile_with(self._tools.compiler, self.module, due.decisions)
             with self._lock:
                 due.settle(measured)
         except PolicyBridgeError as error:
@@ -214,7 +216,7 @@ class ModuleTuning:
         whole = self._tools.budget
         return min(whole, max(2, whole // _RETUNED)) if search.started else whole
 
-    def _begin(self, measured: Measurement) -> None:
+    def _begin(self, measured: CompileResult) -> None:
         search = self._search = Search.begin(measured)
         if self._tools.sharing is not None:
             self._tools.sharing.add(self.module.name, search.weak)
@@ -235,7 +237,7 @@ class ModuleTuning:
     def _started(self, search: Search) -> _Compile:
         """Compile the decisions that a store has had, or a policy."""
 
-        def settle(measured: Measurement) -> None:
+        def settle(measured: CompileResult) -> None:
             take_start(search, measured)
 
         def fail() -> None:
@@ -265,7 +267,7 @@ class ModuleTuning:
             return None if search.is_checked else self._check(search)
         self._rounds.append(tried)
 
-        def settle(measured: Measurement) -> None:
+        def settle(measured: CompileResult) -> None:
             self._rounds.remove(tried)
             labels = tried.settle(measured)
             self._tools.ranking.add(labels)
@@ -276,3 +278,14 @@ class ModuleTuning:
             tried.fail()
 
         return _Compile(tried.decisions, settle, fail)
+
+
+def compile_with(compiler: FarmCompiler, module: Module, decisions: Decisions, *, keep: bool = False) -> CompileResult:
+    """Compile a module with decisions; ``keep`` its object.
+
+    Raises:
+        CompileError: there is no object.
+        PolicyBridgeError: the compilers were ended.
+
+    """
+    return compiler.compile(module, ByDecisions(decisions), replace(TUNED, keep=keep)).checked(module.name)

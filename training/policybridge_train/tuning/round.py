@@ -7,9 +7,9 @@ from functools import reduce
 from operator import or_
 from typing import Final
 
+from policybridge_train.compiling.result import CompileResult
 from policybridge_train.tuning.flips import Flip, Seen, features, flips_of
 from policybridge_train.tuning.graph import CallGraph
-from policybridge_train.tuning.measuring import Measurement
 from policybridge_train.tuning.pairs import Pair, pairs_of
 from policybridge_train.tuning.ranking import Features, Label, Ranking
 from policybridge_train.tuning.search import Accepted, Search, Tried
@@ -84,9 +84,9 @@ class Round:
         """The names of its flips."""
         return {flip.name for flip, _ in self.flips}
 
-    def settle(self, measured: Measurement) -> list[Label]:
+    def settle(self, measured: CompileResult) -> list[Label]:
         """Accept the flips whose functions became smaller; return what the credit of each was."""
-        search, seen = self._search, measured.functions
+        search, seen = self._search, measured.costs
         search.note(measured)
         met = self._graph.set_of(name for flip in search.accepted[self._known :] for name in flip.functions)
         changed: set[str] = set()

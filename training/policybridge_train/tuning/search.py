@@ -6,14 +6,20 @@ the sizes after the accepted flips are known, because the others changed other f
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from policybridge_client.decisions import Level
-from policybridge_train.tuning.measuring import Measurement, Site
+from policybridge_core.errors import InvalidError
+from policybridge_train.compiling.job import Wanted
+from policybridge_train.compiling.result import CompileResult, Site
+from policybridge_train.objects.names import keyed_by_utf8
 
 _T = TypeVar("_T")
+
+TUNED: Final = Wanted(("text", "exec"), units=keyed_by_utf8)
+"""Of each compile of a search."""
 
 
 class Accepted(msgspec.Struct, array_like=True):
@@ -95,21 +101,29 @@ class Search(msgspec.Struct):
     refused: str = ""
 
     @classmethod
-    def begin(cls, default: Measurement) -> "Search":
-        """Begin with LLVM's own decisions."""
+    def begin(cls, default: CompileResult) -> "Search":
+        """Begin with LLVM's own decisions.
+
+        Raises:
+            InvalidError: the compile has no log.
+
+        """
+        if default.log is None:
+            raise InvalidError("a search needs the log of a compile's decisions")
+        sizes = default.sizes
         return cls(
-            level=default.level,
-            digest=default.digest,
+            level=default.log.level,
+            digest=default.log.digest,
             default_text=default.text,
             default_exec=default.exec,
             best_text=default.text,
             best_exec=default.exec,
-            best_object=default.object_digest,
-            sizes=default.functions,
+            best_object=default.digest,
+            sizes=sizes,
             sites=_by_caller(default.sites),
-            checked_sizes=default.functions,
-            default_object=default.object_digest,
-            weak=default.weak,
+            checked_sizes=sizes,
+            default_object=default.digest,
+            weak=default.log.weak,
         )
 
     def share(self, shared: Mapping[str, int]) -> None:
@@ -117,7 +131,7 @@ class Search(msgspec.Struct):
         self.shared = dict(shared)
         self.best_cost = self._whole(self.best_text, self.sizes)
 
-    def _whole(self, text: int, sizes: Mapping[str, int]) -> float:
+    def _whole(self, text: int, sizes: Mapping[str, float]) -> float:
         """Give the bytes of a text with these functions, with those that are shared for so much less."""
         shared = self.shared or {}
         return text - sum(sizes[name] * (1 - 1 / shared[name]) for name in shared if name in sizes)
@@ -132,23 +146,23 @@ class Search(msgspec.Struct):
         """Whether a program became larger with the best."""
         return self.refused == self.best_object
 
-    def note(self, measured: Measurement) -> None:
+    def note(self, measured: CompileResult) -> None:
         """Count a compile, and keep its decisions if it is the smallest so far."""
         self.spent += 1
-        cost = self._whole(measured.text, measured.functions)
+        cost = self._whole(measured.text, measured.costs)
         best = self.best_text if self.best_cost is None else self.best_cost
         smaller = (cost, measured.exec) < (best, self.best_exec)
         # Without deviations there is nothing to store, and so nothing that makes the object again.
         if smaller and (deviations := measured.deviations()):
             self.best_text, self.best_exec, self.best_cost = measured.text, measured.exec, cost
-            self.best, self.best_object = deviations, measured.object_digest
+            self.best, self.best_object = deviations, measured.digest
             self.names = {site.key: (site.caller, site.callee) for site in measured.sites if site.key in self.best}
 
-    def take(self, decisions: Mapping[str, bool], measured: Measurement) -> None:
+    def take(self, decisions: Mapping[str, bool], measured: CompileResult) -> None:
         """Go on from a compile with these decisions alone, but for regions that they have made larger."""
         self.note(measured)
         self.decisions = dict(decisions)
-        self.sizes = measured.functions
+        self.sizes = measured.sizes
         self.sites = _by_caller(measured.sites)
         dropped = self._give_up_regions()
         self.accepted = []
@@ -194,12 +208,12 @@ class Search(msgspec.Struct):
         self.decisions = {**self.decisions, **flip.decisions}
         self.accepted.append(flip)
 
-    def update(self, measured: Measurement, functions: Collection[str]) -> None:
+    def update(self, measured: CompileResult, functions: Collection[str]) -> None:
         """Take what a compile came to for these functions, and for no others."""
-        self.sizes = _joined(measured.functions, self.sizes, functions)
+        self.sizes = _joined(measured.sizes, self.sizes, functions)
         self.sites = _joined(_by_caller(measured.sites), self.sites, functions)
 
-    def cost(self, sizes: Mapping[str, int], functions: Collection[str]) -> float:
+    def cost(self, sizes: Mapping[str, float], functions: Collection[str]) -> float:
         """Give the bytes of these functions; those that are shared count for so much less."""
         shared = self.shared or {}
         return sum(sizes[name] / shared.get(name, 1) for name in functions if name in sizes)
@@ -229,5 +243,6 @@ def _by_caller(sites: Sequence[Site]) -> dict[str, list[Site]]:
 
 def _joined(new: Mapping[str, _T], old: Mapping[str, _T], functions: Collection[str]) -> dict[str, _T]:
     joined = {name: value for name, value in old.items() if name not in functions}
-    joined.update((name, new[name]) for name in functions if name in new)
+    # In the order of the compile: that of a set differs from one process to the next, and so would the search.
+    joined.update((name, value) for name, value in new.items() if name in functions)
     return joined

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from policybridge_core.errors import PreconditionError
 from policybridge_serdes import PolicyReference
 from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.result import CompileResult
 from policybridge_train.farms.contract import Farm
 from policybridge_train.tasks.inline import InlineForSize
 from policybridge_train.tasks.recipe import TaskRecipe
@@ -16,7 +17,6 @@ from policybridge_train.trajectories.server import TrainingServer
 from policybridge_train.trajectories.trajectory import Roller, Rolling, site_keys
 from policybridge_train.tuning.flips import Flip
 from policybridge_train.tuning.graph import CallGraph
-from policybridge_train.tuning.measuring import Measurement
 from policybridge_train.tuning.search import Accepted, Search
 
 
@@ -58,8 +58,8 @@ class PolicyStart(AbstractContextManager["PolicyStart"]):
 
         """
         rollout = self._roller.one(self._task.know(module), Rolling(self._asking))
-        if not rollout.ran.ok:
-            raise PreconditionError(f"{module.name}: by {self._policy}: {rollout.ran.failure}")
+        if not rollout.result.ok:
+            raise PreconditionError(f"{module.name}: by {self._policy}: {rollout.result.failure}")
         if not len(rollout):
             return {}
         own = rollout.columns([self._task.default])[:, 0] != 0
@@ -79,7 +79,7 @@ def _followed(repository: Path, policy: str, folder: Path) -> Path:
     return repository
 
 
-def take_start(search: Search, measured: Measurement) -> None:
+def take_start(search: Search, measured: CompileResult) -> None:
     """Go on from the decisions that a search starts with, but for regions that they have made larger."""
     graph = CallGraph(search.sites, search.sizes)
     for site in (site for sites in search.sites.values() for site in sites):

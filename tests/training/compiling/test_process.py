@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from policybridge_core.errors import InvalidError, PreconditionError
-from policybridge_train.compiling.job import Compiled, Limits, Status, compile_by
+from policybridge_train.compiling.process import Limits, compile_by
+from policybridge_train.compiling.result import CompileResult, Status
 from policybridge_train.processes.pool import Running, for_each
 from tests.training.ended import wait_until_gone
 
@@ -71,7 +72,7 @@ def test_processor_time_is_counted() -> None:
 
 def test_limits_that_are_lower_already_stay() -> None:
     program = (
-        "import resource; from policybridge_train.compiling.job import *\n"
+        "import resource; from policybridge_train.compiling.process import *\n"
         "resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))\n"
         "print(compile_by(['/bin/true'], Limits(memory=8 << 30)).status.value)"
     )
@@ -92,7 +93,7 @@ def test_results_come_in_the_order_of_the_items() -> None:
     assert list(for_each(job, range(20), 3, running)) == [number * number for number in range(20)]
 
 
-def _sleeping(running: Running, started: list[int]) -> Compiled:
+def _sleeping(running: Running, started: list[int]) -> CompileResult:
     started.append(1)
     return compile_by(_python("import time; time.sleep(600)"), Limits(), running=running)
 
@@ -101,7 +102,7 @@ def test_all_compilers_end_when_a_job_raises() -> None:
     running = Running()
     started: list[int] = []
 
-    def job(number: int) -> Compiled:
+    def job(number: int) -> CompileResult:
         if number == 0:
             raise ValueError("the first")
         return _sleeping(running, started)
@@ -115,7 +116,7 @@ def test_all_compilers_end_when_the_caller_stops() -> None:
     running = Running()
     started: list[int] = []
 
-    def results() -> Iterator[Compiled | None]:
+    def results() -> Iterator[CompileResult | None]:
         return for_each(lambda number: _sleeping(running, started) if number else None, range(50), 4, running)
 
     given = results()

@@ -1,1 +1,0 @@
-"""Small changes of the code that the tests must notice: `make mutants`."""

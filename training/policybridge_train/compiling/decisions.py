@@ -1,0 +1,165 @@
+"""Decisions that a search tries, and the log of all that the compiler asked.
+
+The plugin takes them from a store that is written for this compile. A compiler that loads no plugin is asked in LLVM's
+interactive mode. A compile in that mode without decisions is nearly always the plain one, but not where LLVM's
+machine-learned advisor never inlines and its own does (unreachable calls, recursion). So without decisions there are
+two compiles, and the totals are those of the plain one: decisions have to be better than that.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Final, Self
+
+import numpy as np
+
+from policybridge_client.decisions import Decision, Heading, Section, SiteLog, Store, format_store, read_sites
+from policybridge_client.decisions.sites import Numbers
+from policybridge_client.decisions.store import LEVELS
+from policybridge_client.llvm.asked import Asked, AskLimits, asked
+from policybridge_client.llvm.compilers import CompilerCommand
+from policybridge_train.compiling.decider import Command, Compilation
+from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.process import compile_by
+from policybridge_train.compiling.result import NUMBERS, CompileResult, DecisionLog, Site
+from policybridge_train.compiling.tool import CompileTool
+from policybridge_train.farms.contract import Place
+from policybridge_train.objects.elf import ObjectFile
+from policybridge_train.objects.names import all_as_utf8
+
+Decisions = Mapping[str, bool]
+"""By site: whether to inline; LLVM decides about all others."""
+
+_COST: Final = 5
+"""LLVM's cost of an instruction (llvm/Analysis/InlineCost.h)."""
+
+_BLOCK: Final = 5
+"""Instructions of a basic block, on average."""
+
+
+@dataclass(frozen=True)
+class ByDecisions:
+    """Decisions by the keys that `CompileTool.by` says; LLVM's own elsewhere."""
+
+    decisions: Decisions
+    asks: ClassVar[bool] = False
+
+    def at(self, _: Place, *, again: bool = False) -> Self:  # noqa: ARG002 - of `Decider`
+        """Give this: it is the same everywhere."""
+        return self
+
+    def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
+        """Give the compilation with these decisions."""
+        words = tool.compiler.command(module, output, extra)
+        if tool.plugin is None:
+            return Asking(words, self.decisions, output)
+        sites = output.with_name("sites")
+        options = [f"-policybridge-sites={sites}", f"-policybridge-module={module.name}"]
+        if self.decisions:
+            store = output.with_name("store")
+            _write_trial(self.decisions, module, tool.compiler.major, store)
+            options.append(f"-policybridge-decisions={store}")
+        return Logged(tool.with_plugin(CompilerCommand.of(words), options), output, sites)
+
+
+@dataclass(frozen=True)
+class Logged:
+    """A compiler whose plugin logs all sites."""
+
+    words: Sequence[str]
+    output: Path
+    sites: Path
+    way: ClassVar[str] = "plugin"
+    again: ClassVar[Sequence[str]] = ()
+
+    def run(self, tool: CompileTool) -> CompileResult:
+        """Compile."""
+        done = Command(self.words).run(tool)
+        if done.ok and not self.sites.exists():
+            return CompileResult.failed(
+                "LLVM does not inline at its level (-O0): record it at another one (--level Oz)"
+            )
+        return done
+
+    def log(self) -> tuple[ObjectFile, DecisionLog] | None:
+        """Give the plugin's log."""
+        log = read_sites(self.sites)
+        made = ObjectFile.read(self.output)
+        return made, _log_of(log, made, log.numbers)
+
+
+class Asking:
+    """A compiler that asks in the interactive mode; see `policybridge_client.llvm.asked`."""
+
+    way: Final = "interactive"
+    again: Final[Sequence[str]] = ()
+
+    def __init__(self, words: Sequence[str], decisions: Decisions, output: Path) -> None:
+        self._words = words
+        self._decisions = decisions
+        self._output = output
+        self._asked: tuple[ObjectFile, SiteLog] | None = None
+
+    def run(self, tool: CompileTool) -> CompileResult:
+        """Compile; without decisions, compile plainly as well.
+
+        Raises:
+            PreconditionError: LLVM's own decisions are not known: up to LLVM 20, at other levels than -Oz.
+
+        """
+        limits = AskLimits(tool.limits.seconds, tool.limits.memory)
+        done = asked(self._words, self._decisions, limits=limits, counted=tool.running.counted)
+        result = _result(done, tool)
+        if not result.ok:
+            return result
+        self._asked = ObjectFile.read(self._output), done.log
+        return result if self._decisions else compile_by(self._words, tool.limits, running=tool.running)
+
+    def log(self) -> tuple[ObjectFile, DecisionLog] | None:
+        """Give what the compiler asked."""
+        if self._asked is None:
+            return None
+        made, log = self._asked
+        return made, _log_of(log, made, _numbers(log, made))
+
+
+def _result(done: Asked, tool: CompileTool) -> CompileResult:
+    late = tool.limits.seconds if done.late else None
+    return CompileResult.ended(done.status, done.seconds, done.message, late)
+
+
+def _write_trial(decisions: Decisions, module: Module, major: int, path: Path) -> None:
+    """Write a store for one compile, which fits the module whatever the level of its functions is."""
+    made = tuple(Decision(key, inline) for key, inline in decisions.items())
+    sections = [Section(Heading(major, level, "site", None, module.name), made) for level in LEVELS]
+    # Not by `write_store`, which waits for the disk: this file is read once, and gone.
+    path.write_bytes(format_store(Store(sections)))
+
+
+def _log_of(log: SiteLog, made: ObjectFile, known: Mapping[str, Numbers]) -> DecisionLog:
+    """Put a log together; ``known`` has the columns `NUMBERS` of the sites."""
+    flags = (log.default.tolist(), log.taken.tolist(), log.inlined.tolist())
+    numbers = zip(*(known[name].tolist() for name in NUMBERS), strict=True)
+    names = all_as_utf8(log.caller), all_as_utf8(log.callee)
+    sites = list(map(Site, log.keys, *names, *flags, numbers))
+    return DecisionLog(sites, log.level, log.digest or "", tuple(all_as_utf8(made.weak)))
+
+
+def _numbers(log: SiteLog, made: ObjectFile) -> Mapping[str, Numbers]:
+    """Give what the plugin would log; LLVM sends some of it, the object tells some, and the rest is estimated."""
+    if not len(log):
+        return dict.fromkeys(NUMBERS, np.zeros(0))
+    sent = log.numbers
+    shared = set(made.globals())
+    return {
+        "callee_local": np.array([name not in shared for name in log.callee], np.float64),
+        "callee_uses": sent["callee_uses"],
+        "cost": sent["cost"],
+        "threshold": sent["threshold"],
+        "caller_instructions": sent["caller_basic_block_count"] * _BLOCK,
+        "callee_instructions": sent["unsimplified_common_instructions"] / _COST + sent["simplified_instructions"],
+        "callee_blocks": sent["callee_blocks"],
+        "constant_arguments": sent["constant_arguments"],
+        "arguments": np.maximum(-sent["callsite_cost"] / _COST - 1, 0),
+        "loop_depth": np.zeros(len(log)),
+    }

@@ -1,0 +1,113 @@
+"""What a compile is measured by: costs to minimise, each read from the object or from LLVM's remarks."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol, cast
+
+from policybridge_core.plugins import Table
+from policybridge_train.compiling.spills import remark_arguments, spill_costs
+from policybridge_train.objects.elf import ObjectFile
+from policybridge_train.objects.unwinding import function_bytes
+
+_REMARKS: Final = "regalloc.yaml"
+
+
+class Objective(Protocol):
+    """A cost. A compile's ``folder`` is that of its files; it is removed after the compile."""
+
+    def arguments(self, folder: Path) -> Sequence[str]:
+        """Give the arguments of cc1 with which LLVM writes what is read here; they change no object."""
+        ...
+
+    def total(self, made: ObjectFile, folder: Path) -> float:
+        """Give the module's cost.
+
+        Raises:
+            InvalidError: the object is malformed.
+
+        """
+        ...
+
+    def costs(self, made: ObjectFile, folder: Path) -> Mapping[str, float]:
+        """Give the cost of each function, by its name; see `total`."""
+        ...
+
+
+class Text:
+    """Bytes that are loaded and not written, as llvm-size counts them; of a function, its unwind table's part, too."""
+
+    def arguments(self, _: Path) -> Sequence[str]:
+        """Give none."""
+        return ()
+
+    def total(self, made: ObjectFile, _: Path) -> float:
+        """Give the bytes of the module."""
+        return made.text
+
+    def costs(self, made: ObjectFile, _: Path) -> Mapping[str, float]:
+        """Give the bytes of each function, with its part of the unwind and exception tables."""
+        return function_bytes(made)
+
+
+class Exec(Text):
+    """Bytes of code."""
+
+    def total(self, made: ObjectFile, _: Path) -> float:
+        """Give the bytes of the module."""
+        return made.exec
+
+    def costs(self, made: ObjectFile, _: Path) -> Mapping[str, float]:
+        """Give the bytes of each function."""
+        return made.functions
+
+
+class Spills:
+    """The stores, reloads and copies that the register allocator added; see `spill_costs`."""
+
+    def arguments(self, folder: Path) -> Sequence[str]:
+        """Give the arguments for LLVM's remarks of its register allocator."""
+        return remark_arguments(folder / _REMARKS)
+
+    def total(self, _: ObjectFile, folder: Path) -> float:
+        """Give the sum over all functions."""
+        return sum(spill_costs(folder / _REMARKS).values())
+
+    def costs(self, made: ObjectFile, folder: Path) -> Mapping[str, float]:
+        """Give the cost of each function; LLVM remarks on functions that spill or copy, and the others cost nothing."""
+        return dict.fromkeys(made.functions, 0.0) | spill_costs(folder / _REMARKS)
+
+
+class SpillsLog2(Spills):
+    """The sum of log2(1 + spills) over the functions: one deep loop would outweigh all other functions else."""
+
+    def total(self, made: ObjectFile, folder: Path) -> float:
+        """Give the sum over all functions."""
+        return sum(self.costs(made, folder).values())
+
+    def costs(self, made: ObjectFile, folder: Path) -> Mapping[str, float]:
+        """Give the cost of each function."""
+        return {name: math.log2(1 + cost) for name, cost in super().costs(made, folder).items()}
+
+
+OBJECTIVES: Final = Table(
+    kind="objective",
+    group="policybridge.objectives",
+    own={
+        "text": "policybridge_train.compiling.objectives:Text",
+        "exec": "policybridge_train.compiling.objectives:Exec",
+        "spills": "policybridge_train.compiling.objectives:Spills",
+        "spills_log2": "policybridge_train.compiling.objectives:SpillsLog2",
+    },
+)
+"""Each is a class that is called without arguments. What a program's run costs is measured by its task."""
+
+
+def load_objective(name: str) -> Objective:
+    """Make the objective of a name.
+
+    Raises:
+        NotFoundError: there is none.
+
+    """
+    return cast("type[Objective]", OBJECTIVES.load(name))()

@@ -1,0 +1,122 @@
+"""The options of every command that compiles: one spelling and one unit for each."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+from policybridge_train.command_line import count
+from policybridge_train.compiling.compiler import Compiler, newest_compiler
+from policybridge_train.compiling.process import MIB, Limits
+
+LEVELS: Final = ("O0", "O1", "O2", "O3", "Os", "Oz", "own")
+"""Levels of optimisation; ``own`` is that of the build."""
+
+_MOST_SECONDS: Final = 1e6
+
+
+def add_compiler(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    """Declare ``--compiler``; the default is ``None``."""
+    if several:
+        parser.add_argument(
+            "--compiler",
+            action="append",
+            metavar="NAME",
+            help="clang-22, zig, a path; repeatable (default: the newest clang)",
+        )
+    else:
+        parser.add_argument("--compiler", metavar="NAME", help="clang-22, zig, a path (default: the newest clang)")
+
+
+def add_plugins(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--plugins``."""
+    parser.add_argument(
+        "--plugins",
+        type=Path,
+        metavar="DIR",
+        help="where policybridge-inliner-MAJOR.so is; or POLICYBRIDGE_PLUGINS",
+    )
+
+
+def add_level(parser: argparse.ArgumentParser, default: str) -> None:
+    """Declare ``--level``, with which sources become bitcode."""
+    parser.add_argument("--level", choices=LEVELS, default=default, help="'own' is the build's (default: %(default)s)")
+
+
+def add_limits(parser: argparse.ArgumentParser, default: Limits | None = None) -> None:
+    """Declare ``--seconds`` and ``--memory`` of one compile; their defaults, which may be ``None``."""
+    seconds, memory = (default.seconds, default.memory // MIB) if default else (None, None)
+    shown = " (default: %(default)s)" if default else ""
+    parser.add_argument(
+        "--seconds", type=_seconds, default=seconds, metavar="S", help=f"wall seconds for one compile{shown}"
+    )
+    parser.add_argument("--memory", type=count, default=memory, metavar="MIB", help=f"memory for one compile{shown}")
+
+
+def add_selection(parser: argparse.ArgumentParser, *, programs: bool = True) -> None:
+    """Declare ``--module``, ``--project`` and, with ``programs``, ``--program``."""
+    add = parser.add_argument
+    add("--module", action="append", metavar="PATTERN", help="only modules with such names; repeatable")
+    add("--project", action="append", metavar="PATTERN", help="only projects with such names; repeatable")
+    if programs:
+        add("--program", action="append", metavar="PATTERN", help="only the modules of such PROJECT/NAME; repeatable")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The patterns of `add_selection`, as a shell has them; ``None`` lets everything through."""
+
+    modules: Sequence[str] | None = None
+    projects: Sequence[str] | None = None
+    programs: Sequence[str] | None = None
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> "Selection":
+        """Read the patterns of a command line."""
+        return cls(arguments.module, arguments.project, getattr(arguments, "program", None))
+
+    @property
+    def is_all(self) -> bool:
+        """Whether everything is let through."""
+        return self == Selection()
+
+    def has_module(self, name: str, project: str) -> bool:
+        """Tell whether a module's own name and project are let through."""
+        return _matches(name, self.modules) and _matches(project, self.projects)
+
+    def has_program(self, name: str, project: str) -> bool:
+        """Tell whether a program is let through."""
+        return _matches(f"{project}/{name}", self.programs) and _matches(project, self.projects)
+
+
+def compiler_of(arguments: argparse.Namespace) -> Compiler:
+    """Find the compiler of `add_compiler`.
+
+    Raises:
+        NotFoundError: there is none of this name, or none at all.
+
+    """
+    return Compiler.find(arguments.compiler) if arguments.compiler else newest_compiler()
+
+
+def limits_of(arguments: argparse.Namespace) -> Limits:
+    """Give the limits of `add_limits`.
+
+    Raises:
+        InvalidError: no system can keep to one.
+
+    """
+    return Limits(arguments.seconds, arguments.memory * MIB)
+
+
+def _matches(name: str, patterns: Sequence[str] | None) -> bool:
+    return patterns is None or any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 < number < _MOST_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text} is no time for a compiler: give seconds, more than 0")
+    return number

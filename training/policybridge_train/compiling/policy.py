@@ -1,0 +1,138 @@
+"""Decisions of a policy: asked by the plugin where the compiler loads it, else in LLVM's interactive mode."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import ClassVar, Final, Self
+
+from policybridge_client.contract import Connection
+from policybridge_client.llvm.compilers import CompilerCommand
+from policybridge_client.llvm.config import GROWTH_LIMIT, HostConfig
+from policybridge_client.llvm.tasks import INLINE
+from policybridge_serdes import Exploration, PolicyReference
+from policybridge_train.compiling.decider import Command, Compilation
+from policybridge_train.compiling.hosted import compile_hosted
+from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.result import CompileResult, DecisionLog
+from policybridge_train.compiling.tool import CompileTool
+from policybridge_train.farms.contract import Place
+from policybridge_train.objects.elf import ObjectFile
+
+_OWN: Final = (sys.executable, "-m", "policybridge_client.cli")
+_SOCKET: Final = "socket:"
+
+
+@dataclass(frozen=True)
+class ByPolicy:
+    """A policy of a server. A compile without an answer fails.
+
+    Attributes:
+        policy: ``NAME``, ``NAME@VERSION`` or ``NAME@ALIAS``.
+        server: the server's address.
+        task: the name of the client's task.
+        growth_limit: the factor of a module's size that decisions may add to it.
+        exploration: how sessions depart from the best advice; ``None``: they do not.
+        labels: of the sessions.
+        traced: whether the result has the ids of the sessions.
+
+    Raises:
+        InvalidError: the name is that of no policy.
+
+    """
+
+    policy: str
+    server: str
+    task: str = INLINE.name
+    growth_limit: float = GROWTH_LIMIT
+    exploration: Exploration | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    traced: bool = False
+    asks: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        PolicyReference.parse(self.policy)
+
+    def at(self, place: Place, *, again: bool = False) -> Self:
+        """Ask the server of the place."""
+        return replace(self, server=place.serving(self.server, self.policy, again=again).address)
+
+    def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
+        """Give the compilation that asks."""
+        command = CompilerCommand.of(tool.compiler.command(module, output, extra))
+        if self.task != INLINE.name or not self.server.startswith(_SOCKET) or tool.plugin is None:
+            return Hosted([*command.start, *command.arguments], self._host(module.name))
+        statistics = output.with_name("statistics") if self.traced else None
+        options = [f"-policybridge-{name}={value}" for name, value in self._options(statistics)]
+        return Command(tool.with_plugin(command, options), "plugin", statistics)
+
+    def _options(self, statistics: Path | None) -> Iterator[tuple[str, str]]:
+        yield from (("server", self.server), ("policy", self.policy), ("fallback", "error"))
+        yield "growth-limit", f"{self.growth_limit:g}"
+        if statistics is not None:
+            yield from (("retry-after", "0"), ("stats", str(statistics)))
+        for name, value in self.labels.items():
+            yield "label", f"{name}={value}"
+        if self.exploration is not None:
+            yield "explore", ",".join(f"{name}={value}" for name, value in vars(self.exploration).items())
+
+    def _host(self, module: str) -> HostConfig:
+        explored = None if self.exploration is None else self.exploration.of_module(module)
+        return HostConfig(
+            self.policy,
+            self.server,
+            task=self.task,
+            fallback="error",
+            growth_limit=self.growth_limit,
+            labels=self.labels,
+            exploration=explored,
+        )
+
+
+@dataclass(frozen=True)
+class ByConnection:
+    """The answers of a connection of this process, for a task of LLVM's interactive mode."""
+
+    connection: Connection
+    task: str
+    asks: ClassVar[bool] = False
+
+    def at(self, _: Place, *, again: bool = False) -> Self:  # noqa: ARG002 - of `Decider`
+        """Give this: the connection is of this process."""
+        return self
+
+    def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
+        """Give the compilation that asks."""
+        command = CompilerCommand.of(tool.compiler.command(module, output, extra))
+        config = HostConfig("connection", "connection", task=self.task, fallback="error", timeout=tool.limits.seconds)
+        return Hosted([*command.start, *command.arguments], config, self.connection)
+
+
+@dataclass(frozen=True)
+class Hosted:
+    """A compiler that asks in LLVM's interactive mode."""
+
+    command: Sequence[str]
+    host: HostConfig
+    connection: Connection | None = None
+    way: ClassVar[str] = "interactive"
+
+    @property
+    def again(self) -> Sequence[str]:
+        """The command behind ``policybridge run``."""
+        asking = {
+            "--policy": str(self.host.policy),
+            "--server": self.host.server,
+            "--task": self.host.task,
+            "--fallback": "error",
+            "--growth-limit": f"{self.host.growth_limit:g}",
+        }
+        return [*_OWN, "run", *(word for pair in asking.items() for word in pair), "--", *self.command]
+
+    def run(self, tool: CompileTool) -> CompileResult:
+        """Compile."""
+        return compile_hosted(self.command, self.host, tool.limits, tool.running, connection=self.connection)
+
+    def log(self) -> tuple[ObjectFile, DecisionLog] | None:
+        """Give nothing: the ledger has the decisions."""
+        return None

@@ -1,0 +1,59 @@
+"""Decisions of a store: applied by the plugin, or in LLVM's interactive mode if the store has them by sequence."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Self
+
+from policybridge_client.decisions import Heading, Section
+from policybridge_client.decisions.store import By
+from policybridge_client.llvm.asked import level_of
+from policybridge_client.llvm.compilers import CompilerCommand
+from policybridge_core.errors import PreconditionError
+from policybridge_train.compiling.decider import Command, Compilation
+from policybridge_train.compiling.decisions import Asking
+from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.tool import CompileTool
+from policybridge_train.farms.contract import Place, Shared
+
+
+@dataclass(frozen=True)
+class ByStore:
+    """A store.
+
+    Attributes:
+        path: the file.
+        shared: the file for other places.
+
+    """
+
+    path: Path
+    shared: Shared[Path]
+    asks: ClassVar[bool] = False
+
+    def at(self, place: Place, *, again: bool = False) -> Self:  # noqa: ARG002 - of `Decider`
+        """Give the store of the place."""
+        return replace(self, path=self.shared.at(place))
+
+    def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
+        """Give the compilation with the store's decisions; plain where it has none for the module."""
+        words = tool.compiler.command(module, output, extra)
+        command = CompilerCommand.of(words)
+        sequence = self._section(tool, command, module, "sequence")
+        site = self._section(tool, command, module, "site")
+        if tool.plugin is not None and (site or not sequence):
+            options = {"decisions": str(self.path), "module": module.name, "fallback": "error"}
+            flags = [f"-policybridge-{name}={value}" for name, value in options.items()]
+            return Command(tool.with_plugin(command, flags), "plugin")
+        if sequence:
+            return Asking(words, sequence.answers, output)
+        if site:
+            raise PreconditionError(
+                f"{self.path} names decisions by their sites, for which {tool.compiler.name} needs the plugin "
+                f"policybridge-inliner-{tool.compiler.major}.so; give its folder by --plugins (docs/plugin.md)"
+            )
+        return Command(words)
+
+    def _section(self, tool: CompileTool, command: CompilerCommand, module: Module, by: By) -> Section | None:
+        heading = Heading(tool.compiler.major, level_of(command), by, None, module.name)
+        return tool.store(self.path).section_for(heading)
