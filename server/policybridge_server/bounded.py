@@ -11,8 +11,8 @@ class Entry(Generic[_Value]):
     """A cached value.
 
     Attributes:
-        value: what is cached.
-        used: whether the value was used since it was last considered for eviction. Whoever holds the entry and uses
+        value: the cached value.
+        used: whether the value was used since it was last considered for eviction. A holder of the entry that uses
             the value without `BoundedCache.get` sets it.
 
     """
@@ -28,7 +28,7 @@ class BoundedCache(Generic[_Key, _Value]):
     """Holds at most ``size`` values.
 
     The oldest value is evicted first, unless it was used since it became the oldest the last time: then it gets a
-    second chance (the CLOCK algorithm). A client that sends ever new keys evicts its own, not those in use.
+    second chance (the CLOCK algorithm). A client that always sends new keys evicts its own, not those in use.
     """
 
     def __init__(self, size: int) -> None:
@@ -36,7 +36,7 @@ class BoundedCache(Generic[_Key, _Value]):
         self._entries: dict[_Key, Entry[_Value]] = {}
 
     def get(self, key: _Key) -> _Value | None:
-        """Give the value of ``key``; ``None`` where there is none."""
+        """Give the value of ``key``; ``None`` if there is none."""
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -44,7 +44,7 @@ class BoundedCache(Generic[_Key, _Value]):
         return entry.value
 
     def put(self, key: _Key, value: _Value) -> Entry[_Value]:
-        """Cache ``value``; another one may have to go."""
+        """Cache ``value``; this may evict another one."""
         self._entries.pop(key, None)
         while len(self._entries) >= self._size:
             oldest = next(iter(self._entries))
@@ -56,7 +56,7 @@ class BoundedCache(Generic[_Key, _Value]):
         return entry
 
     def drop_unused(self) -> bool:
-        """Drop what nobody used since the last time; say whether any is left."""
+        """Drop the values unused since the last call; return whether any is left."""
         self._entries = {key: entry for key, entry in self._entries.items() if entry.used}
         for entry in self._entries.values():
             entry.used = False

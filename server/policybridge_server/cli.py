@@ -46,7 +46,7 @@ def _options() -> Iterator[tuple[inspect.Field, inspect.Metadata]]:
 
 
 def _settings(field: inspect.Field, described: inspect.Metadata) -> dict[str, Any]:
-    """Give what `add_argument` takes for a field."""
+    """Return the arguments of `add_argument` for a field."""
     text = (described.extra_json_schema or {})["description"]
     kind = described.type
     if isinstance(kind, inspect.BoolType):
@@ -67,13 +67,13 @@ def _settings(field: inspect.Field, described: inspect.Metadata) -> dict[str, An
 
 
 def _type(kind: inspect.Type) -> type:
-    # A path or a pipe stays text here: `make_config` converts what comes from the file and from here alike.
+    # A path or a pipe stays text here: `make_config` converts options and the file's values alike.
     kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
     return next((_NUMBERS[type(each)] for each in kinds if type(each) in _NUMBERS), str)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve; the exit status is 0 after a drain, 2 where the configuration cannot be used."""
+    """Serve; the exit status is 0 after a drain, 2 if the configuration cannot be used."""
     given = {name: value for name, value in vars(arguments).items() if value is not None}
     file, demo, verbose = given.pop("config", None), given.pop("demo"), given.pop("verbose")
     given = _with_demo(given) if demo else given
@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stderr.write(f"policybridge serve: {error}\n")
         return 2
     except OSError as error:
-        # A disk that is full or cannot be read; it is nobody's mistake in the code.
+        # The disk is full or cannot be read; no traceback is needed.
         logging.debug("the server ended", exc_info=error)
         sys.stderr.write(f"policybridge serve: {error}\n")
         return 2

@@ -1,6 +1,6 @@
 """The server's configuration: one frozen value that validates itself, read from the command line and a file.
 
-Every option is described here alone: its name, type, default and help text. The command line is made from this
+Every option is described only here: its name, type, default and help text. The command line is made from this
 (`policybridge_server.cli`).
 """
 
@@ -14,7 +14,7 @@ from policybridge_core.errors import InvalidError
 from policybridge_serdes.limits import DEFAULT_LIMIT, DEFAULT_LIMITS, MessageLimits
 
 _ENVELOPE: Final = 1 << 20
-"""Bytes that a message may have beside its observation: names, shapes, labels."""
+"""Bytes of a message besides its observation: names, shapes, labels."""
 
 LISTENING: Final = ("grpc", "grpcio", "socket", "http", "pipe")
 """The fields that hold addresses of the transport of the same name."""
@@ -32,9 +32,9 @@ def _option(metavar: str | None, description: str) -> msgspec.Meta:
 
 
 class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What ``policybridge serve`` does; each field is described by its own help text.
+    """The options of ``policybridge serve``; each field is described by its own help text.
 
-    Fields of the part of a server that stands on a higher floor (``pipe``, ``mlbridge``) are read by that part.
+    Fields for a part of the server on a higher floor (``pipe``, ``mlbridge``) are read by that part.
 
     Raises:
         ValueError: there is no policy to serve, or no address to listen on.
@@ -43,19 +43,21 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     workers: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=256)],
-        _option("N", "serve --grpc and --socket by so many processes, so that decisions use more than one core"),
+        _option("N", "number of processes that serve --grpc and --socket, to use more than one core for decisions"),
     ] = 1
     repository: Annotated[
         list[str], _option("DIR", "folder of policies, or an address of one, such as s3://BUCKET/FOLDER")
     ] = []
     follow: Annotated[
-        str | None, _option("ADDR", "be a replica of the server grpc[s]:HOST:PORT: serve what is published there")
+        str | None, _option("ADDR", "be a replica of the server grpc[s]:HOST:PORT: serve its policies")
     ] = None
     follow_ca: Annotated[
-        Path | None, _option("FILE", "PEM certificates of who signs the leader's (default: POLICYBRIDGE_TLS_CA)")
+        Path | None,
+        _option("FILE", "PEM of the authorities of the leader's certificate (default: POLICYBRIDGE_TLS_CA)"),
     ] = None
     follow_certificate: Annotated[
-        Path | None, _option("FILE", "what to show the leader, in PEM (default: POLICYBRIDGE_TLS_CERTIFICATE)")
+        Path | None,
+        _option("FILE", "certificate for the leader, in PEM (default: POLICYBRIDGE_TLS_CERTIFICATE)"),
     ] = None
     follow_key: Annotated[Path | None, _option("FILE", "its private key (default: POLICYBRIDGE_TLS_KEY)")] = None
     follow_token_file: Annotated[
@@ -65,7 +67,9 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         Path | None,
         _option("DIR", "folder of the copies of policies from elsewhere (default: policybridge in XDG_CACHE_HOME)"),
     ] = None
-    poll: Annotated[_Seconds, _option("SECONDS", "look so often for new versions at addresses of --repository")] = 5.0
+    poll: Annotated[
+        _Seconds, _option("SECONDS", "look for new versions at addresses of --repository at this interval")
+    ] = 5.0
     grpc: Annotated[list[str], _option("ADDR", "HOST:PORT or unix:PATH; port 0: a free one")] = []
     grpcio: Annotated[list[str], _option("ADDR", "as --grpc, by gRPC's own library: slower, and with channelz")] = []
     socket: Annotated[list[str], _option("PATH", "path of a Unix socket")] = []
@@ -101,14 +105,14 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         bool, _option(None, "outcomes need a token of the scope report; otherwise evaluate is enough")
     ] = False
     insecure: Annotated[
-        bool, _option(None, "listen beyond this machine also without TLS and tokens: everybody is served")
+        bool, _option(None, "listen beyond this machine even without TLS and tokens, and serve every client")
     ] = False
     http_host: Annotated[
-        list[str], _option("NAME", "a name in the URLs of HTTP clients, beside localhost and the address; * for any")
+        list[str], _option("NAME", "a name in the URLs of HTTP clients, besides localhost and the address; * for any")
     ] = []
-    allow_python: Annotated[
-        bool, _option(None, "run policies that are Python code; those of the package itself always run")
-    ] = False
+    allow_python: Annotated[bool, _option(None, "run policies that are Python code; the bundled ones always run")] = (
+        False
+    )
     allow_publish: Annotated[bool, _option(None, "let clients publish versions, set aliases and retire")] = False
     keep_versions: Annotated[
         _Count | None,
@@ -144,14 +148,14 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     ] = DEFAULT_LIMITS.context_values
     hello_timeout: Annotated[
         _Seconds,
-        _option("SECONDS", "end a connection or a session whose client does not say for so long what it wants"),
+        _option("SECONDS", "end a connection or a session whose client sends no complete first message in this time"),
     ] = 20.0
     message_timeout: Annotated[
         _Seconds,
-        _option("SECONDS", "end a session whose client has begun a message and has not finished it so long after"),
+        _option("SECONDS", "end a session whose client does not finish a message within this time"),
     ] = 60.0
     idle_timeout: Annotated[
-        _Seconds, _option("SECONDS", "close a connection that has carried neither a session nor a call for so long")
+        _Seconds, _option("SECONDS", "close a connection that carried neither a session nor a call for this time")
     ] = 3600.0
     reserve_descriptors: Annotated[
         Annotated[int, msgspec.Meta(ge=0)],
@@ -162,10 +166,10 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         _option("N", "refuse gRPC calls while clients make the server hold more in requests and unread answers"),
     ] = 1 << 29
     sequence_idle: Annotated[
-        _Seconds, _option("SECONDS", "end a sequence of the Open Inference Protocol after so long without a request")
+        _Seconds, _option("SECONDS", "end a sequence of the Open Inference Protocol after this time without a request")
     ] = 600.0
     decision_timeout: Annotated[
-        _Seconds, _option("SECONDS", "a policy that gives no advice within this time is given up and loaded again")
+        _Seconds, _option("SECONDS", "abandon a policy that gives no advice within this time, and load it again")
     ] = 60.0
     load_timeout: Annotated[_Seconds, _option("SECONDS", "refuse versions that are not loaded within this time")] = (
         300.0
@@ -174,15 +178,16 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         Annotated[float, msgspec.Meta(ge=0, le=10_000)],
         _option(
             "MICROSECONDS",
-            "stay awake for so long after an answer; 0 saves power, and each decision then waits for a core to wake up",
+            "stay awake for this time after an answer; 0 saves power, but decisions wait for a core to wake up",
         ),
     ] = 250.0
     grace: Annotated[
         Annotated[float, msgspec.Meta(ge=0, le=1e9)],
-        _option("SECONDS", "let running sessions go on for so long after SIGTERM"),
+        _option("SECONDS", "time for running sessions to end after SIGTERM"),
     ] = 60.0
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], _option("LEVEL", "log this and what is worse, to standard error")
+        Literal["debug", "info", "warning", "error"],
+        _option("LEVEL", "log this level and above to standard error"),
     ] = "warning"
     log_format: Annotated[Literal["text", "json"], _option("FORMAT", "lines for people, or one JSON object a line")] = (
         "text"
@@ -191,7 +196,8 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         str | None, _option("URL", "send OpenTelemetry's traces there by OTLP over HTTP, as to http://127.0.0.1:4318")
     ] = None
     trace_sessions: Annotated[
-        _Share, _option("SHARE", "of the sessions without a trace context, trace this share; a context says it itself")
+        _Share,
+        _option("SHARE", "trace this share of the sessions without a trace context, which decides itself"),
     ] = 1.0
     trace_decisions: Annotated[_Share, _option("SHARE", "of the decisions of a traced session, trace this share")] = (
         0.01
@@ -209,7 +215,7 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         Path | None,
         _option(
             "DIR",
-            "what the database cannot take now waits there (default: spool in $STATE_DIRECTORY or "
+            "folder for records while the database is away (default: spool in $STATE_DIRECTORY or "
             "~/.local/state/policybridge)",
         ),
     ] = None
@@ -217,7 +223,7 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         _Count | None, _option("N", "drop the oldest sessions of a larger ledger (default: keep all)")
     ] = None
     ledger_max_age: Annotated[
-        _Seconds | None, _option("SECONDS", "drop sessions that began so long ago (default: keep all)")
+        _Seconds | None, _option("SECONDS", "drop sessions that began longer ago (default: keep all)")
     ] = None
     runs: Annotated[
         list[Path],
@@ -240,7 +246,7 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             )
 
     def addresses(self) -> Iterator[tuple[str, Any]]:
-        """Give what to listen on: the name of each transport, and an address as that transport takes it."""
+        """Return the addresses to listen on: the name of each transport, and an address in its form."""
         for name in LISTENING:
             yield from ((name, address) for address in getattr(self, name))
         for text in self.transport:
@@ -251,7 +257,7 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     @property
     def limits(self) -> MessageLimits:
-        """What a client's message may hold."""
+        """The limits of a client's message."""
         return MessageLimits(
             self.max_observation_bytes,
             self.max_features,
@@ -267,7 +273,7 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 def make_config(file: Path | None, given: dict[str, Any]) -> ServerConfig:
-    """Read the TOML ``file``, if there is one; what is ``given`` on the command line goes before it.
+    """Read the TOML ``file``, if there is one; values ``given`` on the command line override it.
 
     Raises:
         InvalidError: the file cannot be read, or a field is unknown, of the wrong type or missing.
@@ -284,7 +290,7 @@ def make_config(file: Path | None, given: dict[str, Any]) -> ServerConfig:
 
 
 def convert_fields(fields: Any, kind: type[_Struct], where: str) -> _Struct:
-    """Make a ``kind`` of ``fields``, as TOML gives them; messages begin with ``where``.
+    """Make a ``kind`` of TOML's ``fields``; messages begin with ``where``.
 
     Raises:
         InvalidError: a field is unknown, of the wrong type or missing.

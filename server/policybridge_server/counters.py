@@ -1,4 +1,4 @@
-"""What the server counts about itself: plain numbers, changed once for each batch or turn, and read when somebody asks.
+"""Counters of the server: plain numbers, changed once for each batch or turn.
 
 Nothing here is formatted, locked or looked up while a compiler waits: a batch adds to the numbers of its own version.
 All numbers are changed on the loop thread, except those of loads, which one thread at a time changes.
@@ -20,10 +20,10 @@ _MOST_LOADED: Final = 200
 """Versions that are counted each for itself while they are loaded; all others are counted together."""
 
 _MOST_GONE: Final = 16
-"""Versions whose numbers are kept after they are unloaded: for the last scrape, and for when they are loaded again."""
+"""Unloaded versions whose numbers are kept, for the last scrape and for another load."""
 
 _MOST_RECENT: Final = 4096
-"""Sessions that are over and whose version is remembered, because the outcome comes later."""
+"""Limit of ended sessions whose version is kept, because their outcome may come later."""
 
 OUTCOMES: Final = ("ok", "fallback", "failed", "error")
 """The states of outcomes that our own clients report; every other one counts as ``other``, and none as ``unset``."""
@@ -47,7 +47,7 @@ class Histogram:
         self.total = 0
 
     def add(self, number: int, times: int = 1) -> None:
-        """Count ``number``, 0 or more, so many times."""
+        """Count ``number``, 0 or more, ``times`` times."""
         self.buckets[number.bit_length()] += times
         self.total += number * times
 
@@ -63,7 +63,7 @@ class Histogram:
         return sum(self.buckets)
 
     def quantile(self, share: float) -> float:
-        """Give the number below which a ``share`` of all lie, taken as evenly spread in their bucket; 0 without any."""
+        """Return the quantile ``share`` of the numbers, taken as evenly spread in their bucket; 0 without any."""
         left = share * self.count
         for bits, count in enumerate(self.buckets):
             if count and left <= count:
@@ -77,15 +77,15 @@ class VersionCounters:
     """The numbers of one version of a policy.
 
     Attributes:
-        policy: its name.
-        version: its number, as text.
+        policy: the policy's name.
+        version: the version's number, as text.
         read: nanoseconds from the wake-up of the loop to the end of reading and decoding, for each decision.
-        queued: … that it waited until the model took it.
+        queued: … of its wait until the model took it.
         evaluated: … of the model's run.
-        answered: … of encoding and sending, until all of its batch were answered.
-        batches: observations in a batch.
-        opened: sessions.
-        closed: sessions that are over.
+        answered: … of encoding and sending, until its whole batch was answered.
+        batches: observations of each batch.
+        opened: number of opened sessions.
+        closed: number of ended sessions.
         outcomes: reports of clients by status, one of `OUTCOMES`, ``other`` or ``unset``.
         fallbacks: decisions that clients report to have made without the policy.
 
@@ -162,13 +162,13 @@ class Counters:
 
     Attributes:
         woke: when the events of this turn arrived, by `time.perf_counter_ns`.
-        turns: nanoseconds for which the loop was busy between two waits.
-        errors: what clients were told, by transport and name of the status.
-        publications: versions that were published, or refused, by that word.
-        loads: versions that were loaded.
-        load_failures: versions that could not be loaded.
-        load_seconds: that loading took in all.
-        unloads: versions that were unloaded.
+        turns: nanoseconds that the loop was busy between two waits.
+        errors: errors sent to clients, by transport and name of the status.
+        publications: number of versions, by ``published`` and ``refused``.
+        loads: number of loaded versions.
+        load_failures: number of versions that failed to load.
+        load_seconds: seconds of all loads.
+        unloads: number of unloaded versions.
 
     """
 
@@ -185,7 +185,7 @@ class Counters:
         self._other = VersionCounters(OTHER, "")
 
     def version(self, policy: str, number: int) -> VersionCounters:
-        """Give the numbers of a version: those that it had before, if it was loaded a while ago."""
+        """Give the numbers of a version: its old numbers, if it was loaded before."""
         key = (policy, str(number))
         known = self._loaded.get(key) or self._gone.get(key)
         if known is not None:
@@ -210,18 +210,18 @@ class Counters:
 
     @property
     def versions(self) -> list[VersionCounters]:
-        """The numbers of the versions that are loaded, and of those that were unloaded last."""
+        """The numbers of the loaded versions, and of the last unloaded ones."""
         return [*self._loaded.values(), *self._gone.values()]
 
     def closed(self, session_id: str, version: VersionCounters) -> None:
-        """Count the end of a session, and remember its version for an outcome that comes later."""
+        """Count the end of a session, and keep its version for a later outcome."""
         version.closed += 1
         while len(self._recent) >= _MOST_RECENT:
             del self._recent[next(iter(self._recent))]
         self._recent[session_id] = version
 
     def version_of(self, session_id: str) -> VersionCounters:
-        """Give the numbers that the outcome of a session belongs to which is over."""
+        """Return the numbers of an ended session's version, for its outcome."""
         found = self._recent.get(session_id)
         if found is None:
             self._loaded.setdefault((OTHER, ""), self._other)
@@ -229,5 +229,5 @@ class Counters:
         return found
 
     def told(self, transport: str, status: int) -> None:
-        """Count an error that a client is told, by the number of its gRPC status."""
+        """Count an error sent to a client, by the number of its gRPC status."""
         self.errors[transport, _NAMES.get(status, str(status))] += 1

@@ -41,9 +41,9 @@ def serve(
     """Serve until SIGTERM or SIGINT; a second signal ends running sessions at once. SIGHUP reloads: `Configuration`.
 
     Args:
-        config: what to serve, and where.
-        reread: reads the configuration again; ``None``: it stays.
-        clock: of the ledger; ``None``: that of the machine.
+        config: the configuration.
+        reread: reads the configuration again; ``None``: it cannot be reread.
+        clock: the ledger's clock; ``None``: the machine's.
 
     Raises:
         PolicyBridgeError: a repository, an address or the ledger cannot be used.
@@ -78,13 +78,13 @@ def changed(config: ServerConfig) -> list[Path]:
 def make_recorder(
     config: ServerConfig, clock: Clock | None = None, *, shared: bool = False, drops: bool = True
 ) -> Iterator[LedgerRecorder | None]:
-    """Make what records into the ledger of the configuration, and close it in the end; ``None`` without a ledger.
+    """Make the recorder for the configured ledger, and close it in the end; ``None`` without a ledger.
 
     Args:
-        config: of the server.
-        clock: of the ledger; ``None``: that of the machine.
+        config: the server's configuration.
+        clock: the ledger's clock; ``None``: the machine's.
         shared: several processes write the ledger.
-        drops: this process drops what is too much.
+        drops: whether this process applies the retention.
 
     """
     if config.ledger is None:

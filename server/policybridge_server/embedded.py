@@ -104,8 +104,8 @@ class EmbeddedSession(Closing):
         """Ask for one decision.
 
         Raises:
-            PolicyFailedError: there is no advice; the session is over then.
-            PreconditionError: the session is over.
+            PolicyFailedError: there is no advice; this ends the session.
+            PreconditionError: the session has ended.
 
         """
         if not self._open:

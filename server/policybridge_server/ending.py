@@ -1,4 +1,4 @@
-"""The end of the server's process: what policies leave running does not keep it alive."""
+"""The end of the server's process, even if policies leave threads running."""
 
 import logging
 import os
@@ -13,10 +13,10 @@ _LEFTOVERS: Final = 5.0
 
 
 def end_in_time() -> None:
-    """End the process some seconds after its main thread, whatever still runs then.
+    """End the process some seconds after its main thread, even if other threads still run.
 
-    Call it when all that is to be kept is written. Python waits for every thread that is no daemon, and for every
-    function of `atexit`, as long as they take: with one that sleeps, a server that has drained would stay for ever.
+    Call it when all data are written. Python waits for every thread that is no daemon, and for every
+    function of `atexit`, so that a sleeping one would keep a drained server alive for ever.
     """
     threading.Thread(target=_watch, name="policybridge-end", daemon=True).start()
 

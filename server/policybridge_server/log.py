@@ -25,11 +25,11 @@ _SHORT: Final = 12
 
 
 def start_log(config: ServerConfig, *, verbose: bool = False) -> None:
-    """Write records as the configuration says; a second call changes level and format.
+    """Write log records by the configuration; a second call changes level and format.
 
     Args:
-        config: of the server.
-        verbose: log what happens, too, where the configuration asks for less.
+        config: the server's configuration.
+        verbose: log at least the level ``info``.
 
     """
     root = logging.getLogger()
@@ -44,7 +44,7 @@ def start_log(config: ServerConfig, *, verbose: bool = False) -> None:
 
 
 def printed(policy: str, lines: list[str]) -> None:
-    """Write what a policy has printed, in the log's format; as lines with the policy's name where there is no log."""
+    """Write a policy's output in the log's format, or as lines with the policy's name if there is no log."""
     handler = next((each for each in logging.getLogger().handlers if isinstance(each, _Handler)), None)
     if handler is not None and isinstance(handler.formatter, _Json):
         text = "".join(f"{_json(_now(time.time()), 'info', line, policy=policy)}\n" for line in lines)
@@ -55,7 +55,7 @@ def printed(policy: str, lines: list[str]) -> None:
 
 
 class _Handler(logging.Handler):
-    """Writes to what is standard error now, and never raises: a reader of the log may go away."""
+    """Writes to the present standard error, and never raises: a reader of the log may close it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -76,7 +76,7 @@ class _Lines(logging.Formatter):
 
 
 class _Json(logging.Formatter):
-    """One object in a line: time, level, message, logger, and where there is one the session."""
+    """One object in a line: time, level, message, logger, and the session, if any."""
 
     def format(self, record: logging.LogRecord) -> str:
         session = _session(record)
@@ -86,7 +86,7 @@ class _Json(logging.Formatter):
 
 
 class Brake(logging.Filter):
-    """Lets so many records of each place in the code pass in a period; the next one says how many were left out.
+    """Limits the records of each code location in a period; the next record counts those dropped.
 
     Args:
         clock: gives seconds.
@@ -96,11 +96,11 @@ class Brake(logging.Filter):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        # By places in the code, of which there are some hundreds.
+        # By code location; there are some hundreds.
         self._periods: dict[tuple[str, int], list[float]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether the record is logged; the last one of a period, and the first after it, get a few words more."""
+        """Return whether to log the record; add a note to the last one of a period, and to the first after it."""
         now = self._clock()
         period = self._periods.setdefault((record.pathname, record.lineno), [now, 0])
         begun, count = period
@@ -129,7 +129,7 @@ def _text(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
     except Exception as error:
-        return f"{record.msg!r} with {record.args!r}, of which no message can be made: {error!r}"
+        return f"{record.msg!r} with {record.args!r}, whose message cannot be formatted: {error!r}"
 
 
 def _now(seconds: float) -> str:

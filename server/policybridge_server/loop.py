@@ -1,8 +1,8 @@
-"""The loop thread: collect all observations that have arrived, run each model once, answer everybody.
+"""The loop thread: collect all arrived observations, run each model once, send the answers.
 
 asyncio runs gRPC, signals and loading. The sockets of the decision path are served inside its selector, without a
-callback, handle or task per event. A turn ends when asyncio asks for more events. Then everything that was submitted
-during the turn, from sockets and gRPC handlers alike, is evaluated as one batch per model. Nobody waits for a timer.
+callback, handle or task per event. A turn ends when asyncio asks for more events. Then the observations submitted
+during the turn, from sockets and gRPC handlers alike, are evaluated as one batch per model. Nothing waits for a timer.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from policybridge_server.counters import Counters
 _Args = TypeVarTuple("_Args")
 
 _MOST_IN_VAIN: Final = 6
-"""After so many waits in a row in which nothing arrived, one in 64 lone decisions is followed by another."""
+"""After this number of fruitless waits in a row, the loop stays awake only after one in 64 lone decisions."""
 
 
 class Handler(Protocol):
@@ -41,14 +41,14 @@ class Loop(asyncio.SelectorEventLoop):
     """An asyncio loop that also serves watched descriptors and ends each turn with ``flush``.
 
     Args:
-        flush: evaluates and answers what was submitted; returns the number of decisions.
-        spin: seconds for which the thread stays awake after a lone decision, because the next observation of a
-            compiler mostly comes sooner than a sleeping thread wakes up. Where several compilers ask, waiting makes a
+        flush: evaluates and answers the submitted observations; returns the number of decisions.
+        spin: seconds that the thread stays awake after a lone decision, because the next observation of a
+            compiler mostly arrives before a sleeping thread wakes up. If several compilers ask, sleeping makes a
             larger batch.
-        counters: learn how long the turns take.
+        counters: get the times of the turns.
 
     Attributes:
-        counters: of the server, for what is served on this loop.
+        counters: the server's counters.
 
     """
 
@@ -87,7 +87,7 @@ class Loop(asyncio.SelectorEventLoop):
         """Schedule ``callback``; a handler inside the turns may do so as well.
 
         Tasks and futures schedule their steps by this method, and `call_at` their timers, so that a handler need not
-        say that asyncio has something to do.
+        announce work for asyncio.
         """
         self._turns.leaving = True
         return super().call_soon(callback, *args, context=context)
@@ -108,9 +108,9 @@ class _TurnSelector(selectors.BaseSelector):
     """The selector of `Loop`: it waits for asyncio's descriptors and serves the watched ones itself.
 
     Attributes:
-        epoll: of the watched descriptors.
-        again: who goes on in the next turn.
-        leaving: whether a handler has scheduled something in asyncio, which must run before the next wait.
+        epoll: the epoll object of the watched descriptors.
+        again: the handlers that go on in the next turn.
+        leaving: whether a handler has scheduled work in asyncio, which must run before the next wait.
 
     """
 
@@ -177,7 +177,7 @@ class _TurnSelector(selectors.BaseSelector):
         return count > 0
 
     def _awake(self, timeout: float | None) -> list[tuple[int, int]]:
-        """Wait for events, at first without going to sleep; less often after waits in which nothing arrived."""
+        """Wait for events, at first without sleeping; sleep sooner after fruitless waits."""
         events = self.epoll.poll(0)
         if events or timeout == 0.0:
             return events

@@ -1,4 +1,4 @@
-"""What policies print goes to standard error with the policy's name; standard output belongs to the server alone.
+"""Redirects policies' output to standard error with the policy's name; only the server writes to standard output.
 
 Standard output may be read by a program that waits for the line ``ready``. The descriptor itself leads to standard
 error, too, so that neither a library nor a policy's child process writes into it.
@@ -22,7 +22,7 @@ _MOST_KEPT: Final = 1 << 13
 
 @contextmanager
 def own_output() -> Iterator[TextIO]:
-    """Give the standard output to the caller alone; all others who write to it write to standard error."""
+    """Reserve the standard output for the caller; redirect all other writers to standard error."""
     shown, kept = sys.stdout, _duplicate(1)
     if kept is not None:
         shown.flush()
@@ -30,7 +30,7 @@ def own_output() -> Iterator[TextIO]:
             os.dup2(2, 1)
     name_output()
     try:
-        # What is no longer the descriptor 1, as in a program that embeds the server, stays as it is.
+        # An object that no longer writes to descriptor 1, as in a program that embeds the server, stays unchanged.
         yield shown if kept is None or not _is_standard(shown) else os.fdopen(os.dup(kept), "w", encoding="utf-8")
     finally:
         sys.stdout = shown

@@ -1,4 +1,4 @@
-"""SIGHUP: the configuration is read again, and what can be changed in a running server is changed."""
+"""SIGHUP: reread the configuration, and apply the keys that a running server can change."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ from policybridge_server.engine.admission import Admission
 _LOG = logging.getLogger(__name__)
 
 RELOADED: Final = ("log_format", "log_level", "max_client_opens", "max_client_sessions", "max_sessions")
-"""The fields whose new values are taken. Files of tokens and of TLS are read again by themselves when they change."""
+"""The fields whose new values apply. Files of tokens and of TLS are reread by themselves when they change."""
 
 
 class Configuration:
@@ -32,7 +32,7 @@ class Configuration:
         self._read = read
 
     def reread(self) -> ServerConfig:
-        """Read it, and give what counts from now on; where it cannot be used, everything stays as it is."""
+        """Read it, and return the new configuration; if it cannot be used, the old one."""
         try:
             self._take(self._read())
         except PolicyBridgeError as error:
@@ -50,7 +50,7 @@ class Configuration:
 
 
 def with_reloaded(config: ServerConfig, read: ServerConfig) -> ServerConfig:
-    """Give ``config`` with those values of what was ``read`` that a running server takes."""
+    """Return ``config`` with the values of ``read`` that a running server can change."""
     return msgspec.structs.replace(config, **{name: getattr(read, name) for name in RELOADED})
 
 

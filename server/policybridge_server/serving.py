@@ -1,4 +1,4 @@
-"""A process that serves: it loads policies and listens; one process does so alone, or several as workers."""
+"""A serving process: it loads policies and listens, alone or as one of several workers."""
 
 import asyncio
 import logging
@@ -34,13 +34,13 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Membership:
-    """How a process stands among those of its server.
+    """The place of a process among those of its server.
 
     Attributes:
-        peers: the others.
-        share: of the connections; ``None``: all.
-        elsewhere: counts the others' sessions; ``None``: there are none.
-        leads: whether it does what one process alone may do: it watches folders, and judges roll-outs.
+        peers: the other processes.
+        share: its share of the connections; ``None``: all.
+        elsewhere: counts the other processes' sessions; ``None`` without other processes.
+        leads: whether it watches folders and judges roll-outs, which only one process may do.
 
     """
 
@@ -56,7 +56,7 @@ def make_engine(
     tracer: Tracer | None,
     policies: list[StoredPolicy] | None = None,
 ) -> Engine:
-    """Make the engine of a process that serves; ``policies`` are what the others serve, ``None``: what the disk has."""
+    """Make the engine of a serving process with ``policies``, those of the other processes; ``None``: the disk's."""
     limits = Limits(config.max_artifact_bytes, config.max_artifact_files)
     return Engine(
         Repository(all_folders(config), limits, policies, origins(config)),
@@ -68,17 +68,17 @@ def make_engine(
 
 
 class Daemon:
-    """One run of a serving process: start up, wait until somebody ends it, shut down.
+    """One run of a serving process: start up, wait for the end, shut down.
 
     Args:
-        config: what to serve, and where.
-        engine: not attached yet.
-        loop: of this process.
-        recorder: of the ledger, not started yet; ``None`` without one.
-        membership: of this process.
+        config: the configuration.
+        engine: the engine, not attached yet.
+        loop: this process's loop.
+        recorder: the ledger's recorder, not started yet; ``None`` without one.
+        membership: this process's place in the server.
 
     Attributes:
-        signals: what ends it, as it comes: by the first one it drains, by the second one it ends at once.
+        signals: the received signals: the first one drains, the second one ends at once.
 
     """
 
@@ -118,7 +118,7 @@ class Daemon:
         self.signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
 
     async def start_up(self, listening: Callable[[Host], object] = lambda _: None) -> None:
-        """Load what new sessions get, then listen.
+        """Load the versions for new sessions, then listen.
 
         Args:
             listening: is called before it listens.
@@ -148,7 +148,7 @@ class Daemon:
 
     @property
     def addresses(self) -> list[str]:
-        """Where it listens, as clients take it."""
+        """The addresses that it listens on, in clients' form."""
         return [transport.address for transport in self._started]
 
     def _judge(self) -> Judge:
@@ -166,7 +166,7 @@ class Daemon:
                 _LOG.warning("%s", empty)
 
     async def shut_down(self) -> None:
-        """Refuse new sessions, let those that run end, then close."""
+        """Refuse new sessions, let running ones end, then close."""
         self._opener.drain()
         for task in self._tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""What systemd and a service tell each other: sockets that are open before the service starts, and how the service is.
+"""The protocol of systemd and a service: sockets that systemd opens before, and notifications of the service's state.
 
 Both are plain system calls (sd_listen_fds(3), sd_notify(3)), so that no library is needed. Without systemd nothing
 happens here.
@@ -17,7 +17,7 @@ _FIRST: Final = 3
 
 
 _BOUND: Final = "POLICYBRIDGE_BOUND"
-"""Names the sockets that a worker has from its parent, as LISTEN_FDS and LISTEN_PID do for those of systemd."""
+"""Names a worker's sockets from its parent, as LISTEN_FDS and LISTEN_PID do for systemd's."""
 
 
 def notify(*states: str) -> None:
@@ -37,9 +37,9 @@ def notify_reloading() -> None:
 
 
 def given_socket(address: str) -> socket.socket | None:
-    """Give the listening socket that was passed for ``HOST:PORT`` or for a path; ``None``: there is none.
+    """Return the listening socket passed for ``HOST:PORT`` or for a path; ``None`` if there is none.
 
-    The one that was passed stays open, so that systemd's socket lives longer than this server's use of it.
+    The passed socket stays open, so that systemd's socket outlives this server's use of it.
     """
     bound = _bound().get(address)
     if bound is not None:

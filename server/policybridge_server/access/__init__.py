@@ -1,4 +1,4 @@
-"""Who may do what: TLS, tokens and their scopes, addresses beyond this machine, and the mode of socket files.
+"""Access control: TLS, tokens and their scopes, addresses beyond this machine, and the mode of socket files.
 
 Doors (transports that others can reach) ask `Access`; see docs/security.md.
 """

@@ -1,4 +1,4 @@
-"""What the doors of one server ask of their clients."""
+"""The access rules of one server's transports."""
 
 import logging
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ class Access:
     Attributes:
         tls: the files of TLS; ``None``: the TCP ports speak plaintext.
         sockets: how socket files and pipes are made.
-        scopes: what a gRPC method needs, by ``/package.Service/Method`` or by ``/package.Service/``; ``None``: nothing.
-            One that is not there needs `Scope.ADMIN`.
+        scopes: the scope of a gRPC method, by ``/package.Service/Method`` or ``/package.Service/``; ``None``: none.
+            Other methods need `Scope.ADMIN`.
 
     Raises:
         InvalidError: a file cannot be used, or an option misses another.
@@ -104,7 +104,7 @@ class Access:
                 f"{without}; give --tls-certificate, --tls-key and --tokens, or listen on 127.0.0.1, "
                 "or say --insecure to serve everybody"
             )
-        _LOG.warning("%s: whoever reaches it may use it, and read along (--insecure)", without)
+        _LOG.warning("%s: every client that reaches it may use it, and its traffic is readable (--insecure)", without)
 
 
 def _tls(config: ServerConfig) -> TlsFiles | None:

@@ -10,7 +10,7 @@ def host_of(address: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether this machine alone can reach the name or address; not if it is unknown."""
+    """Whether only this machine can reach the name or address; false if it is unknown."""
     try:
         found = {str(each[4][0]) for each in socket.getaddrinfo(host or None, None, type=socket.SOCK_STREAM)}
     except (OSError, UnicodeError):

@@ -12,8 +12,8 @@ class WatchedFiles:
     """Notices that files were replaced or written, when it is asked: nothing runs in between.
 
     Args:
-        paths: of the files; also symbolic links, which are followed.
-        pause: seconds after a look in which there is no other one, because it takes some microseconds.
+        paths: paths of the files; symbolic links are followed.
+        pause: the least seconds between two looks, because a look takes some microseconds.
 
     """
 
@@ -24,7 +24,7 @@ class WatchedFiles:
         self._seen = self._now()
 
     def changed(self) -> bool:
-        """Whether a file is another one than at the last look."""
+        """Whether a file has changed since the last look."""
         time_now = time.monotonic()
         if time_now < self._looked + self._pause:
             return False
@@ -49,7 +49,7 @@ def check_secret(path: Path, what: str) -> None:
     """Check that a file with secrets is not open to every user of the machine; its group may read it.
 
     Raises:
-        InvalidError: it cannot be read, or everybody may read it, or others than its owner may write it.
+        InvalidError: it cannot be read, others may read it, or other users than its owner may write it.
 
     """
     try:

@@ -1,10 +1,10 @@
-"""What a token may be for."""
+"""The scopes of tokens."""
 
 from enum import StrEnum
 
 
 class Scope(StrEnum):
-    """What a client may do.
+    """A set of calls that a token permits.
 
     Attributes:
         EVALUATE: ask for advice, and report outcomes; of these, roll-outs need others beside, see `REPORT`.

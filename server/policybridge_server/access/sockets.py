@@ -1,4 +1,4 @@
-"""The mode, owner and group of socket files and pipes: who on this machine may use them."""
+"""The mode, owner and group of socket files and pipes."""
 
 import grp
 import os
@@ -12,7 +12,7 @@ from typing import Final
 from policybridge_core.errors import InvalidError
 
 _KEEP: Final = -1
-"""For chown: leave it as it is."""
+"""For chown: keep the owner or group."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class SocketFiles:
         )
 
     def own(self, path: Path) -> None:
-        """Give the file at ``path`` its owner, group and mode. Call this before anybody can connect.
+        """Give the file at ``path`` its owner, group and mode. Call this before clients can connect.
 
         Raises:
             OSError: this process may not.
@@ -57,7 +57,7 @@ class SocketFiles:
 
     @contextmanager
     def made_by_others(self) -> Iterator[None]:
-        """Let a library make a socket file that nobody but the owner may use before `own`."""
+        """Let a library create a socket file that only the owner may use before `own`."""
         before = os.umask(0o177)
         try:
             yield

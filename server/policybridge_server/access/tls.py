@@ -20,8 +20,8 @@ class TlsFiles:
     """The files of a server, in PEM.
 
     Attributes:
-        certificate: the server's, followed by those that lead to its authority.
-        key: of the certificate, without a password.
+        certificate: the server's certificate, followed by those up to its authority.
+        key: the certificate's key, without a password.
         client_ca: authorities that sign the certificates of clients; a client needs one then.
 
     """
@@ -39,10 +39,10 @@ class TlsFiles:
         """Read the files.
 
         Args:
-            protocols: those that the port speaks, by their names in ALPN.
+            protocols: the port's protocols, by their names in ALPN.
 
         Raises:
-            InvalidError: a file cannot be read, is not what it should be, or the key is not the certificate's.
+            InvalidError: a file cannot be read, has the wrong content, or the key is not the certificate's.
 
         """
         check_secret(self.key, "the TLS key")
@@ -77,12 +77,12 @@ def _reason(error: Exception) -> str:
 class ServerTls:
     """The TLS context of one port.
 
-    When a client connects and a file has changed, all are read again. What cannot be used is logged, and the
-    certificate before stays. Connections that are open keep theirs.
+    When a client connects and a file has changed, all are read again. If they cannot be used, this is logged, and the
+    old certificate stays. Open connections keep theirs.
 
     Args:
-        files: of the server.
-        protocols: those that the port speaks, by their names in ALPN.
+        files: the server's files.
+        protocols: the port's protocols, by their names in ALPN.
 
     Attributes:
         context: accepts connections, always with the newest files.
@@ -119,7 +119,7 @@ class ServerTls:
     ) -> ssl.AlertDescription | None:
         first, newest = self._first, self.newest()
         if newest is not first and connection.session_reused:
-            # The files before were judged, and Python cannot make a context forget: the client has to begin anew.
+            # The old files were used, and Python cannot change a context: the client has to begin anew.
             return ssl.AlertDescription.ALERT_DESCRIPTION_ACCESS_DENIED
         connection.context = newest
         return None

@@ -18,7 +18,7 @@ from policybridge_server.access.scopes import Scope
 _LOG = logging.getLogger(__name__)
 
 _SHORTEST: Final = 20
-"""Characters of a token: nobody can try out so many random ones."""
+"""The least characters of a token, too many to guess."""
 
 _NAME: Final = 100
 """Characters of a name that are told."""
@@ -38,7 +38,7 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class _Client:
-    """A client: the digest of its token, which is in memory in its place, and what it may do."""
+    """A client: the digest of its token (the token itself is not kept), and its scopes."""
 
     name: str
     digest: bytes
@@ -101,13 +101,13 @@ class Tokens:
         digest = _digest(token)
         found = None
         for client in self._clients:
-            # All are compared, each in constant time: how long it takes tells nothing.
+            # All are compared, each in constant time, so that the time reveals nothing.
             if hmac.compare_digest(client.digest, digest):
                 found = client
         return found
 
     def reload(self) -> None:
-        """Read the file; where it cannot be used, the tokens before stay."""
+        """Read the file; if it cannot be used, keep the old tokens."""
         try:
             self._clients = _read(self._path)
             _LOG.info("the file of tokens has changed; it has %d", len(self._clients))
@@ -151,6 +151,6 @@ def _client(path: Path, name: str, entry: _Entry) -> _Client:
         )
     known = {str(scope) for scope in Scope}
     if not entry.scopes or not known.issuperset(entry.scopes):
-        # What stands there is not told: it might be the token, in the wrong place.
+        # The value is not quoted: it might be the token, in the wrong place.
         raise InvalidError(f"{path}: the scopes of [{name}] are not some of {', '.join(sorted(known))}")
     return _Client(name, _digest(token), frozenset(map(Scope, entry.scopes)))

@@ -1,1 +1,1 @@
-"""What loads a version's artifact and evaluates it; one file per framework."""
+"""Backends: load a version's artifact and evaluate it; one file per framework."""

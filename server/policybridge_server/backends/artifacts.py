@@ -40,7 +40,7 @@ def artifact_file(folder: Path, *names: str) -> Path:
     """Give the first of ``names`` that is a file in the version's ``folder``.
 
     Raises:
-        PreconditionError: there is none, or it lies outside the folder.
+        PreconditionError: the file is missing, or is outside the folder.
 
     """
     for name in names:
@@ -54,7 +54,7 @@ def artifact_file(folder: Path, *names: str) -> Path:
 
 @contextmanager
 def loading(file: Path) -> Iterator[None]:
-    """Raise whatever a framework raises while it loads ``file``.
+    """Turn every error of a framework that loads ``file`` into a `PreconditionError`.
 
     Raises:
         PreconditionError: it cannot be loaded; the message names it.

@@ -17,22 +17,22 @@ from policybridge_server.repository import PolicyConfig
 
 @dataclass
 class SessionView:
-    """What a policy may know of the session that asks for advice.
+    """The properties of a session that a policy may use.
 
     Attributes:
         id: the session's id.
-        policy: the version that answers.
-        context: the function or module that is being compiled now.
-        options: the client's options, for the policy to read.
-        labels: the client's labels, for people to find the session by.
-        state: the policy's own memory for one episode. An episode is the session, unless policy.toml says otherwise.
+        policy: the session's version.
+        context: the function or module of the next decisions.
+        options: the client's options for the policy.
+        labels: the client's labels; people find the session by them.
+        state: the policy's own state for one episode. An episode is the session, unless policy.toml says otherwise.
         episode: the context with which the present episode began; ``None`` before the first.
-        exploration: how the advice head departs from the best advice; ``None``: it does not.
+        exploration: how the advice head departs from the best advice; ``None``: never.
         generator: the advice head's random numbers; ``None`` without exploration.
-        file: what the session compiles; see `SessionOptions.file`.
-        alias: that the client named, `latest` by default; empty: it named a version or a digest.
-        reporter: the client whose word the session is; empty: one whom the operator trusts. See `Access.reporter`.
-        failures: evaluations that failed.
+        file: the file that the client compiles; see `SessionOptions.file`.
+        alias: the client's alias, `latest` by default; empty: it named a version or a digest.
+        reporter: the client that reports for the session; empty: one that the operator trusts. See `Access.reporter`.
+        failures: number of failed evaluations.
 
     """
 
@@ -53,11 +53,11 @@ class SessionView:
 
 @dataclass(frozen=True)
 class ModelSignature:
-    """A model's features and advice; ``None`` where the model accepts what the client declares.
+    """A model's features and advice; ``None`` if the model accepts the client's declaration.
 
     Attributes:
-        features: what it takes.
-        advice: what it gives.
+        features: the model's inputs.
+        advice: the model's output.
 
     """
 
@@ -70,10 +70,10 @@ class Batch:
     """Observations that are evaluated together.
 
     Attributes:
-        values: one record per observation, shape [n]: the model's features, or the client's where the model declares
+        values: one record per observation, shape [n]: the model's features, or the client's if the model declares
             none.
         sessions: the session of each observation.
-        advice: the layout of the advice: the model's, or the client's where the model declares none.
+        advice: the layout of the advice: the model's, or the client's if the model declares none.
 
     """
 
@@ -100,17 +100,17 @@ class Model(Protocol):
         """Give one record of ``batch.advice`` per observation, shape [n]. Never called from two threads at once.
 
         Raises:
-            Exception: there is no advice. Any error but a PolicyBridgeError is reported as the policy's failure.
+            Exception: there is no advice. Any error except a PolicyBridgeError is reported as the policy's failure.
 
         """
 
     def close(self) -> None:
-        """Free what the model holds."""
+        """Free the model's resources."""
 
 
 @runtime_checkable
 class StatefulModel(Protocol):
-    """A model that is told when a session is over."""
+    """A model that is told of the end of each session."""
 
     def end(self, session: SessionView) -> None:
         """Forget ``session``. Called once for each session with a decision, in the thread that calls ``evaluate``."""
@@ -130,7 +130,7 @@ class Backend(Protocol):
         """Load the version in the folder ``artifact``.
 
         Raises:
-            PreconditionError: it cannot be loaded; the message names the file and says what is wrong.
+            PreconditionError: it cannot be loaded; the message names the file and the fault.
 
         """
 
@@ -142,7 +142,7 @@ class WeightsBackend(Protocol):
     def replace_weights(self, artifact: Path, config: PolicyConfig, weights: bytes | memoryview) -> None:
         """Replace the weights in the folder ``artifact`` by ``weights``, tensors by name in safetensors.
 
-        The folder is a copy made for this, but its files may be hard links to another version's: replace a file, never
+        The folder is a private copy, but its files may be hard links to another version's: replace a file, never
         write into it.
 
         Raises:
@@ -170,8 +170,8 @@ def load_backend(name: str) -> Backend:
     """Make the backend called ``name``.
 
     Raises:
-        NotFoundError: no backend has that name; the message lists the names there are.
-        PreconditionError: a package that it needs is not installed; the message says how to install it.
+        NotFoundError: no backend has that name; the message lists the known names.
+        PreconditionError: a package that it needs is not installed; the message has the command that installs it.
 
     """
     keep_load_order()
@@ -192,14 +192,14 @@ def convert_settings(config: PolicyConfig, kind: type[msgspec.Struct]) -> Any:
 
 
 def declared_signature(config: PolicyConfig) -> ModelSignature:
-    """Give the signature that ``policy.toml`` declares; ``None`` for what it does not declare."""
+    """Return the signature that ``policy.toml`` declares; undeclared parts are ``None``."""
     features = None if config.features is None else Layout.of(TensorSpec.from_json(spec) for spec in config.features)
     return ModelSignature(features, None if config.advice is None else TensorSpec.from_json(config.advice))
 
 
 def batch_cure(spec: TensorSpec) -> str:
-    """Give the end of an error's message for a tensor whose open first dimension may be the batch's; else nothing."""
+    """Return the end of an error's message for a tensor whose open first dimension may be the batch's; else ``""``."""
     if spec.shape[:1] != (VARIES,):
         return ""
-    said = "say `batch = true` under [settings] in policy.toml"
+    said = "set `batch = true` under [settings] in policy.toml"
     return f". If the first dimension of {spec.name} counts observations, {said}"

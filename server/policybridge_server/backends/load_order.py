@@ -1,8 +1,8 @@
 """The order in which frameworks are loaded into one process.
 
-TensorFlow and the library of triton, which PyTorch loads where it is installed, each hold a copy of LLVM. If TensorFlow
-is loaded first, the options of both copies meet and LLVM aborts the process; in the other order they stay apart
-(TensorFlow 2.21, triton 3.9). So triton is loaded as soon as anybody is about to load TensorFlow, a policy included.
+TensorFlow and the library of triton, which PyTorch loads if it is installed, each have a copy of LLVM. If TensorFlow
+is loaded first, the options of both copies collide and LLVM aborts the process; in the other order they do not
+(TensorFlow 2.21, triton 3.9). So triton is loaded before any import of TensorFlow, also by a policy.
 """
 
 import os
@@ -20,7 +20,7 @@ _FIRST: Final = "triton._C.libtriton"
 
 
 class _Order(MetaPathFinder):
-    """Finds nothing; it prepares for what is loaded next."""
+    """Finds no module; loads triton before TensorFlow."""
 
     def find_spec(
         self,
@@ -29,7 +29,7 @@ class _Order(MetaPathFinder):
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
         if fullname == _LATER:
-            # Errors alone. What an operator fails at is raised as well, and the probe asks models for what they may
+            # Log only errors: an operator's failure is raised as well, and the probe sends models inputs that they may
             # refuse.
             os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
             with suppress(ImportError):

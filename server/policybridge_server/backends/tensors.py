@@ -24,7 +24,7 @@ _NUMBERS: Final = ", ".join(kind.value for kind in ElementType if not kind.is_te
 
 
 class PackedFeature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A feature that is a part of an input; ``type`` is the pack's where it is absent."""
+    """A feature that is a part of an input; ``type`` absent: the pack's."""
 
     name: str
     type: str | None = None
@@ -32,7 +32,7 @@ class PackedFeature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Pack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One input made of several features in this order; those that are names alone are one element of ``type``."""
+    """One input made of several features in this order; a bare name is one element of ``type``."""
 
     features: list[str | PackedFeature]
     type: str = "int64_t"
@@ -86,11 +86,11 @@ class Port(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Features of one type that lie side by side in an input.
+    """Adjacent features of one type in an input.
 
     Attributes:
-        column: the record type whose field ``column`` spans them.
-        elements: where they are in the flat input.
+        column: the record type whose field ``column`` spans the features.
+        elements: their slice of the flat input.
 
     """
 
@@ -103,8 +103,8 @@ class Input:
     """How one input is fed.
 
     Attributes:
-        spec: of the input, for one observation.
-        features: the features that it is made of; empty: it is fed zeros.
+        spec: the input's spec, for one observation.
+        features: the features that form it; empty: it gets zeros.
         runs: the parts of a flat input whose features have one type; empty: the features' tensors are gathered one by
             one, because a feature varies.
 
@@ -116,7 +116,7 @@ class Input:
 
     @property
     def column(self) -> np.dtype[Any] | None:
-        """The record type of the only run, of which a view of a batch's records is the input; ``None`` without one."""
+        """The record type of the only run, whose view of a batch's records is the input; ``None`` without one."""
         return self.runs[0].column if len(self.runs) == 1 else None
 
 
@@ -218,7 +218,7 @@ def element_type(name: str, dtype: npt.DTypeLike) -> ElementType:
     for kind in ElementType:
         if kind is not ElementType.STRING and kind.dtype == wanted:
             return kind
-    raise PreconditionError(f"{name} has the type {wanted}, which is none of the element types {_KNOWN}")
+    raise PreconditionError(f"{name} has the type {wanted}, which is not one of the element types {_KNOWN}")
 
 
 def _batched(ports: Sequence[Port], settings: TensorSettings) -> bool:
@@ -248,7 +248,7 @@ def _features(spec: TensorSpec, packs: Mapping[str, Pack]) -> tuple[TensorSpec, 
 
 
 def _place(found: Sequence[tuple[TensorSpec, tuple[TensorSpec, ...]]], layout: Layout) -> list[Input]:
-    """Find where each input's features lie in a record. They lie side by side, so that packing needs only views."""
+    """Find the place of each input's features in a record. They are adjacent, so that packing needs only views."""
     inputs, offset = [], 0
     for spec, features in found:
         runs: tuple[Run, ...] = ()
@@ -257,7 +257,7 @@ def _place(found: Sequence[tuple[TensorSpec, tuple[TensorSpec, ...]]], layout: L
             runs = (Run(span(spec.type.dtype, spec.shape, offset, layout.size), slice(0, spec.count)),)
         elif layout.fixed and features:
             runs = _runs(features, offset, layout.size)
-            # What the model leaves open is as long as the features are.
+            # An open dimension of the model has the length of the features.
             spec = TensorSpec(spec.name, spec.type, (runs[-1].elements.stop,))  # noqa: PLW2901
         inputs.append(Input(spec, features, runs))
         offset += sum(feature.size for feature in features)
@@ -275,7 +275,7 @@ def _runs(features: Sequence[TensorSpec], offset: int, size: int) -> tuple[Run, 
 
 
 def span(element: np.dtype[Any], shape: tuple[int, ...], offset: int, size: int) -> np.dtype[Any]:
-    """Give a record type of ``size`` bytes whose one field ``column`` lies at ``offset``."""
+    """Give a record type of ``size`` bytes whose one field ``column`` is at ``offset``."""
     fields: Any = {"names": ["column"], "formats": [(element, shape)], "offsets": [offset], "itemsize": size}
     made: np.dtype[Any] = np.dtype(fields)
     return made

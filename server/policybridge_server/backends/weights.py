@@ -117,7 +117,7 @@ def check_weights(new: Mapping[str, Tensor], base: Mapping[str, Tensor]) -> None
     """Check that the tensors ``new`` may replace those of the same names in ``base``.
 
     Raises:
-        PreconditionError: ``base`` has no such tensor, or one of another type or shape; or a tensor holds NaN.
+        PreconditionError: ``base`` has no such tensor, or one of another type or shape; or a tensor has NaN.
 
     """
     for name, tensor in new.items():

@@ -51,9 +51,9 @@ class Admission:
     """Counts the sessions that are open or opening. For the loop thread.
 
     Attributes:
-        most: sessions in all.
-        most_of_client: of one client: a host, or all of a Unix socket.
-        most_in_second: that one client opens in one second; ``None``: as many as it can.
+        most: limit of all sessions.
+        most_of_client: limit of one client: a host, or all clients of Unix sockets.
+        most_in_second: limit of sessions that one client opens in one second; ``None``: none.
         elsewhere: counts the sessions of the server's other processes.
 
     """
@@ -68,7 +68,7 @@ class Admission:
     _opened: Counter[str] = field(default_factory=Counter)
 
     def enter(self, client: str) -> Callable[[], None]:
-        """Count a session of ``client``, who is empty where the transport does not know; give what ends the count.
+        """Count a session of ``client``, empty if unknown to the transport; return a function that ends the count.
 
         Raises:
             TooLargeError: there are too many.

@@ -1,4 +1,4 @@
-"""The batcher: decisions of one model for clients of one signature. What waits at the end of a turn is one batch."""
+"""The batcher: decisions of one model for clients of one signature. Those of one turn form a batch."""
 
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
@@ -22,10 +22,10 @@ class Batcher:
         sessions: number of sessions that are bound to it.
 
     Args:
-        evaluator: gives the results of a batch.
+        evaluator: computes the results of a batch.
         place: where the model runs.
-        schedule: lets the batcher run at the end of the turn; called once for each batch.
-        ignored: the client's features that the model does not know.
+        schedule: asks for a run of the batcher at the end of the turn; called once for each batch.
+        ignored: the client's features that the model ignores.
         counters: of the version.
 
     """
@@ -88,7 +88,7 @@ class Batcher:
         self._counters.batch(len(decisions), self._reading, waited, evaluated, perf_counter_ns() - done)
 
     def give_up(self, error: PolicyBridgeError) -> None:
-        """Give ``error`` to all who wait for an answer."""
+        """Answer all waiting observations with ``error``."""
         decisions, self._running, self._waiting = self._running + self._waiting, [], []
         _deliver(decisions, [error] * len(decisions))
 

@@ -54,9 +54,9 @@ def bind(client: Signature, model: ModelSignature, version: StoredVersion) -> Bi
 
 
 def _pack(missing: TensorSpec, model: Layout, version: StoredVersion) -> str:
-    """Say which features a packed input is made of, where one of them is missing."""
+    """Return the hint of an error that lists the features of a packed input, if one of them is missing."""
     packs = version.config.settings.get("pack")
-    # The settings belong to the backend: one of another distribution may mean something else by this key.
+    # The settings belong to the backend: another distribution's may use this key differently.
     for name, pack in packs.items() if isinstance(packs, dict) else ():
         stated = pack.get("features", ()) if isinstance(pack, dict) else ()
         given = stated if isinstance(stated, list) else ()
@@ -65,13 +65,13 @@ def _pack(missing: TensorSpec, model: Layout, version: StoredVersion) -> str:
             wanted = [str(model.by_name[each]) for each in names if each in model.by_name]
             return (
                 f"; settings.pack in policy.toml makes the model's input {name} of {len(wanted)} features: send them"
-                f" each by its name, or give a [fill] for those that clients lack: {', '.join(wanted)}"
+                f" each by its name, or add a [fill] for those that clients lack: {', '.join(wanted)}"
             )
     return ""
 
 
 def _head(client: Signature, model: ModelSignature, version: StoredVersion) -> str:
-    """Say that a head is missing, where the model gives floats and the client takes one integer."""
+    """Return the hint that a head is missing, if the model gives floats and the client takes one integer."""
     given, wanted = model.advice, client.advice
     is_choice = wanted.fixed and wanted.count == 1 and wanted.type.value.startswith("int")
     if given is None or version.config.head is not None or given.type.value not in ("float", "double") or not is_choice:

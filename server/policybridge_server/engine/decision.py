@@ -8,7 +8,7 @@ from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
 
 Result = tuple[Values, float | None] | PolicyBridgeError
-"""The advice, with the log-probability of its choice where the session explores; or the error in its place."""
+"""The advice, with the log-probability of its choice if the session explores; or an error."""
 
 
 class Sink(Protocol):
@@ -18,7 +18,7 @@ class Sink(Protocol):
         """Take one record of the client's advice spec; ``log_probability`` is ``None`` without exploration."""
 
     def fail(self, error: PolicyBridgeError) -> None:
-        """Take the error that stands in place of the advice; the session is over."""
+        """Take an error instead of the advice; it ends the session."""
 
 
 class Decision(NamedTuple):

@@ -29,7 +29,7 @@ from policybridge_server.repository.rollout import RolloutStep
 _LOG = logging.getLogger(__name__)
 
 Recorded = tuple[RecordingSink | None, SessionTrace | None]
-"""Who else learns of a session's decisions: the ledger, and a trace."""
+"""The observers of a session's decisions: the ledger, and a trace."""
 
 
 class Session:
@@ -142,15 +142,15 @@ class Engine:
     """Loaded versions and live sessions.
 
     Args:
-        repository: where policies are found.
+        repository: the source of policies.
         allow_python: whether artifacts that are code may run.
         recorder: records the sessions; ``None``: they are not recorded.
-        timeouts: how long versions may take.
-        tracer: follows sessions; ``None``: nobody does.
+        timeouts: the limits of versions' time.
+        tracer: traces sessions; ``None``: no traces.
 
     Attributes:
-        counters: what is counted of all this.
-        mark: with which the ids of its sessions end; empty: no other process has sessions.
+        counters: the counters of the engine.
+        mark: the end of its sessions' ids; empty: no other process has sessions.
         forward: takes the outcomes of other processes' sessions.
         trials: the files that failed under the roll-outs that run.
         needs_report_scope: whether an outcome of a reporter is refused; see `SessionView.reporter`.
@@ -180,7 +180,7 @@ class Engine:
         self._prefix, self._numbers = uuid.uuid4().hex[:16], itertools.count()
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let slow models run in worker threads beside the thread of ``loop``. Before, all run in the caller's."""
+        """Let slow models run in worker threads beside the thread of ``loop``. Without it, all run in the caller's."""
         self.versions.attach(loop)
 
     @property
@@ -205,7 +205,7 @@ class Engine:
     def open(
         self, loaded: LoadedVersion, options: SessionOptions, sink: Sink, alias: str = "", reporter: str = ""
     ) -> Session:
-        """Begin a session. It stays on this version, whatever is published before it ends.
+        """Begin a session. It keeps this version, whatever is published before it ends.
 
         Args:
             loaded: the version.
@@ -221,9 +221,9 @@ class Engine:
         if options.exploration is not None:
             if loaded.head is None:
                 raise InvalidError(
-                    f"{loaded.stored} has no advice head ([head] in policy.toml), so it cannot explore: which advices "
-                    'there are is not known. Where its advice is one of 0 to N − 1, say scores = "choice" and '
-                    "choices = N there, and it explores by epsilon"
+                    f"{loaded.stored} has no advice head ([head] in policy.toml), so it cannot explore: the possible "
+                    'advices are not known. If its advice is one of 0 to N − 1, set scores = "choice" and '
+                    "choices = N there, to explore by epsilon"
                 )
             loaded.head.check(options.exploration)
         view = _view(loaded.stored.policy, options, self.mark)
@@ -290,7 +290,7 @@ class Engine:
             self._recorder.step(step, acknowledge)
 
     def single_view(self, loaded: LoadedVersion, options: Mapping[str, str]) -> SessionView:
-        """Give what a policy may know of an observation that belongs to no session."""
+        """Return the session view of an observation without a session."""
         # Counted: a random UUID for each observation takes 3 µs.
         return SessionView(f"{self._prefix}{next(self._numbers):016x}", loaded.stored.policy, options=dict(options))
 
@@ -299,7 +299,7 @@ class Engine:
         self._scheduled.append(batcher)
 
     def flush(self) -> int:
-        """End the turn: run the scheduled batchers, until none is left; give the number of decisions."""
+        """End the turn: run the scheduled batchers, until none is left; return the number of decisions."""
         count, begun = 0, self.counters.woke
         while self._scheduled:
             scheduled, self._scheduled = self._scheduled, []

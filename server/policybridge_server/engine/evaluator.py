@@ -19,9 +19,9 @@ from policybridge_server.engine.worker import AbandonedError
 
 
 class Evaluator:
-    """Runs a version's model for clients of one signature; whatever the model raises becomes an error for its client.
+    """Runs a version's model for clients of one signature; an exception of the model becomes an error for its client.
 
-    It raises only what is not the model's: `AbandonedError` in a worker that was given up, and the user's Ctrl-C.
+    It raises only exceptions that are not the model's: `AbandonedError` in an abandoned worker, and the user's Ctrl-C.
     """
 
     def __init__(

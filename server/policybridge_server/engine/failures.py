@@ -1,7 +1,7 @@
-"""What a policy's failure becomes: an error for the client, and for each place that fails one entry in the log.
+"""A policy's failures: an error for the client, and one log record for each failing place.
 
-A policy may raise anything, ``SystemExit`` and ``KeyboardInterrupt`` among them. Whatever it raises costs the session
-that asked, and nobody else.
+A policy may raise any exception, also ``SystemExit`` and ``KeyboardInterrupt``. It fails only the session
+that asked.
 """
 
 import logging
@@ -13,13 +13,13 @@ from policybridge_core.errors import PolicyFailedError
 _LOG = logging.getLogger(__name__)
 
 _MOST_PLACES: Final = 16
-"""Places whose traceback is logged for one version; failures elsewhere are counted alone."""
+"""Places whose traceback is logged for one version; failures at further places are only counted."""
 
 _Place = tuple[str, str, int, str]
 
 
 class Failures:
-    """Counts what one version fails at. Usable from any thread.
+    """Counts the failures of one version. Usable from any thread.
 
     Attributes:
         count: how many evaluations failed.
@@ -35,7 +35,7 @@ class Failures:
         self._logged: set[_Place] = set()
 
     def add(self, error: BaseException) -> PolicyFailedError:
-        """Count ``error``, and give what the client is told. The first error of each place is logged whole."""
+        """Count ``error``, and return the client's error. Log each place's first traceback."""
         self.count += 1
         place = _place(error)
         if place not in self._logged and len(self._logged) < _MOST_PLACES:
@@ -44,7 +44,7 @@ class Failures:
         elif str(self.count).strip("0") == "1":
             _LOG.warning("policy %s has failed %d times", self._name, self.count)
         if isinstance(error, PolicyFailedError):
-            # Not the error itself: a policy may raise one of a class of its own.
+            # A copy: the error may be of a class of the policy's own.
             return PolicyFailedError(text_of(error) or "the policy failed")
         return PolicyFailedError(f"the policy failed: {describe(error)}")
 
@@ -61,5 +61,5 @@ def _notes(error: BaseException) -> str:
     try:
         return "".join(error.__notes__)
     except BaseException:
-        # It has none, or an author made them of anything.
+        # An author may have set the notes to any object.
         return ""

@@ -1,6 +1,6 @@
 """The advice head: from a model's logits or probabilities, or its own choice, to one choice, and how probable it was.
 
-Without exploration the best legal choice is taken. A session that explores draws from its own generator: its seed and
+Without exploration it takes the best legal choice. A session that explores draws from its own generator: its seed and
 its observations determine its advice, whatever else is in the batch.
 """
 
@@ -24,7 +24,7 @@ class Head:
 
     Args:
         config: the ``[head]`` of policy.toml.
-        scores: the model's output: a float or double per choice, any shape; one integer where it is the choice.
+        scores: the model's output: a float or double per choice, any shape; one integer if it is the choice.
 
     Raises:
         PreconditionError: the output cannot be scores, or the choice.
@@ -50,7 +50,7 @@ class Head:
         """Check that sessions can explore in this way.
 
         Raises:
-            InvalidError: a temperature needs scores, and the policy gives its choice alone.
+            InvalidError: a temperature needs scores, and the policy gives only its choice.
 
         """
         if exploration.temperature > 0 and self._config.choices is not None:
@@ -60,7 +60,7 @@ class Head:
         """Give the name of the client's feature that marks the legal choices.
 
         Raises:
-            InvalidError: policy.toml names one that the client lacks, or that has another number of elements.
+            InvalidError: policy.toml names a mask that the client lacks, or whose number of elements differs.
 
         """
         name = self._config.mask
@@ -102,8 +102,7 @@ class Head:
             return PolicyFailedError(f"the mask {self._config.mask!r} allows no choice at all")
         if np.isneginf(logits[best]):
             return PolicyFailedError(
-                f"the policy's own choice is not legal: it is one of 0 to {self.count - 1}, and never one that "
-                "the mask forbids"
+                f"the policy's own choice is not legal: it must be one of 0 to {self.count - 1} that the mask allows"
             )
         exploration, generator = session.exploration, session.generator
         if exploration is None or generator is None:

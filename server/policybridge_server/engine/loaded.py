@@ -25,11 +25,11 @@ class LoadedVersion:
 
     Attributes:
         stored: the version on disk.
-        head: what chooses among the model's scores, if policy.toml asks for it.
+        head: the head that chooses among the model's scores, if policy.toml has one.
         probe: the limits of its batches.
-        signature: the model's, with the head's advice where there is a head.
-        sessions: number of sessions that are on it.
-        counters: what is counted of it.
+        signature: the model's, with the head's advice if there is a head.
+        sessions: number of its open sessions.
+        counters: the version's counters.
 
     """
 
@@ -64,7 +64,7 @@ class LoadedVersion:
         return batcher
 
     def keep(self, signature: Signature, schedule: Callable[[Batcher], None]) -> Batcher:
-        """Give the batcher of clients that come without a session, and keep it: the next one need not be bound anew.
+        """Return the batcher of clients without a session, and keep it to bind their signature only once.
 
         Raises:
             InvalidError: the signature does not fit the model's.
@@ -77,7 +77,7 @@ class LoadedVersion:
         return batcher
 
     def clients(self) -> list[Signature]:
-        """Give the signatures of the clients that are bound now; one that is only kept is none."""
+        """Return the signatures of the bound clients, without those that are only kept."""
         batchers = self._batchers.items()
         return [signature for signature, batcher in batchers if batcher.sessions or signature not in self._kept]
 

@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Allowances(NamedTuple):
-    """What a server allows its versions.
+    """A server's limits for its versions.
 
     Attributes:
         allow_python: whether artifacts that are Python code may run. Those in the package itself may always.
@@ -49,10 +49,10 @@ def load_version(
     """Load, probe and warm up a version; blocks while it does.
 
     Args:
-        stored: what to load.
-        given: what the server allows it.
-        folder: holds the files, if they are not in their place yet.
-        probed: what is known of the same architecture with other weights; kernels do not depend on those.
+        stored: the version to load.
+        given: the server's limits.
+        folder: the folder of the files, if not yet in their place.
+        probed: the probe of the same architecture with other weights; kernels do not depend on weights.
 
     Raises:
         PreconditionError: it cannot be loaded.
@@ -64,7 +64,7 @@ def load_version(
 
 
 class _Loading:
-    """Loads in a thread of its own, because the policy's code may take for ever."""
+    """Loads in a thread of its own, because the policy's code may never return."""
 
     def __init__(self, name: str, load: Callable[[], LoadedVersion]) -> None:
         self._name = name
@@ -169,5 +169,5 @@ def _inline(stored: StoredVersion, model: Model, found: Probe) -> bool:
         return stored.config.inline
     if model.inline is not None:
         return model.inline
-    # A model of unknown pace begins in a worker, and comes to the loop thread when it has proved fast.
+    # A model of unknown pace begins in a worker, and moves to the loop thread when it is fast.
     return found.seconds is not None and found.seconds < INLINE_SECONDS

@@ -22,8 +22,8 @@ class SessionOpener:
 
     Attributes:
         engine: opens the sessions.
-        loading: held while a version is loaded or published: one at a time.
-        turn: of this process among those of the server that may change the repository.
+        loading: lock of loading and publishing: one at a time.
+        turn: the lock among the server's processes for changes of the repository.
 
     """
 
@@ -48,7 +48,7 @@ class SessionOpener:
             PreconditionError: it cannot be loaded.
 
         """
-        # Repeat: while this version was loaded, the reference may have come to mean another one.
+        # Repeat: while this version was loaded, the reference may have moved to another one.
         while (loaded := self.engine.loaded(reference)) is None:
             async with self.loading:
                 await asyncio.to_thread(self.engine.load, reference)
@@ -62,7 +62,7 @@ class SessionOpener:
         client: str = "",
         reporter: str = UNKNOWN_REPORTER,
     ) -> Session:
-        """Open a session; ``client`` is who it counts for, see `Admission`, and ``reporter`` as in `SessionView`.
+        """Open a session; ``client`` is the host to count it for, see `Admission`, and ``reporter`` as in `SessionView`.
 
         Raises:
             TooLargeError: there are too many sessions.

@@ -1,4 +1,4 @@
-"""The pace of a model: whether it may run on the loop thread, by what its batches really take."""
+"""The pace of a model: whether it may run on the loop thread, by the measured time of its batches."""
 
 import time
 from typing import Final
@@ -7,7 +7,7 @@ INLINE_SECONDS: Final = 2e-3
 """A model that takes longer for one run is slow, because the loop thread serves all clients."""
 
 _LOOP_SECONDS: Final = 20e-6
-"""What the loop itself needs for one decision. A batch may take as long as its decisions take on their way."""
+"""Seconds that the loop needs for one decision. A batch may take as long as the loop takes for its decisions."""
 
 _TOLERATED_SECONDS: Final = 0.04
 """By which the batches of a model may be too slow in all before it is moved to a worker …"""
@@ -22,8 +22,8 @@ _MOST_RUNS: Final = 1 << 16
 class Pace:
     """Counts slow and fast batches of one model. For the loop thread.
 
-    A model on the loop thread that proves slow leaves it, and comes back after so many fast batches in a row; twice as
-    many each time, so that a model that is slow now and then stays in its worker.
+    A slow model leaves the loop thread, and returns after a number of fast batches in a row, which doubles
+    each time, so that a model that is slow now and then stays in its worker.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Pace:
         self._needed = _FIRST_RUNS
 
     def slow(self, seconds: float, runs: int, decisions: int) -> bool:
-        """Take a batch on the loop thread that took long; say whether the model must leave it."""
+        """Record a slow batch on the loop thread; return whether the model must leave it."""
         now = time.monotonic()
         self._late = max(0.0, self._late - _TOLERATED_SHARE * (now - self._since))
         self._late += max(0.0, seconds - _allowed(runs, decisions))
@@ -43,7 +43,7 @@ class Pace:
         return True
 
     def fast(self, seconds: float, runs: int, decisions: int) -> bool:
-        """Take a batch in a worker; say whether the model is proved fast by now."""
+        """Record a batch in a worker; return whether the model is now fast enough for the loop thread."""
         self._fast = self._fast + 1 if seconds <= _allowed(runs, decisions) else 0
         if self._fast < self._needed:
             return False

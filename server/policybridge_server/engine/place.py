@@ -32,9 +32,9 @@ class Rules(NamedTuple):
     """How a version's model is run.
 
     Attributes:
-        name: of the version.
+        name: the version's name.
         inline: whether it begins on the loop thread.
-        allowed: seconds for one evaluation in a worker; ``None``: the model itself keeps to its time.
+        allowed: seconds for one evaluation in a worker; ``None``: the model has its own time limit.
         load_allowed: seconds for loading the model again.
         movable: whether the model's pace decides where it runs.
         reload: loads the model again, after it has hung.
@@ -50,21 +50,21 @@ class Rules(NamedTuple):
 
 
 class Place:
-    """Runs one version's model where it belongs. For the loop thread.
+    """Runs one version's model on the loop thread or in a worker. For the loop thread.
 
     Attributes:
-        model: what the loop thread evaluates by, where there is no worker.
+        model: the model on the loop thread, if there is no worker.
         worker: its thread evaluates; ``None``: the loop thread does.
-        failures: counts what the model fails at.
-        counters: what else is counted of the version.
-        trouble: why the version does not answer at present; empty: it does.
+        failures: counts the model's failures.
+        counters: the version's other counters.
+        trouble: why the version does not answer at present; empty if it does.
 
     Args:
         model: evaluates.
-        rules: how it is run.
-        loop: of the loop thread; ``None``: there is none, and the caller's thread evaluates.
-        failures: counts what the model fails at.
-        counters: what else is counted of the version.
+        rules: where it runs, and its time limits.
+        loop: the loop of the loop thread; ``None``: the caller's thread evaluates.
+        failures: counts the model's failures.
+        counters: the version's other counters.
 
     """
 
@@ -90,7 +90,7 @@ class Place:
         self.worker = None if rules.inline or loop is None else self._hire(loop)
 
     def on_hang(self, give_up: Callable[[PolicyFailedError], None]) -> None:
-        """Call ``give_up`` with an error for all who wait, whenever the model hangs."""
+        """Call ``give_up`` with an error for all waiting observations when the model hangs."""
         # Weak: a version that is unloaded must be freed at once, and it holds this place.
         self._give_up = WeakMethod(give_up)
 
@@ -107,7 +107,7 @@ class Place:
 
         def finished(answered: tuple[list[Result], float]) -> None:
             if worker is not self.worker:
-                # It was given up, and those who waited have their error.
+                # The worker was abandoned, and the waiting observations have their error.
                 return
             results, seconds = answered
             if not all(isinstance(result, PolicyFailedError) for result in results):
@@ -170,7 +170,7 @@ class Place:
             self.worker.stop()
 
     def _close(self) -> None:
-        # Another one may stand in the model's place by now.
+        # The model may have been replaced by now.
         self.model.close()
 
     def _look(self) -> None:
@@ -188,10 +188,12 @@ class Place:
     def _replace(self, worker: Worker, loop: asyncio.AbstractEventLoop) -> None:
         self.trouble = f"{self._name} gave no advice within {self._rules.allowed:g} s"
         _LOG.error(
-            "%s; all who wait get an error, and it is loaded again. It hangs at:\n%s", self.trouble, worker.stack()
+            "%s; all waiting sessions get an error, and it is loaded again. It hangs at:\n%s",
+            self.trouble,
+            worker.stack(),
         )
         left = worker.abandon(self.model.close)
-        # The thread that hangs may go on at any time, so that nobody else may use its model.
+        # The hanging thread may go on at any time, so no other thread may use its model.
         self.model = _LostModel(self.model, f"{self._name} hung and is not loaded again yet")
         self._stuck = [each for each in [*self._stuck, worker] if each.alive]
         self.worker = new = self._hire(loop)

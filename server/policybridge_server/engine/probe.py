@@ -31,7 +31,7 @@ _INTEGERS: Final[tuple[Integers, ...]] = (
     lambda numbers: numbers > 0,
     np.zeros_like,
 )
-"""Makes integers of random numbers; the next one where the model refuses the integers of the one before."""
+"""Makes integers of random numbers; the next one if the model refuses the integers of the one before."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Probe:
 
 
 def probe(model: Model) -> Probe:
-    """Warm ``model`` up, and compare batch sizes on random observations where the model can batch."""
+    """Warm ``model`` up, and compare batch sizes on random observations if the model can batch."""
     features, advice = model.signature.features, model.signature.advice
     if features is None or advice is None or not (features.fixed and advice.fixed):
         return Probe(most=1)
@@ -62,7 +62,7 @@ def probe(model: Model) -> Probe:
             # A model may refuse random input, and a policy's code may raise anything.
             if interrupts(error):
                 raise
-    # Then nothing is known of its batches, so each observation is evaluated alone.
+    # Its batches are unknown then, so each observation is evaluated alone.
     return Probe(most=1)
 
 
@@ -75,7 +75,7 @@ def _probed(model: Model, observations: Values, layout: Layout) -> Probe:
 def confirm_probe(model: Model, expected: Probe) -> Probe:
     """Warm ``model`` up and compare a sample of batches only.
 
-    ``expected`` is the probe of the same architecture with other weights. Where the sample does not agree with it, the
+    ``expected`` is the probe of the same architecture with other weights. If the sample does not agree with it, the
     model is probed in full.
     """
     features, advice = model.signature.features, model.signature.advice
@@ -92,7 +92,7 @@ def confirm_probe(model: Model, expected: Probe) -> Probe:
 
 
 def _least(model: Model, observations: Values, layout: Layout) -> int | None:
-    """Give the smallest size from which on all sizes agree with `MAX_BATCH`; ``None`` where none does."""
+    """Return the smallest size from which on all sizes agree with `MAX_BATCH`; ``None`` if none does."""
     if not model.batched:
         return None
     wanted = _evaluate(model, observations, layout).tobytes()

@@ -45,7 +45,7 @@ class Recorder(Protocol):
     def report(self, session_id: str, outcome: Outcome | None, acknowledge: Acknowledge, reporter: str = "") -> None:
         """Record an outcome of a reporter, and acknowledge when it and all decisions of the session so far are durable.
 
-        Without an ``outcome`` the decisions alone are acknowledged. ``acknowledge`` gets a `NotFoundError` where no
+        Without an ``outcome`` only the decisions are acknowledged. ``acknowledge`` gets a `NotFoundError` if no
         session of that id is recorded.
         """
 

@@ -1,4 +1,4 @@
-"""Observations without a session: each is answered as if it had one of its own, and nothing is recorded."""
+"""Observations without a session: each is answered like a session of its own, but not recorded."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from policybridge_server.engine.loaded import LoadedVersion
 _Result = TypeVar("_Result")
 
 Done = Callable[[list[Values] | PolicyBridgeError], None]
-"""Told on the loop thread: the advice for each observation, in order; or why there is none for one of them."""
+"""Called on the loop thread with the advice for each observation, in order; or with the error of one of them."""
 
 
 class Evaluation:
@@ -26,10 +26,10 @@ class Evaluation:
     told when that session is over.
 
     Args:
-        engine: of the version.
-        loaded: the version that answers.
-        batcher: of the version, for the client's signature.
-        done: told when all answers are there.
+        engine: the version's engine.
+        loaded: the answering version.
+        batcher: the version's batcher for the client's signature.
+        done: called when all answers are known.
 
     """
 
@@ -58,7 +58,7 @@ class Evaluation:
         self._check_done()
 
     def fail(self, error: PolicyBridgeError) -> None:
-        """Take the news that there is no advice for the next observation; then the request gets none."""
+        """Take the error of the next observation; then the whole request fails."""
         self._error = error
         self._missing += 1
         self._check_done()
@@ -72,7 +72,7 @@ class Evaluation:
 
 
 async def awaited(begin: Callable[[Callable[[_Result | PolicyBridgeError], None]], object]) -> _Result:
-    """Call ``begin``, and give the result that it lets its argument be told.
+    """Call ``begin``, and return the result that it passes to its argument.
 
     Raises:
         PolicyBridgeError: the result is one.

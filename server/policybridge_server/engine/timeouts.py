@@ -1,4 +1,4 @@
-"""How long a policy may take before it is given up."""
+"""Time limits of a policy."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,8 @@ class Timeouts:
     """Seconds.
 
     Attributes:
-        decision: for one evaluation, where policy.toml does not say another number.
-        load: for loading, probing and warming up a version.
+        decision: seconds for one evaluation, unless policy.toml sets it.
+        load: seconds for loading, probing and warming up a version.
 
     """
 

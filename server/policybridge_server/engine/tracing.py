@@ -15,7 +15,7 @@ class SessionTrace(Protocol):
     """The trace of one session. Called on the loop thread; must neither wait nor raise."""
 
     def sink(self, inner: Sink) -> Sink:
-        """Give the sink of the next decision: ``inner``, or one that stands before it and traces the decision."""
+        """Return the sink of the next decision: ``inner``, or a tracing sink before it."""
 
     def failed(self, error: PolicyBridgeError) -> None:
         """Take the error that ends the session."""
@@ -31,14 +31,14 @@ class Tracer(Protocol):
     """Follows sessions. Called on the loop thread; must neither wait nor raise."""
 
     def opened(self, session: SessionView) -> SessionTrace | None:
-        """Give the trace of a session; ``None``: nobody wants one, and then it costs nothing."""
+        """Return the trace of a session; ``None`` if it is not traced, at no cost."""
 
     def close(self) -> None:
-        """Send what is left. Call this after the loop's end."""
+        """Send the remaining spans. Call this after the loop's end."""
 
 
 class TracingSink:
-    """Stands between a session and its sink, and tells the trace of an error; advice passes it by."""
+    """A sink before a session's sink that reports errors to the trace and passes advice on."""
 
     def __init__(self, trace: SessionTrace, sink: Sink) -> None:
         self.answer = sink.answer

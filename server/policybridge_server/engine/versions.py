@@ -1,4 +1,4 @@
-"""The versions that are loaded: those that an alias names, and those that a session is on."""
+"""The loaded versions: those with an alias, and those with a session."""
 
 import asyncio
 import logging
@@ -25,8 +25,8 @@ class LoadedVersions:
     """Loads and unloads versions. For the loop thread; ``load`` and ``prepare`` block and are for any one thread.
 
     Args:
-        repository: where policies are found.
-        given: what the server allows its versions.
+        repository: the source of policies.
+        given: the server's limits for its versions.
 
     """
 
@@ -69,8 +69,8 @@ class LoadedVersions:
     def preload(self) -> None:
         """Load the version that new sessions of each policy get.
 
-        A version that cannot be loaded is refused, so that the version before it becomes the newest. A policy of which
-        no version can be loaded is skipped; a client that asks for it gets the reason.
+        A version that cannot be loaded is refused, so that the version before it becomes the newest. A policy without
+        a loadable version is skipped; its clients get the reason.
         """
         for name in self._repository.policies():
             self.check_backend(name)
@@ -89,7 +89,7 @@ class LoadedVersions:
             self._repository.put(replace(policy, config=broken))
 
     def _load_newest(self, name: str) -> bool:
-        """Load a policy's newest version, or refuse it; say whether there is nothing more to try."""
+        """Load a policy's newest version, or refuse it; return whether there is no version left to try."""
         try:
             loaded = self.load(PolicyReference(name))
         except PolicyBridgeError as error:

@@ -20,16 +20,16 @@ GRACE_SECONDS = 1.0
 
 
 class AbandonedError(BaseException):
-    """Raised in the thread of a worker that was given up: nobody waits for its results any more."""
+    """Raised in the thread of an abandoned worker, whose results are no longer needed."""
 
 
 class Worker:
-    """Runs jobs in order. Used on the loop thread, but for `step`.
+    """Runs jobs in order. Used on the loop thread, except `step`.
 
     Args:
-        name: of the thread.
+        name: the thread's name.
         post: makes a call on the loop thread, like ``loop.call_soon_threadsafe``.
-        allowed: seconds for each step of a job; ``None``: it may take as long as it likes.
+        allowed: seconds for each step of a job; ``None``: no limit.
 
     """
 
@@ -39,7 +39,7 @@ class Worker:
         self._due: float | None = None
         self._abandoned = False
         self._last: Job | None = None
-        # Two counters, because each is written by one thread alone.
+        # Two counters, so that only one thread writes each.
         self._put = self._finished = 0
         self._jobs: SimpleQueue[tuple[Job, Callable[[Any], None] | None] | None] = SimpleQueue()
         # A daemon thread: a policy that never returns must not keep the server from ending.
@@ -65,7 +65,7 @@ class Worker:
 
     @property
     def abandoned(self) -> bool:
-        """Whether it was given up."""
+        """Whether the worker was abandoned."""
         return self._abandoned
 
     def left(self) -> float:
@@ -77,7 +77,7 @@ class Worker:
         """Begin another step of the job that runs, in its thread; it has ``allowed`` seconds in place of the usual.
 
         Raises:
-            AbandonedError: the worker was given up meanwhile.
+            AbandonedError: the worker was abandoned.
 
         """
         if self._abandoned:
@@ -86,7 +86,7 @@ class Worker:
         self._due = None if seconds is None else time.monotonic() + seconds
 
     def stack(self) -> str:
-        """Describe what the thread does now, as a traceback."""
+        """Return the thread's present traceback."""
         return stack_of(self._thread)
 
     def stop(self) -> None:
@@ -97,7 +97,7 @@ class Worker:
         """Give the worker up. Its results are dropped; when the job that runs returns, ``last`` is run, and no other.
 
         Returns:
-            the jobs that wait and whose results nobody asked for.
+            the waiting jobs whose results are not needed.
 
         """
         self._last, self._abandoned = last, True
@@ -137,6 +137,6 @@ class Worker:
 
 
 def stack_of(thread: threading.Thread) -> str:
-    """Describe what ``thread`` does now, as a traceback."""
+    """Return the present traceback of ``thread``."""
     frame = sys._current_frames().get(thread.ident or 0)
     return "".join(traceback.format_stack(frame)) if frame else "(the thread has ended)"

@@ -1,4 +1,4 @@
-"""A stream of grpc.aio for what serves HTTP/2's streams: a session's rules stand once, in `SessionCall`."""
+"""A stream of grpc.aio with the interface of HTTP/2's streams, so that `SessionCall` serves both."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from policybridge_server.transports.failures import as_error
 
 
 class AioStream:
-    """The responses of one call, and whether its requests are read; the methods are those of `Stream`."""
+    """The responses of one call, and whether its requests are read; with the methods of `Stream`."""
 
     def __init__(self) -> None:
         self._responses: asyncio.Queue[bytes | PolicyBridgeError | None] = asyncio.Queue()

@@ -1,4 +1,4 @@
-"""The gRPC calls that run, and how an error ends them: the one place where errors become gRPC statuses."""
+"""The running gRPC calls, and their end by an error: the one place where errors become gRPC statuses."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -20,7 +20,7 @@ from policybridge_server.transports.running import Running
 _STATUS: Final = {status.value[0]: status for status in grpc.StatusCode}
 
 _UNCHECKED: Final = 256
-"""Bytes of a request that is parsed as it is: no name in it can be too long."""
+"""Bytes of a request that needs no check before parsing: no name in it can be too long."""
 
 _Message = TypeVar("_Message")
 
@@ -48,7 +48,7 @@ Calls = Running[RunningCall]
 
 
 def parsed(parse: Callable[[bytes], _Message], data: bytes) -> _Message:
-    """Give the message that ``parse`` makes of a request's bytes.
+    """Return the message that ``parse`` makes of a request's bytes.
 
     Raises:
         InvalidError: the bytes are not a message of this kind, or a name is too long.
@@ -83,14 +83,14 @@ def add_service(
     """Add a service whose methods may raise our errors.
 
     A method that raises a `PolicyBridgeError` ends its call with that error's status, and any other exception with
-    UNKNOWN. A request that cannot be parsed is INVALID_ARGUMENT; gRPC by itself says UNKNOWN and fills the log.
+    UNKNOWN. A request that cannot be parsed is INVALID_ARGUMENT; gRPC itself would send UNKNOWN and fill the log.
 
     Args:
         add: the generated function that adds the service.
-        methods: name → what answers the request, or the requests. Of an answer that is one message, it gives the
-            message or a coroutine for it; of a stream of them, an asynchronous generator.
+        methods: name → function that answers the request, or the requests. For an answer of one message, it returns the
+            message or a coroutine for it; for a stream of messages, an asynchronous generator.
         server: serves the calls.
-        calls: count those that run; ``None`` where a drain need not wait for them.
+        calls: counts the running ones; ``None`` if a drain need not wait for them.
 
     """
     add(_Servicer(methods), _GuardedServer(server, calls))
@@ -131,7 +131,7 @@ class _GuardedServer:
 def add_handlers(server: grpc.aio.Server, calls: Calls | None, service: str, handlers: Mapping[str, _Handler]) -> None:
     """Add a service by the handlers of its methods, whose errors become statuses; see `add_service`."""
     made = {name: _guarded(handler, calls) for name, handler in handlers.items()}
-    # Older versions of grpcio look at the generic handlers alone, newer ones at the registered ones first.
+    # Older versions of grpcio look only at the generic handlers, newer ones at the registered ones first.
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, made),))
     server.add_registered_method_handlers(service, made)  # type: ignore[attr-defined]
 
@@ -190,7 +190,7 @@ async def _mapped(context: Context, calls: Calls | None) -> AsyncIterator[None]:
 
 
 def _says_so(context: Context) -> bool:
-    """Whether the servicer has said UNIMPLEMENTED, as generated code's methods do by default before they raise."""
+    """Whether the servicer has set UNIMPLEMENTED, as generated code's methods do by default before they raise."""
     code = context.code()
     return bool(getattr(code, "value", (code,))[0] == Status.UNIMPLEMENTED)
 

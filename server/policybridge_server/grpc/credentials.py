@@ -37,7 +37,7 @@ def server_credentials(files: TlsFiles) -> grpc.ServerCredentials:
 
 
 def _configuration(files: TlsFiles) -> grpc.ServerCertificateConfiguration:
-    # Python's ssl says what is wrong with a file; gRPC would only refuse to listen.
+    # Python's ssl names the fault of a file; gRPC would only refuse to listen.
     files.load([])
     try:
         authorities = files.client_ca.read_bytes() if files.client_ca else None

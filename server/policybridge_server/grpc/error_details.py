@@ -1,4 +1,4 @@
-"""Details of errors, for programs: a google.rpc.Status beside the status and the message that gRPC has by itself."""
+"""Details of errors, for programs: a google.rpc.Status beside gRPC's own status and message."""
 
 from typing import Final
 
@@ -13,15 +13,15 @@ DOMAIN: Final = "policybridge"
 
 _KEY: Final = "grpc-status-details-bin"
 _LONGEST: Final = 7000
-"""Bytes of message and details. The message stands in the details twice, in base64; clients take 8 KiB of trailers."""
+"""Bytes of message and details. The details have the message twice, in base64; clients accept 8 KiB of trailers."""
 
 
 class FieldError(InvalidError):
     """A field of the request cannot be used.
 
     Args:
-        field: its path in the message, such as ``inputs[0].shape``.
-        message: what is wrong, and what would be right.
+        field: the field's path in the message, such as ``inputs[0].shape``.
+        message: the fault and the cure.
 
     """
 
@@ -31,12 +31,12 @@ class FieldError(InvalidError):
 
 
 def message_of(error: PolicyBridgeError) -> str:
-    """Give the error's message without paths, cut to what clients take."""
+    """Give the error's message without paths, cut to the size that clients accept."""
     return without_paths(shortened(str(error)))
 
 
 def metadata_of(error: PolicyBridgeError) -> tuple[tuple[str, bytes], ...]:
-    """Give the trailing metadata with the details; none where the message leaves no room for them."""
+    """Give the trailing metadata with the details; none if the message leaves no room for them."""
     message = message_of(error)
     details = [_packed(error_details_pb2.ErrorInfo(reason=_reason(error), domain=DOMAIN))]
     if isinstance(error, InvalidError):

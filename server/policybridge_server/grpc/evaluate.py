@@ -30,14 +30,14 @@ _ENCODED_TENSORS: Final = (*_ENCODED, 2, 1)
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is known of requests of one form.
+    """The parsed parts of requests of one form.
 
     Attributes:
-        reference: to the policy.
+        reference: the policy's reference.
         loaded: the version that answered the first of them.
-        batcher: of that version. Neither may keep the version's model in memory.
-        codec: of the observation.
-        prefix: what comes before the advice's bytes in the response.
+        batcher: that version's batcher. Neither may keep the version's model in memory.
+        codec: the observation's codec.
+        prefix: the bytes before the advice's in the response.
 
     """
 
@@ -65,8 +65,8 @@ class Evaluate:
     """Answers EvaluateRequests. For the loop thread.
 
     Args:
-        opener: to the engine.
-        limits: what a request may hold.
+        opener: opens the engine's sessions.
+        limits: limits of a request.
 
     """
 
@@ -77,7 +77,7 @@ class Evaluate:
         self._forms: Forms[_Known] = Forms()
 
     def start(self, request: bytes, call: UnaryCall) -> None:
-        """Answer in this turn where the form is known and its version is loaded; in a task otherwise."""
+        """Answer in this turn if the form is known and its version is loaded; in a task otherwise."""
         found = self._forms.find(request)
         if found is None or not self._submit(*found, call):
             call.run(self.answer(request))
@@ -130,7 +130,7 @@ class Evaluate:
 
     def _remember(self, data: bytes, request: _Request, known: _Known) -> None:
         found = _value_spans(data, request)
-        # The values of an unusual message may lie elsewhere: the fields of a message may come twice.
+        # The values of an unusual message may be elsewhere: the fields of a message may come twice.
         if b"".join(data[start:end] for start, end in found) == request.values.tobytes():
             self._forms.remember(data, found, known)
 
@@ -140,7 +140,7 @@ def _reply(call: UnaryCall, prefix: bytes, result: list[Values] | PolicyBridgeEr
 
 
 def _value_spans(data: bytes, request: _Request) -> list[Span]:
-    """Give where the observation's values lie; none where they have no fixed place."""
+    """Return the spans of the observation's values; none if they have no fixed place."""
     if request.typed:
         return list(spans(data, _TENSORS))
     if isinstance(request.serdes, ProtobufSerDes):
@@ -153,9 +153,7 @@ def _value_spans(data: bytes, request: _Request) -> list[Span]:
 
 def _own_advice(loaded: LoadedVersion) -> TensorSpec:
     if loaded.signature.advice is None:
-        raise InvalidError(
-            f"{loaded.stored} gives whatever advice is asked for: say which in `advice_spec`, or in its policy.toml"
-        )
+        raise InvalidError(f"{loaded.stored} declares no advice: give its spec in `advice_spec`, or in its policy.toml")
     return loaded.signature.advice
 
 

@@ -1,9 +1,9 @@
-"""Requests of one form: the same bytes but for their values.
+"""Requests of one form: the same bytes except for their values.
 
-A client asks again and again with the same policy, names, types and shapes, and other values. What follows from all
-that stays the same is found out once, from the first request of the form. A later request is compared with the form
-byte by byte, so that it is treated as the parser would have it. The tags and lengths of the wire format
-(https://protobuf.dev/programming-guides/encoding/) are among the bytes that are compared.
+A client sends the same policy, names, types and shapes with other values again and again. The parts that depend only on
+the unchanged bytes are computed once, from the first request of the form. A later request is compared with the form
+byte by byte, so that the result is the parser's. The tags and lengths of the wire format
+(https://protobuf.dev/programming-guides/encoding/) are among the compared bytes.
 """
 
 import itertools
@@ -21,7 +21,7 @@ _MOST_SPANS: Final = 256
 """With these limits all forms together take at most 8 MiB, and a request is compared with at most 8 forms."""
 
 Span = tuple[int, int]
-"""Where a value begins and ends in the request."""
+"""The begin and end of a value in the request."""
 
 _Known = TypeVar("_Known")
 
@@ -54,13 +54,13 @@ class _Form(Generic[_Known]):
 
 
 class Forms(Generic[_Known]):
-    """The forms of the latest requests, and what is known of each. Their number and size are bounded."""
+    """The forms of the latest requests, each with a value. Their number and size are bounded."""
 
     def __init__(self) -> None:
         self._by_size: BoundedCache[int, BoundedCache[tuple[bytes, ...], _Form[_Known]]] = BoundedCache(_MOST_SIZES)
 
     def find(self, data: bytes) -> tuple[_Known, Sequence[bytes]] | None:
-        """Give what is known of the request's form, and the request's values; ``None`` for an unknown form."""
+        """Return the value of the request's form, and the request's values; ``None`` for an unknown form."""
         forms = self._by_size.get(len(data))
         for entry in forms.entries() if forms else ():
             form = entry.value
@@ -72,7 +72,7 @@ class Forms(Generic[_Known]):
         return None
 
     def remember(self, data: bytes, values: Sequence[Span], known: _Known) -> None:
-        """Keep what is known of the form of ``data``, whose values lie at the spans ``values``, in their order.
+        """Keep a value for the form of ``data``, whose values are at the spans ``values``, in their order.
 
         A form that is too large to be kept is ignored.
         """

@@ -1,4 +1,4 @@
-"""Transport `grpcio`: the same services as `grpc`, by gRPC's own library: slower, and with all that it can."""
+"""Transport `grpcio`: the same services as `grpc`, by gRPC's own library: slower, with all of its features."""
 
 import asyncio
 import logging
@@ -30,19 +30,19 @@ class GrpcioTransport(GrpcTransport):
     """Listens on one address, ``HOST:PORT`` or ``unix:PATH``."""
 
     async def start(self, host: Host) -> None:
-        """Listen; an address that somebody else has is an error."""
+        """Listen; an address in use is an error."""
         self._stopping = False
         self._file: SocketFile | None = None
         await self._serve(host, self._asked)
         self._watching = host.loop.create_task(self._serve_again(host))
 
     async def _serve_again(self, host: Host) -> None:
-        """Serve anew whenever the library's server ends by itself, as it does at a path that is no UTF-8."""
+        """Restart the library's server whenever it ends by itself, as it does at a path that is not UTF-8."""
         while not self._stopping:
             try:
                 await self._server.wait_for_termination()
                 return
-            except Exception as error:  # whatever the library's loop died of
+            except Exception as error:  # any error of the library's loop
                 _LOG.error("the gRPC library's server on %s ended, and is started again: %r", self._address, error)
             await self._server.stop(None)
             while not (self._stopping or await self._is_served(host)):
@@ -103,7 +103,7 @@ class GrpcioTransport(GrpcTransport):
 
     def _listen_on_unix(self, server: grpc.aio.Server, address: str, access: Access) -> int:
         path = Path(address.removeprefix("unix:"))
-        # gRPC's library removes whatever is at the path that it binds, in the beginning and in the end.
+        # gRPC's library removes any file at the path that it binds, at start and at the end.
         bound = path.with_name(f"{path.name}~")
         check_free(path)
         with access.sockets.made_by_others():

@@ -1,6 +1,6 @@
-"""What each gRPC method needs, and the one place where a call on TCP is asked for it: where its method is looked up.
+"""The scope and size limit of each gRPC method, checked for calls on TCP when their method is looked up.
 
-A call is checked when it begins. A session is one call, so that none of its decisions is checked again.
+A call is checked when it begins. A session is one call, so its decisions need no further check.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -51,7 +51,7 @@ SCOPES: Final[dict[str, Scope | None]] = {
     "/grpc.reflection.v1alpha.ServerReflection/": Scope.READ,
     "/grpc.channelz.v1.Channelz/": Scope.ADMIN,
 }
-"""Method, or service with a slash behind → scope; ``None``: no token is needed. Every other method needs ADMIN."""
+"""Method, or service with a trailing slash → scope; ``None``: no token is needed. Every other method needs ADMIN."""
 
 _WITH_DATA: Final = frozenset(
     (
@@ -87,7 +87,7 @@ def check_call(access: Access, method: str, metadata: _Metadata) -> None:
 
 
 def request_limit(method: str, limit: int) -> int:
-    """Give the bytes of the largest request to ``method``, where ``limit`` is that of all methods."""
+    """Return the bytes of the largest request to ``method``; ``limit`` is that of all methods."""
     is_ours = method in SCOPES or method[: method.rfind("/") + 1] in SCOPES
     return min(limit, _SMALL) if is_ours and method not in _WITH_DATA else limit
 
@@ -103,7 +103,7 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable["grpc.RpcMethodHandler[Any, Any]"]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> "grpc.RpcMethodHandler[Any, Any]":
-        """Give the method's handler, or one that ends the call with the error."""
+        """Return the method's handler, or one that ends the call with the error."""
         handler = await continuation(handler_call_details)
         try:
             if handler is not None:

@@ -17,14 +17,14 @@ from policybridge_server.grpc.reflection import service_names
 from policybridge_server.transports.contract import Host
 
 _LOOK_SECONDS: Final = 0.25
-"""Between two checks for a client that watches: policies come and go without a notice."""
+"""Seconds between two checks for a watching client, because changes of policies are not announced."""
 
 _SERVING: Final[int] = pb.HealthCheckResponse.SERVING
 _NOT_SERVING: Final[int] = pb.HealthCheckResponse.NOT_SERVING
 
 
 def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:  # noqa: ARG001
-    """Serve grpc.health.v1.Health on ``server``; a drain does not wait for those who watch."""
+    """Serve grpc.health.v1.Health on ``server``; a drain does not wait for watching clients."""
     health = _Health(host.opener)
     methods = {"Check": health.check, "List": health.list, "Watch": health.watch}
     add_service(add_HealthServicer_to_server, methods, server, None)

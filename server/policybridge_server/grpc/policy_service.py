@@ -57,7 +57,7 @@ async def _evaluate(evaluate: Evaluate, request: pb.EvaluateRequest) -> pb.Evalu
 
 
 async def _report(host: Host, request: pb.ReportOutcomeRequest, context: Context) -> pb.ReportOutcomeResponse:
-    """Keep the outcome of a session that is over, or that another process holds."""
+    """Keep the outcome of a session that has ended, or that another process has."""
     check_outcome(request.outcome, host.config.limits)
     outcome = outcome_from_pb(request.outcome)
     report = partial(host.opener.engine.report, request.session_id, outcome, reporter=_reporter(host, context))

@@ -1,4 +1,4 @@
-"""Reflection: which services there are and what their messages look like, for tools such as grpcurl."""
+"""Reflection: the services and their messages, for tools such as grpcurl."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ _CHANNELZ: Final = channelz_pb2.DESCRIPTOR.services_by_name["Channelz"].full_nam
 
 
 def service_names() -> list[str]:
-    """Name the services whose messages the server knows by itself; those of a user's own .proto are not among them."""
+    """Name the services with built-in messages, without those of a user's own .proto."""
     return [service.full_name for file in _FILES for service in file.DESCRIPTOR.services_by_name.values()]
 
 

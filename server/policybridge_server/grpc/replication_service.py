@@ -1,4 +1,4 @@
-"""The ReplicationService: what a leader tells its replicas; see its .proto for what each call does."""
+"""The ReplicationService, from a leader to its replicas; its .proto describes each call."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ from policybridge_server.transports.contract import Host
 _PIECE: Final = 256 << 10
 _NAME: Final = 200
 _LACKS: Final = 1000
-"""What is kept of a replica's name and id, and of what it lacks."""
+"""Limits in characters of a replica's name and id, and of its missing versions."""
 
 _LONGEST_WAIT: Final = 600.0
 _WAITS: Final = {
@@ -43,12 +43,12 @@ def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:  #
         "Download": methods.download,
         "Replicas": methods.replicas,
     }
-    # A drain does not wait for replicas, which would stay for ever.
+    # A drain does not wait for replicas, because they stay for ever.
     add_service(add_ReplicationServiceServicer_to_server, by_name, server, None)
 
 
 def replicas_of(host: Host) -> Replicas:
-    """Give the replicas that are connected to this process, and by their `wait` those of the whole server."""
+    """Return the replicas of this process; their `wait` covers those of the whole server."""
     peers = host.publisher.peers
     return host.shared(Replicas, lambda: Replicas(host.opener.engine.repository, lambda: peers.gather("replicas")))
 
@@ -111,7 +111,7 @@ class _Methods:
     async def replicas(self, request: pb.ReplicasRequest) -> pb.ReplicasResponse:
         wanted = _WAITS.get(request.wait_for)
         if wanted is None or not 0 <= request.seconds <= _LONGEST_WAIT:
-            raise InvalidError(f"replicas are waited for none, most or all of, for 0 to {_LONGEST_WAIT:g} seconds")
+            raise InvalidError(f"wait for none, most or all of the replicas, for 0 to {_LONGEST_WAIT:g} seconds")
         waited = await self._replicas.wait(wanted, request.seconds)
         return pb.ReplicasResponse(met=waited.met, replicas=[_replica(*each) for each in waited.replicas])
 
@@ -120,7 +120,7 @@ async def _chunks(file: Path, path: str) -> AsyncIterator[FileChunk]:
     try:
         opened = await asyncio.to_thread(file.open, "rb")
     except OSError as error:
-        raise NotFoundError(f"{path} is not there any more") from error
+        raise NotFoundError(f"{path} no longer exists") from error
     with opened:
         # An empty file has one piece, too.
         piece = await asyncio.to_thread(opened.read, _PIECE)

@@ -1,4 +1,4 @@
-"""The RepositoryService in terms of the publisher; see its .proto for what each call does."""
+"""The RepositoryService by the publisher; its .proto describes each call."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     AddService = Callable[[grpc.aio.Server, Host, Calls], None]
     """Adds one service to a server that has not started; a drain waits for the calls counted in ``Calls``.
 
-    Where the server asks for tokens, a service of another distribution needs the scope ``admin``, unless it says
+    If the server asks for tokens, a service of another distribution needs the scope ``admin``, unless it sets
     another in ``host.access.scopes``: ``host.access.scopes["/my.Service/"] = Scope.EVALUATE``.
     """
 
@@ -40,7 +40,7 @@ def add_services(server: "grpc.aio.Server", host: Host, calls: "Calls") -> None:
 
     Raises:
         NotFoundError: no service has such a name.
-        PolicyBridgeError: a service cannot be served as it is configured.
+        PolicyBridgeError: a service cannot be served with its configuration.
 
     """
     host.access.scopes.update(SCOPES)

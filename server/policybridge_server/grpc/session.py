@@ -35,11 +35,11 @@ class SessionCall(Conversation[bytes | None]):
     """Serves one stream: its messages are those of the client, and ``None`` is the end of them.
 
     Args:
-        stream: of the call.
+        stream: the call's stream.
         host: opens the session.
-        calls: the running calls, this one among them.
+        calls: the running calls, including this one.
         caller: the client.
-        traceparent: the trace context of the call; a label of that name goes before it.
+        traceparent: the trace context of the call; a label of that name overrides it.
 
     """
 
@@ -143,7 +143,7 @@ class SessionCall(Conversation[bytes | None]):
 
     def _finished(self, error: PolicyBridgeError | None) -> None:
         if self._over:
-            return  # the client cancelled the call meanwhile
+            return  # the client has cancelled the call
         if error is not None:
             self.fail(error)
             return
@@ -164,5 +164,5 @@ class SessionCall(Conversation[bytes | None]):
 
 
 def client_of(peer: str) -> str:
-    """Give who a connection from ``peer`` counts for: a host, or all of this machine's Unix sockets together."""
+    """Return the client of a connection from ``peer``: a host, or all of this machine's Unix sockets together."""
     return "this machine" if peer.startswith("unix:") else peer.rpartition(":")[0]

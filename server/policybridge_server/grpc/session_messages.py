@@ -1,4 +1,4 @@
-"""The messages of one gRPC session after `open`: what each asks for, and its answer."""
+"""The messages of one gRPC session after `open`: their handling and answers."""
 
 from typing import Final, NamedTuple
 
@@ -26,9 +26,9 @@ class SessionMessages:
     """Reads a session's messages and writes its decisions.
 
     Args:
-        session: just opened; the signature in ``message`` is bound to it here.
+        session: the new session, to which the signature in ``message`` is bound.
         message: the client's `open`.
-        limits: what messages may hold.
+        limits: limits of messages.
 
     Attributes:
         opened: the answer to `open`.

@@ -1,4 +1,4 @@
-"""The message of a status as HTTP/2 carries it: percent-encoded (grpc/doc/PROTOCOL-HTTP2.md), within what clients take.
+"""The message of a status in HTTP/2: percent-encoded (grpc/doc/PROTOCOL-HTTP2.md), within the size clients accept.
 
 Clients of gRPC's own library take 8 KiB of trailers. A byte that is not plain ASCII needs three of them.
 """
@@ -18,13 +18,13 @@ _CUT_ESCAPE: Final = re.compile("%.?$")
 
 
 def percent_encoded(text: str) -> str:
-    """Encode a message; one that is too long loses its end."""
+    """Encode a message; a message that is too long is cut."""
     return quote(shortened(text), safe=_PLAIN, errors="replace")
 
 
 def shortened(text: str) -> str:
-    """Give the message, without its end where it is too long."""
-    # No character needs less than one byte.
+    """Return the message, cut if it is too long."""
+    # A character needs at least one byte.
     encoded = quote(text[: LONGEST + 1], safe=_PLAIN, errors="replace")
     if len(encoded) <= LONGEST:
         return text

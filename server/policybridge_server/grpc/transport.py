@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     import grpc.aio
 
 _LAST_WORDS: Final = 5.0
-"""Seconds for calls that are ended to tell their clients."""
+"""Seconds for ended calls to inform their clients."""
 
 
 def scheme_of(address: str, host: Host) -> str:
-    """Give what stands before the address of a port, as clients take it: ``grpcs`` where it speaks TLS."""
+    """Return the scheme of a port's address for clients: ``grpcs`` if it speaks TLS."""
     return "grpc" if host.access.tls is None or address.startswith("unix:") else "grpcs"
 
 
@@ -33,11 +33,11 @@ class GrpcTransport:
 
     @property
     def address(self) -> str:
-        """The address with the real port, as clients take it."""
+        """The address with the real port, in clients' form."""
         return f"{self._scheme}:{self._address}"
 
     async def start(self, host: Host) -> None:
-        """Listen; an address that somebody else has is an error."""
+        """Listen; an address in use is an error."""
         memory = host.shared(Memory, lambda: Memory(host.config.max_buffered_bytes))
         server = Http2Server(host.loop, host.config.message_limit, host.access, host.doors, memory)
         server.share = host.share
@@ -48,6 +48,6 @@ class GrpcTransport:
         self._end: Callable[[], Awaitable[None]] = server.stop
 
     async def stop(self, grace: float) -> None:
-        """Let running calls end for ``grace`` seconds, then end them; the opener refuses new ones meanwhile."""
+        """Let running calls end for ``grace`` seconds, then end them; the opener refuses new ones."""
         await self._calls.drain(grace, lambda call: call.shut(), _LAST_WORDS)
         await self._end()

@@ -27,9 +27,9 @@ class UnaryCall:
     """Serves one stream of a unary method.
 
     Args:
-        stream: of the call.
-        method: answers it.
-        calls: those of the server.
+        stream: the call's stream.
+        method: answers the request.
+        calls: the server's calls.
         loop: runs the task of a call that needs one.
 
     """
@@ -59,14 +59,14 @@ class UnaryCall:
         """Take the end of the requests.
 
         Raises:
-            InvalidError: there was none.
+            InvalidError: there was no request.
 
         """
         if not self._begun:
             raise InvalidError("the call ended without a request")
 
     def cancelled(self) -> None:
-        """Take the news that nobody waits for the reply any more."""
+        """Cancel the call: no client waits for the reply any more."""
         self._calls.discard(self)
         if self._task is not None:
             self._task.cancel()
@@ -92,7 +92,7 @@ class UnaryCall:
         self._stream.fail(error)
 
     def run(self, work: Coroutine[None, None, bytes]) -> None:
-        """Reply with what ``work`` gives, or fail with what it raises; for what cannot be answered in this turn."""
+        """Reply with the result of ``work``, or fail with its error; for requests not answered in this turn."""
         self._task = self._loop.spawn(self._wait(work))
         # A task that is cancelled before its first step leaves ``work`` unstarted, and Python would warn of it.
         self._task.add_done_callback(lambda _: work.close())

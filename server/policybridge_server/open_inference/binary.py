@@ -1,6 +1,6 @@
-"""The binary tensor extension: over HTTP, tensors as bytes behind the JSON instead of numbers in it.
+"""The binary tensor extension: over HTTP, tensors as bytes after the JSON instead of numbers in it.
 
-The header ``Inference-Header-Content-Length`` gives the length of the JSON. Behind it stand the tensors whose inputs
+The header ``Inference-Header-Content-Length`` gives the length of the JSON. It is followed by the tensors whose inputs
 have the parameter ``binary_data_size``, in the order of the inputs.
 """
 
@@ -12,20 +12,20 @@ from policybridge_server.grpc.error_details import FieldError
 
 HEADER: Final = "Inference-Header-Content-Length"
 MOST_JSON: Final = 1 << 20
-"""Bytes. Python makes objects of each number in JSON: more would take so long that other clients would notice it."""
+"""Bytes. Python makes an object of each number in JSON, so more would hold up other clients."""
 
 _MOST_DIGITS: Final = 18
 
 
 def split_body(lengths: Sequence[str], body: bytes | bytearray) -> tuple[bytes, memoryview]:
-    """Give the JSON of a request, and the bytes behind it.
+    """Give the JSON of a request, and the bytes after it.
 
     Args:
-        lengths: the values of the header; none where the body is JSON alone.
-        body: of the request.
+        lengths: the values of the header; none if the body is only JSON.
+        body: the request's body.
 
     Raises:
-        InvalidError: the header is no length within the body.
+        InvalidError: the header is not a length within the body.
         UnsupportedError: there is no JSON.
         TooLargeError: the JSON is longer than ``MOST_JSON``.
 
@@ -57,7 +57,7 @@ def _length(lengths: Sequence[str], whole: int) -> int:
 
 
 class BinaryInputs:
-    """The bytes behind the JSON, given out in the order of the inputs."""
+    """The bytes after the JSON, cut in the order of the inputs."""
 
     def __init__(self, data: bytes | memoryview) -> None:
         self._data = data
@@ -67,7 +67,7 @@ class BinaryInputs:
         """Give the bytes of the input ``name``, whose parameter ``binary_data_size`` is ``size``.
 
         Raises:
-            InvalidError: it is no size, or so many bytes did not come.
+            InvalidError: it is not a size, or the body is too short.
 
         """
         field = f"inputs[{name}].parameters.binary_data_size"
@@ -75,7 +75,7 @@ class BinaryInputs:
             raise FieldError(field, f"{name}: binary_data_size is a number of bytes, not {size!a:.60}")
         left = len(self._data) - self._place
         if size > left:
-            raise FieldError(field, f"{name}: binary_data_size is {size}; {left} bytes are left behind the JSON")
+            raise FieldError(field, f"{name}: binary_data_size is {size}; {left} bytes are left after the JSON")
         self._place += size
         return bytes(self._data[self._place - size : self._place])
 
@@ -88,4 +88,4 @@ class BinaryInputs:
         """
         left = len(self._data) - self._place
         if left:
-            raise InvalidError(f"{left} bytes behind the JSON belong to no input by its parameter `binary_data_size`")
+            raise InvalidError(f"{left} bytes after the JSON belong to no input by its parameter `binary_data_size`")

@@ -51,7 +51,7 @@ def kind_of(name: str, datatype: str) -> ElementType:
     """Give the element type of the input ``name``; BYTES are bytes.
 
     Raises:
-        InvalidError: it is none that policies know.
+        InvalidError: policies do not know the datatype.
 
     """
     kind = _KINDS.get(datatype)
@@ -80,12 +80,12 @@ def raw_of(tensor: pb.ModelInferRequest.InferInputTensor) -> bytes:
 
 
 def _wide(kind: ElementType) -> np.dtype[Any]:
-    # As wide as the field, so that what is out of range is seen and not wrapped.
+    # As wide as the field, so that values out of range are seen and not wrapped.
     return np.dtype({"i": "i8", "u": "u8"}.get(kind.dtype.kind, kind.dtype))
 
 
 def raw_texts(texts: Sequence[bytes]) -> bytes:
-    """Give byte strings one after another, each behind its length."""
+    """Join byte strings, each preceded by its length."""
     return b"".join(len(text).to_bytes(_LENGTH, "little") + text for text in texts)
 
 
@@ -108,7 +108,7 @@ def elements_of(spec: TensorSpec, raw: bytes, shape: tuple[int, ...]) -> npt.NDA
 
 
 def split_texts(name: str, raw: bytes) -> list[bytes]:
-    """Take byte strings apart that stand one after another, each behind its length.
+    """Split joined byte strings, each preceded by its length.
 
     Raises:
         InvalidError: the last one is not whole.

@@ -59,7 +59,7 @@ class HttpTransport:
         return f"{self._scheme}:{self._address}"
 
     async def start(self, host: Host) -> None:
-        """Listen; an address that somebody else has is an error."""
+        """Listen; an address in use is an error."""
         check_port(self._asked)
         host.access.check_address(self._asked)
         listener = bind_tcp(self._asked)
@@ -94,7 +94,7 @@ class HttpTransport:
         self._loop.spawn(guest.serve(self._loop, self._tls))
 
     async def stop(self, grace: float) -> None:
-        """Let running requests end for ``grace`` seconds, then end them; the opener refuses new ones meanwhile."""
+        """Let running requests end for ``grace`` seconds, then end them; the opener refuses new ones."""
         self._listener.close()
         # The runner itself ends the requests that are left.
         await self._running.drain(grace, lambda _: None)
@@ -113,7 +113,7 @@ class HttpTransport:
         except web.HTTPException as error:
             return _failure(error.status, f"{request.method} {request.path}: {error.reason}")
         except ConnectionError:
-            # The client went away, or was dismissed, within its request: nobody reads this. An error would be logged.
+            # The client left, or was closed, within its request: no client reads this. An error would be logged.
             return _failure(400, "the connection was closed within the request")
         except Exception as error:
             _LOG.exception("a request failed")
@@ -124,7 +124,7 @@ class HttpTransport:
 
 
 class _Faults(logging.LoggerAdapter[logging.Logger]):
-    """Takes what aiohttp logs: faults of clients, because `HttpTransport` itself logs all that fails in a request.
+    """Takes aiohttp's log: only faults of clients, because `HttpTransport` itself logs all failures of a request.
 
     A client must not fill the operator's log with tracebacks.
     """

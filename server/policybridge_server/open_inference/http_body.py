@@ -39,9 +39,9 @@ class Bodies:
         """Read the body of a request, and hold it while the block runs.
 
         Raises:
-            InvalidError: it is not encoded as its headers say.
+            InvalidError: its encoding is not that of its headers.
             TooLargeError: it is too large; as soon as that is known.
-            UnavailableError: the bodies of other requests are.
+            UnavailableError: the bodies of other requests are too large in total.
 
         """
         limit, encoding = self._limit(request), _encoding(request)
@@ -70,7 +70,7 @@ class Bodies:
             body += piece
             yield len(piece)
             if len(body) > _TURN:
-                # Bytes that arrived meanwhile are read at once: let other clients have turns.
+                # Arrived bytes are read at once: give other clients turns.
                 await asyncio.sleep(0)
         if encoding != _IDENTITY and body:
             unpacking = Unpacking(encoding, body, limit, "the body")

@@ -1,4 +1,4 @@
-"""What an HTTP request must have before its path is served: a host of ours, a content type, a token's scope."""
+"""Checks of an HTTP request before its path is served: a host of ours, a content type, a token's scope."""
 
 from collections.abc import Sequence
 from ipaddress import ip_address
@@ -39,7 +39,7 @@ class HttpGuard:
             PermissionDeniedError: its host is not of this server, it comes from a page of another site, or its token
                 lacks the scope of the path.
             UnauthenticatedError: it has no token, or one that is not in the file.
-            HTTPUnsupportedMediaType: its body is of another type than JSON or bytes.
+            HTTPUnsupportedMediaType: its body is neither JSON nor bytes.
 
         """
         self._check_host(request)

@@ -1,4 +1,4 @@
-"""The connections of an HTTP port, as the server's doors know them: what aiohttp serves, with a limit to each wait."""
+"""The connections of an HTTP port, as guests of the server's doors: aiohttp's connections with time limits."""
 
 import asyncio
 import json
@@ -22,16 +22,16 @@ def _last_words(status: str, message: str) -> bytes:
 
 
 REFUSAL: Final = _last_words("503 Service Unavailable", "the server is full; try again later")
-"""What a client reads for which there is no room."""
+"""The response to a client for which there is no room."""
 
 
 class HttpGuest(asyncio.Protocol):
-    """One connection: everything that happens to it is told to aiohttp.
+    """One connection: passes each event to aiohttp.
 
     Args:
-        connection: just accepted.
+        connection: the accepted connection.
         inner: serves the connection.
-        guests: those of the port.
+        guests: the port's guests.
 
     """
 
@@ -86,7 +86,7 @@ class HttpGuest(asyncio.Protocol):
         self._inner.connection_lost(exc)
 
     def dismiss(self, error: PolicyBridgeError) -> None:
-        """Close the connection; a client that owes a request is told why."""
+        """Close the connection; a client with an unfinished request gets the reason."""
         self._dismissed = True
         if self._begun and self._transport is None:
             with suppress(OSError):
@@ -105,8 +105,8 @@ class HttpGuests:
     """The connections of one port.
 
     Args:
-        doors: are told what each of them owes.
-        bodies: of their requests.
+        doors: learn which requests are unfinished.
+        bodies: the total of their requests' bodies.
 
     """
 
@@ -127,7 +127,7 @@ class HttpGuests:
 
     @asynccontextmanager
     async def served(self, request: web.Request) -> AsyncIterator[None]:
-        """Read the body within its time; what the block does then may take as long as it likes."""
+        """Read the body within its time limit; the block after it has no limit."""
         guest = self._guests.get(request.protocol)
         if guest is not None:
             self._doors.expect(guest, Wait.MESSAGE)

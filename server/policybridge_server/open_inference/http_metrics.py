@@ -7,7 +7,7 @@ from policybridge_server.transports.contract import Host
 
 
 def metrics_routes(host: Host) -> list[web.RouteDef]:
-    """Give the path; like all that is only read, it needs the scope `Scope.READ` where there are tokens."""
+    """Give the path; it needs the scope `Scope.READ` if there are tokens."""
     metrics = Metrics(host)
 
     async def answer(request: web.Request) -> web.Response:

@@ -149,6 +149,6 @@ def _written(message: Message) -> web.Response:
 
 
 def reply(body: object, status: int = 200) -> web.Response:
-    """Make a response of JSON: of a text that is JSON already, or of what JSON can hold."""
+    """Make a JSON response from JSON text, or from an object to encode."""
     text = body if isinstance(body, str) else json.dumps(body)
     return web.Response(text=text, status=status, content_type="application/json")

@@ -1,4 +1,4 @@
-"""Inference requests as they come over HTTP: JSON, and tensors behind it; read into the protocol's message."""
+"""Inference requests over HTTP: JSON, and tensors after it; read into the protocol's message."""
 
 import json
 from collections.abc import Mapping
@@ -49,12 +49,12 @@ _REQUEST: Final = msgspec.json.Decoder(_Request)
 
 @dataclass(frozen=True)
 class HttpRequest:
-    """An inference request as it comes over HTTP.
+    """An inference request over HTTP.
 
     Attributes:
         message: the request; its tensors are in ``raw_input_contents``.
-        binary: whether outputs go behind the JSON of the response.
-        binary_by_name: the same of single outputs.
+        binary: whether outputs follow the JSON of the response.
+        binary_by_name: the same for single outputs.
 
     """
 
@@ -63,7 +63,7 @@ class HttpRequest:
     binary_by_name: Mapping[str, bool]
 
     def is_binary(self, output: str) -> bool:
-        """Whether this output goes behind the JSON of the response."""
+        """Whether this output follows the JSON of the response."""
         return self.binary_by_name.get(output, self.binary)
 
 
@@ -71,13 +71,13 @@ def request_from_json(name: str, version: str, body: bytes, binary: bytes | memo
     """Read the body of an inference request.
 
     Args:
-        name: of the model.
-        version: of it, or empty.
+        name: the model's name.
+        version: the model's version, or empty.
         body: the JSON.
-        binary: the bytes behind it.
+        binary: the bytes after it.
 
     Raises:
-        InvalidError: it is none.
+        InvalidError: it is not an inference request.
         UnsupportedError: it needs an extension that this server lacks.
 
     """
@@ -117,7 +117,7 @@ def _flag(parameters: _Parameters, key: str, field: str) -> bool:
 
 
 def _describe(request: _Request, message: pb.ModelInferRequest) -> None:
-    """Set all of ``message`` but the tensors' contents."""
+    """Set all of ``message`` except the tensors' contents."""
     try:
         message.id = request.id
         _set_parameters(message.parameters, request.parameters)

@@ -1,4 +1,4 @@
-"""Inference responses as they go over HTTP: JSON, and tensors behind it."""
+"""Inference responses over HTTP: JSON, and tensors after it."""
 
 import json
 from typing import Any
@@ -12,7 +12,7 @@ from policybridge_server.open_inference.http_request import HttpRequest
 
 
 def response_to_json(message: pb.ModelInferResponse, request: HttpRequest) -> tuple[str, list[bytes]]:
-    """Write the body of an inference response: the JSON, and the tensors behind it.
+    """Write the body of an inference response: the JSON, and the tensors after it.
 
     Infinities and NaN are written as JavaScript writes them, because JSON has no word for them.
     """

@@ -28,7 +28,7 @@ Settle = Callable[[bytes | PolicyBridgeError], None]
 
 
 def shared_inference(host: Host) -> "Inference":
-    """Give the one inference of a server: a sequence's requests may come over any of the transports."""
+    """Return the one inference of a server, because a sequence's requests may come over any transport."""
     return host.shared(Inference, lambda: Inference(host.opener, host.config.sequence_idle, host.config.limits))
 
 
@@ -36,9 +36,9 @@ class Inference:
     """For the loop thread.
 
     Args:
-        opener: to the engine.
+        opener: opens the engine's sessions.
         idle: seconds without a request after which a sequence ends.
-        limits: what a request may hold.
+        limits: limits of a request.
 
     """
 
@@ -52,7 +52,7 @@ class Inference:
         self._dropping: asyncio.TimerHandle | None = None
 
     def start(self, data: bytes, call: UnaryCall) -> None:
-        """Answer a serialized request: in this turn where its version is loaded, otherwise in a task.
+        """Answer a serialized request: in this turn if its version is loaded, otherwise in a task.
 
         Raises:
             PolicyBridgeError: there is no advice.

@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 Fits = Callable[[Sequence[int], Sequence[int]], bool]
 
 MOST: Final = MAX_BATCH
-"""Observations in one request: as many as the engine evaluates at once, because others wait meanwhile."""
+"""Observations in one request: the engine's largest batch, because other clients wait for it."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class ModelInput:
 
 
 def model_inputs(loaded: LoadedVersion) -> dict[str, ModelInput] | None:
-    """Give the inputs by the names that clients send; ``None`` for a policy that takes whatever comes."""
+    """Return the inputs by the clients' names; ``None`` for a policy that declares none."""
     if loaded.signature.features is None:
         return None
     config = loaded.stored.config
@@ -42,12 +42,12 @@ def model_inputs(loaded: LoadedVersion) -> dict[str, ModelInput] | None:
 
 
 def batch_size(inputs: Sequence[tuple[TensorSpec, Shape]]) -> int | None:
-    """Give the size of the leading batch dimension; ``None`` where the shapes are those of one observation.
+    """Give the size of the leading batch dimension; ``None`` if the shapes are those of one observation.
 
     Shapes that fit exactly go first; leading dimensions of 1 may be left out or added, as in LLVM's [1] for a scalar.
 
     Args:
-        inputs: what the policy declares, and the shape that came.
+        inputs: the policy's spec, and the received shape.
 
     Raises:
         InvalidError: a shape fits neither way, or the batch is too large.
@@ -97,7 +97,7 @@ def _squeezed(shape: Sequence[int]) -> Sequence[int]:
 
 
 def full_shape(spec: TensorSpec, given: Shape) -> Shape:
-    """Give ``given``, which fits, with as many dimensions as ``spec`` has."""
+    """Return the fitting shape ``given`` with the number of dimensions of ``spec``."""
     if len(given) == len(spec.shape):
         return given
     bare = tuple(_squeezed(given))

@@ -1,4 +1,4 @@
-"""Metadata: what the server and its policies are, as the protocol's clients ask for it."""
+"""Metadata of the server and its policies, in the protocol's form."""
 
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -30,8 +30,8 @@ class Metadata:
     """Answers all requests but inference. For the loop thread.
 
     Args:
-        opener: to the engine.
-        states: whose statistics are given.
+        opener: opens the engine's sessions.
+        states: the sources of statistics.
 
     """
 
@@ -136,7 +136,7 @@ class Metadata:
                 yield self._states.of(loaded).statistics.to_pb(stored.policy)
 
     def index(self, *, ready: bool) -> pb.RepositoryIndexResponse:
-        """List all versions of all policies; only those that can be asked for where ``ready``."""
+        """List all versions of all policies; only servable ones if ``ready``."""
         repository = self._opener.engine.repository
         listed = [each for name in sorted(repository.policies()) for each in self._indexed(repository.policy(name))]
         return pb.RepositoryIndexResponse(models=[each for each in listed if not ready or each.state == "READY"])
@@ -147,7 +147,7 @@ class Metadata:
         reasons: dict[int, PolicyBridgeError | str] = {**policy.refused}
         for number, stored in policy.versions.items():
             loaded = self._opener.engine.versions.get(stored.policy)
-            reasons[number] = "it is loaded when it is asked for" if loaded is None else ""
+            reasons[number] = "it is loaded on its first request" if loaded is None else ""
             if loaded is not None and loaded.trouble:
                 reasons[number] = PolicyFailedError(loaded.trouble)
         for number, reason in sorted(reasons.items()):
@@ -164,13 +164,13 @@ class Metadata:
         Raises:
             NotFoundError: there is no such policy.
             PreconditionError: it cannot be loaded.
-            UnsupportedError: the request brings a configuration or files.
+            UnsupportedError: the request has a configuration or files.
 
         """
         if request.parameters:
             given = ", ".join(sorted(request.parameters))
             raise UnsupportedError(
-                f"a version's files and configuration ({given}) do not come this way: "
+                f"a version's files and configuration ({given}) cannot be sent by this call: "
                 "publish them by `policybridge policies publish`"
             )
         await self._opener.version(PolicyReference(request.model_name))
@@ -181,7 +181,7 @@ class Metadata:
 
         Raises:
             NotFoundError: there is no such policy.
-            UnsupportedError: there is.
+            UnsupportedError: the policy exists, but cannot be unloaded.
 
         """
         policy = self._opener.engine.repository.find(request.model_name)

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 def to_plain(message: Message) -> dict[str, Any]:
     """Give all fields of ``message``, also those with their default value; without messages that are not set.
 
-    Protobuf's own JSON has 64-bit numbers as strings, where this protocol has numbers.
+    Protobuf's own JSON writes 64-bit numbers as strings; this protocol writes numbers.
     """
     fields = cast("Descriptor", message.DESCRIPTOR).fields
     return {field.name: _value(field, getattr(message, field.name)) for field in fields if _is_there(message, field)}

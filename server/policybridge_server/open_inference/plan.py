@@ -1,4 +1,4 @@
-"""A plan: all that can be found out about requests of one format before their values come."""
+"""A plan: the parts of answering that depend only on the format of a request."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,11 +28,11 @@ class InferPlan:
     """How requests of one format are read, evaluated and answered. Made by ``make_plan``.
 
     Attributes:
-        signature: by which the engine is asked.
-        batcher: of all clients with that signature.
-        batch: how many observations a batch has; ``None`` for one observation that is no batch.
+        signature: the signature for the engine.
+        batcher: the batcher of all clients with that signature.
+        batch: how many observations a batch has; ``None`` for one observation without a batch dimension.
         rows: reads the observations.
-        policy: the version that answers.
+        policy: the answering version.
 
     """
 
@@ -47,7 +47,7 @@ class InferPlan:
         version = pb.ModelInferResponse(model_name=self.policy.name, model_version=str(self.policy.version))
         self._start = version.SerializeToString()
         size = advice.size * (self.batch or 1)
-        # All of the response but the advice, which comes last.
+        # The whole response except the advice, which comes last.
         self._prefix = self._written(advice.shape, bytes(size)).removesuffix(bytes(size)) if advice.fixed else None
 
     def _written(self, shape: Sequence[int], raw: bytes) -> bytes:
@@ -163,7 +163,7 @@ def _advice(message: pb.ModelInferRequest, loaded: LoadedVersion) -> TensorSpec:
     if advice is None:
         raise FieldError(
             "parameters.advice",
-            f"{loaded.stored} gives whatever advice is asked for: say which in the parameter `advice`, "
+            f"{loaded.stored} declares no advice: give its spec in the parameter `advice`, "
             'such as {"name":"advice","type":"int64_t","shape":[1]}, or in its policy.toml',
         )
     return advice

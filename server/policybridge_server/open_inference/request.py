@@ -19,7 +19,7 @@ _RAW_INPUT_CONTENTS: Final = pb.ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBE
 
 @dataclass(frozen=True)
 class SequenceStep:
-    """Where in a sequence a request is."""
+    """The place of a request in a sequence."""
 
     id: str
     start: bool
@@ -30,12 +30,12 @@ class InferRequest(NamedTuple):
     """One request; a tuple, because a frozen dataclass takes four times as long to make.
 
     Attributes:
-        reference: to the policy.
+        reference: the policy's reference.
         id: chosen by the client; the response has it too.
-        format: the request without its values, id and options: requests that are read in the same way have the same.
+        format: the request without its values, id and options: requests with equal formats are read alike.
         payloads: the inputs' elements as bytes, one payload for each input.
         step: in the sequence that the request belongs to, if it belongs to one.
-        options: for the policy to read.
+        options: options for the policy.
 
     """
 
@@ -77,7 +77,7 @@ class RequestReader:
 
 
 def _with_values(known: InferRequest, values: Sequence[bytes]) -> InferRequest | None:
-    """Give the request of a known form; ``None`` where the parser would refuse its id."""
+    """Give the request of a known form; ``None`` if the parser would refuse its id."""
     if len(values) == len(known.payloads):
         return InferRequest(known.reference, known.id, known.format, values, None, known.options)
     try:
@@ -151,7 +151,7 @@ def _step(message: pb.ModelInferRequest) -> SequenceStep | None:
     if kind not in ("int64_param", "uint64_param", "string_param"):
         raise FieldError("parameters.sequence_id", "a sequence_id is an integer or a string")
     value = getattr(given["sequence_id"], kind)
-    # 0 and the empty string are what clients send for no sequence.
+    # Clients send 0 or the empty string for no sequence.
     return SequenceStep(str(value), _flag(message, "sequence_start"), _flag(message, "sequence_end")) if value else None
 
 

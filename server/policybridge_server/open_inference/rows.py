@@ -61,7 +61,7 @@ class PackedRows:
 
     def make(self, payloads: Sequence[bytes]) -> list[Row]:
         """Give the rows."""
-        # Before memory is taken for what a shape claims.
+        # Before memory is allocated for the declared shape.
         _check_sizes(self._layout, payloads, self._sizes)
         for index, spec in self._bools:
             check_bool(spec, np.frombuffer(payloads[index], np.uint8))
@@ -89,7 +89,7 @@ class VaryingRows:
     def make(self, payloads: Sequence[bytes]) -> list[Row]:
         """Give the rows."""
         inputs = zip(self.layout.specs, self.shapes, payloads, strict=True)
-        # All of them before memory is taken for what a shape claims.
+        # All of them before memory is allocated for the declared shapes.
         read = [(spec, elements_of(spec, payload, (self.count, *shape))) for spec, shape, payload in inputs]
         values: Values = np.zeros(self.count, self.layout.dtype)
         for spec, elements in read:

@@ -1,7 +1,7 @@
-"""Sequences: sessions whose client names them in each request, over whatever connection.
+"""Sequences: sessions whose client names them in each request, over any connection.
 
-A sequence begins with sequence_start and stays on the version that it began on. It ends with sequence_end, when the
-policy fails, or when nothing came for a while.
+A sequence begins with sequence_start and keeps its first version. It ends with sequence_end, when the
+policy fails, or after a time without requests.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ class Sequence:
     """One live sequence; the sink of its session.
 
     Attributes:
-        key: its names.
-        turn: held by the request that is being answered; the others wait in their order.
-        seen: when a request came last, by the loop's clock.
-        look: the next look at whether it is idle.
+        key: the names of policy and sequence.
+        turn: held by the request that is being answered; the other requests wait in their order.
+        seen: time of the last request, by the loop's clock.
+        look: the timer of the next check for idleness.
 
     """
 
@@ -58,10 +58,10 @@ class Sequence:
         self._session = session
 
     def session(self, version: int | None) -> Session:
-        """Give its session; ``version`` is the one that a request names, if it does.
+        """Give its session; ``version`` is that of the request, if any.
 
         Raises:
-            PreconditionError: it is over, or has not begun.
+            PreconditionError: it has ended, or has not begun.
             InvalidError: it is on another version.
 
         """
@@ -78,7 +78,7 @@ class Sequence:
         """Give the advice for ``row``, an observation of ``signature``.
 
         Raises:
-            PolicyFailedError: there is none.
+            PolicyFailedError: there is no advice.
 
         """
         if self._signature != signature:
@@ -96,7 +96,7 @@ class Sequence:
         self._came(advice)
 
     def fail(self, error: PolicyBridgeError) -> None:
-        """Take the news that there is none."""
+        """Take the error instead of the advice."""
         self._came(error)
 
     def _came(self, result: Values | PolicyBridgeError) -> None:
@@ -123,10 +123,10 @@ class Sequences:
         self._live: dict[Key, Sequence] = {}
 
     def find(self, request: InferRequest, step: SequenceStep) -> Sequence:
-        """Give the sequence that a request belongs to, a new one where it starts one.
+        """Give the sequence that a request belongs to, a new one if it starts one.
 
         Raises:
-            PreconditionError: there is none.
+            PreconditionError: there is no such sequence.
             TooLargeError: there are too many.
 
         """
@@ -137,7 +137,7 @@ class Sequences:
                 raise PreconditionError(_unknown(key))
             return sequence
         if sequence is not None:
-            # The client starts again: its former sequence of this id is over.
+            # The client starts again: this ends its former sequence of this id.
             self.end(sequence)
         if len(self._live) >= _MOST:
             raise TooLargeError(f"{_MOST} sequences are live; end some, or wait for some to end")
@@ -175,5 +175,5 @@ def _unknown(key: Key) -> str:
 
 
 async def finish(session: Session) -> None:
-    """End ``session``, and wait until the ledger, where there is one, holds all of it."""
+    """End ``session``, and wait until the ledger, if any, has all of it."""
     await wait_recorded(session.finish)

@@ -21,7 +21,7 @@ class Stopwatch:
         self.read = time.perf_counter_ns()
 
     def is_evaluated(self) -> None:
-        """Note that the advice is there."""
+        """Record the time of the advice."""
         self.evaluated = time.perf_counter_ns()
 
 

@@ -11,7 +11,7 @@ from policybridge_server.grpc.error_details import FieldError
 _SHARED_MEMORY = "shared_memory_region"
 _REFUSED_OUTPUTS = {_SHARED_MEMORY, "classification"}
 _MOST_PARAMETERS = 1000
-"""Of a request and its tensors together; more would take so long to read that other clients would notice it."""
+"""Limit for a request and its tensors together; reading more would hold up other clients."""
 
 
 def check_supported(message: pb.ModelInferRequest) -> None:
@@ -25,7 +25,7 @@ def check_supported(message: pb.ModelInferRequest) -> None:
     for index, given in enumerate(message.inputs):
         if _SHARED_MEMORY in given.parameters:
             raise UnsupportedError(f"{given.name}: there is no shared memory here; send the contents")
-        # Contents that are left in the form stand beside raw ones.
+        # Typed contents beside raw ones.
         if given.HasField("contents"):
             raise FieldError(
                 f"inputs[{index}].contents", f"{given.name} has `contents` beside `raw_input_contents`; one is right"

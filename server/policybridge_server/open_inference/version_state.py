@@ -1,4 +1,4 @@
-"""What is kept for each loaded version: the plans of its requests' formats, and its statistics."""
+"""The state of each loaded version: the plans of its requests' formats, and its statistics."""
 
 from collections.abc import Callable
 from typing import Final
@@ -46,9 +46,9 @@ class VersionStates:
         return state
 
     def drop_unused(self) -> bool:
-        """Drop the plans that nobody used since the last time; say whether any are left.
+        """Drop the plans that were not used since the last call; return whether any are left.
 
-        Clients of a version whose plans are kept count as bound to it, and a new version must suit them.
+        Clients of a version whose plans are kept count as bound to it, and a new version must accept them.
         """
         left = [state.plans.drop_unused() for state in self._states.values()]
         return any(left)

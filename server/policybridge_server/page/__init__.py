@@ -1,1 +1,1 @@
-"""The web page of the server: what it serves, who asks, what was decided, and how roll-outs stand."""
+"""The web page of the server: policies, clients, decisions, and the state of roll-outs."""

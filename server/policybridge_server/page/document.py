@@ -1,4 +1,4 @@
-"""The page itself: one HTML document with its style and its script, which needs nothing else from anywhere."""
+"""The page itself: one self-contained HTML document with its style and its script."""
 
 import base64
 import hashlib
@@ -19,8 +19,8 @@ class Document(NamedTuple):
 def make_document() -> Document:
     """Put the page together.
 
-    The policy of its content (CSP) lets a browser run this one script and this one style, and ask this server alone:
-    the names on the page come from anybody who may publish or compile.
+    The policy of its content (CSP) lets a browser run only this script and style, and ask only this server:
+    any client that may publish or compile can set the names on the page.
     """
     folder = files(__package__).joinpath("static")
     html, style, script = ((folder / f"page.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js"))

@@ -79,7 +79,7 @@ def _totals(version: VersionCounters) -> _Totals:
 
 
 def _grown(now: _Totals, before: _Totals) -> _Totals:
-    """Give what was added to each number. A version that was away may count from 0 again."""
+    """Return the increase of each number. A version that was unloaded may count from 0 again."""
     if not before or now[0] < before[0]:
         return now
     return tuple(number - old for number, old in zip(now, before, strict=True))

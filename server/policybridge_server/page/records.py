@@ -1,4 +1,4 @@
-"""What the page shows of the ledger. Everything here blocks and is for a thread beside the loop's."""
+"""The page's view of the ledger. Every function here blocks and is for a thread beside the loop's."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ _SAMPLES: Final = 1000
 """Of an interval that people look at again and again."""
 
 _NO_COSTS: Final = ("object_digest", "exit_status", "headers", "sessions")
-"""Numbers that our own clients report, and whose sums say nothing."""
+"""Numbers that our own clients report, and whose sums are meaningless."""
 
 _VALUES: Final = 32
 """Numbers of one tensor that are shown."""

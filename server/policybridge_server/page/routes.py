@@ -1,4 +1,4 @@
-"""The paths of the page: `/` gives the page, `/page/…` what it shows, as JSON."""
+"""The paths of the page: `/` gives the page, `/page/…` its data as JSON."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _Read = TypeVar("_Read")
 
 
 class Page:
-    """Serves the page of a server, and what it shows.
+    """Serves the page of a server, and its data.
 
     Args:
         host: the server.

@@ -1,4 +1,4 @@
-"""The training runs that the page shows: a trainer writes what it has done so far into a file of its run's folder."""
+"""The page's training runs: a trainer writes its progress into a file of its run's folder."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ FILE: Final = "run.json"
 """Its name in the folder of a run."""
 
 _MOST: Final = 20
-"""Runs that are shown, those that went on last."""
+"""Limit of the shown runs, latest first."""
 
 _BYTES: Final = 4 << 20
 """Of a file; a larger one is not read."""
@@ -51,10 +51,10 @@ class ShownRun(msgspec.Struct, frozen=True):
     """A training run, as `FILE` holds it in JSON.
 
     Attributes:
-        title: what is trained, for people.
-        facts: what else is to be known of it, by name.
-        iterations: those that are done.
-        best: the version that is best on the validation projects.
+        title: text for people.
+        facts: other properties, by name.
+        iterations: the finished iterations.
+        best: the best version on the validation projects.
         projects: the validation projects by the best version.
 
     """
@@ -67,14 +67,14 @@ class ShownRun(msgspec.Struct, frozen=True):
 
 
 def write_run(run: ShownRun, folder: Path) -> None:
-    """Write `FILE`. Whoever reads it meanwhile sees the one before."""
+    """Write `FILE` atomically."""
     replace_file(folder / FILE, msgspec.json.encode(run))
 
 
 def shown_runs(folders: Iterable[Path]) -> list[dict[str, Any]]:
-    """Give the runs of these folders and of the folders in them, the one that went on last first. This blocks.
+    """Give the runs of these folders and of the folders in them, latest first. This blocks.
 
-    A file that cannot be read stands for itself, with an ``error``.
+    A file that cannot be read gives a run with an ``error``.
     """
     found = sorted(((file.stat().st_mtime, file) for folder in folders for file in _files(folder)), reverse=True)
     return [_shown(file, changed) for changed, file in found[:_MOST]]

@@ -1,4 +1,4 @@
-"""What the page shows of the running server. For the loop thread: all of it is in memory."""
+"""The page's view of the running server. For the loop thread: all of it is in memory."""
 
 import itertools
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ async def whole_state(host: Host) -> dict[str, Any]:
 
 
 def _add_versions(policies: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
-    """Add what another process has of each version; both serve the same versions."""
+    """Add another process's numbers of each version; both serve the same versions."""
     found = {(policy["name"], each["version"]): each for policy in others for each in policy["versions"]}
     for policy in policies:
         for version in policy["versions"]:

@@ -1,1 +1,1 @@
-"""What the server tells about itself: counters, metrics, traces and logs."""
+"""Telemetry of the server: counters, metrics, traces and logs."""

@@ -21,11 +21,11 @@ async def server_snapshot(host: Host) -> Snapshot:
 
 
 def merged(snapshots: Sequence[Snapshot | None], *, past: bool = False) -> Snapshot:
-    """Add snapshots; what is no number of anything is that of the first one.
+    """Add snapshots; fields that cannot be added are taken from the first one.
 
     Args:
-        snapshots: of several processes; one at least is there.
-        past: whether the processes have ended, so that nothing of them is open, loaded or waiting.
+        snapshots: of several processes, at least one.
+        past: whether the processes have ended, so that they have no open sessions, loaded versions or waiting records.
 
     """
     taken = [part for part in snapshots if part is not None]
@@ -42,7 +42,7 @@ def merged(snapshots: Sequence[Snapshot | None], *, past: bool = False) -> Snaps
         publications.update(part.publications)
     return Snapshot(
         versions=[_version(each, past) for each in versions.values()],
-        # Each process loads its own; a policy of which one has none may still be loaded by the first session.
+        # Each process loads its own versions; one that lacks a policy may still load it for the first session.
         loaded=0 if past else max(part.loaded for part in taken),
         totals=totals,
         errors=errors,
@@ -70,7 +70,7 @@ def _version(parts: Sequence[VersionSnapshot], past: bool) -> VersionSnapshot:
     if past:
         made.closed = made.opened
     known = [part.failures for part in parts if part.failures is not None]
-    # Where no process has it loaded, there is nothing to say of it; the failures of one that has ended still count.
+    # If no process has it loaded, it has no state; the failures of an ended process still count.
     return VersionSnapshot(made, sum(known) if known else None, not past and any(part.troubled for part in parts))
 
 

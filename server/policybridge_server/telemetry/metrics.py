@@ -1,4 +1,4 @@
-"""The metrics as Prometheus reads them: made of the server's numbers when somebody asks, and never before."""
+"""The metrics in Prometheus's format, made of the server's numbers only when they are read."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
@@ -83,7 +83,7 @@ class _Taken(Collector):
 
 
 class _Processes(Collector):
-    """Adds up what the system says of the server's processes."""
+    """Adds up the system's numbers of the server's processes."""
 
     def __init__(self, processes: Sequence[int]) -> None:
         self._processes = processes
@@ -114,7 +114,7 @@ def _sessions(versions: Sequence[VersionSnapshot]) -> Iterator[Metric]:
 
 
 def _decisions(versions: Sequence[VersionSnapshot]) -> Iterator[Metric]:
-    made = CounterMetricFamily("policybridge_decisions", "Decisions that were asked for and answered.", labels=_OF)
+    made = CounterMetricFamily("policybridge_decisions", "Answered decisions.", labels=_OF)
     failed = CounterMetricFamily(
         "policybridge_policy_failures", "Evaluations at which the policy itself failed.", labels=_OF
     )
@@ -139,7 +139,7 @@ def _outcomes(versions: Sequence[VersionSnapshot]) -> Iterator[Metric]:
         "policybridge_outcomes", "Outcomes of sessions that clients reported, by status.", labels=[*_OF, "status"]
     )
     fallbacks = CounterMetricFamily(
-        "policybridge_fallback_decisions", "Decisions that clients say they made without the policy.", labels=_OF
+        "policybridge_fallback_decisions", "Decisions that clients report as made without the policy.", labels=_OF
     )
     for each in versions:
         for status, count in each.counters.outcomes.items():
@@ -171,14 +171,12 @@ def _versions(taken: Snapshot) -> Iterator[Metric]:
 
 
 def _whole(taken: Snapshot) -> Iterator[Metric]:
-    errors = CounterMetricFamily(
-        "policybridge_errors", "Errors that clients were told.", labels=["transport", "status"]
-    )
+    errors = CounterMetricFamily("policybridge_errors", "Errors sent to clients.", labels=["transport", "status"])
     for labels, count in taken.errors.items():
         errors.add_metric(labels, count)
     yield errors
     turns = HistogramMetricFamily(
-        "policybridge_loop_turn_seconds", "Seconds for which the loop was busy between two waits; long ones are stalls."
+        "policybridge_loop_turn_seconds", "Seconds that the loop was busy between two waits; long ones are stalls."
     )
     _add_times(turns, [], taken.turns)
     yield turns

@@ -1,4 +1,4 @@
-"""What the metrics are made of: copies of all numbers of one moment, taken on the loop thread within microseconds."""
+"""Snapshots for the metrics: copies of all numbers at one moment, taken on the loop thread within microseconds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ class VersionSnapshot:
     """The numbers of one version.
 
     Attributes:
-        counters: a copy of them.
-        failures: evaluations that failed; ``None`` where the version is not loaded any more.
-        troubled: whether it does not answer at present.
+        counters: a copy of the counters.
+        failures: failed evaluations; ``None`` if the version is no longer loaded.
+        troubled: whether the version does not answer at present.
 
     """
 
@@ -31,18 +31,18 @@ class Snapshot:
     """The numbers of one moment.
 
     Attributes:
-        versions: those that are loaded, and those that were unloaded last.
-        loaded: how many are loaded.
-        totals: what is counted for the whole server, by the names of `Counters`.
-        errors: what clients were told, by transport and status.
-        publications: by their result.
-        turns: of the loop, in nanoseconds.
-        ready: whether a new session can be opened.
+        versions: the loaded versions, and the last unloaded ones.
+        loaded: the number of loaded versions.
+        totals: the counters of the whole server, by the names of `Counters`.
+        errors: errors sent to clients, by transport and status.
+        publications: number by result.
+        turns: busy times of the loop, in nanoseconds.
+        ready: whether the server can open a new session.
         ledger: its state; ``None`` without a ledger.
-        ledger_files: of which its size is the sum; none of a ledger in a database.
-        processes: their numbers.
-        workers: how many processes serve, if all are well.
-        answering: how many of them have told these numbers now.
+        ledger_files: the files whose sizes add up to the ledger's; none for a ledger in a database.
+        processes: the processes' numbers.
+        workers: the configured number of processes.
+        answering: the number of processes in these numbers.
 
     """
 

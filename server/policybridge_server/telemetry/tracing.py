@@ -37,7 +37,7 @@ _LABELS: Final = 16
 class OtlpTracer:
     """Sends spans to an OTLP receiver, from a thread of its own; implements `Tracer`.
 
-    Whether a session is traced says the build that it belongs to, by the flag in its trace context. Sessions without a
+    The flag in a session's trace context, set by its build, decides whether it is traced. Sessions without a
     context are drawn.
 
     Args:
@@ -55,7 +55,7 @@ class OtlpTracer:
         self._tracer = self._provider.get_tracer(_SCOPE.name)
         self._propagator = TraceContextTextMapPropagator()
         self._ids = RandomIdGenerator()
-        # Every so many decisions of a session one is traced: counting is cheaper than drawing.
+        # Every n-th decision of a session is traced: counting is cheaper than drawing.
         self._every = round(1 / config.trace_decisions) if config.trace_decisions else 0
 
     def opened(self, session: SessionView) -> "OtlpSession | None":
@@ -76,7 +76,7 @@ class OtlpTracer:
         self, parent: SpanContext, attributes: Mapping[str, AttributeValue], begun: int, status: Status
     ) -> None:
         """Send the span of a decision, which began at ``begun``, nanoseconds since 1970, and ends now."""
-        # A span that is made as it is sent takes a tenth of the time of one that could still change.
+        # Making a finished span takes a tenth of the time of a mutable one.
         span = ReadableSpan(
             "decision",
             SpanContext(parent.trace_id, self._ids.generate_span_id(), False, parent.trace_flags, parent.trace_state),
@@ -91,7 +91,7 @@ class OtlpTracer:
         self._processor.on_end(span)
 
     def close(self) -> None:
-        """Send what is left."""
+        """Send the remaining spans."""
         self._provider.shutdown()
 
 
@@ -106,7 +106,7 @@ class OtlpSession:
         self._count = 0
 
     def sink(self, inner: Sink) -> Sink:
-        """Stand before the sink of a decision that is traced; the first one of a session always is."""
+        """Return a sink before that of a traced decision; the first decision of a session is always traced."""
         step, self._count = self._count, self._count + 1
         return inner if not self._every or step % self._every else _DecisionSpan(self, inner, step + 1)
 
@@ -126,7 +126,7 @@ class OtlpSession:
         self._tracer.decided(self._span.get_span_context(), attributes, begun, status)
 
     def reported(self, outcome: Outcome) -> None:
-        """Keep what the client said of the compilation."""
+        """Keep the client's report of the compilation."""
         self._span.set_attribute("policybridge.outcome", outcome.status)
         for name, value in list(outcome.values.items())[:_LABELS]:
             self._span.set_attribute(f"policybridge.outcome.{name}", value)

@@ -264,7 +264,7 @@ class TestOnnx(TensorContract):
                 return runner.evaluate()
 
         with pytest.raises(
-            PolicyBridgeError, match=r"gives y: float\[-1, 2\].*counts observations, say `batch = true`"
+            PolicyBridgeError, match=r"gives y: float\[-1, 2\].*counts observations, set `batch = true`"
         ):
             ask()
         add_setting(tmp_path, "open", "batch = true")

@@ -100,7 +100,7 @@ def test_a_message_whose_features_do_not_tell_it_ends_the_compiler(server: PipeS
     with server.compiler("one") as asking:
         asking.send(f"{sent} -> int")
         assert asking.end() == ABORTED
-    server.wait_for_log("one of those that tell what the compiler reads is right: request_int, request_long")
+    server.wait_for_log("it must have exactly one of request_int, request_long")
 
 
 def test_a_table_in_the_configuration_says_the_same(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def test_shapes_may_vary_from_request_to_request(client: triton.InferenceServerC
 
 def test_a_policy_that_declares_nothing_answers_what_the_request_declares(client: triton.InferenceServerClient) -> None:
     assert client.infer("free", x(1, 2, 3), parameters=ADVICE).as_numpy("total").tolist() == [6]
-    with pytest.raises(InferenceServerException, match="say which in the parameter `advice`"):
+    with pytest.raises(InferenceServerException, match="give its spec in the parameter `advice`"):
         client.infer("free", x(1, 2, 3))
     for advice, message in (
         ("{", "not JSON in the parameter `advice`"),

@@ -230,7 +230,7 @@ def binary(size: object, **more: object) -> bytes:
         (binary(2**70) + bytes(8), None, "8 bytes are left"),
         (binary("8") + bytes(8), None, "is a number of bytes, not '8'"),
         (binary(True) + bytes(8), None, "is a number of bytes, not True"),
-        (binary(8) + bytes(9), None, "1 bytes behind the JSON belong to no input"),
+        (binary(8) + bytes(9), None, "1 bytes after the JSON belong to no input"),
         (binary(4) + bytes(4), None, "takes 8 bytes; 4 came"),
         (binary(8, data=[1]) + bytes(8), None, "`data` beside `binary_data_size`"),
         (binary(8, shape=[2**40]) + bytes(8), None, "a batch of 1099511627776"),

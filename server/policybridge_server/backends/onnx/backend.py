@@ -74,9 +74,9 @@ def _missing_files_named(file: Path) -> Iterator[None]:
         missing = ", ".join(map(repr, missing_files(file)))
         if not missing:
             raise
-        # ONNX Runtime names them in the folder where it looked. That of a publication is there only meanwhile.
+        # ONNX Runtime's message has the folder's path; the folder of a publication exists only for its duration.
         raise PreconditionError(
-            f"its tensors are in other files, of which the version's folder has no {missing}; they belong into it, at "
+            f"its tensors are in other files, and the version's folder has no {missing}; put them into it, at "
             f"the same place beside {file.name} as when it was exported"
         ) from error
 
@@ -85,7 +85,7 @@ def _options(settings: OnnxSettings) -> ort.SessionOptions:
     options = ort.SessionOptions()
     options.intra_op_num_threads = settings.threads
     options.inter_op_num_threads = 1
-    # Fatal errors alone: whatever fails is raised as well, and the probe asks models for what they may refuse.
+    # Log only fatal errors: others are raised as well, and the probe sends models inputs that they may refuse.
     options.log_severity_level = 4
     return options
 
@@ -117,7 +117,7 @@ def _check_providers(session: ort.InferenceSession, settings: OnnxSettings) -> N
     # ONNX Runtime leaves out a provider whose driver is missing, without an error, and uses the CPU instead.
     lost = [name for name in settings.providers if name not in session.get_providers()]
     if lost:
-        raise PreconditionError(f"ONNX Runtime could not start {', '.join(lost)}; its log on stderr says why")
+        raise PreconditionError(f"ONNX Runtime could not start {', '.join(lost)}; its log on stderr has the reason")
 
 
 class OnnxModel(TensorModel):

@@ -1,4 +1,4 @@
-"""Batches of one size with fixed arrays: ONNX Runtime is told once where inputs and output lie."""
+"""Batches of one size with fixed arrays: ONNX Runtime gets the addresses of inputs and output once."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -44,7 +44,7 @@ class BoundBatch:
         bind(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
 
     def _place(self, inputs: Sequence[Input], features: Layout, count: int, batched: bool) -> list[Array]:
-        """Make the arrays of inputs that lie side by side, and note how each run fills them."""
+        """Make the arrays of adjacent inputs, and record how each run fills them."""
         first, lead = inputs[0], (count,) if batched else ()
         if len(inputs) == 1:
             array = np.zeros((*lead, *first.spec.shape), first.spec.type.dtype)

@@ -1,6 +1,6 @@
 """ONNX model files, read without the package ``onnx``.
 
-Only the messages that lead to the initializers are described here; protobuf keeps all other fields as they are.
+Only the messages on the path to the initializers are described here; protobuf preserves all other fields.
 """
 
 from functools import cache
@@ -23,14 +23,14 @@ _FIELDS: Final = {
 }
 _REPEATED: Final = ("initializer", "dims", "external_data")
 _LARGEST: Final = 1 << 26
-"""Bytes of a file that is read to explain an error. A model whose tensors are in other files is far smaller."""
+"""Limit in bytes of a model file read to explain an error. Models with tensors in other files are far smaller."""
 
 
 def parse_model(model: bytes) -> Any:
     """Parse a model's file.
 
     Raises:
-        google.protobuf.message.DecodeError: it is none.
+        google.protobuf.message.DecodeError: it is not a model.
 
     """
     return _message_class().FromString(model)

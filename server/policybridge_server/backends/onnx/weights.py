@@ -31,7 +31,7 @@ def replace_initializers(model: bytes, weights: bytes | memoryview) -> bytes:
 
     Raises:
         InvalidError: ``weights`` are not safetensors.
-        PreconditionError: the model has no such tensor, or one of another type or shape; or a tensor holds NaN.
+        PreconditionError: the model has no such tensor, or one of another type or shape; or a tensor has NaN.
 
     """
     new, parsed = read_weights(weights), _parse(model)

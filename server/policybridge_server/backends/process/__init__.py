@@ -1,1 +1,1 @@
-"""A version in a process of its own: a crash, a hang or a full memory there costs its sessions and nobody else."""
+"""A version in a process of its own: a crash, a hang or full memory there affects only its own sessions."""

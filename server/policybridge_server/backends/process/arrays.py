@@ -1,6 +1,6 @@
-"""Records as bytes between the server and a policy's process. No pickle: what comes back is read as numbers and text.
+"""Records as bytes between the server and a policy's process. No pickle: replies are read as numbers and text.
 
-A record type of fixed fields is sent as it lies in memory. A field that varies is a numpy array for each record:
+A record type of fixed fields is sent as its bytes in memory. A field that varies is a numpy array for each record:
 its type (3 characters), its dimensions, its elements; text is written with its length.
 """
 
@@ -56,7 +56,7 @@ def decode(data: bytes, dtype: np.dtype[np.void], count: int) -> Values:
     """Read ``count`` records.
 
     Raises:
-        PolicyFailedError: ``data`` is not so many records of this type.
+        PolicyFailedError: ``data`` is not this number of records of this type.
 
     """
     if not dtype.hasobject:
@@ -113,7 +113,7 @@ def _write(written: bytearray, array: npt.NDArray[Any]) -> None:
 class _Reader:
     """Takes bytes from the front.
 
-    Every method raises `PolicyFailedError` where the bytes end too early or mean nothing.
+    Every method raises `PolicyFailedError` if the bytes end too early or are invalid.
     """
 
     def __init__(self, data: bytes) -> None:

@@ -1,7 +1,7 @@
 """The policy's process: it loads one version and answers the server's requests, until the server closes or ends.
 
-The server starts it with two descriptors: the connection, and the end of a pipe that nobody writes to. When the
-server ends, in whatever way, the kernel closes the pipe's other end and kills this process and its children for it,
+The server starts it with two descriptors: the connection, and the end of a pipe without a writer. When the
+server ends, in any way, the kernel closes the pipe's other end and kills this process and its children,
 also while a policy hangs or holds the interpreter lock.
 """
 
@@ -41,7 +41,7 @@ _F_SETSIG: Final = 10
 
 
 def main(connection: int, lifeline: int) -> None:
-    """Serve the requests that come by the descriptor ``connection``; end with the pipe ``lifeline``."""
+    """Serve the requests on the descriptor ``connection``; end when the pipe ``lifeline`` closes."""
     _end_with(lifeline)
     _be_killed_first()
     channel = Channel(socket.socket(fileno=connection))
@@ -72,7 +72,7 @@ def _end_with(lifeline: int) -> None:
 
 
 def _be_killed_first() -> None:
-    """Where the machine's memory ends, the kernel must end this process and not the server. Leave no core dump."""
+    """If the machine's memory is full, the kernel must kill this process and not the server. Write no core dump."""
     Path("/proc/self/oom_score_adj").write_text("1000")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -136,11 +136,11 @@ def _view(new: NewSession) -> SessionView:
 
 def start(arguments: list[str]) -> None:
     """Run as a program: the two descriptors are its arguments."""
-    # What a policy or a library prints must not reach the server's standard output.
+    # Text that a policy or a library prints must not reach the server's standard output.
     with suppress(OSError):
         os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     main(int(arguments[0]), int(arguments[1]))
     sys.stderr.flush()
-    # Without the destructors of frameworks, of which some abort.
+    # Skip the destructors of frameworks: some of them abort.
     os._exit(0)

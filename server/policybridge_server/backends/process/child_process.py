@@ -17,7 +17,7 @@ _PROGRAM: Final = (
     "from policybridge_server.backends.process.child import start; start(sys.argv[1:3])"
 )
 _GRACE_SECONDS: Final = 1.0
-"""In which a process whose connection is closed ends by itself."""
+"""Seconds for a process to end after its connection is closed."""
 
 
 class ChildProcess:
@@ -30,7 +30,7 @@ class ChildProcess:
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
-        # Nobody writes to this pipe. The kernel kills the process when the server's end is closed.
+        # This pipe has no writer. The kernel kills the process when the server's end is closed.
         lifeline, held = os.pipe()
         self._held: int | None = held
         try:
@@ -52,11 +52,11 @@ class ChildProcess:
         self.channel = Channel(ours)
 
     def end(self) -> None:
-        """Let the process end, and kill it where it does not."""
+        """Wait for the process to end, and kill it if it does not."""
         self.kill(_GRACE_SECONDS)
 
     def kill(self, grace: float = 0.2) -> str:
-        """Kill the process and its children; say how the process ended, if it does so within ``grace`` seconds."""
+        """Kill the process and its children; describe its end, if it comes within ``grace`` seconds."""
         self.channel.close()
         before = self._status(time.monotonic() + grace)
         with suppress(ProcessLookupError, PermissionError):
@@ -68,7 +68,7 @@ class ChildProcess:
         return before
 
     def _status(self, due: float) -> str:
-        # The process stays a zombie meanwhile, so that the number of its group cannot become another one's.
+        # The process stays a zombie until then, so that the kernel cannot reuse the number of its group.
         while (found := os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is None:
             if time.monotonic() > due:
                 return "was killed"

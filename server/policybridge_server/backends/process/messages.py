@@ -1,7 +1,7 @@
 """The messages between the server and a policy's process, and the frames that carry them.
 
 A frame is 12 bytes of lengths, a head in JSON, and a body of numbers. The server asks, and the process answers each
-request once. The server reads nothing else than these structures from it.
+request once. The server reads only these structures from it.
 """
 
 import socket
@@ -31,7 +31,7 @@ class Load(msgspec.Struct):
 
 
 class Loaded(msgspec.Struct):
-    """What was loaded; specs as LLVM writes them. ``stateful``: the ends of sessions must be told."""
+    """The loaded model; specs in LLVM's form. ``stateful``: the process needs the ends of sessions."""
 
     features: list[dict[str, Any]] | None
     advice: dict[str, Any] | None
@@ -61,7 +61,7 @@ class NewLayout(msgspec.Struct):
 class Evaluate(msgspec.Struct, omit_defaults=True):
     """Evaluate the records in the body, one for each of ``sessions``, by their numbers.
 
-    ``contexts`` gives those that have changed. ``layout`` is sent when it is another one than in the request before.
+    ``contexts`` gives those that have changed. ``layout`` is sent if it differs from that of the request before.
     """
 
     count: int
@@ -78,7 +78,7 @@ class End(msgspec.Struct):
 
 
 class Failed(msgspec.Struct):
-    """There is no answer: the error's text, and its traceback there."""
+    """An error instead of an answer: its text, and its traceback in the process."""
 
     text: str
     traceback: str
@@ -93,7 +93,7 @@ class Asked(msgspec.Struct):
 
 
 class Reply(msgspec.Struct):
-    """The head of a reply: ``failed``, or what was asked for."""
+    """The head of a reply: ``failed``, or the field of the request's kind."""
 
     failed: Failed | None = None
     loaded: Loaded | None = None
@@ -109,7 +109,7 @@ class Channel:
         """Send a frame by ``due``, of ``time.monotonic``.
 
         Raises:
-            OSError: the peer is gone, or (TimeoutError) takes nothing.
+            OSError: the peer has closed, or (TimeoutError) does not read.
 
         """
         encoded = msgspec.json.encode(head)
@@ -120,9 +120,9 @@ class Channel:
         """Receive a frame by ``due``.
 
         Raises:
-            EOFError: the peer is gone.
+            EOFError: the peer has closed.
             OSError: likewise, or (TimeoutError) it sends too little.
-            PolicyFailedError: this is no frame.
+            PolicyFailedError: this is not a frame.
 
         """
         head_size, body_size = _LENGTHS.unpack(self._take(_LENGTHS.size, due))

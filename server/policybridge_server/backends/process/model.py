@@ -1,4 +1,4 @@
-"""The server's side of a policy's process: a model like any other, whose evaluations are done elsewhere."""
+"""The server's side of a policy's process: a model whose evaluations the process makes."""
 
 import time
 from pathlib import Path
@@ -33,10 +33,10 @@ class ProcessModel:
     """A version in a process of its own. For one thread at a time.
 
     If the process ends, its sessions get an error, and it is started again for the next session: at once after its
-    first end, and 1, 2, 4 … 60 seconds later where it ends again before it has answered.
+    first end, and 1, 2, 4 … 60 seconds later if it ends again before it has answered.
 
     Attributes:
-        trouble: why there is no process at present; empty: there is one.
+        trouble: why there is no process at present; empty if there is one.
 
     Args:
         stored: the version.
@@ -107,11 +107,11 @@ class ProcessModel:
     def _number(
         self, process: "_Process", session: SessionView, new: list[NewSession], contexts: dict[int, str]
     ) -> int:
-        """Give the session's number in the process, and note what the process must be told of it."""
+        """Give the session's number in the process, and record the news of it for the process."""
         met = self._met.get(session.id)
         if met is not None and met.session is session and met.process is not process and process.loaded.stateful:
             raise PolicyFailedError(
-                f"the process of {self._stored} ended during this session, and what it kept of the session is lost"
+                f"the process of {self._stored} ended during this session, and its state of the session is lost"
             )
         if met is None or met.session is not session or met.process is not process:
             self._numbers += 1
@@ -133,7 +133,7 @@ class ProcessModel:
         return met.number
 
     def end(self, session: SessionView) -> None:
-        """Tell the process that ``session`` is over, if it has met it.
+        """Tell the process of the end of ``session``, if it knows it.
 
         Raises:
             PolicyFailedError: the policy's ``end`` failed, or the process has ended.
@@ -180,7 +180,7 @@ class _Met:
 
 
 class _EndedError(Exception):
-    """The process has ended, or was killed because it took too long; the text says which."""
+    """The process has ended, or was killed because it took too long; the text has the reason."""
 
 
 class _Process:

@@ -5,10 +5,10 @@
             return observation["inlining_default"]
 
 There is one object per version. It gets one observation at a time, in a worker thread unless policy.toml says
-``inline = true``. What belongs to one session is in ``session.state``. A policy that consults models names them under
+``inline = true``. Data of one session belongs into ``session.state``. A policy that consults models names them under
 ``[settings.models]`` (see `policybridge_server.backends.python.models`) and is made with them: ``Policy(models)``.
 
-A session is one episode unless ``[settings.episode]`` says where others start. Each episode starts with an empty
+A session is one episode unless ``[settings.episode]`` defines the start of others. Each episode starts with an empty
 ``session.state``, and ``start`` and ``end`` are called for each.
 """
 
@@ -41,7 +41,7 @@ from policybridge_server.repository import PolicyConfig
 
 
 class EpisodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``[settings.episode]``: where an episode starts, beside the start of the session.
+    """``[settings.episode]``: the start of an episode, besides the start of the session.
 
     Attributes:
         feature: an episode starts with each observation in which this feature of the client is not 0.
@@ -61,7 +61,7 @@ class PythonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         file: in the version's folder.
         name: of the class in it.
         models: name in the policy → file of the model, or how the file is loaded.
-        episode: where an episode starts.
+        episode: the start of an episode.
 
     """
 
@@ -118,7 +118,7 @@ def _import(file: Path) -> ModuleType:
 
 
 def _forget(module: ModuleType) -> None:
-    """Forget the module and those beside it, unless the same file was imported again meanwhile."""
+    """Forget the module and its submodules, unless the same file has been imported again."""
     if sys.modules.get(module.__name__) is module:
         del sys.modules[module.__name__]
         _forget_beside(module.__name__)
@@ -147,7 +147,7 @@ def _make(file: Path, module: ModuleType, name: str, models: Mapping[str, Consul
 
 
 class _Code(NamedTuple):
-    """What was loaded: the policy's object, the module of its class, and its models."""
+    """The loaded parts: the policy's object, the module of its class, and its models."""
 
     policy: Any
     module: ModuleType
@@ -221,7 +221,7 @@ class PythonModel:
             self._end(session)
 
     def close(self) -> None:
-        """Forget the module, unless the same file was loaded again meanwhile, and close the models."""
+        """Forget the module, unless the same file has been loaded again, and close the models."""
         _forget(self._code.module)
         for model in self._code.models.values():
             model.close()

@@ -35,10 +35,10 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         file: in the version's folder.
-        backend: the name of the backend that loads the file; absent: the file's suffix says which.
-        features: the inputs, where the file does not declare them.
-        advice: the output, where the file does not declare it.
-        settings: for the backend to read, beside ``file`` and ``batch = false``.
+        backend: the name of the backend that loads the file; absent: by the file's suffix.
+        features: the inputs, if the file does not declare them.
+        advice: the output, if the file does not declare it.
+        settings: settings of the backend, besides ``file`` and ``batch = false``.
 
     """
 
@@ -91,7 +91,7 @@ class ConsultedModel:
         return np.asarray(tensor(self.advice, values))
 
     def close(self) -> None:
-        """Give back what the model holds."""
+        """Free the model's resources."""
         self._model.close()
 
 

@@ -3,8 +3,8 @@
 The version's folder is the SavedModel. The signature is chosen by name. With an ``output_spec.json`` the signature is
 ``action`` unless ``policy.toml`` names another, and the advice is the decision that the file names.
 
-The graph runs in a session of its own, because a call takes 90 µs there and 270 µs by the function that
-``tf.saved_model.load`` makes of a signature; its threads serve this model alone, and closing it frees its memory.
+The graph runs in a session of its own, because a call takes 90 µs there and 270 µs by the function of
+``tf.saved_model.load`` for a signature; its threads serve only this model, and closing it frees its memory.
 """
 
 from collections.abc import Callable, Mapping
@@ -137,7 +137,7 @@ def _output(outputs: Mapping[str, Any], settings: TensorflowSettings, logged: Lo
 def _port(name: str, tensor: Any) -> Port:
     if tensor.tensor_shape.unknown_rank:
         raise PreconditionError(
-            f"{name} has no known number of dimensions; save it with a shape, with None where a dimension varies"
+            f"{name} has no known number of dimensions; save it with a shape, with None for a varying dimension"
         )
     dtype = tf.dtypes.as_dtype(tensor.dtype).as_numpy_dtype
     dims = [dim.size if dim.size >= 0 else "varies" for dim in tensor.tensor_shape.dim]

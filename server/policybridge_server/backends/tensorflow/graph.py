@@ -1,6 +1,6 @@
 """Refusing a SavedModel that does more than compute: a graph can read and write files, and call Python.
 
-Every SavedModel holds operators that save it, so that only the operators that can run are checked: those that the
+Every SavedModel holds operators that save it, so only the operators that can run are checked: those that the
 signature's outputs, the restoring of variables and the initialization depend on.
 """
 

@@ -2,7 +2,7 @@
 
 ``torch.export.load`` falls back to pickles, evaluates the expressions of symbolic shapes as Python, finds operators by
 any dotted name under ``torch`` and loads compiled libraries; TorchScript can write files. A policy needs none of that:
-an archive is accepted only if it holds nothing but what is known to be harmless. These checks read the archive with
+an archive is accepted only if all its parts are known to be harmless. These checks read the archive with
 PyTorch's own reader, as the loader does, because two readers of one zip file may see two different archives.
 """
 
@@ -37,19 +37,19 @@ _OBJECTS = re.compile(rb"torch\s*\.\s*classes\s*\.\s*(?!quantized\b)\w+")
 
 
 _EXPANSION = 1032
-"""Bytes that one byte of deflated data can come to at most (zlib's technical details)."""
+"""The most bytes that one deflated byte can expand to (zlib's technical details)."""
 
 
 class RefusedError(Exception):
-    """The archive holds what is not accepted; the message says what."""
+    """The archive has a part that is not accepted; the message names it."""
 
 
 def check_program(data: bytes) -> None:
     """Accept an exported program of tensors and a graph of known operators.
 
     Raises:
-        RefusedError: the archive holds anything else.
-        Exception: ``data`` is no such archive.
+        RefusedError: the archive has any other part.
+        Exception: ``data`` is not such an archive.
 
     """
     archive = PT2ArchiveReader(io.BytesIO(data))
@@ -57,8 +57,8 @@ def check_program(data: bytes) -> None:
     names: list[str] = archive.get_file_names()
     for name in names:
         if name.startswith(AOTINDUCTOR_DIR):
-            raise RefusedError("it holds a compiled library; export the program itself")
-        # The loader reads any file of this folder as a graph, whatever its name ends in.
+            raise RefusedError("it has a compiled library; export the program itself")
+        # The loader reads any file of this folder as a graph, whatever its suffix.
         if name.startswith(MODELS_DIR):
             _check_graph(json.loads(archive.read_bytes(name)))
         elif name.endswith(".pt"):
@@ -88,7 +88,7 @@ def check_script(data: bytes) -> None:
 
 
 def _check_sizes(archive: Any, data: bytes) -> None:
-    """Refuse an archive that declares more than it can hold: the reader sets aside what it declares."""
+    """Refuse an archive that declares more than it can hold: the reader allocates the declared size."""
     declared = sum(archive.get_record_size(name) for name in archive.get_all_records())
     if declared > _EXPANSION * len(data):
         raise RefusedError(f"it declares {declared:,} bytes of content and has {len(data):,} bytes in all")
@@ -101,7 +101,7 @@ def _check_script_record(name: str, content: bytes) -> None:
 
 
 def _check_pickle(name: str, content: bytes) -> None:
-    # The loader tries weights_only first, and an unsafe load only if that fails: what passes here is loaded safely.
+    # The loader tries weights_only first, and an unsafe load only if that fails: what passes here loads safely.
     try:
         if content:
             torch.load(io.BytesIO(content), weights_only=True)
@@ -120,7 +120,7 @@ def _check_graph(graph: Any) -> None:
         if key in ("target", "as_operator") and not _OPERATORS.fullmatch(text):
             raise RefusedError(f"it calls {text!r}")
         if key in ("in_spec", "out_spec") and "default_factory" in text:
-            raise RefusedError("it takes or gives a defaultdict, for which any module would be imported")
+            raise RefusedError("its signature has a defaultdict, for which any module would be imported")
         if key == "expr_str" and not _is_expression(text):
             raise RefusedError(f"a shape is the expression {text!r}")
 

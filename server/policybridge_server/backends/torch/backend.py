@@ -62,7 +62,7 @@ class TorchBackend:
     runs_code: ClassVar[bool] = False
 
     def load(self, artifact: Path, config: PolicyConfig) -> "TorchModel":
-        """Load the model; the file's suffix says how."""
+        """Load the model in the way of the file's suffix."""
         settings: TorchSettings = convert_settings(config, TorchSettings)
         file = artifact_file(artifact, *(_FILES if settings.file is None else [settings.file]))
         torch.set_num_threads(settings.threads)

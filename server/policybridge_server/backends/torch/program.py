@@ -1,6 +1,6 @@
 """Exported programs: from the archive to a function of the inputs.
 
-The graph itself is called, with its weights as arguments, in 30 µs. The module that PyTorch makes of a program takes 90
+The graph itself is called, with its weights as arguments, in 30 µs. PyTorch's module of a program takes 90
 µs, and evaluates Python expressions of the archive to check its inputs.
 """
 
@@ -29,7 +29,7 @@ class Program(NamedTuple):
 
 
 class _Range(NamedTuple):
-    """The sizes for which a dimension of an input was exported, both ends included."""
+    """The sizes for which a dimension of an input was exported, inclusive."""
 
     argument: int
     axis: int
@@ -66,7 +66,7 @@ def _program(program: torch.export.ExportedProgram, settings: TensorSettings) ->
     held = {**program.state_dict, **program.constants}
     state = [held[str(spec.target)].detach() for spec in specs if spec.kind in _STATE]
     if [spec.kind is InputKind.USER_INPUT for spec in specs] != [False] * len(state) + [True] * len(names):
-        raise PreconditionError("its inputs are not all behind its weights")
+        raise PreconditionError("its inputs do not all follow its weights")
     call = _checked(program.graph_module.forward, state, outputs.index(output), _ranges(program, names, nodes))
     return Program([_port(name, nodes[name]) for name in names], _port(output, nodes[output]), call)
 

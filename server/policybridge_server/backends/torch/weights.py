@@ -1,4 +1,4 @@
-"""Other weights for an exported program: the archive is written anew with their bytes, and the graph stays as it is.
+"""Other weights for an exported program: the archive is rewritten with their bytes, and the graph stays unchanged.
 
 An archive holds the bytes of each weight in a record of its own, and a table of names, types and shapes. Nothing is
 loaded, so that nothing of the archive runs.
@@ -43,7 +43,7 @@ def replace_program_weights(data: bytes, weights: bytes | memoryview) -> bytes:
 
     Raises:
         InvalidError: ``weights`` are not safetensors, or give two values to weights that share their bytes.
-        PreconditionError: they are not those of the archive, or hold NaN; or the archive has weights of another form.
+        PreconditionError: they are not those of the archive, or have NaN; or the archive has weights of another form.
 
     """
     new, archive = read_weights(weights), PT2ArchiveReader(io.BytesIO(data))

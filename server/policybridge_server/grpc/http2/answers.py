@@ -1,4 +1,4 @@
-"""What a gRPC call's answers are made of: headers, trailers, and all of a unary answer in one piece."""
+"""The bytes of a gRPC call's answers: headers, trailers, and a whole unary answer in one piece."""
 
 import struct
 from base64 import b64encode
@@ -20,7 +20,7 @@ _HEADERS_BLOCK: Final = b"\x88\x0f\x10\x10application/grpc"
 """`:status: 200` and `content-type`, by their indices in HPACK's static table: clients read them faster than text."""
 
 _UNARY_START: Final = struct.Struct(f">HBBBL{len(_HEADERS_BLOCK)}sHBBBLBL")
-"""What comes before the message of a unary call: a frame of headers, the head of a DATA frame, and gRPC's prefix."""
+"""The bytes before the message of a unary answer: a frame of headers, the head of a DATA frame, and gRPC's prefix."""
 
 _UNARY_HEADERS: Final = (len(_HEADERS_BLOCK) >> 8, len(_HEADERS_BLOCK) & 0xFF, int(Kind.HEADERS), int(Flag.END_HEADERS))
 _UNARY_END: Final = (len(_OK) >> 8, len(_OK) & 0xFF, int(Kind.HEADERS), int(Flag.END_HEADERS | Flag.END_STREAM))
@@ -43,7 +43,7 @@ def response_headers(metadata: Metadata) -> bytes:
 
 
 def trailers(status: int, message: str, metadata: Metadata, *, alone: bool) -> bytes:
-    """Give the block that ends a call; ``alone`` where no headers came before it."""
+    """Return the block that ends a call; ``alone`` if no headers came before it."""
     block = _OK
     if status or metadata:
         told = [("grpc-status", str(status)), *([("grpc-message", percent_encoded(message))] if message else [])]

@@ -17,7 +17,7 @@ class HeaderBlocks:
     """Puts the blocks of one connection together.
 
     Attributes:
-        begun: the block that is continued; no other frame may come meanwhile.
+        begun: the unfinished block; no other frame may come before its end.
 
     """
 

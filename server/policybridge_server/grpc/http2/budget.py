@@ -1,4 +1,4 @@
-"""What clients may make the server hold in memory: open calls, their headers, messages, and answers nobody reads."""
+"""Limits of the memory that clients use: open calls, their headers, messages, and unread answers."""
 
 import ctypes
 import time
@@ -9,17 +9,17 @@ from policybridge_core.errors import TooLargeError
 from policybridge_server.grpc.http2.frames import Code, Http2Error
 
 _STEP: Final = 64 << 10
-"""Bytes that a connection takes from what all may hold at once, so that small changes are its own business."""
+"""Bytes that a connection takes from the shared budget at a time, so that small changes do not touch it."""
 
 _MUCH: Final = 8 << 20
-"""Bytes. After a connection that held more, what the allocator keeps of them is given back to the system."""
+"""Bytes. After a connection that held more, the allocator's free memory is returned to the system."""
 
 FREE: Final = 64 << 10
-"""Bytes that each connection has, whatever the others hold: a client that asks for little is always served."""
+"""Bytes reserved for each connection, so that a client with small requests is always served."""
 
 
 class Memory:
-    """What all connections of a server may hold together.
+    """The budget of all connections of a server together.
 
     Args:
         most: bytes.
@@ -35,7 +35,7 @@ class Memory:
 
 
 class Budget:
-    """What one connection may hold. All of it is given back when its calls are over.
+    """The budget of one connection. It is returned when its calls have ended.
 
     Args:
         most: bytes.
@@ -43,7 +43,7 @@ class Budget:
 
     Attributes:
         held: bytes that the connection holds.
-        peak: most bytes that it has held, as far as it took them from what all may hold.
+        peak: the most bytes that it has taken from the shared budget.
 
     """
 
@@ -103,7 +103,7 @@ class Budget:
 
     def _keep(self, reserved: int) -> None:
         self._reserved = reserved
-        # Not at once what was taken: a call that ends is mostly followed by one that begins.
+        # Keep a part: the end of a call is mostly followed by a new one.
         self._low = 0 if reserved == FREE else max(1, reserved - 4 * _STEP)
 
 
@@ -112,7 +112,7 @@ _PER_SECOND: Final = 50
 
 
 def _trim() -> None:
-    # The C library keeps freed memory for later, and frees the end of its heap alone by itself.
+    # The C library keeps freed memory, and returns only the end of its heap by itself.
     with suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -121,7 +121,7 @@ class Patience:
     """Bears frames that bring no call further, up to a bound; answers, and time, let it recover.
 
     Such frames are pings, settings, empty or tiny DATA, resets of calls and the like. Clients send some of them for
-    each answer. A peer that sends thousands of them beside its answers only uses the server up.
+    each answer. A peer that sends thousands of them without need is an attack.
 
     Attributes:
         left: points; a frame of such a kind takes one, an answer adds some.

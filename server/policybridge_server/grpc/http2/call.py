@@ -94,7 +94,7 @@ class ServicerCall:
         if not context.status:
             self._stream.fail(as_error(error, "a call"))
             return
-        # The servicer has said the status before it raised, as the methods do that generated code has by default.
+        # The servicer has set the status before it raised, as generated code's default methods do.
         if not isinstance(error, NotImplementedError):
             as_error(error, "a call")
         self._stream.finish(context.status, context.message, context.trailers)
@@ -170,27 +170,27 @@ class StreamContext:
         self.abort(status.code, status.details, tuple(status.trailing_metadata or ()))
 
     def set_trailing_metadata(self, metadata: Metadata) -> None:
-        """Send it with the status."""
+        """Set the trailing metadata."""
         self.trailers = metadata
 
     def trailing_metadata(self) -> Metadata:
-        """Give what will be sent with the status."""
+        """Return the trailing metadata."""
         return self.trailers
 
     def set_code(self, code: grpc.StatusCode) -> None:
-        """Say the status."""
+        """Set the status."""
         self.status = code.value[0]
 
     def set_details(self, details: str) -> None:
-        """Say more of the status."""
+        """Set the details of the status."""
         self.message = details
 
     def code(self) -> int:
-        """Give the status so far."""
+        """Return the status so far."""
         return self.status
 
     def details(self) -> str:
-        """Give what was said of it."""
+        """Return the details of the status."""
         return self.message
 
     def invocation_metadata(self) -> tuple[tuple[str, str | bytes], ...]:
@@ -217,16 +217,16 @@ class StreamContext:
         return self._stream.time_remaining
 
     def set_compression(self, compression: object = None) -> None:
-        """Answers are small: they are sent as they are."""
+        """Answers are small: they are sent uncompressed."""
 
     disable_next_message_compression = set_compression
 
     def cancelled(self) -> bool:
-        """Whether the client has given up."""
+        """Whether the client has cancelled the call."""
         return self.is_cancelled
 
     def done(self) -> bool:
-        """Whether the call is over."""
+        """Whether the call has ended."""
         return self.is_done
 
     def is_active(self) -> bool:
@@ -234,7 +234,7 @@ class StreamContext:
         return not (self.is_done or self.is_cancelled)
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
-        """Call it when the call is over."""
+        """Call ``callback`` when the call has ended."""
         self._callbacks.append(callback)
 
     add_callback = add_done_callback

@@ -24,26 +24,26 @@ from policybridge_server.transports.doors import Wait
 _LOG = logging.getLogger(__name__)
 
 _ROOM: Final = 32 << 20
-"""Bytes that a connection may hold beside one message of the largest size."""
+"""Bytes that a connection may hold besides one message of the largest size."""
 
 _LAST_WORDS: Final = 1.0
-"""Seconds for a peer that broke the protocol to read what was wrong."""
+"""Seconds for a peer that broke the protocol to read the error."""
 
 
 class Http2Connection:
     """Serves one connection inside the loop's turns.
 
     In one turn it works for a millisecond or so and leaves the rest for the next, so that a client that sends a lot
-    keeps no other waiting. What it holds is bounded by `Budget`, and frames that bring no call further by `Patience`.
+    delays no other. `Budget` bounds its memory, and `Patience` the frames that advance no call.
 
     Its parts: `Incoming` cuts frames, `Streams` takes them, `Receiving` and `Sending` are the two directions of flow
-    control, `Turn` writes. What a `Stream` needs of them is an attribute here (`StreamConnection`).
+    control, `Turn` writes. The parts for a `Stream` are attributes here (`StreamConnection`).
 
     Args:
-        connection: just accepted, non-blocking.
-        peer: its address, as gRPC writes it.
+        connection: the accepted socket, non-blocking.
+        peer: the client's address in gRPC's form.
         owner: the server that accepted it.
-        gone: is told when it is closed; more than once, if it is closed more than once.
+        gone: called when the connection is closed, each time.
 
     """
 
@@ -61,7 +61,7 @@ class Http2Connection:
         self._channel = owner.channel(connection, self)
         self._turn = turn = Turn(self._channel, self.sending)
         self._receiving = Receiving(self.budget, turn.write)
-        # Bound here, so that a stream's call of one of them is one call.
+        # Bound methods, so that a stream calls them directly.
         self.write: Callable[[bytes], None] = turn.write
         self.told: Callable[[int], None] = partial(owner.loop.counters.told, "grpc")
         self.is_tired: Callable[[], bool] = turn.is_tired
@@ -72,7 +72,7 @@ class Http2Connection:
         self._incoming = Incoming(turn, self._greet, self._streams.take)
 
     def ready(self, events: int) -> None:
-        """Take what has arrived; an error ends this connection and no other."""
+        """Take the arrived bytes; an error ends only this connection."""
         turn = self._turn
         out = turn.out = []
         turn.began = 0.0
@@ -101,7 +101,7 @@ class Http2Connection:
             self._go_on()
 
     def resume(self) -> None:
-        """Go on with what was left in the turn before."""
+        """Continue the work left from the turn before."""
         self._turn.again = False
         self.ready(0)
 
@@ -123,7 +123,7 @@ class Http2Connection:
         turn = self._turn
         if turn.again:
             return
-        # While the socket is full, no frames are taken; it tells when it is not.
+        # While the socket is full, take no frames; it reports when it is not.
         left = turn.unfinished or self.sending.due or (self._incoming.behind and not self._channel.unsent)
         if left or (self._ending and self._streams.open):
             turn.again = True
@@ -167,7 +167,7 @@ class Http2Connection:
         self._end_streams()
 
     def pump(self) -> None:
-        """Send what waits, in this turn or in later ones."""
+        """Send the waiting data, in this turn or in later ones."""
         turn = self._turn
         if turn.out is not None:
             return  # the turn ends with it
@@ -216,7 +216,7 @@ class Http2Connection:
             self._channel.finish()
 
     def dismiss(self, error: PolicyBridgeError) -> None:
-        """Close the connection, and tell the peer why."""
+        """Close the connection, and send the peer the reason."""
         code = Code.NO_ERROR if self._incoming.greeted else Code.ENHANCE_YOUR_CALM
         self.write(goaway_frame(self._streams.numbers.told, code, str(error)))
         self.close()
@@ -247,7 +247,7 @@ class Http2Connection:
             if self.is_tired():
                 break
         if not self._streams.open:
-            # A little later, when what the calls left behind has come to its end too.
+            # A little later, after the callbacks of the ended calls.
             self._owner.loop.call_later(_LAST_WORDS, self.budget.close)
         if self._turn.out is None:
             self._go_on()

@@ -1,4 +1,4 @@
-"""What the parts of a connection ask of each other: a call of its stream's, a stream of its connection."""
+"""The interfaces between the parts of a connection: call, stream, connection."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol
@@ -20,11 +20,11 @@ class Call(Protocol):
         """Take the end of the requests."""
 
     def cancelled(self) -> None:
-        """End the call without an answer: the client has given up, or the stream has failed."""
+        """End the call without an answer: the client has cancelled it, or the stream has failed."""
 
 
 class TimedStream(Protocol):
-    """A stream, as what makes it wait knows it.
+    """A stream, as seen by the objects that make it wait.
 
     Attributes:
         number: HTTP/2's.
@@ -36,29 +36,29 @@ class TimedStream(Protocol):
     remote_closed: bool
 
     def proceed(self) -> None:
-        """Go on with what was left for this turn."""
+        """Continue the work left for this turn."""
 
     def give_back(self) -> None:
-        """Let the peer send more, where it may."""
+        """Let the peer send more, if it may."""
 
     def dismiss(self, error: PolicyBridgeError) -> None:
         """End the call because the rest of a message does not come."""
 
 
 class StreamConnection(Protocol):
-    """What a stream needs of its connection.
+    """A connection, as seen by its streams.
 
     Attributes:
-        peer: the client's address, as gRPC writes it.
-        sending: what the client takes.
-        budget: what the connection may hold.
-        patience: with frames that bring no call further.
+        peer: the client's address in gRPC's form.
+        sending: flow control of the client's receiving.
+        budget: the connection's memory budget.
+        patience: the limit of frames that advance no call.
         write: sends frames.
-        let_send: lets the peer send more bytes on a stream, unless others come first; says whether.
-        count: counts bytes of messages that calls have not answered yet; less than 0 for those that are.
-        relieve: lets the next stream with a large message go on, because this one has sent its.
-        told: is told the status of each call that ends with an error.
-        is_tired: says whether the connection has worked long enough in this turn of the loop.
+        let_send: lets the peer send more bytes on a stream, unless others come first; returns whether it did.
+        count: adds bytes of unanswered messages; negative for answered ones.
+        relieve: lets the next stream with a large message continue, because this one has its message.
+        told: called with the status of each call that ends with an error.
+        is_tired: whether the connection has used its time in this turn of the loop.
 
     """
 
@@ -80,7 +80,7 @@ class StreamConnection(Protocol):
         """Wait for the rest of a message that the client has begun, for a limited time; or no longer."""
 
     def pump(self) -> None:
-        """Send what waits, in this turn or in later ones."""
+        """Send the waiting data, in this turn or in later ones."""
 
     def forget(self, stream: TimedStream) -> None:
         """Forget a stream that has ended."""

@@ -94,7 +94,7 @@ _GOAWAY_SIZE: Final = 8
 
 
 def check_frame(kind: int, flags: int, stream: int, size: int) -> None:
-    """Check what RFC 9113 says of every frame of a type: whose it is, and its size.
+    """Check the rules of RFC 9113 for a type of frame: stream or connection, and size.
 
     Raises:
         Http2Error: the frame breaks it.
@@ -159,7 +159,7 @@ def goaway_frame(last: int, code: Code, message: str = "") -> bytes:
 
 
 def read_word(payload: bytes) -> int:
-    """Read 31 bits: what a WINDOW_UPDATE adds, or the stream that another one depends on."""
+    """Read 31 bits: the increment of a WINDOW_UPDATE, or the stream of a dependency."""
     return int(_WORD.unpack_from(payload)[0]) & MAX_WINDOW
 
 
@@ -176,12 +176,12 @@ def unpadded(flags: int, payload: bytes) -> bytes:
     if flags & Flag.PRIORITY:
         start += 5
     if start > end:
-        raise Http2Error(Code.PROTOCOL_ERROR, "a frame of padding alone")
+        raise Http2Error(Code.PROTOCOL_ERROR, "a frame of only padding")
     return payload[start:end]
 
 
 def priority_of(flags: int, payload: bytes) -> bytes:
-    """Give the five bytes of priority in a HEADERS frame; ``b""`` where it has none."""
+    """Give the five bytes of priority in a HEADERS frame; ``b""`` if it has none."""
     if not flags & Flag.PRIORITY:
         return b""
     start = 1 if flags & Flag.PADDED else 0

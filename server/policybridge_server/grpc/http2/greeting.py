@@ -33,17 +33,17 @@ OURS: Final = settings_frame(
         Setting.MAX_HEADER_LIST_SIZE: MAX_BLOCK,
     }
 ) + window_frame(0, CONNECTION_WINDOW - DEFAULT_WINDOW)
-"""What we send first."""
+"""The server's first bytes."""
 
 REFUSAL: Final = settings_frame({}) + goaway_frame(
     0, Code.ENHANCE_YOUR_CALM, "the server is full: all connections have sessions; try again later"
 )
-"""What a client reads for which there is no room."""
+"""The answer to a client for which there is no room."""
 
 HTTP1: Final = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis port speaks gRPC.\n"
 )
-"""What a client of HTTP/1.1 reads."""
+"""The answer to a client of HTTP/1.1."""
 
 _METHODS: Final = (b"GET ", b"POST ", b"PUT ", b"HEAD ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"CONNECT ", b"TRACE ")
 
@@ -54,7 +54,7 @@ def is_http1(data: bytes) -> bool:
 
 
 def has_preface(data: bytes) -> bool:
-    """Tell whether the preface is there as a whole.
+    """Return whether the whole preface has arrived.
 
     Raises:
         Http2Error: another thing is.

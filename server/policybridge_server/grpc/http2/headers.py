@@ -10,7 +10,7 @@ from policybridge_server.grpc.http2.frames import Code, Http2Error
 from policybridge_server.grpc.http2.requests import RequestHeaders
 
 MAX_BLOCK: Final = 16 << 10
-"""Bytes of a request's headers, packed and unpacked: as much as gRPC's own library takes."""
+"""Limit in bytes of a request's headers, packed and unpacked: that of gRPC's own library."""
 
 _CACHED: Final = 16
 _LARGEST_CACHED: Final = 1 << 10
@@ -29,10 +29,10 @@ class HeaderReader:
         self._known: dict[bytes, RequestHeaders] = {}
 
     def read(self, block: bytes) -> RequestHeaders:
-        """Read a block; values of ``-bin`` stay base64, as they are on the wire.
+        """Read a block; values of ``-bin`` stay in the wire's base64.
 
         Raises:
-            Http2Error: it cannot be read; what follows cannot either.
+            Http2Error: it cannot be read, nor can later blocks.
 
         """
         known = self._known.get(block)
@@ -53,7 +53,7 @@ class HeaderReader:
         return headers
 
     def _table(self) -> tuple[int, list[tuple[bytes, bytes]]]:
-        """Give all that decides how the next block is read."""
+        """Return the whole state of the decoder."""
         table = self._decoder.header_table
         return table.maxsize, list(table.dynamic_entries)
 

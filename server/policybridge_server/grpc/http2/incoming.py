@@ -1,4 +1,4 @@
-"""Cutting what a connection receives into frames (RFC 9113, section 4.1)."""
+"""Cutting a connection's received bytes into frames (RFC 9113, section 4.1)."""
 
 from collections.abc import Callable
 
@@ -8,15 +8,15 @@ from policybridge_server.grpc.http2.turn import Turn
 
 
 class Incoming:
-    """Gives whole frames, until the turn is over; keeps the rest.
+    """Passes on whole frames until the turn ends; keeps the rest.
 
     Args:
-        turn: the connection's.
-        greet: takes what comes before the first frame; gives how many bytes it took.
+        turn: the connection's turn.
+        greet: takes the bytes before the first frame; returns their number.
         take: takes a frame: its type, flags, stream and payload.
 
     Attributes:
-        greeted: whether what comes before the first frame is taken.
+        greeted: whether the bytes before the first frame are taken.
         behind: whether whole frames are left for a later turn.
 
     """
@@ -32,7 +32,7 @@ class Incoming:
         self._take = take
 
     def clear(self) -> None:
-        """Drop what was kept."""
+        """Drop the kept bytes."""
         self.behind, self._missing, self._rest = False, 0, bytearray()
 
     def feed(self, data: bytes) -> None:

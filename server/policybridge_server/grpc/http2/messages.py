@@ -8,20 +8,20 @@ from typing import Final
 from policybridge_core.errors import TooLargeError
 
 PREFIX: Final = struct.Struct(">BL")
-"""What stands before each message: whether it is packed, and its length."""
+"""The prefix of each message: whether it is packed, and its length."""
 
 TINY: Final = 256
 """Bytes of a piece that brings a message hardly further."""
 
 _SMALL: Final = 4 << 10
-"""Bytes of pieces that are put together: each alone would cost more memory than it holds."""
+"""Bytes of pieces to join: each alone would need more memory than its data."""
 
 
 class Assembly:
     """Pieces of messages, in their order.
 
     Attributes:
-        size: bytes that are there.
+        size: bytes received and not taken.
 
     """
 
@@ -45,14 +45,14 @@ class Assembly:
             self._pieces.append(bytearray(piece))
 
     def _trim(self) -> None:
-        """Forget what was taken of the first piece, which would otherwise grow as long as something is left of it."""
+        """Drop the taken bytes of the first piece, which would otherwise grow while a part of it is left."""
         first = self._pieces[0]
         if self._at > _SMALL and isinstance(first, bytearray):
             del first[: self._at]
             self._at = 0
 
     def next(self, limit: int) -> tuple[bool, bytes] | None:
-        """Give the next message and whether it is packed; ``None`` before all of it is there.
+        """Give the next message and whether it is packed; ``None`` before all of it has arrived.
 
         Raises:
             TooLargeError: it has more than ``limit`` bytes.

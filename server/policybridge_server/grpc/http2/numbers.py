@@ -1,4 +1,4 @@
-"""The numbers of a connection's streams: what a frame on a stream means that is not open (RFC 9113, section 5.1)."""
+"""The numbers of a connection's streams: the meaning of frames on streams that are not open (RFC 9113, section 5.1)."""
 
 from collections import OrderedDict, deque
 from typing import Final
@@ -6,10 +6,10 @@ from typing import Final
 from policybridge_server.grpc.http2.frames import Code, Http2Error, StreamError
 
 _REMEMBERED: Final = 1024
-"""Streams that we ended first: what their clients had sent by then is ignored, and no error."""
+"""Limit of remembered streams that we ended first: late frames on them are ignored without an error."""
 
 _GAPS: Final = 16
-"""Ranges of numbers that the peer skipped, and which are remembered: no stream may have one of them later."""
+"""Limit of remembered ranges of numbers that the peer skipped: no stream may use them later."""
 
 
 class StreamNumbers:
@@ -43,7 +43,7 @@ class StreamNumbers:
             self._ended_first.popitem(last=False)
 
     def check_data(self, number: int) -> None:
-        """Bear data on a stream that is not open, or whose requests have ended.
+        """Handle data on a stream that is not open, or whose requests have ended.
 
         Raises:
             Http2Error: it never was.
@@ -55,7 +55,7 @@ class StreamNumbers:
             raise StreamError(Code.STREAM_CLOSED, "data after the end")
 
     def check_headers(self, number: int) -> None:
-        """Bear headers on a stream that was open, or whose number was skipped.
+        """Handle headers on a stream that was open, or whose number was skipped.
 
         Raises:
             Http2Error: its peer had ended it, or skipped it.

@@ -1,4 +1,4 @@
-"""What a connection asks of the server that accepted it."""
+"""The interface of a server for its connections."""
 
 import socket
 from typing import Protocol
@@ -15,10 +15,10 @@ class ConnectionOwner(Protocol):
     """The server that accepted a connection.
 
     Attributes:
-        loop: where their events are served.
+        loop: the loop of their events.
         limit: largest request message in bytes.
-        memory: what all connections may hold.
-        doors: are told when the connection carries a call, and when it does not.
+        memory: the budget of all connections.
+        doors: learn when the connection carries a call, and when it does not.
 
     """
 

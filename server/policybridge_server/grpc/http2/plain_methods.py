@@ -16,7 +16,7 @@ _END: Final = object()
 
 
 def as_async(method: Method, *, requests: bool, responses: bool) -> Method:
-    """Give a method that does not block; one that does not block already is given as it is.
+    """Give a method that does not block; a method that does not block is returned unchanged.
 
     Args:
         method: of a servicer.
@@ -39,7 +39,7 @@ def _is_async(method: Method) -> bool:
 async def _answer(method: Method, streams: bool, request: Any, context: Any) -> Any:
     with _OneThread() as thread:
         answer = await thread.run(method, thread.requests(request) if streams else request, context)
-        # A plain function may give what an asynchronous one returned.
+        # A plain function may return the awaitable of an asynchronous one.
         return await answer if inspect.isawaitable(answer) else answer
 
 
@@ -72,7 +72,7 @@ class _OneThread:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # A method that still waits for a request must not wait for ever.
+        # Wake up a method that still waits for a request.
         for read in self._reading:
             read.cancel()
         self._pool.shutdown(wait=False)
@@ -81,7 +81,7 @@ class _OneThread:
         return await self._loop.run_in_executor(self._pool, work, *arguments)
 
     def requests(self, requests: AsyncIterator[Any]) -> Iterator[Any]:
-        """Give the requests to the thread, each as it comes."""
+        """Pass each request to the thread when it arrives."""
         while (request := self._next(requests)) is not _END:
             yield request
 

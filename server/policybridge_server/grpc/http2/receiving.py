@@ -1,4 +1,4 @@
-"""The receiving half of a connection: what the peer may send on all its streams (RFC 9113, section 5.2)."""
+"""The receiving half of a connection: flow control of all its streams (RFC 9113, section 5.2)."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -9,22 +9,22 @@ from policybridge_server.grpc.http2.contract import TimedStream
 from policybridge_server.grpc.http2.frames import Code, Http2Error, window_frame
 
 CONNECTION_WINDOW: Final = 16 << 20
-"""Bytes that a client may send on all streams together before it is told to go on."""
+"""The window of a connection in bytes, for all streams together."""
 
 _BUSY: Final = 16 << 20
 """Bytes of a connection. While it holds more, its client may not begin to send more of them."""
 
 
 class Receiving:
-    """What the peer may send, and which streams with large messages wait for more.
+    """The connection's receive window, and the streams with large messages that wait for more.
 
     Args:
-        budget: what the connection holds.
+        budget: the connection's memory budget.
         write: sends frames.
 
     Attributes:
-        owed: bytes of DATA that are not given back to flow control.
-        large: streams with large messages; all but the first wait to be let send.
+        owed: bytes of DATA not yet returned to the window.
+        large: streams with large messages; all except the first wait for more window.
 
     """
 
@@ -52,16 +52,16 @@ class Receiving:
             self.owed = 0
 
     def count(self, size: int) -> None:
-        """Count bytes of messages that calls have not answered yet; less than 0 for those that are."""
+        """Add bytes of unanswered messages; negative for answered ones."""
         self._unanswered += size
         if size < 0 and CONNECTION_WINDOW // 2 < self.owed <= CONNECTION_WINDOW:
             self.give_back()
 
     def let_send(self, stream: TimedStream, size: int) -> bool:
-        """Let the peer send ``size`` more bytes on ``stream``, unless others come first; say whether.
+        """Let the peer send ``size`` more bytes on ``stream``, unless others come first; return whether it did.
 
-        While the connection holds a lot, only one of the streams with large messages gets more: if all did, none
-        could come to its end within the budget.
+        While the connection holds a lot, only one of the streams with large messages gets more: if all did, no message
+        could be completed within the budget.
         """
         if self._budget.held > _BUSY:
             first = next(iter(self.large), stream)

@@ -12,14 +12,14 @@ from policybridge_server.grpc.http2.requests import RequestHeaders
 from policybridge_server.transports.unpacking import WINDOW_BITS, Unpacking
 
 WINDOW: Final = 1 << 20
-"""Bytes that a client may send on a stream before it is told to go on."""
+"""The window of a stream in bytes."""
 
 SMALL: Final = 4 << 10
 """Bytes of a message that does not count by itself while its call has it: an open call counts for as much."""
 
 
 class RequestHalf(ABC):
-    """What the peer sends on one stream. `Stream` adds the answers, the deadline and the end.
+    """The receiving half of one stream. `Stream` adds the answers, the deadline and the end.
 
     Args:
         connection: of the stream.
@@ -60,11 +60,13 @@ class RequestHalf(ABC):
         self._limit = limit
         self._assembly: Assembly | None = None
         self._unpacking: Unpacking | None = None
-        # Answers that are not sent: while there are some, the peer may not send more.
+        # Unsent answers; while there are any, the peer may not send more.
         self._waiting: deque[memoryview] | None = None
         self._holding = self._over = self._awaited = False
-        # Bytes: not given back to flow control; of DATA; counted in the budget; of those, what the call has.
-        self._owed = self._received = self._held = self._unanswered = 0
+        self._owed = 0  # bytes received, not yet returned to the window
+        self._received = 0  # bytes of DATA
+        self._held = 0  # bytes counted in the budget
+        self._unanswered = 0  # of the held bytes, those that the call has
 
     @abstractmethod
     def fail(self, error: PolicyBridgeError) -> None:
@@ -72,7 +74,7 @@ class RequestHalf(ABC):
 
     @abstractmethod
     def proceed(self) -> None:
-        """Go on with what was left for this turn."""
+        """Continue the work left for this turn."""
 
     def take(self, size: int) -> None:
         """Count ``size`` bytes in the budget, until the stream ends at the latest.
@@ -89,11 +91,11 @@ class RequestHalf(ABC):
         self.connection.budget.give(size)
 
     def data(self, payload: bytes, charged: int) -> None:
-        """Take a DATA frame's payload; ``charged`` is what flow control counts for it.
+        """Take a DATA frame's payload; ``charged`` is its size in flow control.
 
         Raises:
-            PolicyBridgeError: a message cannot be taken; the call ends with it.
-            StreamError: the peer was not allowed to send so much.
+            PolicyBridgeError: a message is refused; the call ends with this error.
+            StreamError: the peer exceeded the window.
             Http2Error: the peer has sent too many tiny pieces.
 
         """
@@ -110,7 +112,7 @@ class RequestHalf(ABC):
             self.give_back()
 
     def _takes_whole(self, payload: bytes, size: int) -> bool:
-        """Take a message that comes alone and whole, as most do; say whether it is one."""
+        """Take a frame that is one whole message, as most are; return whether it is one."""
         if self._assembly is not None or self._holding or size < 5 or self.call is None:
             return False
         packed, length = PREFIX.unpack_from(payload)
@@ -131,7 +133,7 @@ class RequestHalf(ABC):
         self._hand_on()
 
     def _hand_on(self) -> None:
-        """Give the call the messages that are there, until it has enough or the turn is over."""
+        """Pass the complete messages to the call, until it has enough or the turn ends."""
         while self._assembly is not None and not (self._holding or self._over):
             if not self._advance(self._assembly):
                 if not self._assembly.size:
@@ -147,7 +149,7 @@ class RequestHalf(ABC):
                 return
 
     def _advance(self, assembly: Assembly) -> bool:
-        """Hand on one message, or unpack some of it; say whether there was anything to do."""
+        """Pass on one message, or unpack a part of it; return whether there was work."""
         if self._unpacking is not None:
             self._unpack(self._unpacking)
             return True
@@ -217,11 +219,11 @@ class RequestHalf(ABC):
             self.give_back()
 
     def give_back(self) -> None:
-        """Let the peer send more, where it may."""
+        """Let the peer send more, if it may."""
         # No window update while answers are unsent: a client that does not read cannot queue more requests.
         if self._holding or self._waiting or self.remote_closed or self._over:
             return
-        # Another stream's end asks all that wait, also one that has given everything back; 0 would be a fault of ours.
+        # Another stream's end asks all waiting streams, also one that owes nothing; an update of 0 is illegal.
         if self._owed and self.connection.let_send(self, self._owed):
             self._owed = 0
 
@@ -229,8 +231,8 @@ class RequestHalf(ABC):
         """Take the end of the requests.
 
         Raises:
-            PolicyBridgeError: it is in the midst of a message.
-            StreamError: it comes before or after what the request's headers say.
+            PolicyBridgeError: it is in the middle of a message.
+            StreamError: it does not match the length in the request's headers.
 
         """
         self.remote_closed = True

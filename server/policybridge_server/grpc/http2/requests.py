@@ -1,14 +1,14 @@
-"""What the headers of a request say, checked against RFC 9113 (section 8) and gRPC over HTTP/2."""
+"""The headers of a request, checked against RFC 9113 (section 8) and gRPC over HTTP/2."""
 
 import re
 from collections.abc import Sequence
 from typing import Final
 
 STREAM_COST: Final = 4 << 10
-"""Bytes that an open call counts for beside its headers and messages: what its objects need."""
+"""Bytes that an open call costs besides its headers and messages: the size of its objects."""
 
 _FIELD_COST: Final = 32
-"""Bytes that a header counts for beside its name and value, as in RFC 9113, section 6.5.2."""
+"""Bytes that a header costs besides its name and value, as in RFC 9113, section 6.5.2."""
 
 _PSEUDO: Final = frozenset((":method", ":scheme", ":path", ":authority"))
 _REQUIRED: Final = (":method", ":scheme", ":path")
@@ -21,19 +21,19 @@ _UNITS: Final = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e
 
 
 class RequestHeaders:
-    """The headers of one request, and what gRPC reads from them.
+    """The headers of one request, and their meaning for gRPC.
 
     Attributes:
         path: ``/package.Service/Method``.
         is_grpc: whether the request is one of gRPC.
-        timeout: seconds that the client waits, if it says so.
+        timeout: the client's time-out in seconds, if any.
         bad_timeout: a ``grpc-timeout`` that cannot be read, otherwise empty.
-        encoding: of compressed messages.
-        metadata: all headers but those of HTTP/2.
-        content_length: bytes that the request will have, if it says so.
-        fault: why the request is malformed; empty where it is not.
-        trailer_fault: the same, read as the trailers of a request.
-        cost: bytes that the call counts for while it is open.
+        encoding: encoding of compressed messages.
+        metadata: all headers except those of HTTP/2.
+        content_length: the declared bytes of the request, if any.
+        fault: why the request is malformed; empty if it is not.
+        trailer_fault: why the trailers of a request are malformed.
+        cost: bytes that the call costs while it is open.
 
     """
 

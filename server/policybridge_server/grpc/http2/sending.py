@@ -18,7 +18,7 @@ class Waiting(Protocol):
 
 
 class Sending:
-    """What the peer takes, and who waits for it.
+    """The peer's receive windows, and the streams that wait for them.
 
     The window of a stream is `initial` and the stream's own difference to it, so that a change of `initial` needs no
     visit to the streams. Streams that wait are tried in turn, a bounded number of them in each turn of the loop.
@@ -60,7 +60,7 @@ class Sending:
         self.untried = len(self._waiting)
 
     def set(self, initial: int | None, frame: int | None) -> None:
-        """Take the peer's settings, where it gives them."""
+        """Apply the peer's settings, if present."""
         if initial is not None:
             self.initial = initial
             self.untried = len(self._waiting)
@@ -84,7 +84,7 @@ class Sending:
         self.untried += 1
 
     def leave(self, stream: Waiting) -> None:
-        """Forget a stream: it has sent all, or is over."""
+        """Forget a stream that has sent all, or has ended."""
         self._waiting.pop(stream, None)
         if not self._waiting:
             self.untried = 0
@@ -95,7 +95,7 @@ class Sending:
         return bool(self.untried and self._waiting and self.window > 0 and self.room)
 
     def pump(self) -> None:
-        """Send what the windows let go, as far as one turn of the loop has time for it."""
+        """Send as much as the windows and the time of one turn allow."""
         left, tried = _BURST, 0
         while self.due and left > 0 and tried < _TRIED:
             stream = next(iter(self._waiting))

@@ -34,11 +34,11 @@ class Http2Server:
     """Takes servicers as ``grpc.aio.Server`` does.
 
     Args:
-        loop: where its sockets are served.
+        loop: the loop of its sockets.
         limit: largest request message in bytes.
-        access: what clients on TCP need, and how socket files are made.
-        doors: know the connections that say nothing.
-        memory: what all connections may hold, also those of other addresses.
+        access: the rules for clients on TCP, and for socket files.
+        doors: track the silent connections.
+        memory: the budget of all connections, also those of other addresses.
 
     Attributes:
         share: of the connections; to be set before `listen`, if other processes listen on the same address.
@@ -163,7 +163,7 @@ class Http2Server:
         return None
 
     async def stop(self) -> None:
-        """Stop listening, end what is left, and close all connections once their clients have read why."""
+        """Stop listening, end the remaining calls, and close all connections when their clients have read it."""
         for file in self._files:
             file.remove()
         for listener in self._listeners:

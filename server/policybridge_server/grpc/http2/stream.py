@@ -32,8 +32,8 @@ class Stream(RequestHalf):
         limit: largest request message, also unpacked.
 
     Attributes:
-        difference: of what the peer takes on this stream to what it takes on a new one, in bytes.
-        remote_closed: whether the peer sends nothing more.
+        difference: the peer's window of this stream minus that of a new stream, in bytes.
+        remote_closed: whether the peer has ended its side.
 
     """
 
@@ -48,14 +48,14 @@ class Stream(RequestHalf):
         self._started = self._expired = False
 
     def serve(self, call: Call) -> None:
-        """Let ``call`` take what comes, until the client's deadline."""
+        """Let ``call`` take the requests, until the client's deadline."""
         self.call = call
         if self.headers.timeout is not None:
             self._deadline = asyncio.get_running_loop().call_later(self.headers.timeout, self._expire)
 
     @property
     def time_remaining(self) -> float | None:
-        """Seconds until the client's deadline; ``None`` where it has none."""
+        """Seconds until the client's deadline; ``None`` if it has none."""
         if self._deadline is None:
             return None
         return max(0.0, self._deadline.when() - asyncio.get_running_loop().time())
@@ -66,14 +66,14 @@ class Stream(RequestHalf):
         self.connection.later(self)
 
     def proceed(self) -> None:
-        """Go on with what was left for this turn."""
+        """Continue the work left for this turn."""
         if self._expired and self._over:
             self.connection.write(reset_frame(self.number, Code.CANCEL))
             self.reset()
             return
         try:
             if self._expired:
-                raise DeadlineError("the client's deadline is over")
+                raise DeadlineError("the client's deadline has passed")
             self._hand_on()
         except PolicyBridgeError as error:
             self.fail(error)
@@ -86,7 +86,7 @@ class Stream(RequestHalf):
             self.connection.write(frame(Kind.HEADERS, Flag.END_HEADERS, self.number, block))
 
     def send(self, message: bytes) -> None:
-        """Send one response message, as soon as the peer takes it."""
+        """Send one response message, as soon as the peer's window allows."""
         if self._over:
             return
         data = PREFIX.pack(0, len(message)) + message
@@ -118,7 +118,7 @@ class Stream(RequestHalf):
         connection.write(frame(_DATA, 0, self.number, data))
 
     def pump(self) -> int:
-        """Send one frame of what waits if the windows let it; give its bytes."""
+        """Send one frame of the waiting data if the windows allow it; return its bytes."""
         sending = self.connection.sending
         room = min(sending.window, sending.initial + self.difference, sending.room)
         if room <= 0 or not self._waiting:

@@ -1,4 +1,4 @@
-"""The open streams of one connection, and what the peer's frames do to them (RFC 9113, section 6)."""
+"""The open streams of one connection, and the effects of the peer's frames on them (RFC 9113, section 6)."""
 
 from typing import Final
 
@@ -42,9 +42,9 @@ class Streams:
     """Takes the frames of one connection.
 
     Args:
-        connection: of the streams.
-        owner: the server, which begins their calls and is told when the first of them is there.
-        receiving: what the peer may send.
+        connection: the streams' connection.
+        owner: the server, which begins their calls and learns of the first one.
+        receiving: the connection's receive window.
 
     Attributes:
         open: the streams by their numbers.

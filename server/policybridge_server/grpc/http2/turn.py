@@ -1,4 +1,4 @@
-"""One connection's share of a turn of the loop: what it writes is sent together, and what it works is bounded."""
+"""One connection's share of a turn of the loop: joins its writes, and bounds its work."""
 
 import time
 from collections import OrderedDict
@@ -16,14 +16,14 @@ class Turn:
     """The turn that a connection has now, or has next.
 
     Args:
-        channel: takes what is written.
-        sending: is told when the socket is full.
+        channel: the socket's channel.
+        sending: learns when the socket is full.
 
     Attributes:
-        out: the frames of this turn; ``None`` between turns, where each is sent at once.
+        out: the frames of this turn; ``None`` between turns, when each is sent at once.
         began: when the connection first looked at the clock in this turn; 0 before.
-        unfinished: streams that go on in a later turn.
-        again: whether the loop is asked for another turn.
+        unfinished: streams that continue in a later turn.
+        again: whether another turn is scheduled.
 
     """
 
@@ -51,7 +51,7 @@ class Turn:
             self._sending.fill()
 
     def flush(self) -> None:
-        """Send now what this turn has written so far."""
+        """Send the writes of this turn so far."""
         if self.out:
             self.transmit(b"".join(self.out))
             self.out.clear()
@@ -64,7 +64,7 @@ class Turn:
         return now - self.began > _SLICE
 
     def proceed(self) -> None:
-        """Let the streams go on that were left, until all had their share or the turn is over."""
+        """Continue the unfinished streams, until all had their share or the turn ends."""
         for _ in range(len(self.unfinished)):
             stream, _ = self.unfinished.popitem(last=False)
             stream.proceed()

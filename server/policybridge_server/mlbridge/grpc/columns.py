@@ -1,7 +1,7 @@
 """A message as columns: each leaf field by its dotted path, with the elements of all repeated parents end to end.
 
-A field below ``k`` repeating ones is ``k`` levels deep. One level gives a vector. Each further level gives row splits:
-the column ``PATH.row_splits`` says where the items of each row begin and end, counted over all rows before it.
+A field below ``k`` repeated fields is ``k`` levels deep. One level gives a vector. Each further level gives row splits:
+the column ``PATH.row_splits`` has the begin and end of each row's items, counted over all rows before it.
 """
 
 import logging
@@ -38,10 +38,10 @@ class Column:
     """One leaf, or the row splits of one level.
 
     Attributes:
-        path: its dotted name.
-        type: of its elements.
+        path: the column's dotted name.
+        type: the element type.
         splits: the paths of the row splits between its levels, outermost first.
-        repeats: whether it is a vector; else a scalar, which no level stands above.
+        repeats: whether it is a vector; otherwise a scalar, at level 0.
 
     """
 
@@ -86,7 +86,7 @@ class Level:
     """The fields of a message that no field between repeats: the request itself, or a message that repeats in it.
 
     Attributes:
-        columns: what `read` gives, in its order; those of the levels below come last.
+        columns: the columns of `read`, in its order; those of deeper levels come last.
 
     """
 
@@ -155,7 +155,7 @@ class Level:
 
 
 def repeats(field: FieldDescriptor) -> bool:
-    """Whether ``field`` is a repeated one; protobuf 5 does not say it as later ones do."""
+    """Whether ``field`` is repeated; protobuf 5 has another property for it than later ones."""
     if hasattr(field, "is_repeated"):
         return bool(field.is_repeated)
     return bool(getattr(field, "label", None) == FieldDescriptor.LABEL_REPEATED)

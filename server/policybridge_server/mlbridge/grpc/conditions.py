@@ -1,4 +1,4 @@
-"""The fields of a request that say to which session it belongs, whether one starts or ends, and what is compiled."""
+"""The fields of a request that give its session, the start and end of sessions, and the name of the module."""
 
 from collections.abc import Callable
 from operator import attrgetter
@@ -15,10 +15,10 @@ Condition = Callable[[Message], bool]
 
 
 def scalar(request: Descriptor, path: str, what: str, *, text: bool = False) -> Callable[[Message], Any]:
-    """Give what reads the scalar field ``path``; ``what`` is the option that names it.
+    """Return a reader of the scalar field ``path``; ``what`` is the option that names it.
 
     Raises:
-        InvalidError: there is no such field, or it is no scalar (no string, for ``text``).
+        InvalidError: there is no such field, or it is not a scalar (not a string, for ``text``).
 
     """
     field = _field(request, path, what)
@@ -30,7 +30,7 @@ def scalar(request: Descriptor, path: str, what: str, *, text: bool = False) -> 
 
 
 def condition(request: Descriptor, config: str | ConditionConfig | None, what: str) -> Condition | None:
-    """Give the test that ``config`` describes; ``None`` for none.
+    """Return the test of ``config``; ``None`` for none.
 
     Raises:
         InvalidError: it names no field of the request, or one that cannot equal the value.
@@ -56,7 +56,7 @@ def _field(request: Descriptor, path: str, what: str) -> FieldDescriptor:
     field: FieldDescriptor | None = None
     for name in path.split("."):
         if field is not None and repeats(field):
-            raise InvalidError(f"{what} = {path!r}: {field.full_name} repeats, so that {name!r} is many fields")
+            raise InvalidError(f"{what} = {path!r}: {field.full_name} is repeated, so that {name!r} is many fields")
         field = None if message is None else message.fields_by_name.get(name)
         if field is None:
             raise InvalidError(f"{what} = {path!r}: {request.full_name} has no such field")

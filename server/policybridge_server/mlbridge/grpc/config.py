@@ -1,4 +1,4 @@
-"""``[mlbridge]`` of the server's configuration: whose services are served, and how their messages meet a policy."""
+"""``[mlbridge]`` of the server's configuration: users' services, and the binding of their messages to a policy."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,11 +17,11 @@ class FeatureConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A feature made of a field of the request.
 
     Attributes:
-        field: its dotted path.
-        type: the element type that the policy takes, where the field has another one.
-        shape: a fixed shape, one dimension for each level that repeats; the first may be −1. Absent: values come flat.
-        pad: whether zeros (or empty strings) fill up what is shorter than ``shape``; else that is an error.
-        truncate: whether what is longer is cut; else that is an error.
+        field: the field's dotted path.
+        type: the element type that the policy takes, if not the field's.
+        shape: a fixed shape, one dimension for each repeated level; the first may be −1. Absent: values come flat.
+        pad: whether zeros (or empty strings) pad values shorter than ``shape``; otherwise they are an error.
+        truncate: whether longer values are cut; otherwise they are an error.
 
     """
 
@@ -40,7 +40,7 @@ class ConditionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MethodConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How a method is answered. What a method does not say, its service says, and then ``[mlbridge]`` itself.
+    """How a method is answered. A key of the method overrides its service's, which overrides ``[mlbridge]``'s.
 
     Attributes:
         serve: false leaves the method out.
@@ -51,8 +51,8 @@ class MethodConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         end: a field, or a condition, with which a session ends after the answer.
         end_advice: the advice that ends a session.
         context: the string field that names the function or module.
-        labels: for people and trainers to find the sessions by.
-        fallback: the advice where there is none; absent: the call fails, which ML-Compiler-Bridge survives badly.
+        labels: labels of the sessions in the ledger.
+        fallback: the advice if the policy gives none; absent: the call fails (the client then uses a stale reply).
         idle_timeout: seconds without a request after which a session ends.
 
     """
@@ -70,7 +70,7 @@ class MethodConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     idle_timeout: _Seconds | None = None
 
     def over(self, general: "MethodConfig") -> "MethodConfig":
-        """Give this configuration with what it leaves out taken from ``general``."""
+        """Return this configuration, with its absent keys from ``general``."""
         names = MethodConfig.__struct_fields__
         chosen: dict[str, Any] = {}
         for name in names:
@@ -84,10 +84,10 @@ class MlBridgeConfig(MethodConfig, frozen=True, forbid_unknown_fields=True, kw_o
 
     Attributes:
         protos: folders of .proto files; compiling them needs the extra ``mlbridge``.
-        descriptors: files that hold a ``FileDescriptorSet`` with all its imports.
-        services: what is special to a service, by its full name: ``package.Service``.
-        methods: what is special to a method: ``package.Service/Method``.
-        max_sessions: of one method; the one that has been idle for longest ends for one more.
+        descriptors: files with a ``FileDescriptorSet`` and all its imports.
+        services: the keys of a service, by its full name: ``package.Service``.
+        methods: the keys of a method: ``package.Service/Method``.
+        max_sessions: limit for one method; beyond it, the session that has been idle for longest ends.
 
     """
 
@@ -102,6 +102,6 @@ class MlBridgeConfig(MethodConfig, frozen=True, forbid_unknown_fields=True, kw_o
             raise ValueError("needs `protos`, folders of .proto files, or `descriptors`, descriptor sets")
 
     def method(self, service: str, name: str) -> MethodConfig:
-        """Give what holds for one method."""
+        """Return the configuration of one method."""
         specific = self.methods.get(f"{service}/{name}", MethodConfig())
         return specific.over(self.services.get(service, MethodConfig())).over(self)

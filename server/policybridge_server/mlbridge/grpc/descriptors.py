@@ -21,7 +21,7 @@ from policybridge_core.errors import InvalidError, NotFoundError, PreconditionEr
 _LOG = logging.getLogger(__name__)
 
 _OURS: Final = ("policybridge.", "grpc.health.", "grpc.reflection.", "grpc.channelz.", "inference.")
-"""Packages whose services the gRPC port serves itself."""
+"""Packages of the gRPC port's own services."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class ForeignMethod:
 
 
 def load_methods(protos: Iterable[Path], descriptors: Iterable[Path]) -> list[ForeignMethod]:
-    """Find every unary method of every service; streaming ones are left out, and the log says so.
+    """Find every unary method of every service; streaming ones are left out, and logged.
 
     Raises:
         NotFoundError: a folder or file does not exist.
@@ -58,7 +58,7 @@ def load_methods(protos: Iterable[Path], descriptors: Iterable[Path]) -> list[Fo
 
 
 _Source = tuple[Path, FileDescriptorSet, set[str]]
-"""Where files come from, the files with their imports, and the names of those whose services are served."""
+"""The source of files, the files with their imports, and the names of the files with served services."""
 
 
 def _compiled(folder: Path, folders: list[Path]) -> _Source:

@@ -42,7 +42,7 @@ class Flattener:
         layout: of the observations: fields by their dotted names, or the names that they are bound to.
 
     Raises:
-        InvalidError: a bound field does not exist or cannot be made into what is asked for, or there is no field.
+        InvalidError: a bound field does not exist or cannot be converted, or there is no field.
 
     """
 

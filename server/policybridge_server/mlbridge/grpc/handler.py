@@ -1,4 +1,4 @@
-"""One method of a user's service: what is worked out when the server starts, and how a request is answered."""
+"""One method of a user's service: its binding, made at start, and the answering of requests."""
 
 import asyncio
 import logging
@@ -72,7 +72,7 @@ class MethodHandler:
         self._fallbacks = 0
 
     async def call(self, data: bytes, context: Context) -> bytes:
-        """Answer one request: with advice, or with the fallback where there is one."""
+        """Answer one request: with advice, or with the fallback if there is one."""
         try:
             return await self._advise(data, context)
         except UnavailableError:
@@ -101,11 +101,11 @@ class MethodHandler:
                 if session is None:
                     session = await self._open(key)
                     self._sessions.put(key, session)
-        # Await nothing between finding the session and asking it: meanwhile it could end.
+        # Await nothing between finding the session and asking it: it could end in between.
         return await _delivered(session, session.find(data) or self._ask(session, data, message, row))
 
     def _find(self, key: Hashable, data: bytes, message: Message) -> ForeignSession | None:
-        """Give the running session of ``key``; ``None`` where this request starts one.
+        """Give the running session of ``key``; ``None`` if this request starts one.
 
         Raises:
             PreconditionError: no session runs, and this request does not start one.
@@ -163,7 +163,7 @@ class MethodHandler:
             _LOG.warning("%s: the fallback was the answer %d times so far: %s", self._name, self._fallbacks, error)
 
     def check(self) -> None:
-        """Warn in the log if the policy, as it is now, cannot answer this method."""
+        """Warn in the log if the present policy cannot answer this method."""
         try:
             loaded = self._opener.engine.loaded(self._reference)
             if loaded is not None:

@@ -29,7 +29,7 @@ _FLOAT_MAX: Final = float(np.finfo(np.float32).max)
 
 
 class UnreadableReplyError(InvalidError):
-    """ML-Compiler-Bridge's client cannot read the replies of a method, whatever they hold."""
+    """ML-Compiler-Bridge's client cannot read any reply of a method."""
 
 
 class Replies:
@@ -49,14 +49,14 @@ class Replies:
 
     @property
     def spec(self) -> TensorSpec:
-        """What a policy that gives whatever is asked for is asked for."""
+        """The advice to ask of a policy that declares none."""
         return TensorSpec(self._name, self._type, (VARIES,) if self._repeated else (1,))
 
     def __str__(self) -> str:
         return f"the reply's {'repeated ' if self._repeated else ''}{self._type.value} {self._field.full_name}"
 
     def writer(self, advice: TensorSpec) -> Callable[[Values], tuple[bytes, list[Any]]]:
-        """Give what makes a reply, and the numbers in it, of advice of this spec.
+        """Return a function that makes a reply, and the numbers in it, from advice of this spec.
 
         Raises:
             InvalidError: such advice does not fit the field.
@@ -85,7 +85,7 @@ class Replies:
 
         Raises:
             PolicyFailedError: they do not fit the field.
-            TooLargeError: the client would not take so many bytes.
+            TooLargeError: the reply is larger than the client accepts.
 
         """
         if self._type is ElementType.FLOAT or self._type is ElementType.BOOL:
@@ -105,7 +105,7 @@ class Replies:
         return data
 
     def fallback(self, advice: Number | list[Number]) -> bytes:
-        """Write the reply that stands for a failure.
+        """Write the reply for a failure.
 
         Raises:
             InvalidError: the configured ``advice`` does not fit the field.

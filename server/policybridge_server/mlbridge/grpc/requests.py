@@ -13,7 +13,7 @@ from policybridge_server.mlbridge.grpc.counting import check_counts, message_fie
 from policybridge_server.mlbridge.grpc.flattening import Flattener
 
 LARGE: Final = 1 << 16
-"""Bytes. A request of this size or larger is decoded in a worker thread, so that the loop answers others meanwhile."""
+"""Bytes. A request of this size or larger is decoded in a worker thread, so that it does not hold up the loop."""
 
 
 class Requests:

@@ -23,12 +23,12 @@ _Call = Callable[[bytes, Context], Awaitable[bytes]]
 
 
 def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:
-    """Serve every unary method of the configured services; none where there is no ``[mlbridge]``.
+    """Serve every unary method of the configured services; none without ``[mlbridge]``.
 
-    A method whose reply the client cannot read is left out: its calls are told the reason, and so is the log.
+    A method whose reply the client cannot read is left out: its calls and the log get the reason.
 
     Raises:
-        PolicyBridgeError: a source, or the configuration of a method, cannot be used; the message says which and why.
+        PolicyBridgeError: a source, or the configuration of a method, cannot be used; the message names it.
 
     """
     if host.config.mlbridge is None:

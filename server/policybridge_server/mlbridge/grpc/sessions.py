@@ -39,7 +39,7 @@ class PendingRequest:
             PolicyBridgeError: there is no advice.
 
         """
-        # A call that is cancelled must not cancel the result, for which others may wait.
+        # A cancelled call must not cancel the result, because other calls may wait for it.
         result = await asyncio.shield(self.result)
         if isinstance(result, bytes):
             return result
@@ -54,7 +54,7 @@ class ForeignSession:
         ended: called once, when the session has ended.
 
     Attributes:
-        over: whether it has ended.
+        over: whether the session has ended.
         used: when the latest request came, by the loop's clock, in seconds.
 
     """
@@ -70,7 +70,7 @@ class ForeignSession:
         self._undelivered: dict[bytes, PendingRequest] = {}
 
     def begin(self, session: Session, write: Write) -> None:
-        """Take the engine's session, which is bound, and what writes its replies."""
+        """Take the engine's bound session, and the writer of its replies."""
         self._session, self._write = session, write
 
     @property
@@ -101,7 +101,7 @@ class ForeignSession:
             del self._undelivered[request.data]
 
     def answer(self, advice: Values, log_probability: float | None) -> None:  # noqa: ARG002
-        """Write the reply; the session ends where the request or the advice says so."""
+        """Write the reply; the session ends if the request or the advice ends it."""
         request = self._unanswered.popleft()
         try:
             if self._write is None:
@@ -116,7 +116,7 @@ class ForeignSession:
             request.result.set_result(reply)
 
     def _finish(self, request: PendingRequest, reply: bytes) -> None:
-        """End the session, and reply when the ledger holds its end. A ledger that fails takes nobody's advice away."""
+        """End the session, and reply when the ledger holds its end. Reply with the advice even if the ledger fails."""
         session, self._session, self.over = self._session, None, True
 
         def finished(error: PolicyBridgeError | None) -> None:

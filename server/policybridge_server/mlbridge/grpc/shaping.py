@@ -1,4 +1,4 @@
-"""From a column to a feature of another type or a fixed shape, as the configuration says."""
+"""From a column to a feature of another type or a fixed shape, by the configuration."""
 
 from collections.abc import Sequence
 from math import prod
@@ -22,12 +22,12 @@ class Shaper:
 
     Args:
         name: the feature's.
-        column: where its values come from.
-        config: what the operator asks for.
-        limit: largest feature in bytes.
+        column: the source of its values.
+        config: the operator's conversion.
+        limit: the largest feature in bytes.
 
     Raises:
-        InvalidError: the column cannot be made into that; the message says why.
+        InvalidError: the column cannot be converted; the message has the reason.
 
     """
 
@@ -45,7 +45,7 @@ class Shaper:
 
     @property
     def changes(self) -> bool:
-        """Whether the feature is anything but the column as it is."""
+        """Whether the feature differs from the column."""
         return self._cast or self._shape is not None
 
     def __call__(self, value: Any, splits: Sequence[npt.NDArray[np.int64]]) -> Array:

@@ -1,4 +1,4 @@
-r"""Format `bytes`: ``{"features":[spec, …]}\n<packed tensors>\n`` to us, the advice's bytes alone to the compiler."""
+r"""Format `bytes`: ``{"features":[spec, …]}\n<packed tensors>\n`` to us, only the advice's bytes to the compiler."""
 
 from typing import Final
 

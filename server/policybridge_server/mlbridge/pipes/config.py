@@ -13,7 +13,7 @@ Fallback = bool | int | float | str | list[bool | int | float]
 """An advice as TOML and JSON write it."""
 
 ANY: Final = ""
-"""The key of what holds for every message; no feature has this name."""
+"""The key for every message; no feature has this name."""
 
 _C_NAMES: Final = {"int": "int32_t", "long": "int64_t", "char": "int8_t"}
 """The element types that ML-Compiler-Bridge's users know by their names in C++."""
@@ -26,17 +26,17 @@ class PipeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """A pair of FIFOs, or a pool of them.
 
     Attributes:
-        base: ``BASE.in`` leads to the compiler and ``BASE.out`` from it.
-        policy: who answers: ``NAME``, ``NAME@VERSION`` or ``NAME@ALIAS``.
-        advice: what the compiler reads, which no message says: ``int``, ``float[4]``, ``int[-1]`` for any number. Of a
-            compiler that reads several types: feature → what it reads after a message with that feature.
+        base: the compiler reads ``BASE.in`` and writes ``BASE.out``.
+        policy: the policy: ``NAME``, ``NAME@VERSION`` or ``NAME@ALIAS``.
+        advice: the type that the compiler reads, which no message has: ``int``, ``float[4]``, ``int[-1]``. For a
+            compiler that reads several types: feature → type after a message with that feature.
         format: the name of the format in which messages are written.
-        count: a pool for so many compiles at once, ``BASE-0`` and on; absent: one pair, ``BASE`` itself.
-        fallback: the advice where the policy gives none; absent: the compiler is made to end. Beside several types of
+        count: the number of pairs for concurrent compiles, ``BASE-0`` and on; absent: one pair, ``BASE`` itself.
+        fallback: the advice if the policy gives none; absent: the compiler ends. With several types of
             advice: one for all, or feature → fallback.
-        features: element types by feature, where neither the message nor the policy tells them.
-        options: for the policy to read.
-        labels: to find the sessions by, beside ``pipe``, which is the base.
+        features: element types by feature, if neither the message nor the policy has them.
+        options: the sessions' options for the policy.
+        labels: the sessions' labels, besides ``pipe``, which is the base.
 
     """
 
@@ -63,16 +63,16 @@ class PipeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     @property
     def advice_specs(self) -> dict[str, TensorSpec]:
-        """What the compiler reads, shape [1], [n] or [−1], by the feature that tells it, or by `ANY`.
+        """The specs that the compiler reads, shape [1], [n] or [−1], by the feature that selects it, or by `ANY`.
 
         Raises:
-            InvalidError: one is no type with at most one dimension, or there is none.
+            InvalidError: a type has more than one dimension, or there is none.
 
         """
         if isinstance(self.advice, str):
             return {ANY: self._advice_spec(self.advice)}
         if not self.advice or ANY in self.advice:
-            raise InvalidError(f"pipe {self.base}: a table of advice names features, and what the compiler reads")
+            raise InvalidError(f"pipe {self.base}: a table of advice needs feature → type that the compiler reads")
         return {feature: self._advice_spec(text) for feature, text in self.advice.items()}
 
     def _advice_spec(self, text: str) -> TensorSpec:

@@ -1,4 +1,4 @@
-"""What the compiler reads in reply to a message, and the fallback that it gets where there is no advice."""
+"""The spec of the reply that the compiler reads, and its fallback without advice."""
 
 from collections.abc import Collection
 
@@ -10,14 +10,14 @@ from policybridge_server.mlbridge.pipes.replies import encode_reply
 
 
 class ExpectedAdvice:
-    """What the compiler reads: always the same, or told by the feature that a message has.
+    """The spec that the compiler reads: always the same, or selected by a feature of the message.
 
     Args:
         config: of the pipe.
         form: writes the fallbacks; they are made once, here.
 
     Raises:
-        InvalidError: a fallback is not what the compiler reads.
+        InvalidError: a fallback does not fit its spec.
 
     """
 
@@ -37,19 +37,19 @@ class ExpectedAdvice:
         return bool(self._fallbacks)
 
     def spec(self, features: Collection[str]) -> TensorSpec:
-        """Give what the compiler reads after a message with these ``features``.
+        """Return the spec that the compiler reads after a message with these ``features``.
 
         Raises:
-            InvalidError: they do not tell it.
+            InvalidError: they do not select exactly one.
 
         """
         return self._specs[self._told_by(features)]
 
     def fallback(self, message: bytes | None) -> bytes | None:
-        """Give the framed reply to ``message``; ``None`` where none is safe, and the compiler is made to end.
+        """Give the framed reply to ``message``; ``None`` if none is safe, and the compiler must end.
 
         Args:
-            message: as it came; ``None`` where it was too large to be kept.
+            message: the received bytes; ``None`` if it was too large to be kept.
 
         """
         if ANY in self._specs:
@@ -66,7 +66,7 @@ class ExpectedAdvice:
         told = [name for name in self._specs if name in features]
         if len(told) != 1:
             raise InvalidError(
-                f"a message has the features {', '.join(features) or 'none'}; one of those that tell what the compiler "
-                f"reads is right: {', '.join(self._specs)}"
+                f"a message has the features {', '.join(features) or 'none'}; it must have exactly one of "
+                f"{', '.join(self._specs)}"
             )
         return told[0]

@@ -22,8 +22,8 @@ class Fifos:
             blocks, and a write after the compiler's end raises no SIGPIPE.
 
     Args:
-        base: of the paths.
-        files: who may use the pair.
+        base: the base of the paths.
+        files: mode and owner of the pair.
 
     Raises:
         OSError: the pair cannot be made.
@@ -32,7 +32,7 @@ class Fifos:
 
     def __init__(self, base: str, files: SocketFiles) -> None:
         self.base = base
-        # Make .out first: a compiler that finds .in opens .out at once, and makes a regular file if there is none.
+        # Make .out first: a compiler that finds .in opens .out at once, and creates a regular file if there is none.
         self.incoming = _make(base + ".out", os.O_RDONLY, files)
         try:
             self.outgoing = _make(base + ".in", os.O_RDWR, files)
@@ -41,7 +41,7 @@ class Fifos:
             raise
 
     def reopen(self) -> None:
-        """Open ``.out`` anew after a compiler has closed it; only while the paths name this pair."""
+        """Reopen ``.out`` after a compiler has closed it; only while the paths name this pair."""
         # First open, then close: a compiler that wrote between the two would find no reader, and SIGPIPE would end it.
         incoming = os.open(self.base + ".out", os.O_RDONLY | os.O_NONBLOCK)
         os.dup2(incoming, self.incoming, inheritable=False)
@@ -64,7 +64,7 @@ def claim(base: str) -> None:
     """Check that the paths of ``base`` are free, or name FIFOs that a dead server left there.
 
     Raises:
-        UnavailableError: a path names something else, or another server serves it.
+        UnavailableError: a path is not a FIFO, or another server serves it.
 
     """
     for path in (base + ".in", base + ".out"):
@@ -79,7 +79,7 @@ def claim(base: str) -> None:
     try:
         probe = os.open(base + ".out", os.O_WRONLY | os.O_NONBLOCK)
     except OSError:
-        return  # nobody reads there
+        return  # without a reader
     os.close(probe)
     raise UnavailableError(f"cannot make the FIFO {base}.out: another server serves it")
 

@@ -1,4 +1,4 @@
-"""Messages behind their lengths: 8 bytes, little endian, in both directions."""
+"""Messages preceded by their lengths: 8 bytes, little endian, in both directions."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,9 +14,9 @@ def frame(message: bytes) -> bytes:
 
 
 class FrameReader:
-    """Cuts what arrives, in pieces of any size, into messages; what is incomplete waits for the next piece.
+    """Cuts pieces of any size into messages; an incomplete message waits for the next piece.
 
-    The bytes of a message above the limit are dropped as they arrive. When all have arrived, an error takes the
+    The bytes of a message above the limit are dropped as they arrive. After the last byte, an error takes the
     message's place, so that the compiler gets a reply to it.
 
     Args:
@@ -34,7 +34,7 @@ class FrameReader:
 
     @property
     def begun(self) -> bool:
-        """Whether a message has come in part."""
+        """Whether a part of a message has arrived."""
         return bool(self._held or self._dropping)
 
     def feed(self, data: bytes) -> list[bytes | TooLargeError]:

@@ -57,9 +57,9 @@ class JsonFormat:
         return ParsedMessage(self._layout, values)
 
     def reply(self, spec: TensorSpec, advice: npt.NDArray[np.generic]) -> bytes:
-        """Write the advice: a number, or a list of them where ``spec`` has another shape than [1].
+        """Write the advice: a number, or a list of numbers if the shape of ``spec`` is not [1].
 
-        The compiler reads all elements as integers if the first one looks like an integer, whatever type it wants. So
+        The compiler reads all elements as integers if the first one looks like an integer, whatever type it expects. So
         the first element of an advice of floats is written with a fraction: the next double away from zero.
         """
         elements: list[Any] = advice.tolist()

@@ -15,7 +15,7 @@ from policybridge_server.mlbridge.pipes.formats import ParsedMessage
 class ObservationReader:
     """Turns one compile's messages into rows of the layout that its session is bound to.
 
-    A feature's type is the one in the configuration, else the policy's, else the message's. Its shape is the policy's
+    A feature's type is the configuration's, else the policy's, else the message's. Its shape is the policy's
     if that has a −1, else the message's. Of a feature that the policy does not declare, a size that changes becomes −1.
     Most compilers always send the same features; then the session is bound once.
 
@@ -37,10 +37,10 @@ class ObservationReader:
         self._as_it_came = False
 
     def row(self, observed: ParsedMessage) -> Row:
-        """Give the observation as a row; binds the session anew where the features changed.
+        """Return the observation as a row; rebind the session if the features have changed.
 
         Raises:
-            InvalidError: it does not fit what the policy takes.
+            InvalidError: it does not fit the policy's inputs.
 
         """
         if observed.layout is not self._came:

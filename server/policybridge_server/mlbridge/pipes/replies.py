@@ -22,7 +22,7 @@ def reply_writer(read: TensorSpec, given: TensorSpec, form: Format) -> ReplyWrit
     Integers are converted if they are in range, and floats to the nearest.
 
     Raises:
-        InvalidError: the policy's advice can never be what the compiler reads.
+        InvalidError: the policy's advice can never fit the spec that the compiler reads.
 
     """
     counts = given.fixed and not read.varies and given.count != read.count
@@ -39,7 +39,7 @@ def reply_writer(read: TensorSpec, given: TensorSpec, form: Format) -> ReplyWrit
 
 
 def _integer_writer(read: TensorSpec, given: TensorSpec, form: Format) -> ReplyWriter:
-    # The fast way for most advice, a choice: the policy gives one int64_t, and the compiler reads one int.
+    # Fast path for most advice, a choice: the policy gives one int64_t, and the compiler reads one int.
     dtype, limits = read.type.dtype, np.iinfo(read.type.dtype)
 
     def write(advice: Values) -> bytes:

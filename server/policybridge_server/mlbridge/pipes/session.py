@@ -1,4 +1,4 @@
-"""One compile on a pair of FIFOs: its session, its answers, and what it gets when there is no advice."""
+"""One compile on a pair of FIFOs: its session, its answers, and its replies without advice."""
 
 import logging
 from collections.abc import Callable
@@ -23,9 +23,9 @@ _LOG = logging.getLogger(__name__)
 class PipeSession(ChannelConversation[bytes | PolicyBridgeError]):
     """Waits for a compiler on ``fifos`` and serves it.
 
-    The first failure ends the session, as everywhere, but the compiler gets no error: it could not read one. From then
-    on every observation is answered with the fallback. Where there is no fallback, the reply is one that makes the
-    compiler end at once: without a reply it would wait for ever, and after an end of file it would spin for ever.
+    The first failure ends the session, as everywhere, but the compiler cannot read an error. From then
+    on every observation is answered with the fallback. Without a fallback, the reply makes the
+    compiler end at once, because without a reply it would wait, and after an end of file spin, for ever.
 
     Args:
         fifos: made for this session, which closes them.
@@ -83,7 +83,7 @@ class PipeSession(ChannelConversation[bytes | PolicyBridgeError]):
         self.close()
 
     def _wait_again(self) -> bool:
-        """Wait for the next compiler, after one that sent nothing; give whether that is possible."""
+        """Wait for the next compiler, after one that sent nothing; return whether that is possible."""
         self._host.loop.unwatch(self._fifos.incoming)
         try:
             self._fifos.reopen()
@@ -123,14 +123,14 @@ class PipeSession(ChannelConversation[bytes | PolicyBridgeError]):
         self._waiting.appendleft(self._first)
 
     def _bind(self, session: Session, features: Layout) -> None:
-        # Not when the session opens: the first message tells what its compiler reads.
+        # Not when the session opens: the first message selects the spec that its compiler reads.
         read = self._expected.spec(features.by_name)
         given = session.loaded.signature.advice or read
         self._write = reply_writer(read, given, self._format)
         session.bind(Signature(features, given))
 
     def answer(self, advice: Values, log_probability: float | None) -> None:
-        """Send the advice, and take the next message if it is there already."""
+        """Send the advice, and take the next message if it has arrived."""
         if self._failure is None:
             super().answer(advice, log_probability)
 

@@ -1,4 +1,4 @@
-"""Transport `pipe`: compilers that use ML-Compiler-Bridge's pipes, one after another on each base for ever."""
+"""Transport `pipe`: compilers that use ML-Compiler-Bridge's pipes, one after another on each base."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ class PipeTransport:
         address: a ``[[pipe]]`` as TOML gives it, or its short form.
 
     Raises:
-        InvalidError: the address is malformed, or the fallback is not what the compiler reads.
+        InvalidError: the address is malformed, or the fallback does not fit the spec that the compiler reads.
         NotFoundError: there is no such format.
 
     """
@@ -48,7 +48,7 @@ class PipeTransport:
         return f"pipe:{config.base}" + ("" if config.count is None else f"-{{0..{config.count - 1}}}")
 
     async def start(self, host: Host) -> None:
-        """Make the FIFOs; those that a dead server left there are replaced."""
+        """Make the FIFOs; replace those of a dead server."""
         for base in self._config.bases:
             claim(base)
         try:
@@ -64,7 +64,7 @@ class PipeTransport:
 
 
 class _Base:
-    """One base: a session that waits for a compiler, and those that have one.
+    """One base: a session that waits for a compiler, and the sessions with one.
 
     Raises:
         OSError: the FIFOs cannot be made.
