@@ -76,7 +76,7 @@ def test_a_server_whose_services_cannot_be_served_does_not_start(tmp_path: Path)
         (f'{SERVED}{PASSES}key = "embedding"', "embedding is not one number or string"),
         (f'{SERVED}{REGISTERS}context = "new"', "registerallocation.Function.new is not a string"),
         (f'{SERVED}{REGISTERS}end = {{ field = "result", equals = "x" }}', "result never equals 'x'"),
-        (f'{SERVED}{REGISTERS}start = "registers.id"', "registerallocation.Function.registers repeats"),
+        (f'{SERVED}{REGISTERS}start = "registers.id"', "registerallocation.Function.registers is repeated"),
         (f'{SERVED}{PASSES}bind = {{ x = "y" }}', "bind 'x': passsequence.State has no field 'y'"),
         (f'{SERVED}{PASSES}polcy = "p"', "unknown field `polcy`"),
     ],
