@@ -62,7 +62,7 @@ class SessionOpener:
         client: str = "",
         reporter: str = UNKNOWN_REPORTER,
     ) -> Session:
-        """Open a session; ``client`` is the host to count it for, see `Admission`, and ``reporter`` as in `SessionView`.
+        """Open a session; ``client`` is the host that it counts for, see `Admission`; ``reporter``: see `SessionView`.
 
         Raises:
             TooLargeError: there are too many sessions.

@@ -60,7 +60,7 @@ def test_the_host_of_an_address_is_found(address: str, host: str) -> None:
 def test_insecure_serves_what_others_can_reach_and_warns(tmp_path: Path) -> None:
     # An address that is not loopback by its name, and that this machine alone can reach: nobody else is let in here.
     with opened(tmp_path, "--insecure", "--grpc", "[::ffff:127.0.0.1]:0", doors=()):
-        assert "without TLS and without tokens: every client that reaches it may use it" in (tmp_path / "log").read_text()
+        assert "without tokens: every client that reaches it may use it" in (tmp_path / "log").read_text()
 
 
 def test_with_tls_and_tokens_it_starts_without_a_warning(tmp_path: Path) -> None:
