@@ -28,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--plugins", type=Path, default=ROOT / ".cache/native/lib", help="scores, tuned: folder of the plugin"
     )
     parser.add_argument("--rounds", type=int, default=5, help="speed: rounds (default: 5)")
+    parser.add_argument("--cache", type=Path, default=ROOT / ".cache/bench", help="speed: folder for other servers")
     options = parser.parse_args(arguments)
     names = list(PARTS) if "all" in options.parts else options.parts
     if unknown := [name for name in names if name not in PARTS]:
@@ -51,7 +52,7 @@ def _measure(name: str, options: argparse.Namespace) -> None:
         command=made.command,
         commit=commit(),
         date=datetime.now(UTC).date().isoformat(),
-        machine=machine(),
+        machine={**machine(), "load": f"{os.getloadavg()[1]:.1f}"},
         compiler=made.compiler,
         policy=bundled_digest() if made.decided else "",
         figures=figures,

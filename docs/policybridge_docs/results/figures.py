@@ -61,7 +61,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         command: measured them; empty for figures that others published.
         commit: of the tree, with ``-dirty`` if it had changes.
         date: of the measurement, UTC.
-        machine: processor, cores, system and versions.
+        machine: processor, cores, system, versions, and the load average over five minutes at the end.
         compiler: its version, where figures depend on one.
         policy: the digest of the bundled policy ``inliner``, where figures depend on it.
         figures: by key.

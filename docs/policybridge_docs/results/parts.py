@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from policybridge_bench.processes import module, server
-from policybridge_bench.results import read_json
+from policybridge_bench.results import Measured, read_json
 from policybridge_core.errors import PolicyFailedError
 from policybridge_docs.results.figures import Figure
 from policybridge_train.scoring.results import Comparison, Measure, Scores
@@ -23,6 +23,7 @@ from policybridge_train.scoring.statistics import Change
 from policybridge_train.scoring.summary import compare
 
 _CLI: Final = "policybridge_client.cli"
+_CONTENDERS: Final = "policybridge,grpc-echo/unary,triton,mosec/raw,compilerinterface,kserve,mlserver"
 _MEASURES: Final[Sequence[Measure]] = ("text", "exec", "linked text", "linked exec")
 
 
@@ -101,8 +102,31 @@ def _sums(name: str, sums: Mapping[str, float]) -> Iterator[tuple[str, Figure]]:
 
 
 def speed(options: Namespace) -> Made:
-    """Measure decisions of our server beside a C++ gRPC echo."""
-    return _loaded(options, "load", "--contenders", "policybridge,grpc-echo/unary", "--ways", "socket,grpc-unix,grpc")
+    """Measure decisions of our server, of a C++ gRPC echo, and of other servers, which are downloaded.
+
+    Raises:
+        PolicyFailedError: a contender cannot run here.
+
+    """
+    words = ["bench", "peers", "--contenders", _CONTENDERS, "--ways", "socket,grpc-unix,grpc"]
+    words += ["--generators", "native", "--clients", "1,8", "--rounds", str(options.rounds)]
+    with TemporaryDirectory() as name:
+        file = Path(name) / "run.json"
+        _run(_CLI, *words, "--cache", options.cache, "--json", file)
+        run = read_json(file)
+    if run.skipped:
+        raise PolicyFailedError(f"not all contenders ran: {run.skipped}")
+    return Made(_command(words), {key: figure for each in run.cases for key, figure in _case(each)})
+
+
+def _case(measured: Measured) -> Iterator[tuple[str, Figure]]:
+    """Give the latency of one client, or the rate of several."""
+    case, p50, rate = measured.case, measured.median("p50"), measured.median("throughput")
+    key = f"{case.contender}.{case.way}.{case.clients}"
+    if case.clients == 1 and p50 is not None:
+        yield f"{key}.p50", Figure(p50, "µs")
+    elif rate is not None:
+        yield f"{key}.rate", Figure(rate, "decisions/s", -2)
 
 
 def tuned(options: Namespace) -> Made:
@@ -122,23 +146,6 @@ def tuned(options: Namespace) -> Made:
     }
     figures["modules"] = Figure(sum(row.ok for row in comparison.modules), "modules")
     return Made(_command(words, "--corpus DIR --store FILE"), figures, comparison.version)
-
-
-def _loaded(options: Namespace, *words: str) -> Made:
-    fixed = ["--generators", "native", "--clients", "1,8"]
-    with TemporaryDirectory() as name:
-        file = Path(name) / "run.json"
-        _run(_CLI, "bench", *words, *fixed, "--rounds", options.rounds, "--json", file)
-        run = read_json(file)
-    figures = {}
-    for measured in run.cases:
-        case, p50, rate = measured.case, measured.median("p50"), measured.median("throughput")
-        key = f"{case.contender}.{case.way}.{case.clients}"
-        if case.clients == 1 and p50 is not None:
-            figures[f"{key}.p50"] = Figure(p50, "µs")
-        elif rate is not None:
-            figures[f"{key}.rate"] = Figure(rate, "decisions/s", -2)
-    return Made(_command(["bench", *words, *fixed, "--rounds", str(options.rounds)]), figures)
 
 
 PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
