@@ -29,7 +29,7 @@ SQLITE := .cache/sqlite
 PLUGIN := $(and $(wildcard /usr/lib/llvm-22/include/llvm/IR),$(shell command -v clang-22),$(shell command -v cmake),$(shell command -v ninja),yes)
 TUNED_BY := $(if $(PLUGIN),clang-22,zig)
 demo-autotune: $(VENV)/demo.stamp $(if $(PLUGIN),plugin) $(SQLITE)/$(TUNED_BY)/sqlite3/sqlite3.o.bc
-	$(BIN)/policybridge autotune --store $(SQLITE)/$(TUNED_BY).db --corpus $(SQLITE)/$(TUNED_BY) --only sqlite3/sqlite3.o \
+	$(BIN)/policybridge autotune --store $(SQLITE)/$(TUNED_BY).db --corpus $(SQLITE)/$(TUNED_BY) --module sqlite3/sqlite3.o \
 	  --compiler $(TUNED_BY) $(if $(PLUGIN),--plugins .cache/native/lib) --budget 1000000 --minutes $(MINUTES) $(AUTOTUNE)
 
 .PHONY: plugin
@@ -45,14 +45,14 @@ $(SQLITE)/%/sqlite3/sqlite3.o.bc: | $(VENV)/demo.stamp
 .PHONY: inliner
 inliner: $(VENV)/demo.stamp plugin corpus
 	$(BIN)/policybridge train inline --algo credit --corpus .cache/corpus --output .cache/inliner --promote best \
-	  --option compiler=clang-22 --option plugins=.cache/native/lib --export server/policybridge_server/bundled/inliner/1 $(TRAIN)
+	  --compiler clang-22 --plugins .cache/native/lib --export server/policybridge_server/bundled/inliner/1 $(TRAIN)
 
 # A policy of tiles for mlir-opt-22, and what it is worth on held-out shapes: half an hour of two cores. A run that was
 # ended goes on.
 .PHONY: tiles
 tiles: $(VENV)/demo.stamp
 	cmake -S clients -B .cache/native -G Ninja -DPOLICYBRIDGE_MLIR=22 && cmake --build .cache/native --target policybridge-mlir-22
-	$(BIN)/policybridge train tile --algo choices --output .cache/tiles --option plugins=.cache/native/lib --set iterations=3 $(TRAIN)
+	$(BIN)/policybridge train tile --algo choices --output .cache/tiles --plugins .cache/native/lib --set iterations=3 $(TRAIN)
 	$(BIN)/python -m tests.measures.tiles .cache/tiles --plugins .cache/native/lib
 
 # Everything: style, types, fresh stubs, behaviour.
@@ -151,8 +151,9 @@ soak-kills: $(VENV)/test.stamp
 soak-postgres: $(VENV)/test.stamp
 	$(BIN)/python -m tests.postgres_soak $(SOAK)
 
-# Measure the figures of README and docs anew, PARTS='scores demo speed embedded tuned' or some of them, write results/*.json, and
-# rewrite the pages. speed downloads other servers; scores, embedded and tuned need clang-22 and `make corpus`, or RESULTS='--corpus DIR'.
+# Measure the figures of README and docs anew, PARTS='scores demo speed embedded tuned' or some of them, write
+# results/*.json, and rewrite the pages. speed downloads other servers; scores, embedded and tuned need clang-22 and
+# `make corpus`, or RESULTS='--corpus DIR'.
 .PHONY: results figures
 PARTS ?= all
 results: $(VENV)/test.stamp $(if $(filter all scores embedded tuned,$(PARTS)),plugin)

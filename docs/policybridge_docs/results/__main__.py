@@ -22,10 +22,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m policybridge_docs.results", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all: each of them")
     parser.add_argument(
-        "--corpus", type=Path, default=ROOT / ".cache/corpus", help="scores, tuned: the corpus (make corpus)"
+        "--corpus", type=Path, default=ROOT / ".cache/corpus", help="scores, embedded, tuned: the corpus (make corpus)"
     )
     parser.add_argument(
-        "--plugins", type=Path, default=ROOT / ".cache/native/lib", help="scores, tuned: folder of the plugin"
+        "--plugins", type=Path, default=ROOT / ".cache/native/lib", help="scores, embedded, tuned: folder of the plugin"
     )
     parser.add_argument("--rounds", type=int, default=5, help="speed: rounds (default: 5)")
     parser.add_argument("--cache", type=Path, default=ROOT / ".cache/bench", help="speed: folder for other servers")

@@ -101,6 +101,24 @@ def _sums(name: str, sums: Mapping[str, float]) -> Iterator[tuple[str, Figure]]:
     yield f"{name}.change", Figure(100 * (sums["text"] / sums["plain_text"] - 1), "%", 2, signed=True)
 
 
+def embedded(options: Namespace) -> Made:
+    """Compile the package re2 of ``--corpus`` by the bundled policy, and decide its decisions again in C."""
+    words = ["score", "--project", "re2", "--candidate", "inliner", "--compiler", "clang-22"]
+    comparing = ["embed", "compare", "inliner"]
+    with TemporaryDirectory() as name:
+        ledger = Path(name) / "ledger.db"
+        with _bundled(Path(name), "--ledger", ledger) as address:
+            _run(_CLI, *words, "--corpus", options.corpus, "--plugins", options.plugins, "--server", address)
+        command = module(_CLI, *comparing, "--ledger", ledger)
+        told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    figures = {
+        "decisions": Figure(told["observations"], "decisions"),
+        "different": Figure(told["different"], "decisions"),
+        "time": Figure(told["nanoseconds"] / 1000, "µs", 1),
+    }
+    return Made(_command(comparing, "--ledger FILE"), figures, decided=True)
+
+
 def speed(options: Namespace) -> Made:
     """Measure decisions of our server, of a C++ gRPC echo, and of other servers, which are downloaded.
 
@@ -131,8 +149,8 @@ def _case(measured: Measured) -> Iterator[tuple[str, Figure]]:
 
 def tuned(options: Namespace) -> Made:
     """Tune the package re2 of ``--corpus`` from nothing, and score its store."""
-    words = ["autotune", "--only", "re2/", "--budget", "16", "--compiler", "clang-22"]
-    scoring = ["score", "--module", "re2/*", "--compiler", "clang-22"]
+    words = ["autotune", "--project", "re2", "--budget", "16", "--compiler", "clang-22"]
+    scoring = ["score", "--project", "re2", "--compiler", "clang-22"]
     places = ["--corpus", options.corpus, "--plugins", options.plugins]
     with TemporaryDirectory() as name:
         store, file = Path(name) / "tuned.db", Path(name) / "scores.json"
@@ -152,15 +170,16 @@ PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
     "scores": scores,
     "demo": demo,
     "speed": speed,
+    "embedded": embedded,
     "tuned": tuned,
 }
 
 
 @contextmanager
-def _bundled(folder: Path) -> Iterator[str]:
+def _bundled(folder: Path, *options: object) -> Iterator[str]:
     """Serve the bundled policies on a socket."""
     address = folder / "policybridge.sock"
-    with server(module(_CLI, "serve", "--demo", "--socket", address), log=folder / "server.log"):
+    with server(module(_CLI, "serve", "--demo", "--socket", address, *options), log=folder / "server.log"):
         yield f"socket:{address}"
 
 

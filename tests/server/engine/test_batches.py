@@ -1,0 +1,78 @@
+"""What one observation does to the others of its batch: nothing."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from policybridge_core.errors import PolicyBridgeError, PolicyFailedError
+from policybridge_serdes import PolicyReference, SessionOptions, Values, pack
+from policybridge_server.engine.engine import Engine, Session
+from policybridge_server.repository import Repository
+from tests.onnx_models import make_model, write_onnx
+from tests.repositories import answering, write_python
+from tests.server.engine.misbehaving import X
+
+
+class Told:
+    """A client's sink."""
+
+    def __init__(self) -> None:
+        self.advice: list[int] = []
+        self.errors: list[PolicyBridgeError] = []
+
+    def answer(self, advice: Values, log_probability: float | None) -> None:
+        self.advice.append(int(advice["advice"].item()))
+
+    def fail(self, error: PolicyBridgeError) -> None:
+        self.errors.append(error)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    write_python(tmp_path, "each", answering("observation['x'] * 2 if observation['x'] >= 0 else 1 // 0"))
+    node = helper.make_node("Gather", ["table", "x"], ["advice"])
+    integer: tuple[int, list[int | str]] = (TensorProto.INT64, ["n", 1])
+    table = {"table": np.arange(100, dtype=np.int64) * 2}
+    # A number that is in no row of the table fails the whole run of the model.
+    write_onnx(tmp_path, "table", make_model([node], {"x": integer}, {"advice": integer}, table))
+    engine = Engine(Repository([tmp_path]), allow_python=True)
+    yield engine
+    engine.close()
+
+
+def opened(engine: Engine, policy: str) -> tuple[Session, Told]:
+    told = Told()
+    session = engine.open(engine.load(PolicyReference(policy)), SessionOptions(), told)
+    session.bind(X)
+    return session, told
+
+
+@pytest.mark.parametrize("policy", ["each", "table"])
+@pytest.mark.parametrize("bad", [0, 3, 7])
+def test_one_bad_observation_costs_its_session_alone(engine: Engine, policy: str, bad: int) -> None:
+    clients = [opened(engine, policy) for _ in range(8)]
+    for number, (session, _) in enumerate(clients):
+        session.submit(pack(X.features, {"x": -1000 if number == bad else number}))
+    assert engine.flush() == 8
+    loaded = engine.loaded(PolicyReference(policy))
+    assert loaded is not None
+    assert loaded.counters.batches.count == 1, "all are one batch"
+    for number, (_, told) in enumerate(clients):
+        if number == bad:
+            assert not told.advice
+            assert [type(error) for error in told.errors] == [PolicyFailedError]
+        else:
+            assert (told.advice, told.errors) == ([2 * number], [])
+
+
+def test_the_failures_of_a_batch_are_counted_by_observation(engine: Engine) -> None:
+    clients = [opened(engine, "each") for _ in range(8)]
+    for number, (session, _) in enumerate(clients):
+        session.submit(pack(X.features, {"x": -(number % 2)}))
+    engine.flush()
+    loaded = engine.loaded(PolicyReference("each"))
+    assert loaded is not None
+    assert loaded.failures == 4
