@@ -63,6 +63,15 @@ def load_version(
     return _Loading(str(stored), lambda: _load(stored, given, folder, probed)).result(given.timeouts.load)
 
 
+def rehearses(stored: StoredVersion) -> bool:
+    """Whether a version can be rehearsed: not one that is its author's code, nor one that has a process anyway."""
+    try:
+        return stored.config.isolation != "process" and not load_backend(stored.config.backend).runs_code
+    except (NotFoundError, PreconditionError):
+        # Loading it says why.
+        return False
+
+
 class _Loading:
     """Loads in a thread of its own, because the policy's code may never return."""
 
@@ -115,7 +124,11 @@ def _load(stored: StoredVersion, given: Allowances, folder: Path | None, probed:
             model = _model(stored, given, folder)
             undo.callback(model.close)
             head = None if stored.config.head is None else Head(stored.config.head, model.signature.advice)
-            found = probe(model) if probed is None else confirm_probe(model, probed)
+            given_values, runs_code = stored.config.probe, load_backend(stored.config.backend).runs_code
+            if probed is None:
+                found = probe(model, given_values, must_answer=not runs_code)
+            else:
+                found = confirm_probe(model, probed, given_values)
             undo.pop_all()
     except PolicyBridgeError as error:
         raise PreconditionError(f"{stored} cannot be loaded: {error}") from error

@@ -5,7 +5,7 @@ for 1 and 2 than for 4 and more), so small batches are padded to the smallest si
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,11 +13,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from policybridge_core.authors import interrupts
+from policybridge_core.authors import describe, interrupts
+from policybridge_core.errors import PreconditionError
 from policybridge_serdes import Layout, PolicyVersion, Values
+from policybridge_serdes.values import fit
 from policybridge_server.backends.contract import Batch, Model, SessionView
 
-Integers = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+Numbers = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 
 MAX_BATCH = 256
 _SIZES = (1, 2, 3, 4, 5, 7, 8, 12, 16, 31, 32, 64, 128)
@@ -25,13 +27,15 @@ _REPEATS = 5
 _SAMPLE = 8
 """Batches of each size: a kernel is chosen by the size, so a few show whether it agrees."""
 
-_INTEGERS: Final[tuple[Integers, ...]] = (
-    lambda numbers: numbers,
+_NUMBERS: Final[tuple[tuple[Numbers, Numbers], ...]] = (
+    (lambda numbers: numbers, lambda numbers: numbers),
     # Indices into a table are refused beyond its end, and most tables have two rows.
-    lambda numbers: numbers > 0,
-    np.zeros_like,
+    (lambda numbers: numbers > 0, lambda numbers: numbers),
+    (np.zeros_like, lambda numbers: numbers),
+    (np.zeros_like, np.zeros_like),
+    (np.ones_like, np.ones_like),
 )
-"""Makes integers of random numbers; the next one if the model refuses the integers of the one before."""
+"""Makes integers and floats of random numbers; the next pair where the model refuses those of the one before."""
 
 
 @dataclass(frozen=True)
@@ -50,18 +54,37 @@ class Probe:
     seconds: float | None = None
 
 
-def probe(model: Model) -> Probe:
-    """Warm ``model`` up, and compare batch sizes on random observations if the model can batch."""
+def probe(model: Model, given: Mapping[str, Any] | None = None, *, must_answer: bool = False) -> Probe:
+    """Warm ``model`` up, and compare batch sizes on random observations where the model can batch.
+
+    Args:
+        model: a loaded one.
+        given: input → value in every observation, in place of random numbers.
+        must_answer: whether a model that refuses all observations is refused.
+
+    Raises:
+        PreconditionError: it is.
+        InvalidError: a given value does not fit.
+
+    """
     features, advice = model.signature.features, model.signature.advice
     if features is None or advice is None or not (features.fixed and advice.fixed):
         return Probe(most=1)
-    for integers in _INTEGERS:
+    reasons: list[str] = []
+    for numbers in _NUMBERS:
+        observations = _random(features, MAX_BATCH if model.batched else 1, numbers, given or {})
         try:
-            return _probed(model, _random(features, MAX_BATCH if model.batched else 1, integers), Layout((advice,)))
+            return _probed(model, observations, Layout((advice,)))
         except BaseException as error:
             # A model may refuse random input, and a policy's code may raise anything.
             if interrupts(error):
                 raise
+            reasons.append(describe(error))
+    if must_answer:
+        raise PreconditionError(
+            f"it fails at every observation of the probe: {reasons[-1]}. If it takes others, say one under [probe] in "
+            "policy.toml: INPUT = VALUE"
+        )
     # Its batches are unknown then, so each observation is evaluated alone.
     return Probe(most=1)
 
@@ -72,8 +95,8 @@ def _probed(model: Model, observations: Values, layout: Layout) -> Probe:
     return Probe(least=least or 1, most=MAX_BATCH if least else 1, seconds=seconds)
 
 
-def confirm_probe(model: Model, expected: Probe) -> Probe:
-    """Warm ``model`` up and compare a sample of batches only.
+def confirm_probe(model: Model, expected: Probe, given: Mapping[str, Any] | None = None) -> Probe:
+    """Warm ``model`` up and compare a sample of batches only; see `probe`.
 
     ``expected`` is the probe of the same architecture with other weights. If the sample does not agree with it, the
     model is probed in full.
@@ -82,13 +105,13 @@ def confirm_probe(model: Model, expected: Probe) -> Probe:
     if expected.most == 1 or features is None or advice is None:
         return expected
     layout, size = Layout((advice,)), expected.least
-    for integers in _INTEGERS:
+    for numbers in _NUMBERS:
         with suppress(Exception):
-            observations = _random(features, size * _SAMPLE, integers)
+            observations = _random(features, size * _SAMPLE, numbers, given or {})
             if _split(model, observations, layout, size) == _evaluate(model, observations, layout).tobytes():
                 return expected
             break
-    return probe(model)
+    return probe(model, given, must_answer=True)
 
 
 def _least(model: Model, observations: Values, layout: Layout) -> int | None:
@@ -122,13 +145,15 @@ def _seconds(model: Model, observations: Values, layout: Layout) -> float:
     return time.perf_counter() - started
 
 
-def _random(features: Layout, count: int, integers: Integers) -> Values:
+def _random(features: Layout, count: int, numbers: tuple[Numbers, Numbers], given: Mapping[str, Any]) -> Values:
     generator = np.random.default_rng(0)
     values: Values = np.zeros(count, features.dtype)
+    integers, floats = numbers
     for spec in features.specs:
-        numbers = generator.normal(scale=10, size=(count, *spec.shape))
-        if spec.type.dtype.kind in "iu":
-            numbers = integers(numbers)
+        drawn = generator.normal(scale=10, size=(count, *spec.shape))
+        made = (integers if spec.type.dtype.kind in "iu" else floats)(drawn)
         with np.errstate(invalid="ignore"):
-            values[spec.name] = np.abs(numbers) if spec.type.dtype.kind == "u" else numbers
+            values[spec.name] = np.abs(made) if spec.type.dtype.kind == "u" else made
+        if spec.name in given:
+            values[spec.name] = fit(spec, given[spec.name])
     return values

@@ -13,8 +13,9 @@ from policybridge_serdes import PolicyReference, PolicyVersion
 from policybridge_server.backends.contract import BACKENDS
 from policybridge_server.counters import Counters
 from policybridge_server.engine.loaded import LoadedVersion
-from policybridge_server.engine.loading import Allowances, load_version
+from policybridge_server.engine.loading import Allowances, load_version, rehearses
 from policybridge_server.engine.probe import Probe
+from policybridge_server.engine.rehearsal import Rehearsal
 from policybridge_server.repository import Repository, StoredVersion
 from policybridge_server.repository.reading import check_unchanged
 
@@ -34,6 +35,7 @@ class LoadedVersions:
         self._repository = repository
         self._given = given
         self.counters = given.counters or Counters()
+        self._rehearsal = Rehearsal()
         self._told: set[PolicyVersion] = set()
         self._unloaded: Callable[[StoredVersion], None] | None = None
         self._loaded: dict[PolicyVersion, LoadedVersion] = {}
@@ -102,8 +104,21 @@ class LoadedVersions:
         _LOG.info("loaded %s: %s", loaded.stored, loaded.probe)
         return True
 
-    def prepare(self, stored: StoredVersion, folder: Path | None = None, probed: Probe | None = None) -> LoadedVersion:
+    def prepare(
+        self,
+        stored: StoredVersion,
+        folder: Path | None = None,
+        probed: Probe | None = None,
+        *,
+        rehearse: bool = False,
+    ) -> LoadedVersion:
         """Load a version without letting sessions get it; see ``load_version``.
+
+        Args:
+            stored: the version.
+            folder: holds its files, if they are not in their place yet.
+            probed: what is known of the same architecture with other weights.
+            rehearse: probe it first in a process that is ended; for a version that was never accepted here.
 
         Raises:
             PreconditionError: it cannot be loaded.
@@ -111,6 +126,9 @@ class LoadedVersions:
         """
         counters, begun = self.counters, monotonic()
         try:
+            if rehearse and rehearses(stored):
+                where, seconds = folder or stored.folder, self._given.timeouts.load
+                probed = self._rehearsal.probe(stored, where, probed, seconds)
             loaded = load_version(stored, self._given, folder, probed)
         except PreconditionError as error:
             counters.load_failures += 1
@@ -161,6 +179,7 @@ class LoadedVersions:
 
     def close(self) -> None:
         """Free all models."""
+        self._rehearsal.close()
         for loaded in self._loaded.values():
             loaded.close()
         self._loaded.clear()

@@ -210,7 +210,7 @@ class Adopter:
     def _loaded(
         self, stored: StoredVersion, current: LoadedVersion | None, clients: Sequence[Signature]
     ) -> LoadedVersion:
-        loaded = self._engine.versions.prepare(stored)
+        loaded = self._engine.versions.prepare(stored, rehearse=True)
         try:
             if current is not None and current.stored.policy.version < stored.policy.version:
                 check_compatible(loaded, current, clients)

@@ -119,7 +119,7 @@ class Publication(AbstractAsyncContextManager["Publication"]):
         def stages() -> LoadedVersion:
             identity = version_digest(seal(), policy.usable)
             stored = StoredVersion(PolicyVersion(policy.name, number, identity), folder, policy.usable)
-            loaded = versions.prepare(stored, files.folder, probed)
+            loaded = versions.prepare(stored, files.folder, probed, rehearse=True)
             self._undo.callback(loaded.close)
             if current is not None and current.stored.policy.version < number:
                 check_compatible(loaded, current, clients)

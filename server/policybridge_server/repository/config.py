@@ -55,6 +55,7 @@ class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
         fill: input → value that it gets if the client lacks the feature.
         head: makes advice of scores, if the model gives scores.
         settings: for the backend to read.
+        probe: input → value in the observations of the probe; absent: random numbers.
         isolation: where a version runs: in the server's process, or in a process of its own.
         memory_limit: bytes that the version's own process may allocate.
         decision_timeout: seconds for one decision; absent: the server's.
@@ -77,6 +78,7 @@ class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     fill: dict[str, Any] = {}
     head: HeadConfig | None = None
     settings: dict[str, Any] = {}
+    probe: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
         if self.isolation == "process" and self.inline:

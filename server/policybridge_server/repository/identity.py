@@ -12,7 +12,7 @@ import msgspec
 
 from policybridge_server.repository.config import PolicyConfig
 
-_NO_ADVICE: Final = ("description", "aliases", "inline", "isolation", "memory_limit", "decision_timeout")
+_NO_ADVICE: Final = ("description", "aliases", "inline", "isolation", "memory_limit", "decision_timeout", "probe")
 """Keys of a ``policy.toml`` that change no advice. Any other key is part of the digest, also one of a later release."""
 
 

@@ -42,8 +42,8 @@ _F_SETSIG: Final = 10
 
 def main(connection: int, lifeline: int) -> None:
     """Serve the requests on the descriptor ``connection``; end when the pipe ``lifeline`` closes."""
-    _end_with(lifeline)
-    _be_killed_first()
+    end_with(lifeline)
+    be_killed_first()
     channel = Channel(socket.socket(fileno=connection))
     server, own = _Server(), os.getpid()
     while True:
@@ -61,7 +61,7 @@ def main(connection: int, lifeline: int) -> None:
         channel.send(reply, answer)
 
 
-def _end_with(lifeline: int) -> None:
+def end_with(lifeline: int) -> None:
     """Let the kernel kill this process and its children when the other end of the pipe is closed."""
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
     fcntl.fcntl(lifeline, _F_SETSIG, signal.SIGKILL)
@@ -71,7 +71,7 @@ def _end_with(lifeline: int) -> None:
         os._exit(0)
 
 
-def _be_killed_first() -> None:
+def be_killed_first() -> None:
     """If the machine's memory is full, the kernel must kill this process and not the server. Write no core dump."""
     Path("/proc/self/oom_score_adj").write_text("1000")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -134,12 +134,16 @@ def _view(new: NewSession) -> SessionView:
     return SessionView(new.id, policy, options=new.options, labels=new.labels)
 
 
-def start(arguments: list[str]) -> None:
-    """Run as a program: the two descriptors are its arguments."""
-    # Text that a policy or a library prints must not reach the server's standard output.
+def keep_output_apart() -> None:
+    """Let nothing that a policy or a library prints reach the server's standard output; a terminal's Ctrl-C is its."""
     with suppress(OSError):
         os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def start(arguments: list[str]) -> None:
+    """Run as a program: the two descriptors are its arguments."""
+    keep_output_apart()
     main(int(arguments[0]), int(arguments[1]))
     sys.stderr.flush()
     # Skip the destructors of frameworks: some of them abort.

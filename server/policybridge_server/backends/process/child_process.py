@@ -12,10 +12,8 @@ from typing import Final
 
 from policybridge_server.backends.process.messages import Channel
 
-_PROGRAM: Final = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[3]); "
-    "from policybridge_server.backends.process.child import start; start(sys.argv[1:3])"
-)
+_PROGRAM: Final = "import json, sys; sys.path[:] = json.loads(sys.argv[3]); from {} import start; start(sys.argv[1:3])"
+_POLICY: Final = "policybridge_server.backends.process.child"
 _GRACE_SECONDS: Final = 1.0
 """Seconds for a process to end after its connection is closed."""
 
@@ -23,19 +21,29 @@ _GRACE_SECONDS: Final = 1.0
 class ChildProcess:
     """A process, and the connection to it. It gets no other descriptor of the server's than standard error.
 
+    Args:
+        module: has the function ``start``, which the process runs with its two descriptors.
+
     Attributes:
         channel: carries requests and replies.
 
     """
 
-    def __init__(self) -> None:
+    def __init__(self, module: str = _POLICY) -> None:
         ours, theirs = socket.socketpair()
         # This pipe has no writer. The kernel kills the process when the server's end is closed.
         lifeline, held = os.pipe()
         self._held: int | None = held
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), str(lifeline), json.dumps(sys.path)],
+                [
+                    sys.executable,
+                    "-c",
+                    _PROGRAM.format(module),
+                    str(theirs.fileno()),
+                    str(lifeline),
+                    json.dumps(sys.path),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=sys.__stderr__ if sys.__stderr__ is not None else subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(), lifeline),

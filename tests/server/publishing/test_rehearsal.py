@@ -1,0 +1,174 @@
+"""A version is probed in a process that is ended, before the server itself loads it."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from policybridge_core.errors import PreconditionError
+from tests.conftest import RunningServer, ServerFactory
+from tests.onnx_models import make_model
+from tests.server.publishing.policies import Client, client, wait_for, write_adder, write_policy
+
+INT = TensorProto.INT64
+LONG = 6.0
+"""Seconds for loading a version."""
+
+
+def write(folder: Path, nodes: list[onnx.NodeProto], weights: dict[str, np.ndarray]) -> Path:
+    """Write a model of ``x``, which adds ``own`` to what the nodes make."""
+    folder.mkdir(parents=True, exist_ok=True)
+    add = helper.make_node("Add", ["made", "x"], ["advice"])
+    model = make_model([*nodes, add], {"x": (INT, ["batch", 1])}, {"advice": (INT, ["batch", 1])}, weights)
+    onnx.save(model, folder / "model.onnx")
+    return folder
+
+
+def constant(folder: Path, elements: int) -> Path:
+    """Write a model that sums a constant of so many elements."""
+    nodes = [
+        helper.make_node("ConstantOfShape", ["shape"], ["large"]),
+        helper.make_node("Cast", ["large"], ["whole"], to=INT),
+        helper.make_node("ReduceSum", ["whole"], ["made"], keepdims=0),
+    ]
+    return write(folder, nodes, {"shape": np.array([elements], np.int64)})
+
+
+def large_and_broken(folder: Path, elements: int) -> Path:
+    """Write a model that holds a constant, and asks for a row that its table does not have."""
+    nodes = [
+        helper.make_node("ConstantOfShape", ["shape"], ["large"]),
+        helper.make_node("Cast", ["large"], ["whole"], to=INT),
+        helper.make_node("Mul", ["x", "zero"], ["nothing"]),
+        helper.make_node("Add", ["whole", "nothing"], ["sums"]),
+        helper.make_node("ReduceMax", ["sums"], ["most"], keepdims=0),
+        helper.make_node("Add", ["most", "nine"], ["index"]),
+        helper.make_node("Gather", ["rows", "index"], ["made"]),
+    ]
+    weights = {"shape": [elements], "zero": 0, "nine": 9, "rows": [5, 6]}
+    return write(folder, nodes, {name: np.array(value, np.int64) for name, value in weights.items()})
+
+
+def endless(folder: Path) -> Path:
+    """Write a model that never returns."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["go"], ["go_on"]),
+            helper.make_node("Add", ["value", "value"], ["next"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("index", INT, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("value", INT, ["batch", 1]),
+        ],
+        [
+            helper.make_tensor_value_info("go_on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("next", INT, ["batch", 1]),
+        ],
+    )
+    loop = helper.make_node("Loop", ["times", "true", "x"], ["made"], body=body)
+    return write(folder, [loop], {"times": np.array(2**62, np.int64), "true": np.array(True)})
+
+
+def table(folder: Path) -> Path:
+    """Write a model that takes 100 and 101 alone."""
+    nodes = [
+        helper.make_node("Sub", ["x", "hundred"], ["index"]),
+        helper.make_node("Gather", ["rows", "index"], ["made"]),
+    ]
+    return write(folder, nodes, {"hundred": np.array(100, np.int64), "rows": np.array([5, 6], np.int64)})
+
+
+@pytest.fixture
+def policies(tmp_path: Path) -> Path:
+    write_policy(tmp_path / "policies")
+    return tmp_path / "policies"
+
+
+@pytest.fixture
+def served(server_factory: ServerFactory, policies: Path) -> Iterator[tuple[RunningServer, Client]]:
+    server = server_factory(policies, "--allow-publish", "--load-timeout", str(LONG))
+    with client(server) as made:
+        yield server, made
+
+
+def test_a_version_that_fails_at_every_observation_is_refused(
+    served: tuple[RunningServer, Client], policies: Path, tmp_path: Path
+) -> None:
+    _, made = served
+    with pytest.raises(PreconditionError, match="it fails at every observation of the probe"):
+        made.repository.publish("adder", constant(tmp_path / "huge", 2**40))
+    shutil.copytree(tmp_path / "huge", policies / "adder" / "7")
+    wait_for(lambda: any(version.error for version in made.repository.show("adder").versions))
+    assert made.ask()[0].version == 1
+
+
+def test_a_version_that_fails_at_every_observation_is_refused_at_the_start_too(
+    server_factory: ServerFactory, policies: Path
+) -> None:
+    constant(policies / "adder" / "2", 2**40)
+    with client(server_factory(policies)) as made:
+        assert made.ask()[0].version == 1
+
+
+def test_a_version_that_never_returns_is_refused_and_leaves_no_process(
+    served: tuple[RunningServer, Client], tmp_path: Path
+) -> None:
+    server, made = served
+    with pytest.raises(PreconditionError, match=f"was not loaded within {LONG:g} s"):
+        made.repository.publish("adder", endless(tmp_path / "endless"))
+    wait_for(lambda: not children(server.process.pid))
+    assert not any(thread.startswith("adder@2") for thread in threads(server.process.pid))
+    # The next one has a process of its own.
+    assert made.repository.publish("adder", write_adder(tmp_path / "good", 200)).version == 2
+    assert made.ask()[1] == 200
+
+
+def test_the_memory_of_a_version_that_is_refused_is_never_the_servers(
+    served: tuple[RunningServer, Client], tmp_path: Path
+) -> None:
+    server, made = served
+    made.repository.publish("adder", write_adder(tmp_path / "good", 200))
+    before = peak(server.process.pid)
+    with pytest.raises(PreconditionError, match="it fails at every observation"):
+        made.repository.publish("adder", large_and_broken(tmp_path / "large", 100 << 20))
+    assert peak(server.process.pid) - before < 300 << 20
+
+
+def test_a_model_that_refuses_random_observations_is_probed_with_the_one_that_policy_toml_names(
+    served: tuple[RunningServer, Client], tmp_path: Path
+) -> None:
+    _, made = served
+    folder = table(tmp_path / "table")
+    with pytest.raises(PreconditionError, match=r"say one under \[probe\] in policy.toml"):
+        made.repository.publish("table", folder, config='backend = "onnx"\n')
+    made.repository.publish("table", folder, config='backend = "onnx"\n[probe]\nx = 101\n')
+    assert made.repository.show("table").summary.latest == 1
+
+
+def children(pid: int) -> list[int]:
+    """Give the processes that a process has started."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def threads(pid: int) -> list[str]:
+    return [task.read_text().strip() for task in Path(f"/proc/{pid}/task").glob("*/comm")]
+
+
+def peak(pid: int) -> int:
+    """Give the most bytes of memory that a process has had."""
+    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) << 10
