@@ -17,6 +17,8 @@ from google.protobuf.message import Message
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AsyncVectorEnv
+from gymnasium.wrappers import FilterObservation
+from stable_baselines3 import PPO
 
 from policybridge_client.environment import Compiler, CompilerEnvironment, Method, Transition, load_method
 from policybridge_core.errors import (
@@ -80,7 +82,7 @@ def test_an_episode_is_a_compilation_to_its_end(make: Make) -> None:
     assert info["reply"].name == "main"
     steps = [environment.step(action) for action in (1, 2, 3)]
     assert [step[1:4] for step in steps] == [(-0.5, False, False), (-0.5, False, False), (106, True, False)]
-    assert [step[0]["detail.remaining"].tolist() for step in steps] == [[9], [7], [4]]
+    assert [step[0]["detail/remaining"].tolist() for step in steps] == [[9], [7], [4]]
     assert steps[2][4]["status"] == 0
     with pytest.raises(PreconditionError, match="reset"):
         environment.step(1)
@@ -105,12 +107,19 @@ def test_gymnasium_finds_nothing_wrong(make: Make) -> None:
 def test_observations_lie_in_the_space_that_the_reply_describes(make: Make, sizes: dict[str, int]) -> None:
     environment = make(sizes=sizes)
     observation, _ = environment.reset()
-    assert list(observation) == ["embedding", "detail.remaining", "detail.legal", "choices"]
+    assert list(observation) == ["embedding", "detail/remaining", "detail/legal", "choices"]
     assert environment.observation_space.contains(observation)
     after, *_ = environment.step(2)
     assert environment.observation_space.contains(after)
     assert after["embedding"].dtype == np.float32
     assert after["choices"].dtype == np.int32
+
+
+def test_stable_baselines_learns_from_a_nested_reply(make: Make) -> None:
+    environment = make(sizes={"embedding": 3})
+    # The number of choices varies, and its networks take a fixed number.
+    fixed = FilterObservation(environment, ["embedding", "detail/remaining", "detail/legal"])
+    PPO("MultiInputPolicy", fixed, n_steps=4, batch_size=4).learn(4)
 
 
 def test_what_is_observed_and_sent_may_be_the_users_own(make: Make) -> None:
@@ -147,7 +156,7 @@ class TestDeath:
             before, *_ = environment.step(2)
             observation, earned, terminated, truncated, info = environment.step(action)
             assert (earned, terminated, truncated, info["status"]) == (0, False, True, status)
-            assert np.array_equal(observation["detail.remaining"], before["detail.remaining"])
+            assert np.array_equal(observation["detail/remaining"], before["detail/remaining"])
             assert re.search(message, info["error"], re.DOTALL)
 
     def test_a_compiler_that_does_not_end_in_time_truncates(self, make: Make) -> None:
@@ -177,7 +186,7 @@ class TestPort:
     def test_it_may_be_found_in_the_output(self, make: Make, program: Path) -> None:
         words = [str(program), "127.0.0.1:0", "{folder}/out"]
         environment = make(compiler=Compiler(command=words, port_pattern=r"Listening on .*:(\d+)$"))
-        assert environment.reset()[0]["detail.remaining"].tolist() == [10]
+        assert environment.reset()[0]["detail/remaining"].tolist() == [10]
 
     def test_an_output_that_never_tells_is_an_error(self, make: Make, program: Path) -> None:
         words = [str(program), "127.0.0.1:0", "{folder}/out", "silent"]

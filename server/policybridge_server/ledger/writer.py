@@ -33,6 +33,11 @@ _STEP: Final = 4 << 20
 _ROOM: Final = 256 << 20
 """Bytes of memory that records may take while they wait for a store that is slow or cannot be written."""
 
+_LATER: Final = (
+    "the ledger cannot be written now; what was reported waits in the server's memory, and is written later if the "
+    "ledger can be written again before the server ends"
+)
+
 _Item = tuple[Record, Acknowledge | None]
 
 
@@ -176,7 +181,8 @@ class Writer:
             self._failure = str(error) or repr(error)
             _LOG.error("the ledger cannot be written; up to %d MiB wait in memory: %s", _ROOM >> 20, error)
         # All that wait are told, also those of later transactions: clients must not wait for a disk.
-        self._acknowledge(list(self._waiting), {}, UnavailableError("the ledger cannot be written now"))
+        # They are not dropped: a transaction that failed at its end may have been written.
+        self._acknowledge(list(self._waiting), {}, UnavailableError(_LATER))
         self._waiting = deque((record, None) for record, _ in self._waiting)
 
     def _acknowledge(

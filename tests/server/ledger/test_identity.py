@@ -82,8 +82,8 @@ def test_no_outcome_is_acknowledged_while_the_ledger_lies_elsewhere_and_nothing_
     ledger.rename(tmp_path / "elsewhere.db")
     with closing(open_network(server.socket)) as waiting:
         ask(waiting, rows(3))
-        with pytest.raises(UnavailableError, match="the ledger cannot be written now"):
-            waiting.report(Outcome({}, "ok"))
+        with pytest.raises(UnavailableError, match=r"the ledger cannot be written now; .* is written later"):
+            waiting.report(Outcome({"text": 7.0}, "ok"))
     (tmp_path / "elsewhere.db").rename(ledger)
 
     def is_taken() -> bool:
@@ -96,6 +96,7 @@ def test_no_outcome_is_acknowledged_while_the_ledger_lies_elsewhere_and_nothing_
     server.kill()
     with LedgerReader(ledger) as reader:
         assert [reader.session(each).decisions for each in (first, waiting.id)] == [3, 3]
+        assert reader.session(waiting.id).outcome == Outcome({"text": 7.0}, "ok"), "it was written later, as was said"
 
 
 def reported(server: RunningServer) -> str:

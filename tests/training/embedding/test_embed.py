@@ -123,8 +123,9 @@ def test_an_operator_without_a_form_in_c_is_named_with_those_that_have_one(
         (["inliner@7", "--for", "c", "-o", "p.h", "p.c"], "7"),
         (["inliner", "--for", "c", "-o", "p.c"], "a file *.h and a file *.c"),
         (["inliner", "--for", "plugin-22", "-o", "p.so", "q.so"], "one file"),
+        (["inliner", "--for", "mlir-22", "-o", "p.so"], "needs sroa_savings: int64_t[1], which mlir-22 does not have"),
     ],
-    ids=["python", "version", "files", "plugins"],
+    ids=["python", "version", "files", "plugins", "another compiler"],
 )
 def test_what_cannot_be_embedded_is_told(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["embed", *words]) == 1

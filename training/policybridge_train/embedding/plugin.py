@@ -6,18 +6,20 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from policybridge_core.errors import PreconditionError, UnsupportedError
-from policybridge_serdes import ElementType
+from policybridge_serdes import ElementType, TensorSpec
 from policybridge_train.embedding.c_files import write_header, write_source
 from policybridge_train.embedding.interface import Embedded
 from policybridge_train.embedding.text import quoted
 from policybridge_train.embedding.toolchain import c_compilers
+from policybridge_train.tasks.inline import InlineForSize
+from policybridge_train.tasks.tiling import Tiling
 
 _PREFIX: Final = "embedded_policy"
 _PACKAGES: Final = {"cmake": "cmake", "ninja": "ninja-build"}
@@ -39,6 +41,8 @@ class Host:
         variable: of CMake, with the majors.
         header: a header that the plugin needs, in LLVM's folder of headers, and the package that has it.
         zero: what an advice of 0 means.
+        question: the features of a question, by name.
+        varying: further ones, which it has at some options and in shapes that these give.
 
     """
 
@@ -49,6 +53,8 @@ class Host:
     variable: str
     header: tuple[str, str]
     zero: str
+    question: Mapping[str, TensorSpec]
+    varying: tuple[str, ...] = ()
 
 
 LLVM: Final = Host(
@@ -59,6 +65,14 @@ LLVM: Final = Host(
     variable="POLICYBRIDGE_LLVM",
     header=("llvm/IR/Module.h", "llvm-{}-dev"),
     zero="0 leaves a call",
+    question={
+        spec.name: spec
+        for spec in (
+            *InlineForSize.features,
+            *(TensorSpec(name, ElementType.INT64) for name in ("site", "caller", "callee")),
+        )
+    },
+    varying=("callee_embedding", "caller_embedding"),
 )
 MLIR: Final = Host(
     majors=("22",),
@@ -68,6 +82,7 @@ MLIR: Final = Host(
     variable="POLICYBRIDGE_MLIR",
     header=("mlir/Pass/Pass.h", "libmlir-{}-dev"),
     zero="the place of a size",
+    question={spec.name: spec for spec in (TensorSpec("operation", ElementType.INT64), *Tiling.features)},
 )
 
 
@@ -91,13 +106,14 @@ def build_plugin(policy: Embedded, host: Host, major: str, output: Path, buildin
     """Write the plugin for a ``major`` of its host to ``output``, which is replaced as a whole.
 
     Raises:
-        UnsupportedError: the policy's advice is not one int64.
+        UnsupportedError: the policy's advice is not one int64, or it needs a feature that the compiler does not have.
         PreconditionError: a tool, a header or the plugin's sources are missing, or a compiler fails.
 
     """
     advice = policy.advice
     if advice.type is not ElementType.INT64 or advice.count != 1:
         raise UnsupportedError(f"{policy.version} gives {advice}; the plugin takes one int64_t: {host.zero}")
+    _check_features(policy, host, major)
     own = write_source(policy, _PREFIX, "embedded_policy.h")
     c, cxx = c_compilers()
     sources = _sources(building.sources, host)
@@ -110,6 +126,21 @@ def build_plugin(policy: Embedded, host: Host, major: str, output: Path, buildin
         entry = (f"-Wl,-u,{host.entry}", "-Wl,-s")
         _run([cxx, "-shared", "-o", "plugin.so", "policy.o", *entry, *libraries, exports], folder)
         _move(folder / "plugin.so", output)
+
+
+def _check_features(policy: Embedded, host: Host, major: str) -> None:
+    """Refuse what the plugin would refuse in the compiler, after minutes of building."""
+    for feature in policy.members:
+        if feature.spec.name in host.varying:
+            continue
+        wanted, asked = feature.spec, host.question.get(feature.spec.name)
+        if asked is None and feature.fill is None:
+            raise UnsupportedError(
+                f"{policy.version} needs {wanted}, which {host.sources}-{major} does not have; a question has "
+                f"{', '.join(host.question)}"
+            )
+        if asked is not None and (asked.type, asked.count) != (wanted.type, wanted.count):
+            raise UnsupportedError(f"{policy.version} needs {wanted}; a question of {host.sources}-{major} has {asked}")
 
 
 def _write_c(policy: Embedded, own: str, growth_limit: float, folder: Path) -> None:

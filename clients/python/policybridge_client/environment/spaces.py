@@ -29,7 +29,7 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class ReplyField:
-    """A field of numbers, by its dotted name.
+    """A field of numbers, by its name; ``detail/remaining`` is a field of the nested message ``detail``.
 
     Attributes:
         size: the number of numbers; ``None`` if it varies.
@@ -62,7 +62,7 @@ class ReplyField:
             InvalidError: the number of numbers is not that of the space.
 
         """
-        value = reduce(getattr, self.name.split("."), reply)
+        value = reduce(getattr, self.name.split("/"), reply)
         array: npt.NDArray[Any] = np.atleast_1d(np.asarray(value, self.dtype))
         if self.size not in (None, array.size):
             raise InvalidError(f"{self.name} has {array.size} numbers; its size was given as {self.size}")
@@ -70,7 +70,9 @@ class ReplyField:
 
 
 class ReplySpace:
-    """All numbers of a reply and its nested messages, by dotted names, without strings and lists of messages.
+    """All numbers of a reply and its nested messages, without strings and lists of messages.
+
+    The names of nested fields have slashes: PyTorch, and so Stable-Baselines3, refuses names with dots.
 
     Args:
         reply: an example of a reply.
@@ -105,7 +107,7 @@ def _fields(
             # Skip a message type within itself: the recursion would not end.
             inner = cast("Descriptor", field.message_type)
             if not _repeats(field) and inner not in (*above, described):
-                yield from _fields(inner, f"{name}.", sizes, (*above, described))
+                yield from _fields(inner, f"{name}/", sizes, (*above, described))
         elif field.cpp_type in _DTYPES:
             size = sizes.get(name) if _repeats(field) else 1
             flag = field.cpp_type == FieldDescriptor.CPPTYPE_BOOL
