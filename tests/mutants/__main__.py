@@ -27,32 +27,77 @@ _PATIENCE: Final = 3.0
 def main() -> int:
     """Run; the status is 1 if fewer than 95 % are killed."""
     arguments = _parsed()
-    chosen = _chosen(arguments)
+    by_path: dict[str, list[Mutant]] = {}
+    for mutant in _chosen(arguments):
+        by_path.setdefault(mutant.path, []).append(mutant)
     folder = ROOT / ".cache" / "mutants"
-    trees: Queue[Tree] = Queue()
-    for number in range(arguments.jobs):
-        trees.put(Tree(folder / str(number)))
-    seconds = _seconds(trees, {mutant.path for mutant in chosen})
-    chosen = [mutant for mutant in chosen if mutant.path in seconds]
+    with ThreadPoolExecutor(arguments.jobs) as pool, Report(folder / "report.jsonl") as report:
+        trees: Queue[Tree] = Queue()
+        for number in range(arguments.jobs):
+            trees.put(Tree(folder / str(number)))
+        ends = time.monotonic() + 60 * arguments.minutes
+        files = [pool.submit(_judge_file, mutants, trees, report, ends) for mutants in by_path.values()]
+        for file in files:
+            file.result()
+        return report.told()
 
-    def judged(mutant: Mutant) -> tuple[Mutant, str]:
-        tree = trees.get()
-        try:
-            return mutant, tree.failure(TARGETS[mutant.path], seconds[mutant.path], mutant)
-        finally:
-            trees.put(tree)
 
-    survivors, killed = [], 0
-    with ThreadPoolExecutor(arguments.jobs) as pool, (folder / "report.jsonl").open("w") as report:
-        for mutant, failure in pool.map(judged, chosen):
-            killed += bool(failure)
-            survivors += [] if failure else [mutant]
-            report.write(
-                json.dumps({"mutant": str(mutant), "old": mutant.old, "new": mutant.new, "by": failure}) + "\n"
-            )
-            report.flush()
-            print("killed  " if failure else "SURVIVED", mutant, flush=True)
-    return _told(survivors, killed)
+class Report:
+    """What became of each mutant: printed, and a line of JSON each in a file.
+
+    Args:
+        path: of the file.
+
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("w")
+        self._survivors: list[Mutant] = []
+        self._killed = 0
+
+    def __enter__(self) -> "Report":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def add(self, mutant: Mutant, failure: str) -> None:
+        """Take the test that failed, which is empty if the mutant has survived."""
+        self._killed += bool(failure)
+        self._survivors += [] if failure else [mutant]
+        told = {"mutant": str(mutant), "old": mutant.old, "new": mutant.new, "by": failure}
+        self._file.write(f"{json.dumps(told)}\n")
+        self._file.flush()
+        print("killed  " if failure else "SURVIVED", mutant, flush=True)
+
+    def told(self) -> int:
+        """Print the survivors and the share; give the exit status."""
+        count = self._killed + len(self._survivors)
+        for line in _lines(self._survivors):
+            print(line)
+        share = self._killed / max(1, count)
+        print(f"{self._killed} of {count} mutants are killed: {share:.1%}")
+        return int(share < _KILLED)
+
+
+def _judge_file(mutants: list[Mutant], trees: "Queue[Tree]", report: Report, ends: float) -> None:
+    """Run the tests of a file without a mutant, which says how long they take, and then with each."""
+    path, tree = mutants[0].path, trees.get()
+    try:
+        begun = time.monotonic()
+        if begun >= ends:
+            return
+        failure = tree.failure(TARGETS[path], 1800)
+        if failure:
+            print(f"{path} is left out: without a mutant there is {failure}", flush=True)
+            return
+        seconds = _PATIENCE * (time.monotonic() - begun) + 60
+        for mutant in mutants:
+            if time.monotonic() < ends:
+                report.add(mutant, tree.failure(TARGETS[path], seconds, mutant))
+    finally:
+        trees.put(tree)
 
 
 def _parsed() -> argparse.Namespace:
@@ -60,6 +105,7 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=300, metavar="N", help="so many by chance, beside those by hand")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of chance")
     parser.add_argument("--only", default="", metavar="TEXT", help="only files whose path has this text")
+    parser.add_argument("--minutes", type=float, default=600.0, metavar="N", help="begin no mutant after so many")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="so many at a time")
     return parser.parse_args()
 
@@ -74,25 +120,6 @@ def _chosen(arguments: argparse.Namespace) -> list[Mutant]:
     return hand + possible[: arguments.count]
 
 
-def _seconds(trees: "Queue[Tree]", paths: set[str]) -> dict[str, float]:
-    """Run the tests of each file once without a mutant; give the seconds that they may take with one."""
-    found = {}
-    tree = trees.get()
-    took: dict[tuple[str, ...], float] = {}
-    for path in sorted(paths):
-        tests = tuple(TARGETS[path])
-        if tests not in took:
-            begun = time.monotonic()
-            failure = tree.failure(list(tests), 1800)
-            if failure:
-                print(f"{path} is left out: without a mutant there is {failure}", flush=True)
-                continue
-            took[tests] = time.monotonic() - begun
-        found[path] = _PATIENCE * took[tests] + 60
-    trees.put(tree)
-    return found
-
-
 def _accepted() -> set[tuple[str, str, str]]:
     """Give the mutants that no test can notice; `survivors.toml` has the reason of each."""
     text = (Path(__file__).parent / "survivors.toml").read_text()
@@ -101,15 +128,6 @@ def _accepted() -> set[tuple[str, str, str]]:
 
 def _key(mutant: Mutant) -> tuple[str, str, str]:
     return mutant.path, mutant.old, mutant.new
-
-
-def _told(survivors: list[Mutant], killed: int) -> int:
-    count = killed + len(survivors)
-    for line in _lines(survivors):
-        print(line)
-    share = killed / max(1, count)
-    print(f"{killed} of {count} mutants are killed: {share:.1%}")
-    return int(share < _KILLED)
 
 
 def _lines(survivors: list[Mutant]) -> Iterator[str]:

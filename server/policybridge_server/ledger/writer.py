@@ -34,8 +34,8 @@ _ROOM: Final = 256 << 20
 """Bytes of memory that records may take while they wait for a store that is slow or cannot be written."""
 
 _LATER: Final = (
-    "the ledger cannot be written now; what was reported waits in the server's memory, and is written later if the "
-    "ledger can be written again before the server ends"
+    "the ledger cannot be written now; the report waits in the server's memory, and is written later if the ledger "
+    "can be written again before the server ends"
 )
 
 _Item = tuple[Record, Acknowledge | None]

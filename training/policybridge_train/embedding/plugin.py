@@ -129,7 +129,7 @@ def build_plugin(policy: Embedded, host: Host, major: str, output: Path, buildin
 
 
 def _check_features(policy: Embedded, host: Host, major: str) -> None:
-    """Refuse what the plugin would refuse in the compiler, after minutes of building."""
+    """Refuse a policy that the plugin would refuse in the compiler, after minutes of building."""
     for feature in policy.members:
         if feature.spec.name in host.varying:
             continue
