@@ -89,7 +89,7 @@ def walked(words: list[str], kind: type, method: str, number: int, roots: tuple[
 
 def walks(folder: Path, compiler: str, plugins: str | None, roots: tuple[str, ...] = ROOTS) -> Mapping[str, Walk]:
     """Follow the second step of a search, which tries flips, and the job of a candidate."""
-    source = write_source(folder).read_text()
+    source = write_source(folder, functions=1).read_text()
     corpus = write_corpus(folder / "corpus", {"p/f.c": source}, compiler=compiler)
     common = ["--corpus", str(corpus.folder), "--compiler", compiler, "--jobs", "1"]
     common += ["--plugins", plugins] if plugins else []
