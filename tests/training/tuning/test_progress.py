@@ -3,9 +3,8 @@
 from pathlib import Path
 from threading import Thread
 
-from policybridge_train.tuning.flips import FEATURES
 from policybridge_train.tuning.progress import Progress
-from policybridge_train.tuning.ranking import Label
+from policybridge_train.tuning.ranking import FEATURES, Label
 
 AT_ONCE = 60.0
 MANY = 2500

@@ -11,10 +11,9 @@ from policybridge_client.decisions import read_store
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import NUMBERS, CompileResult, Site
 from policybridge_train.tuning import ranking as rankings
-from policybridge_train.tuning.flips import FEATURES, Flip, Group
-from policybridge_train.tuning.graph import CallGraph
+from policybridge_train.tuning.flips import CallGraph, Flip, Group
 from policybridge_train.tuning.progress import Progress
-from policybridge_train.tuning.ranking import Ranking
+from policybridge_train.tuning.ranking import FEATURES, Ranking
 from policybridge_train.tuning.round import Round, Sharers
 from policybridge_train.tuning.search import Accepted, Search
 from policybridge_train.tuning.storing import StoreKeeper

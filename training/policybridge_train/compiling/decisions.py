@@ -21,11 +21,10 @@ from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_train.compiling.decider import Command, Compilation
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.process import compile_by
-from policybridge_train.compiling.result import NUMBERS, CompileResult, DecisionLog, Site
+from policybridge_train.compiling.result import NUMBERS, CompileResult, DecisionLog, Site, all_as_utf8
 from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.farms.contract import Place
 from policybridge_train.objects.elf import ObjectFile
-from policybridge_train.objects.names import all_as_utf8
 
 Decisions = Mapping[str, bool]
 """By site: whether to inline; LLVM decides about all others."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from signal import SIGKILL
 from tempfile import TemporaryDirectory
 from typing import Final, TypeVar
 
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 from policybridge_core.errors import PolicyBridgeError, UnavailableError
 from policybridge_train.compiling.decider import Decider
 from policybridge_train.compiling.module import Module, SharedModule
-from policybridge_train.compiling.objectives import load_objective
+from policybridge_train.compiling.objectives import Objectives
 from policybridge_train.compiling.result import CompileResult, Status
 from policybridge_train.compiling.tool import CompileRecipe, CompileTool
 from policybridge_train.farms.contract import Farm, Place
@@ -60,19 +61,17 @@ def compile_module(tool: CompileTool, module: Module, decider: Decider, wanted: 
 
 def _compiled(tool: CompileTool, module: Module, decider: Decider, wanted: Wanted, folder: Path) -> CompileResult:
     output = folder / "object"
-    objectives = {name: load_objective(name) for name in wanted.objectives}
-    extra = [*wanted.arguments, *(word for each in objectives.values() for word in each.arguments(folder))]
-    compilation = decider.compilation(tool, module, output, extra)
+    objectives = Objectives(wanted.objectives, folder)
+    compilation = decider.compilation(tool, module, output, [*wanted.arguments, *objectives.arguments])
     done = compilation.run(tool)
-    if not done.ok:
+    if done.status is not Status.OK:
         return done
     made = ObjectFile.read(output)
     asked, log = compilation.log() or (made, None)
-    first = objectives[wanted.objectives[0]]
     return replace(
         done,
-        costs=wanted.units(first.costs(asked, folder)) if wanted.units else {},
-        totals={name: each.total(made, folder) for name, each in objectives.items()},
+        costs=wanted.units(objectives.costs(asked)) if wanted.units else {},
+        totals=objectives.totals(made),
         sections=made.sizes(loaded=True),
         digest=made.digest,
         log=log,
@@ -148,6 +147,7 @@ def retried(
                 raise
             continue
         result = result_of(made)
-        if running.over or not (result.killed or (asks and not result.ok and result.status is not Status.TIMEOUT)):
+        failed = result.status not in {Status.OK, Status.TIMEOUT}
+        if running.over or not failed or not (asks or result.signal == SIGKILL):
             return made
     return once(True)

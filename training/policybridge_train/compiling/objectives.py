@@ -103,11 +103,27 @@ OBJECTIVES: Final = Table(
 """Each is a class that is called without arguments. What a program's run costs is measured by its task."""
 
 
-def load_objective(name: str) -> Objective:
-    """Make the objective of a name.
+class Objectives:
+    """Several objectives of one compile.
+
+    Args:
+        names: in `OBJECTIVES`.
+        folder: of the compile.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: there is no objective of a name.
 
     """
-    return cast("type[Objective]", OBJECTIVES.load(name))()
+
+    def __init__(self, names: Sequence[str], folder: Path) -> None:
+        self._parts = {name: cast("type[Objective]", OBJECTIVES.load(name))() for name in names}
+        self._folder = folder
+        self.arguments = [word for each in self._parts.values() for word in each.arguments(folder)]
+
+    def totals(self, made: ObjectFile) -> Mapping[str, float]:
+        """Give the module's costs, by objective."""
+        return {name: each.total(made, self._folder) for name, each in self._parts.items()}
+
+    def costs(self, made: ObjectFile) -> Mapping[str, float]:
+        """Give the first objective's costs by function."""
+        return next(iter(self._parts.values())).costs(made, self._folder)

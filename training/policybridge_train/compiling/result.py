@@ -1,14 +1,15 @@
 """What a compile came to."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from signal import SIGKILL
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from policybridge_client.decisions import Level
 from policybridge_core.errors import PolicyBridgeError
+
+T = TypeVar("T")
 
 NUMBERS: Final = (
     "callee_local",
@@ -139,11 +140,6 @@ class CompileResult(msgspec.Struct, frozen=True):
         return self.message if self.status is Status.FAILED else f"{self.status.value}: {self.message}"
 
     @property
-    def killed(self) -> bool:
-        """Whether SIGKILL from outside ended the compiler: a user, or a system without memory."""
-        return self.signal == SIGKILL
-
-    @property
     def text(self) -> int:
         """Bytes of text; 0 if this was no objective."""
         return int(self.totals.get("text", 0))
@@ -177,3 +173,18 @@ class CompileResult(msgspec.Struct, frozen=True):
         if not self.ok:
             raise CompileError(f"{module}: {self.failure}")
         return self
+
+
+def as_utf8(name: str) -> str:
+    """Give a name with other bytes than UTF-8 spelt out, so that it can be written down as UTF-8."""
+    return name if name.isascii() else name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def all_as_utf8(names: Iterable[str]) -> list[str]:
+    """Give names in UTF-8; see `as_utf8`."""
+    return [*map(as_utf8, names)]
+
+
+def keyed_by_utf8(values: Mapping[str, T]) -> Mapping[str, T]:
+    """Give values whose keys are names in UTF-8; see `as_utf8`."""
+    return {as_utf8(name): value for name, value in values.items()}

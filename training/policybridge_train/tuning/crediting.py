@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from policybridge_train.compiling.result import NUMBERS, CompileResult, Site
 from policybridge_train.trajectories.trajectory import Rollout, site_keys
-from policybridge_train.tuning.flips import Flip, flips_of
-from policybridge_train.tuning.graph import CallGraph
+from policybridge_train.tuning.flips import CallGraph, Flip, flips_of
 from policybridge_train.tuning.round import Sharers
 from policybridge_train.tuning.search import Search
 
@@ -99,8 +98,8 @@ class Ground:
         """Give the credit of each flip of a compile, in bytes; below zero is smaller."""
         search = self._search
         for flip in flips:
-            names = list(self._graph.names(flip.affected))
-            yield flip, search.cost(seen.costs, names) - search.cost(search.sizes, names)
+            names = self._graph.names(flip.affected)
+            yield flip, search.credit(names, search.sizes, seen.costs)
 
     def labels(self, credited: Sequence[tuple[Flip, float]]) -> Labels:
         """Give what was learnt of flips: for each of their calls, its features and its part of the credit."""

@@ -1,17 +1,19 @@
-"""What a search tries: turning the decisions about one call, or about several of one function."""
+"""What a search tries: turning the decisions about one call, or about several of one function.
+
+A flip can change the caller, what the caller is inlined into, and a callee that comes or goes. Sets of functions are
+the bits of integers, because a search tests thousands of them for overlap in each round.
+"""
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
 from policybridge_train.compiling.result import NUMBERS, Site
-from policybridge_train.tuning.graph import CallGraph
 
 _COST: Final = NUMBERS.index("cost")
-_THRESHOLD: Final = NUMBERS.index("threshold")
 _MOST_TOGETHER: Final = 64
 """Calls of one function that are turned together."""
 
@@ -22,6 +24,84 @@ class Group(IntEnum):
     ONE = 0
     CALLER = 1
     ALL = 2
+
+
+class CallGraph:
+    """The calls of a module and what was inlined where, in one compile.
+
+    Other calls of the callee are not affected: the decisions about them are given (`Search.pinned`).
+
+    Args:
+        sites: by caller, the calls that were asked about.
+        functions: those that the object has.
+
+    """
+
+    def __init__(self, sites: Mapping[str, Sequence[Site]], functions: Collection[str] = ()) -> None:
+        self._functions = functions
+        self._bits: dict[str, int] = {}
+        self._inlined_into: dict[str, set[str]] = {}
+        self.calls: dict[str, list[Site]] = {}
+        """By callee: all calls of it."""
+        self.left: Counter[str] = Counter()
+        """By callee: how many calls of it the object has. Those of functions that are gone are gone, too."""
+        for caller, its in sites.items():
+            for site in its:
+                self.calls.setdefault(site.callee, []).append(site)
+                self.left[site.callee] += not site.inlined and caller in functions
+                if site.inlined:
+                    self._inlined_into.setdefault(site.callee, set()).add(caller)
+        for name in (*sites, *self.calls, *functions):
+            self._bits.setdefault(name, 1 << len(self._bits))
+        self._names = list(self._bits)
+        self._above: dict[str, int] = {}
+
+    def affected(self, flipped: Sequence[Site], *, inline: bool) -> int:
+        """Give the set of functions that change when the decisions about these calls of one function are turned.
+
+        The callee is among them where its last call goes, or its first one comes back.
+        """
+        changed = self.set_of((flipped[0].callee,)) if self.comes_or_goes(flipped, inline=inline) else 0
+        for site in flipped:
+            changed |= self.above(site.caller)
+        return changed
+
+    def comes_or_goes(self, flipped: Sequence[Site], *, inline: bool) -> bool:
+        """Tell whether the object may lose the callee, or get it, when these decisions are turned."""
+        callee = flipped[0].callee
+        if inline:
+            return callee in self._functions and self.left[callee] <= len(flipped)
+        return callee not in self._functions
+
+    def above(self, function: str) -> int:
+        """Give the set of a function and of all that it is inlined into, directly or through others."""
+        known = self._above.get(function)
+        if known is None:
+            known = self._above[function] = self._reached(function)
+        return known
+
+    def _reached(self, function: str) -> int:
+        reached, waiting = 0, [function]
+        while waiting:
+            name = waiting.pop()
+            bit = self._bits[name]
+            if not reached & bit:
+                reached |= bit
+                waiting.extend(self._inlined_into.get(name, ()))
+        return reached
+
+    def set_of(self, names: Iterable[str]) -> int:
+        """Give the set of these functions; those that the module has no more are left out."""
+        return sum({self._bits[name] for name in names if name in self._bits})
+
+    def names(self, functions: int) -> list[str]:
+        """Give the names in a set."""
+        found = []
+        while functions:
+            lowest = functions & -functions
+            found.append(self._names[lowest.bit_length() - 1])
+            functions ^= lowest
+        return found
 
 
 @dataclass(frozen=True)
@@ -35,6 +115,8 @@ class Flip:
         read: the callee, as a set, where its code goes into others: what it comes to depends on that code.
         ends: whether the object may lose the callee, or get it.
         group: which calls of a function it turns.
+        callee: the function whose calls are turned.
+        name: what tells it from the other flips of its module.
 
     """
 
@@ -43,36 +125,27 @@ class Flip:
     affected: int
     read: int
     ends: bool
-    group: Group = Group.ONE
+    group: Group
+    callee: str
+    name: str
 
     @classmethod
     def of(cls, sites: tuple[Site, ...], graph: CallGraph, *, inline: bool, group: Group = Group.ONE) -> "Flip":
         """Turn the decisions about some calls of one function."""
         read = graph.set_of((sites[0].callee,)) if inline else 0
         ends = graph.comes_or_goes(sites, inline=inline)
-        return cls(sites, inline, graph.affected(sites, inline=inline), read, ends, group)
-
-    @property
-    def callee(self) -> str:
-        """The function whose calls are turned."""
-        return self.sites[0].callee
+        affected, first = graph.affected(sites, inline=inline), sites[0]
+        which = {
+            Group.ONE: first.key,
+            Group.CALLER: f"*{first.callee} {first.caller}",
+            Group.ALL: f"*{first.callee}",
+        }[group]
+        return cls(sites, inline, affected, read, ends, group, first.callee, f"{int(inline)}{which}")
 
     @property
     def decisions(self) -> dict[str, bool]:
         """The turned decisions, by site."""
         return {site.key: self.inline for site in self.sites}
-
-    @property
-    def name(self) -> str:
-        """What tells it from the other flips of its module."""
-        first = self.sites[0]
-        match self.group:
-            case Group.ONE:
-                return f"{int(self.inline)}{first.key}"
-            case Group.CALLER:
-                return f"{int(self.inline)}*{first.callee} {first.caller}"
-            case Group.ALL:
-                return f"{int(self.inline)}*{first.callee}"
 
     def surroundings(self, sizes: Mapping[str, int]) -> int:
         """Give a number that changes, most often, where the functions that it turns have changed."""
@@ -80,8 +153,12 @@ class Flip:
         return sizes.get(function, 0) + len(self.sites)
 
 
-def flips_of(sites: Mapping[str, Sequence[Site]], graph: CallGraph) -> Iterator[Flip]:
+def flips_of(sites: Mapping[str, Sequence[Site]], graph: CallGraph) -> list[Flip]:
     """Give every flip that LLVM could follow."""
+    return list(_flips(sites, graph))
+
+
+def _flips(sites: Mapping[str, Sequence[Site]], graph: CallGraph) -> Iterator[Flip]:
     for its in sites.values():
         for site in its:
             if _can_turn(site):
@@ -107,94 +184,3 @@ def _groups(turned: Sequence[Site], graph: CallGraph, *, inline: bool) -> Iterat
 def _can_turn(site: Site) -> bool:
     # A call of a function to itself is LLVM's own; one without a cost must always or never be inlined.
     return site.caller != site.callee and not math.isnan(site.numbers[_COST]) and site.taken == site.inlined
-
-
-@dataclass
-class _Sum:
-    total: float = 0.0
-    count: int = 0
-
-    def add(self, credit: float) -> None:
-        self.total += credit
-        self.count += 1
-
-    @property
-    def mean(self) -> float:
-        return self.total / self.count if self.count else math.nan
-
-
-class Seen:
-    """What the flips came to that were tried so far: one call of a function tells much of the others.
-
-    Args:
-        sites: by caller, the calls that the module has now.
-        tried: the credits of the tried flips, by name.
-
-    """
-
-    def __init__(self, sites: Mapping[str, Sequence[Site]], tried: Mapping[str, float]) -> None:
-        self.credits = tried
-        self.callees: defaultdict[tuple[bool, str], _Sum] = defaultdict(_Sum)
-        self._callers: defaultdict[tuple[bool, str], _Sum] = defaultdict(_Sum)
-        for its in sites.values():
-            for site in its:
-                for inline in (False, True):
-                    credit = tried.get(f"{int(inline)}{site.key}")
-                    if credit is not None and math.isfinite(credit):
-                        self.callees[inline, site.callee].add(credit)
-                        self._callers[inline, site.caller].add(credit)
-
-    def mean_of_callee(self, flip: Flip) -> float:
-        """Give the mean credit of the flips of this callee to the same side; not a number where there was none."""
-        return self.callees[flip.inline, flip.callee].mean
-
-    def mean_of_caller(self, flip: Flip) -> float:
-        """Give the mean credit of the flips in this caller to the same side; not a number where there was none."""
-        return self._callers[flip.inline, flip.sites[0].caller].mean
-
-
-FEATURES: Final = (
-    "inline",
-    "group",
-    "sites",
-    "affected",
-    "left",
-    "calls",
-    "callee_bytes",
-    "caller_bytes",
-    "default",
-    "seen",
-    "seen_of_callee",
-    "count_of_callee",
-    "seen_of_caller",
-    "margin",
-    *NUMBERS,
-)
-"""The columns of `features`."""
-
-
-def features(flip: Flip, graph: CallGraph, sizes: Mapping[str, int], seen: Seen) -> tuple[float, ...]:
-    """Describe a flip by numbers, for a model that says which flips are worth a compile."""
-    site = flip.sites[0]
-    left = graph.left[site.callee]
-    count = len(flip.sites)
-    numbers = site.numbers
-    if count > 1:
-        numbers = tuple(sum(each) / count for each in zip(*(one.numbers for one in flip.sites), strict=True))
-    return (
-        float(flip.inline),
-        float(flip.group),
-        float(count),
-        float(flip.affected.bit_count()),
-        float(left - count if flip.inline else left + count),
-        float(len(graph.calls[site.callee])),
-        float(sizes.get(site.callee, 0)),
-        float(sizes.get(site.caller, 0)),
-        float(site.default),
-        seen.credits.get(flip.name, math.nan),
-        seen.mean_of_callee(flip),
-        float(seen.callees[flip.inline, flip.callee].count),
-        seen.mean_of_caller(flip),
-        numbers[_COST] - numbers[_THRESHOLD],
-        *numbers,
-    )

@@ -14,9 +14,8 @@ from typing import Final
 import msgspec
 
 from policybridge_core.errors import InvalidError
-from policybridge_train.objects.names import as_utf8
-from policybridge_train.tuning.flips import FEATURES
-from policybridge_train.tuning.ranking import Label
+from policybridge_train.compiling.result import as_utf8
+from policybridge_train.tuning.ranking import FEATURES, Label
 from policybridge_train.tuning.search import Search
 
 _FORMAT: Final = 1

@@ -4,15 +4,21 @@ The features predict the credit well (gradient-boosted trees; Friedman, Greedy f
 search that follows the model finds in few compiles what one by chance finds in many.
 """
 
+import math
 import random
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final
 
 import numpy as np
 
-from policybridge_train.tuning.flips import FEATURES
+from policybridge_train.compiling.result import NUMBERS, Site
+from policybridge_train.tuning.flips import CallGraph, Flip
 
+_COST: Final = NUMBERS.index("cost")
+_THRESHOLD: Final = NUMBERS.index("threshold")
 _FIRST_FIT: Final = 300
 _GROWTH: Final = 1.25
 """The model is fitted again when the labels have become more by this factor."""
@@ -34,10 +40,105 @@ _ENTRY_BYTES: Final = 24
 """Of a function's entry in the unwind table, at least."""
 
 Features = Sequence[float]
-"""Of one flip; see `policybridge_train.tuning.flips.FEATURES`."""
+"""Of one flip; see `FEATURES`."""
 
 Label = tuple[Features, float]
 """A flip that was tried, and its credit in bytes."""
+
+
+@dataclass
+class _Sum:
+    total: float = 0.0
+    count: int = 0
+
+    def add(self, credit: float) -> None:
+        self.total += credit
+        self.count += 1
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.count if self.count else math.nan
+
+
+class Seen:
+    """What the flips came to that were tried so far: one call of a function tells much of the others.
+
+    Args:
+        sites: by caller, the calls that the module has now.
+        tried: the credits of the tried flips, by name.
+
+    """
+
+    def __init__(self, sites: Mapping[str, Sequence[Site]], tried: Mapping[str, float]) -> None:
+        self.credits = tried
+        self.callees: defaultdict[tuple[bool, str], _Sum] = defaultdict(_Sum)
+        self._callers: defaultdict[tuple[bool, str], _Sum] = defaultdict(_Sum)
+        for its in sites.values():
+            for site in its:
+                for inline in (False, True):
+                    credit = tried.get(f"{int(inline)}{site.key}")
+                    if credit is not None and math.isfinite(credit):
+                        self.callees[inline, site.callee].add(credit)
+                        self._callers[inline, site.caller].add(credit)
+
+    def mean_of_callee(self, flip: Flip) -> float:
+        """Give the mean credit of the flips of this callee to the same side; not a number where there was none."""
+        return self.callees[flip.inline, flip.callee].mean
+
+    def mean_of_caller(self, flip: Flip) -> float:
+        """Give the mean credit of the flips in this caller to the same side; not a number where there was none."""
+        return self._callers[flip.inline, flip.sites[0].caller].mean
+
+
+FEATURES: Final = (
+    "inline",
+    "group",
+    "sites",
+    "affected",
+    "left",
+    "calls",
+    "callee_bytes",
+    "caller_bytes",
+    "default",
+    "seen",
+    "seen_of_callee",
+    "count_of_callee",
+    "seen_of_caller",
+    "margin",
+    *NUMBERS,
+)
+"""The columns of `features`."""
+
+
+def features(flips: Sequence[Flip], graph: CallGraph, sizes: Mapping[str, int], seen: Seen) -> list[Features]:
+    """Describe flips by numbers, for a model that says which of them are worth a compile."""
+    return [_features(flip, graph, sizes, seen) for flip in flips]
+
+
+def _features(flip: Flip, graph: CallGraph, sizes: Mapping[str, int], seen: Seen) -> Features:
+    site = flip.sites[0]
+    left = graph.left[site.callee]
+    count = len(flip.sites)
+    numbers = site.numbers
+    if count > 1:
+        numbers = tuple(sum(each) / count for each in zip(*(one.numbers for one in flip.sites), strict=True))
+    return (
+        float(flip.inline),
+        float(flip.group),
+        float(count),
+        float(flip.affected.bit_count()),
+        float(left - count if flip.inline else left + count),
+        float(len(graph.calls[site.callee])),
+        float(sizes.get(site.callee, 0)),
+        float(sizes.get(site.caller, 0)),
+        float(site.default),
+        seen.credits.get(flip.name, math.nan),
+        seen.mean_of_callee(flip),
+        float(seen.callees[flip.inline, flip.callee].count),
+        seen.mean_of_caller(flip),
+        numbers[_COST] - numbers[_THRESHOLD],
+        *numbers,
+    )
 
 
 class Ranking:

@@ -2,16 +2,15 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
+from itertools import combinations
 from operator import or_
-from typing import Final
+from typing import Final, NamedTuple
 
 from policybridge_train.compiling.result import CompileResult
-from policybridge_train.tuning.flips import Flip, Seen, features, flips_of
-from policybridge_train.tuning.graph import CallGraph
-from policybridge_train.tuning.pairs import Pair, pairs_of
-from policybridge_train.tuning.ranking import Features, Label, Ranking
+from policybridge_train.tuning.flips import CallGraph, Flip, flips_of
+from policybridge_train.tuning.ranking import Features, Label, Ranking, Seen, features
 from policybridge_train.tuning.search import Accepted, Search, Tried
 
 _HOPELESS: Final = 4.0
@@ -23,6 +22,12 @@ _LEAST: Final = 4
 
 _PART: Final = 40
 """… or this part of all that could be tried, if that is more: a compile of a large module takes long."""
+
+_MOST_BYTES: Final = 24.0
+"""Flips that cost more by themselves are in no pair."""
+
+_MOST_OF_ONE: Final = 10
+"""Flips of one function that are joined, the cheapest first."""
 
 
 class Round:
@@ -46,7 +51,7 @@ class Round:
         self._graph = CallGraph(search.sites, search.sizes)
         self._shared = Sharers(self._graph)
         without = {name for other in beside for name in other.names}
-        flips = list(flips_of(search.sites, self._graph))
+        flips = flips_of(search.sites, self._graph)
         self.flips: list[tuple[Flip | Pair, Features | None]] = list(self._chosen(flips, ranking, without))
         self.flips += [(pair, None) for pair in self._joined(flips, without)]
         self.decisions = search.pinned()
@@ -60,7 +65,7 @@ class Round:
         flips = [flip for flip in every if self._is_new(flip, without)]
         search = self._search
         seen = Seen(search.sites, {name: tried.credit for name, tried in search.tried.items()})
-        rows = [features(flip, self._graph, self._before, seen) for flip in flips]
+        rows = features(flips, self._graph, self._before, seen)
         count, least = 0, max(_LEAST, len(rows) // _PART)
         for expected, n in sorted(zip(ranking.predict(rows), range(len(rows)), strict=True)):
             if expected > _HOPELESS and count >= least:
@@ -69,13 +74,13 @@ class Round:
                 count += 1
                 yield flips[n], rows[n]
 
-    def _joined(self, flips: Sequence[Flip], without: Collection[str]) -> Iterator[Pair]:
+    def _joined(self, flips: Sequence[Flip], without: Collection[str]) -> Iterator["Pair"]:
         """Fill the compile with pairs: where no flip by itself is left to try, two together may help."""
         for pair in pairs_of(flips, self._search.tried):
             if self._is_new(pair, without) and self._shared.take(*pair):
                 yield pair
 
-    def _is_new(self, flip: Flip | Pair, without: Collection[str]) -> bool:
+    def _is_new(self, flip: "Flip | Pair", without: Collection[str]) -> bool:
         tried = self._search.tried.get(flip.name)
         return flip.name not in without and (tried is None or tried.surroundings != flip.surroundings(self._before))
 
@@ -92,8 +97,8 @@ class Round:
         changed: set[str] = set()
         found: list[Label] = []
         for flip, row in self.flips:
-            names = list(self._graph.names(flip.affected))
-            credit = search.cost(seen, names) - search.cost(self._before, names)
+            names = self._graph.names(flip.affected)
+            credit = search.credit(names, self._before, seen)
             if row is not None:
                 found.append((row, credit))
             if credit < 0 and met & (flip.affected | flip.read):
@@ -144,3 +149,56 @@ class Sharers:
         if flip.ends:
             return not self._turned[flip.callee]
         return flip.callee not in self._ended and (not flip.inline or self._left[flip.callee] > len(flip.sites))
+
+
+class Pair(NamedTuple):
+    """Two flips of different callees that touch one function: each alone costs bytes, and both may save some."""
+
+    first: Flip
+    second: Flip
+
+    @property
+    def affected(self) -> int:
+        """The set of functions that it can change."""
+        return self.first.affected | self.second.affected
+
+    @property
+    def read(self) -> int:
+        """The callees whose code goes into others."""
+        return self.first.read | self.second.read
+
+    @property
+    def decisions(self) -> dict[str, bool]:
+        """The turned decisions, by site."""
+        return self.first.decisions | self.second.decisions
+
+    @property
+    def name(self) -> str:
+        """What tells it from the other flips of its module."""
+        return f"{self.first.name}&{self.second.name}"
+
+    def surroundings(self, sizes: Mapping[str, int]) -> int:
+        """See `Flip.surroundings`."""
+        return self.first.surroundings(sizes) + self.second.surroundings(sizes)
+
+
+def pairs_of(flips: Iterable[Flip], tried: Mapping[str, Tried]) -> Iterator["Pair"]:
+    """Give the pairs of those flips that were tried by themselves, the cheapest first."""
+    costs: dict[str, float] = {}
+    at: dict[str, list[Flip]] = {}
+    for flip in flips:
+        known = tried.get(flip.name)
+        if known is not None and 0 <= known.credit <= _MOST_BYTES:
+            costs[flip.name] = known.credit
+            # A flip touches the function of its calls, and the one that is called.
+            for function in {*(site.caller for site in flip.sites), flip.callee}:
+                at.setdefault(function, []).append(flip)
+    found: dict[str, tuple[float, Pair]] = {}
+    for touching in at.values():
+        cheapest = sorted(touching, key=lambda flip: (costs[flip.name], flip.name))[:_MOST_OF_ONE]
+        for first, second in combinations(cheapest, 2):
+            if first.callee != second.callee:
+                pair = Pair(*sorted((first, second), key=lambda flip: flip.name))
+                found[pair.name] = (costs[first.name] + costs[second.name], pair)
+    for _, pair in sorted(found.values(), key=lambda each: (each[0], each[1].name)):
+        yield pair

@@ -13,8 +13,7 @@ import msgspec
 from policybridge_client.decisions import Level
 from policybridge_core.errors import InvalidError
 from policybridge_train.compiling.job import Wanted
-from policybridge_train.compiling.result import CompileResult, Site
-from policybridge_train.objects.names import keyed_by_utf8
+from policybridge_train.compiling.result import CompileResult, Site, keyed_by_utf8
 
 _T = TypeVar("_T")
 
@@ -212,6 +211,10 @@ class Search(msgspec.Struct):
         """Take what a compile came to for these functions, and for no others."""
         self.sizes = _joined(measured.sizes, self.sizes, functions)
         self.sites = _joined(_by_caller(measured.sites), self.sites, functions)
+
+    def credit(self, functions: Collection[str], before: Mapping[str, float], after: Mapping[str, float]) -> float:
+        """Give the change of the bytes of these functions; below zero is smaller."""
+        return self.cost(after, functions) - self.cost(before, functions)
 
     def cost(self, sizes: Mapping[str, float], functions: Collection[str]) -> float:
         """Give the bytes of these functions; those that are shared count for so much less."""

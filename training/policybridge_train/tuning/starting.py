@@ -15,8 +15,7 @@ from policybridge_train.tasks.recipe import TaskRecipe
 from policybridge_train.tasks.task import Asking
 from policybridge_train.trajectories.server import TrainingServer
 from policybridge_train.trajectories.trajectory import Roller, Rolling, site_keys
-from policybridge_train.tuning.flips import Flip
-from policybridge_train.tuning.graph import CallGraph
+from policybridge_train.tuning.flips import CallGraph, Flip
 from policybridge_train.tuning.search import Accepted, Search
 
 
@@ -86,6 +85,6 @@ def take_start(search: Search, measured: CompileResult) -> None:
         inline = search.start.get(site.key, site.taken)
         if inline != site.taken:
             flip = Flip.of((site,), graph, inline=inline)
-            search.accepted.append(Accepted({site.key: inline}, list(graph.names(flip.affected))))
+            search.accepted.append(Accepted({site.key: inline}, graph.names(flip.affected)))
     search.take(search.start, measured)
     search.start = {}
