@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 
 from policybridge_core.errors import PolicyBridgeError, Status
 from policybridge_core.text import without_paths
-from policybridge_server.access import ServerTls
+from policybridge_server.loop import Handler as EventHandler
 from policybridge_server.open_inference.http_body import Bodies
 from policybridge_server.open_inference.http_guard import HttpGuard
 from policybridge_server.open_inference.http_guest import REFUSAL, HttpGuest, HttpGuests
@@ -19,9 +19,11 @@ from policybridge_server.open_inference.http_paths import Paths, reply
 from policybridge_server.open_inference.inference import shared_inference
 from policybridge_server.open_inference.metadata import Metadata
 from policybridge_server.page.routes import Page
+from policybridge_server.transports.channel import SocketChannel
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.listener import Listener, bind_tcp, check_port
 from policybridge_server.transports.running import Running
+from policybridge_server.transports.tls_door import TlsDoor
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,8 +69,8 @@ class HttpTransport:
         self._counters = host.loop.counters
         self._guests = HttpGuests(host.doors, Bodies(host.config.message_limit))
         self._guard = HttpGuard(host.access, self._asked, host.config.http_host)
-        self._tls = ServerTls(host.access.tls, ["http/1.1"]).context if host.access.tls else None
-        self._scheme = "https" if self._tls else "http"
+        self._door = TlsDoor(host.access.tls, ["http/1.1"], host.loop) if host.access.tls else None
+        self._scheme = "https" if self._door else "http"
         inference = shared_inference(host)
         application = web.Application(middlewares=[self._mapped])
         application.add_routes(Paths(inference, Metadata(host.opener, inference.states)).routes())
@@ -86,12 +88,21 @@ class HttpTransport:
         await self._runner.setup()
         self._server = cast("web.Server", self._runner.server)
         self._address = f"{self._asked.rpartition(':')[0]}:{listener.getsockname()[1]}"
-        refusal = b"" if self._tls else REFUSAL
+        refusal = b"" if self._door else REFUSAL
         self._listener = Listener(listener, host.loop, host.doors, self._accept, refusal)
 
     def _accept(self, connection: socket.socket, address: object) -> None:  # noqa: ARG002
-        guest = HttpGuest(connection, self._server(), self._guests)
-        self._loop.spawn(guest.serve(self._loop, self._tls))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        try:
+            HttpGuest(connection, self._channel, self._server, self._guests)
+        except OSError:
+            connection.close()  # TLS cannot begin on a connection that is reset already
+
+    def _channel(self, connection: socket.socket, handler: EventHandler) -> SocketChannel:
+        if self._door is None:
+            return SocketChannel(connection, self._loop, handler)
+        return self._door.channel(connection, handler)
 
     async def stop(self, grace: float) -> None:
         """Let running requests end for ``grace`` seconds, then end them; the opener refuses new ones."""
@@ -99,6 +110,8 @@ class HttpTransport:
         # The runner itself ends the requests that are left.
         await self._running.drain(grace, lambda _: None)
         await self._runner.cleanup()
+        if self._door is not None:
+            self._door.close()
 
     @web.middleware
     async def _mapped(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -3,16 +3,18 @@
 import asyncio
 import json
 import socket
-import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from typing import Final, cast
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
 
 from aiohttp import web
 
 from policybridge_core.errors import DeadlineError, PolicyBridgeError
+from policybridge_server.loop import Handler
 from policybridge_server.open_inference.http_body import Bodies
+from policybridge_server.transports.channel import SocketChannel
 from policybridge_server.transports.doors import Doors, Wait
+from policybridge_server.transports.protocol_channel import ProtocolChannel
 
 
 def _last_words(status: str, message: str) -> bytes:
@@ -25,80 +27,48 @@ REFUSAL: Final = _last_words("503 Service Unavailable", "the server is full; try
 """The response to a client for which there is no room."""
 
 
-class HttpGuest(asyncio.Protocol):
-    """One connection: passes each event to aiohttp.
+class HttpGuest(ProtocolChannel):
+    """One connection, which aiohttp serves.
 
     Args:
-        connection: the accepted connection.
-        inner: serves the connection.
-        guests: the port's guests.
+        connection: just accepted.
+        open_channel: makes its channel.
+        serve: makes what serves a connection.
+        guests: those of the port.
+
+    Raises:
+        OSError: the connection is reset already.
 
     """
 
-    def __init__(self, connection: socket.socket, inner: asyncio.Protocol, guests: "HttpGuests") -> None:
-        self._connection = connection
-        self._inner = inner
+    def __init__(
+        self,
+        connection: socket.socket,
+        open_channel: Callable[[socket.socket, Handler], SocketChannel],
+        serve: Callable[[], asyncio.Protocol],
+        guests: "HttpGuests",
+    ) -> None:
+        super().__init__(connection, open_channel, serve)
         self._guests = guests
-        self._transport: asyncio.Transport | None = None
-        self._begun = self._dismissed = False
-        guests.came(self, inner)
+        guests.came(self)
 
-    async def serve(self, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None) -> None:
-        """Let asyncio take the connection, unless it was dismissed before."""
-        if not self._dismissed:
-            self._begun = True
-            with suppress(OSError):
-                await loop.connect_accepted_socket(lambda: self, self._connection, ssl=tls)
-            if self._transport is None:
-                self._guests.left(self, self._inner)
+    def began(self, protocol: asyncio.Protocol) -> None:
+        """Let requests find their connection."""
+        self._guests.began(self, protocol)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the connection is neither closed nor closing."""
-        return self._transport is not None and not self._transport.is_closing()
+    def lost(self, protocol: asyncio.Protocol | None) -> None:
+        """Forget the connection."""
+        self._guests.left(self, protocol)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Hand on that requests can come."""
-        self._transport = cast("asyncio.Transport", transport)
-        self._inner.connection_made(transport)
-        if self._dismissed:
-            self._transport.abort()
-
-    def data_received(self, data: bytes) -> None:
-        """Hand bytes on."""
-        self._inner.data_received(data)
-
-    def eof_received(self) -> bool | None:
-        """Hand the end of the requests on."""
-        return self._inner.eof_received()
-
-    def pause_writing(self) -> None:
-        """Hand on that the client does not read."""
-        self._inner.pause_writing()
-
-    def resume_writing(self) -> None:
-        """Hand on that the client reads again."""
-        self._inner.resume_writing()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Hand on that the connection is closed."""
-        self._guests.left(self, self._inner)
-        self._inner.connection_lost(exc)
+    def progressed(self) -> None:
+        """Give a client that reads its answer the time for more."""
+        self._guests.reads(self)
 
     def dismiss(self, error: PolicyBridgeError) -> None:
-        """Close the connection; a client with an unfinished request gets the reason."""
-        self._dismissed = True
-        if self._begun and self._transport is None:
-            with suppress(OSError):
-                # TLS is being agreed on. asyncio closes the connection when it reads this end.
-                self._connection.shutdown(socket.SHUT_RDWR)
-        if not self._begun:
-            self._guests.left(self, self._inner)
-            self._connection.close()
-        if self._transport is not None and self.is_open:
-            if isinstance(error, DeadlineError):
-                self._transport.write(_last_words("408 Request Timeout", str(error)))
-            self._transport.close()
+        """Close the connection; a client that owes a request is told why."""
+        if isinstance(error, DeadlineError) and not self.unsent:
+            self.write(_last_words("408 Request Timeout", str(error)))
+        self.abort()
 
 
 class HttpGuests:
@@ -115,14 +85,24 @@ class HttpGuests:
         self._bodies = bodies
         self._guests: dict[object, HttpGuest] = {}
 
-    def came(self, guest: HttpGuest, inner: asyncio.Protocol) -> None:
+    def came(self, guest: HttpGuest) -> None:
         """Wait for the first request of a new connection."""
-        self._guests[inner] = guest
         self._doors.expect(guest, Wait.HELLO)
 
-    def left(self, guest: HttpGuest, inner: asyncio.Protocol) -> None:
+    def began(self, guest: HttpGuest, protocol: asyncio.Protocol) -> None:
+        """Let requests find their connection by what serves it."""
+        self._guests[protocol] = guest
+
+    def reads(self, guest: HttpGuest) -> None:
+        """Wait for the client to read the rest of its answer, or no longer."""
+        if guest.unsent:
+            self._doors.expect(guest, Wait.MESSAGE)
+        elif not guest.is_closing():
+            self._doors.expect(guest, Wait.IDLE)
+
+    def left(self, guest: HttpGuest, protocol: asyncio.Protocol | None) -> None:
         """Forget a connection that is closed."""
-        self._guests.pop(inner, None)
+        self._guests.pop(protocol, None)
         self._doors.satisfied(guest)
 
     @asynccontextmanager
@@ -137,5 +117,5 @@ class HttpGuests:
                     self._doors.satisfied(guest)
                 yield
         finally:
-            if guest is not None and guest.is_open:
+            if guest is not None and not guest.is_closing():
                 self._doors.expect(guest, Wait.IDLE)
