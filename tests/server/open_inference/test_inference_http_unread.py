@@ -1,7 +1,6 @@
 """HTTP answers that are not read."""
 
 import json
-import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +43,7 @@ def connected(doors: Doors) -> socket.socket:
 
 def connections(doors: Doors) -> int:
     links = Path(f"/proc/{doors.process.pid}/fd").iterdir()
-    return sum(str(os.readlink(link)).startswith("socket:") for link in links)
+    return sum(str(link.readlink()).startswith("socket:") for link in links)
 
 
 def test_a_large_answer_comes_whole_and_the_connection_goes_on(doors: Doors) -> None:
