@@ -55,6 +55,7 @@ class Loop(asyncio.SelectorEventLoop):
     def __init__(self, flush: Callable[[], int], spin: float = 0.0, counters: Counters | None = None) -> None:
         self.counters = counters or Counters()
         self._turns = _TurnSelector(flush, spin, self.counters)
+        self._waking = False
         self._spawned: set[asyncio.Task[Any]] = set()
         super().__init__(self._turns)
 
@@ -80,6 +81,18 @@ class Loop(asyncio.SelectorEventLoop):
         self._spawned.add(task)
         task.add_done_callback(self._spawned.discard)
         return task
+
+    def _write_to_self(self) -> None:
+        # Once until the loop has woken up: some hundred calls from threads fill the pipe, and a signal that comes
+        # then would be lost, because it takes the same pipe.
+        if not self._waking:
+            self._waking = True
+            super()._write_to_self()  # type: ignore[misc]
+
+    def _process_self_data(self, data: bytes) -> None:
+        # Calls before this line run in this turn or in the next one, which does not wait.
+        self._waking = False
+        super()._process_self_data(data)  # type: ignore[misc]
 
     def call_soon(
         self, callback: Callable[[Unpack[_Args]], object], *args: *_Args, context: Context | None = None

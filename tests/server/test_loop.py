@@ -1,0 +1,29 @@
+"""The loop: what threads and signals ask of it."""
+
+import asyncio
+import os
+import signal
+import threading
+from typing import cast
+
+from policybridge_server.loop import Loop
+
+
+def test_a_signal_is_heeded_though_very_many_calls_of_threads_come_before_it() -> None:
+    called: list[int] = []
+
+    async def work() -> None:
+        loop, heeded = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_signal_handler(signal.SIGUSR1, heeded.set)
+        thread = threading.Thread(
+            target=lambda: [loop.call_soon_threadsafe(called.append, number) for number in range(5_000)]
+        )
+        thread.start()
+        # The loop is held: nothing of that is taken yet.
+        thread.join()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await asyncio.wait_for(heeded.wait(), 60)
+
+    with asyncio.Runner(loop_factory=lambda: cast("asyncio.AbstractEventLoop", Loop(lambda: 0))) as runner:
+        runner.run(work())
+    assert called == list(range(5_000))
