@@ -83,13 +83,11 @@ class Serving:
     Attributes:
         address: what they ask.
         ledger: the file with its sessions, if it has one that can be read here.
-        revived: whether it had died, and was started again for this.
 
     """
 
     address: str
     ledger: Path | None = None
-    revived: bool = False
 
 
 class Place(Protocol):

@@ -62,7 +62,9 @@ class LocalPlace:
         """Give the server itself; started again, if it has died."""
         if self.leading is None or self.leading.leader.address != address:
             return Serving(address)
-        return Serving(address, self.leading.leader.ledger, revived=again and self.leading.ensure())
+        if again:
+            self.leading.ensure()
+        return Serving(address, self.leading.leader.ledger)
 
 
 class LocalFarm:

@@ -123,7 +123,8 @@ class NodeServer:
         return Answer.of(lambda: self._serving(policy, again=again))
 
     def _serving(self, policy: str, *, again: bool) -> Serving:
-        revived = again and self._server.ensure()
+        if again:
+            self._server.ensure()
         until = monotonic() + _ARRIVES_WITHIN
         while not self._has(PolicyReference.parse(policy)):
             if monotonic() > until:
@@ -133,7 +134,7 @@ class NodeServer:
                     f"(docs/ray.md). It says: {self._said()}"
                 )
             sleep(_LOOKED)
-        return Serving(self._server.socket, self._server.ledger, revived)
+        return Serving(self._server.socket, self._server.ledger)
 
     def _has(self, policy: PolicyReference) -> bool:
         try:

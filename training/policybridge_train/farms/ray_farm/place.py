@@ -80,9 +80,8 @@ class NodePlace:
             return known
         found = self._asked(self._server, policy, again=again)
         with self._lock:
-            self._known[policy] = Serving(found.address, found.ledger)
-        moved = known is not None and known.address != found.address
-        return Serving(found.address, found.ledger, found.revived or moved)
+            self._known[policy] = found
+        return found
 
     @staticmethod
     def _asked(server: "ActorHandle[Any]", policy: str, *, again: bool) -> Serving:
