@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -30,12 +30,21 @@ class RemoteSource:
         repository: what is looked at.
         interval: seconds between two looks.
         may_be_new: whether somebody who sees it for the first time expects it to be empty.
+        clock: gives seconds, as `time.monotonic` does.
 
     """
 
     polled = True
 
-    def __init__(self, repository: RemoteRepository, interval: float, *, may_be_new: bool) -> None:
+    def __init__(
+        self,
+        repository: RemoteRepository,
+        interval: float,
+        *,
+        may_be_new: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
         self._may_be_new = may_be_new
         self.name = repository.address
         self._repository = repository
@@ -58,7 +67,7 @@ class RemoteSource:
             self._closed.wait(self._interval)
 
     def _changed(self) -> Iterator[PolicyState]:
-        now = time.monotonic()
+        now = self._clock()
         for name in [name for name, when in self._again.items() if when <= now]:
             del self._again[name]
             self._seen.pop(name, None)
@@ -110,7 +119,7 @@ class RemoteSource:
         """Look again later at policies of which something could not be had."""
         for lack in lacks:
             if lack.passing:
-                self._again.setdefault(lack.policy, time.monotonic() + (_AGAIN if lack.version else self._interval))
+                self._again.setdefault(lack.policy, self._clock() + (_AGAIN if lack.version else self._interval))
 
     def close(self) -> None:
         """End `changes`."""

@@ -97,11 +97,13 @@ class Replicas:
     Attributes:
         repository: of this process.
         gather: gives the views of the server's other processes.
+        clock: gives seconds, as `time.monotonic` does.
 
     """
 
     repository: Repository
     gather: Callable[[], Awaitable[Sequence[View]]]
+    clock: Callable[[], float] = time.monotonic
     _known: dict[str, Replica] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -118,7 +120,7 @@ class Replicas:
             yield replica
         finally:
             replica.connections -= 1
-            replica.left = None if replica.connections else time.monotonic()
+            replica.left = None if replica.connections else self.clock()
 
     def adopted(self, replica: Replica, revision: int, lacks: Sequence[Lack]) -> None:
         """Note what a replica serves."""
@@ -148,7 +150,7 @@ class Replicas:
             views = [self.view(), *await self.gather()]
 
     def _forget(self) -> None:
-        now = time.monotonic()
+        now = self.clock()
         ends = {key: replica.left for key, replica in self._known.items() if replica.left is not None}
         for key, left in sorted(ends.items(), key=lambda each: each[1]):
             if now - left > REMEMBERED or len(self._known) > _MOST:

@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from policybridge_core.errors import PolicyBridgeError, PolicyFailedError
-from policybridge_serdes import PolicyReference, SessionOptions, Values, pack
+from policybridge_serdes import ElementType, PolicyReference, SessionOptions, Signature, TensorSpec, Values, pack
 from policybridge_server.engine.engine import Engine, Session
 from policybridge_server.repository import Repository
 from tests.onnx_models import make_model, write_onnx
@@ -38,6 +38,9 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     table = {"table": np.arange(100, dtype=np.int64) * 2}
     # A number that is in no row of the table fails the whole run of the model.
     write_onnx(tmp_path, "table", make_model([node], {"x": integer}, {"advice": integer}, table))
+    number: tuple[int, list[int | str]] = (TensorProto.FLOAT, ["n", 1])
+    root = helper.make_node("Sqrt", ["x"], ["advice"])
+    write_onnx(tmp_path, "root", make_model([root], {"x": number}, {"advice": number}))
     engine = Engine(Repository([tmp_path]), allow_python=True)
     yield engine
     engine.close()
@@ -76,3 +79,16 @@ def test_the_failures_of_a_batch_are_counted_by_observation(engine: Engine) -> N
     loaded = engine.loaded(PolicyReference("each"))
     assert loaded is not None
     assert loaded.failures == 4
+
+
+def test_advice_that_is_not_a_number_is_an_error_of_its_session_alone(engine: Engine) -> None:
+    floats = Signature.of([TensorSpec("x", ElementType.FLOAT)], TensorSpec("advice", ElementType.FLOAT))
+    told = [Told(), Told()]
+    for each, value in zip(told, (-4.0, 9.0), strict=True):
+        session = engine.open(engine.load(PolicyReference("root")), SessionOptions(), each)
+        session.bind(floats)
+        session.submit(pack(floats.features, {"x": value}))
+    engine.flush()
+    assert [str(error) for error in told[0].errors] == ["the policy gave NaN for advice: float[1]"]
+    assert told[0].advice == []
+    assert (told[1].errors, told[1].advice) == ([], [3])

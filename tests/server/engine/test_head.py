@@ -54,3 +54,56 @@ def test_a_policys_own_choice_has_no_temperature_and_is_one_integer() -> None:
     for wrong in ({"scores": "choice"}, {"choices": 3}):
         with pytest.raises(ValueError, match="belong together"):
             HeadConfig(**wrong)
+
+
+def expected(logits: list[float], legal: list[int], temperature: float, epsilon: float) -> np.ndarray:
+    """Give the probability of each choice, from the definition."""
+    kept = np.array(legal, bool)
+    if temperature:
+        weights = np.where(kept, np.exp(np.array(logits) / temperature), 0)
+    else:
+        weights = np.where(np.arange(3) == np.argmax(np.where(kept, logits, -np.inf)), 1.0, 0.0)
+    return np.asarray((1 - epsilon) * weights / weights.sum() + epsilon * kept / kept.sum())
+
+
+@pytest.mark.parametrize("legal", [[1, 1, 1], [0, 1, 1]])
+@pytest.mark.parametrize(("temperature", "epsilon"), [(0.0, 0.25), (0.5, 0.0), (2.0, 0.0), (2.0, 0.25)])
+def test_a_choice_is_drawn_with_the_probability_that_is_told(
+    legal: list[int], temperature: float, epsilon: float
+) -> None:
+    head, logits = Head(HeadConfig(scores="logits"), _SCORES), [1.0, 0.5, -1.0]
+    chances = expected(logits, legal, temperature, epsilon)
+    one = session(Exploration(temperature=temperature, epsilon=epsilon))
+    drawn = np.zeros(3)
+    for _ in range(2000):
+        (result,) = head.choose(record(_SCORES, logits), np.array([legal]), [one])
+        assert isinstance(result, tuple)
+        choice = int(result[0]["advice"].item())
+        assert result[1] == pytest.approx(np.log(chances[choice]), rel=1e-5)
+        drawn[choice] += 1
+    # 0.05 is more than four standard deviations.
+    assert drawn / 2000 == pytest.approx(chances, abs=0.05)
+    assert not drawn[np.array(legal) == 0].any()
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        TensorSpec("scores", ElementType.INT64, (3,)),
+        TensorSpec("scores", ElementType.FLOAT, (-1,)),
+        None,
+    ],
+)
+def test_scores_are_floats_of_a_fixed_shape(scores: TensorSpec | None) -> None:
+    with pytest.raises(PreconditionError, match="takes a float or double per choice, of fixed shape"):
+        Head(HeadConfig(scores="logits"), scores)
+
+
+@pytest.mark.parametrize("scores", ["logits", "probabilities"])
+def test_without_exploration_the_best_legal_choice_is_taken_and_nan_is_an_error(scores: str) -> None:
+    head = Head(HeadConfig(scores=scores), _SCORES)  # type: ignore[arg-type]
+    values = np.concatenate([record(_SCORES, each) for each in ([0.5, 0.3, 0.2], [0.5, float("nan"), 0.2])])
+    best, nan = head.choose(values, np.array([[0, 1, 1], [1, 1, 1]]), [session(), session()])
+    assert isinstance(best, tuple)
+    assert (best[0]["advice"].item(), best[1]) == (1, None)
+    assert isinstance(nan, PolicyFailedError)
