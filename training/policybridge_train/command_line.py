@@ -1,4 +1,4 @@
-"""What the commands of this package have in common: counts as arguments, and signals that end a run."""
+"""Shared by the commands of this package: counts as arguments, and signals that end a run."""
 
 import argparse
 import signal

@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_task_options(parser)
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="of the algorithm: iterations=8; repeatable")
     add("--minutes", type=_minutes, metavar="M", help="begin no iteration after this time (default: no limit)")
-    add("--compiles", type=count, metavar="N", help="begin no iteration after so many compiles (default: no limit)")
+    add("--compiles", type=count, metavar="N", help="begin no iteration after N compiles (default: no limit)")
     add_farm(parser)
     add("--seed", type=int, default=0, metavar="N", help="of all chance (default: %(default)s)")
     add("--promote", metavar="ALIAS", help="give the best version this alias, whenever there is a better one")
@@ -165,7 +165,7 @@ def _told_apart(task: Task, corpus: Path | None) -> Sequence[Case]:
     """Give the cases of a task.
 
     Raises:
-        InvalidError: two have one name, by which the record knows what was learnt from a case, and what it came to.
+        InvalidError: two have one name, which is a case's key in the record.
 
     """
     with told_by(task.name, "cases"):
@@ -195,7 +195,7 @@ def settings_of(kind: type[S], given: Mapping[str, str]) -> S:
     """Make an algorithm's settings of the words of ``--set``.
 
     Raises:
-        InvalidError: it has no such setting, or a value is out of its range; the message says what it takes.
+        InvalidError: it has no such setting, or a value is out of its range; the message lists the settings.
 
     """
     try:

@@ -1,7 +1,7 @@
 """Behavioural cloning: a small network that decides as the compiler does, without being told what that decides.
 
-It shows what the features can say. The compiler's
-own decisions are read from the ledger after one compilation of the training cases; cross-entropy, by Adam.
+It shows how much the features tell. It reads the compiler's own decisions from the ledger after one compilation of the
+training cases; cross-entropy, by Adam.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""BC-Max: imitate, for each module or function, the best of several policies; then again with what was learnt.
+"""BC-Max: imitate, for each module or function, the best of several policies; repeat with the policy learnt.
 
 Marinov, Agarwal and Trofin, "Offline Imitation Learning from Multiple Baselines with Applications to Compiler
 Optimization", 2024. Each iteration compiles its cases by the compiler's own decisions, by the newest version, and by
@@ -34,7 +34,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         iterations: at most so many.
         cases: compiled in each iteration, each by all policies.
         draws: policies that draw from the newest version.
-        reward: ``function`` or ``module``: of what the best is taken.
+        reward: ``function`` or ``module``: the unit whose best policy is imitated.
         lean: the score of the compiler's own decision at the beginning.
         temperature: of the draws.
         epochs: how often an iteration's decisions are learnt from.
@@ -68,7 +68,7 @@ class _Imitation:
         self._learner = LeaningNetwork(training, settings.lean, settings.rate, _DESCRIPTION)
 
     def begin(self) -> Iteration:
-        """Go on from what is recorded, or publish the compiler's own decisions and learn the features' scale."""
+        """Continue from the record, or publish the compiler's own decisions and learn the features' scale."""
         done = self._training.record.iterations()
         if done:
             self._learner.restore(done[-1].number)

@@ -1,4 +1,4 @@
-"""Choices: try what chance draws, fit trees to what each choice came to, choose the cheapest, and try around that.
+"""Choices: draw choices at random, fit trees to their costs, choose the cheapest, and try choices around it.
 
 For tasks that choose among several things beside a default, and whose units tell their cost. The first iteration draws
 every choice as likely; each further one follows the newest version, but for a part of the decisions.
@@ -20,7 +20,7 @@ from policybridge_train.learning.trees import TreeSettings
 from policybridge_train.tasks.task import Asking, Case
 from policybridge_train.trajectories.trajectory import Rolling, Rollout
 
-_DESCRIPTION: Final = "Trees that predict what each choice costs, fitted to choices that were tried"
+_DESCRIPTION: Final = "Trees that predict the cost of each choice, fitted to tried choices"
 _MOST: Final = 1e9
 """Costs are not clipped: a task gives them in a unit that no unit can outweigh the others in, such as a logarithm."""
 
@@ -29,7 +29,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What ``--set`` sets.
 
     Attributes:
-        iterations: at most so many versions.
+        iterations: most versions.
         draws: how often each case is compiled in each iteration.
         epsilon: the part of the decisions that chance draws, from the second iteration on.
         least: what another choice must save over the default, in the unit of the task's costs.

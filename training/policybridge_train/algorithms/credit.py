@@ -1,4 +1,4 @@
-"""Credit: try flips of the policy's own decisions, fit what they come to, decide by it, and try again around that.
+"""Credit: try flips of the policy's own decisions, fit trees to their credit, decide by them, and repeat.
 
 Each iteration compiles the training modules by the newest version, asking the server as any compiler does; takes the
 decisions from the ledger; compiles each module some times more with many of these decisions turned, so that each flip
@@ -32,7 +32,7 @@ from policybridge_train.tuning.crediting import Ground, Labels, decisions_of
 from policybridge_train.tuning.search import TUNED
 
 _UNKNOWN: Final = -1
-"""What stands for what the plugin tells where another compiler asks."""
+"""The value of the plugin's further features if the compiler asks without the plugin."""
 
 FEATURES: Final = tuple(spec.name for spec in InlineForSize.features)
 """The columns that the policy decides by."""
@@ -52,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         rate: of learning.
         fraction: of the features that each tree may ask about.
         l2: see `TreeSettings`.
-        most: a credit beyond so many bytes counts as this many.
+        most: the largest credit that counts, in bytes.
         least: bytes that a deviation must be predicted to save.
 
     """
@@ -113,17 +113,17 @@ def _distinct(training: Training, task: InlineForSize) -> Mapping[str, Case]:
 
 
 def _try(training: Training, last: Iteration, trying: "_Trying", case: Case) -> int:
-    """Try flips in one module, and record what was learnt; give the number of flips."""
+    """Try flips in one module, and record the labels; give the number of flips."""
     tried = training.roller.one(case, trying)
     if tried.failure:
-        # A module that does not compile with some flips teaches what it taught before.
+        # A module that does not compile with some flips keeps its earlier labels.
         training.say(f"{case.name}: {tried.failure}")
     training.record.keep(last.number, case.name, tried.compiles, tried.labels)
     return tried.flips
 
 
 class _Tried(msgspec.Struct, frozen=True):
-    """What was learnt of a module: labels as the record has them."""
+    """A module's labels, as the record has them."""
 
     labels: bytes
     flips: int
@@ -149,7 +149,7 @@ class _Trying:
     compiles: int
 
     def __call__(self, place: Place, task: Task, case: Case) -> _Tried:
-        """Try, where the module is compiled: what is learnt is much smaller than what was compiled."""
+        """Try flips where the module is compiled: the labels are much smaller than the compile's result."""
         assert isinstance(task, InlineForSize)  # noqa: S101 - see `train`
         rollout = Rolling(self.asking)(place, task, case)
         learnt, compiles, failure = list[Labels](), 1, ""

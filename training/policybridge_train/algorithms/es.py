@@ -34,7 +34,7 @@ _STATE: Final = "state"
 _DESCRIPTION: Final = "Weights beside the compiler's own decision, found by evolution strategies"
 _FIRST_DECAY, _SECOND_DECAY, _TINY = 0.8, 0.95, 1e-8
 _SLOWING: Final = 10
-"""Iterations after which the rate is half of what it was: what the first ones find is large, and chance is as ever."""
+"""Iterations after which the learning rate is halved: the first gains are large, and the noise stays."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,7 +98,7 @@ class _Strategy:
         self._scaling = Scaling(np.zeros(inputs, np.float32), np.ones(inputs, np.float32))
 
     def begin(self) -> Iteration:
-        """Go on from what is recorded, or publish the compiler's own decisions and learn the features' scale."""
+        """Continue from the record, or publish the compiler's own decisions and learn the features' scale."""
         done = self._training.record.iterations()
         if done:
             self._restore(done[-1].number)
@@ -121,7 +121,7 @@ class _Strategy:
         return self._finish(number)
 
     def _by_function(self, cases: Sequence[Case], chance: np.random.Generator) -> tuple[npt.NDArray[np.float64], ...]:
-        """Give changes of the weights, and what each cost more than its opposite."""
+        """Give changes of the weights, and the cost of each minus that of its opposite."""
         sets = self._settings.sets
         noise = chance.normal(size=(sets, len(self._weights)))
         both = [self._rolled(self._weights + side * self._settings.sigma * noise, cases) for side in (1, -1)]

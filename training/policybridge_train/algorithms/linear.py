@@ -5,7 +5,7 @@ random change that is the function's own, in the second by the weights less that
 tell in which direction its change helps; the mean of these directions over all functions is the step's gradient
 (evolution strategies with antithetic sampling: Salimans et al., 2017, where a whole compilation would be one trial).
 LLVM tells the function of each decision, so that one compiler tries hundreds of changes. A server binds a session to
-one version, so the compilers are answered in this process; what is published and validated is served as any policy.
+one version, so this process answers the compilers; published versions are validated through the server like any policy.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What ``--set`` sets.
 
     Attributes:
-        iterations: at most so many versions.
+        iterations: most versions.
         steps: in each iteration.
         cases: compiled twice in each step.
         reach: how far a change goes, as a factor of each weight's scale.
@@ -58,7 +58,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class _State:
-    """After so many steps: the weights, their running mean, and Adam's means of the gradient and its square."""
+    """The state after ``step`` steps: the weights, their running mean, and Adam's two means."""
 
     step: int
     weights: Weights
@@ -101,7 +101,7 @@ def train(training: Training, settings: Settings) -> None:
 
 
 def _begin(training: Training) -> Iteration:
-    """Publish the lightest weights, which are closest to LLVM; what is compared with is LLVM itself."""
+    """Publish the lightest weights, which are closest to LLVM; the baseline is LLVM itself."""
     version = training.publish({"model.onnx": to_onnx(np.array(LIGHTEST))}, config())
     plain = training.roller.map(_by_itself, training.validation)
     costs = {case.name: ran.totals for case, ran in zip(training.validation, plain, strict=True) if ran.ok}

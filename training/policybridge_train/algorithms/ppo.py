@@ -3,8 +3,8 @@
 Schulman and others, "Proximal Policy Optimization Algorithms", 2017. The compilers' sessions explore: the server draws
 each decision by the network's probabilities, and the ledger has its log-probability. A decision is credited with what
 became of its function and its callee (``reward=function``), or of its module; with such a reward decisions need no
-discount and no critic. Each case is compiled several times, and the baseline of a function is what its other
-compilations came to (Kool, van Hoof and Welling, "Buy 4 REINFORCE Samples, Get a Baseline for Free!", 2019). The
+discount and no critic. Each case is compiled several times, and the baseline of a function is the mean cost in its
+other compilations (Kool, van Hoof and Welling, "Buy 4 REINFORCE Samples, Get a Baseline for Free!", 2019). The
 network leans towards the compiler's own decision, so that it begins as the compiler with some deviations.
 """
 
@@ -31,14 +31,14 @@ _MOST: Final = 300.0
 """Bytes of a reward, at most: one huge function outweighs no others."""
 
 _MEMORY: Final = 0.9
-"""What is left of the moving scale after an iteration."""
+"""The part of the moving scale that an iteration keeps."""
 
 Costs = npt.NDArray[np.float64]
 """By how much each decision of a compilation costs more than by default; shape [n]."""
 
 
 _SLOWING: Final = 10
-"""Iterations after which the rate is half of what it was."""
+"""Iterations after which the learning rate is halved."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,7 +48,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         iterations: at most so many.
         cases: compiled in each iteration.
         draws: compilations of a case.
-        reward: ``function`` or ``module``: what a decision is credited with.
+        reward: ``function`` or ``module``: whose cost is a decision's reward.
         lean: the score of the compiler's own decision at the beginning; 3: one decision in twenty deviates.
         clip: of the ratio of probabilities.
         entropy: the weight of the entropy.
@@ -86,7 +86,7 @@ class _Optimisation:
         self._defaults: dict[str, Mapping[str, float]] = {}
 
     def begin(self) -> Iteration:
-        """Go on from what is recorded, or publish the compiler's own decisions and learn the features' scale."""
+        """Continue from the record, or publish the compiler's own decisions and learn the features' scale."""
         done = self._training.record.iterations()
         if done:
             self._scale = float(self._learner.restore(done[-1].number)["scale"])
@@ -98,7 +98,7 @@ class _Optimisation:
         return self._finish(0)
 
     def iterate(self, last: Iteration) -> Iteration:
-        """Compile with drawn decisions, and learn from what became of them."""
+        """Compile with drawn decisions, and learn from their costs."""
         number = last.number + 1
         cases = self._training.drawn(number, self._settings.cases)
         self._know_defaults(cases)

@@ -1,1 +1,1 @@
-"""Modules to compile again and again: bitcode before optimisation, the flags, and what is linked from it."""
+"""Modules to compile again and again: bitcode before optimisation, its flags, and the programs linked from it."""

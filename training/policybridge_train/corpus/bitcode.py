@@ -1,7 +1,7 @@
 """A source of a recorded call becomes bitcode before optimisation, by a clang that may not be the build's own compiler.
 
-The driver is asked for the arguments of ``clang -cc1`` first (``-###``); what it refuses, because only gcc knows it, is
-left out. The same arguments, with ``-emit-llvm-bc -disable-llvm-passes``, then make the module.
+The driver is asked for the arguments of ``clang -cc1`` first (``-###``). A flag that only
+gcc knows is left out. The same arguments, with ``-emit-llvm-bc -disable-llvm-passes``, then make the module.
 """
 
 import os
@@ -158,7 +158,7 @@ def kept_arguments(arguments: Sequence[str], root: Path) -> tuple[str, ...]:
 
 
 def cc1_arguments(said: str) -> list[str] | None:
-    """Find the arguments of the one ``clang -cc1`` in what a driver says to ``-###``; ``None`` if there is not one."""
+    """Find the arguments of the one ``clang -cc1`` in the output of ``-###``; ``None`` if it has none or several."""
     commands = _CC1.findall(said)
     if len(commands) != 1:
         return None
@@ -175,7 +175,7 @@ def _without_precompiled(arguments: Sequence[str], folder: Path) -> Iterator[str
         if not file:
             yield word
         elif not (folder / header).is_file():
-            # What it was made from is not known.
+            # The header's text is not there.
             yield from (word, file)
         elif header not in included:
             yield from ("-include", header)

@@ -41,7 +41,7 @@ def running(
 
 
 def _end_session(leader: "subprocess.Popen[bytes]") -> None:
-    """End what is left of a session, also process groups of its own that ``timeout`` or a shell made in it."""
+    """End all processes of a session, also in process groups that ``timeout`` or a shell made in it."""
     _signal(leader.pid, signal.SIGTERM)
     deadline = time.monotonic() + _GRACE
     while _members(leader.pid) and time.monotonic() < deadline:

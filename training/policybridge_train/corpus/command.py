@@ -26,13 +26,13 @@ _Does = Callable[[argparse.Namespace], int]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommands."""
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    recorded = _command(commands, "record", _record, "run a build, and keep what it compiled and linked")
+    recorded = _command(commands, "record", _record, "run a build, and keep its modules and programs")
     add_output(recorded)
     add_front_end(recorded)
     recorded.add_argument("--no-preload", action="store_true", help="note only tools that are found on PATH")
     recorded.add_argument("--project", metavar="NAME", help="default: the name of the folder")
     recorded.add_argument("build", nargs="+", metavar="-- COMMAND", help="the build: make -j8")
-    added = _command(commands, "add", _add, "add what is compiled already: compile_commands.json, objects, corpora")
+    added = _command(commands, "add", _add, "add modules of compile_commands.json, objects or other corpora")
     add_output(added)
     add_front_end(added)
     added.add_argument("--project", metavar="NAME", help="default: the name of the folder of each file")
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stderr.write(f"policybridge corpus: {error}\n")
         return 2
     except KeyboardInterrupt:
-        sys.stderr.write("policybridge corpus: interrupted; what was finished is in the corpus\n")
+        sys.stderr.write("policybridge corpus: interrupted; the corpus has the finished modules\n")
         return 130
 
 

@@ -1,8 +1,8 @@
-"""From the calls that a build made to modules and programs.
+"""Turns a build's calls into modules and programs.
 
 Sources are compiled to bitcode after the build, not during it: the build keeps its speed, its output and its memory,
-and what it compiles only to try the compiler (conftest.c, CMake's and Meson's checks) is gone by then or known by its
-place. Sources and headers that a build generates and keeps are there.
+and the sources of configuration checks (conftest.c, CMake's and Meson's) are gone by then or known by their paths.
+Sources and headers that a build generates and keeps are there.
 """
 
 import os
@@ -31,13 +31,13 @@ _TRIAL: Final = re.compile(
 
 @dataclass(frozen=True)
 class Project:
-    """What is built.
+    """A project to build.
 
     Attributes:
         name: in the corpus.
         root: the folder in which it is.
-        moves: whether it is built in another folder each time: then no module depends on where that is, also where a
-            source is named by an absolute path.
+        moves: whether each build has another folder. Then no module depends on the folder, even if a source has an
+            absolute path.
 
     """
 
@@ -77,7 +77,7 @@ def convert(  # noqa: PLR0913 - each is a choice of the caller's
     jobs: int = 1,
     progress: Progress = lambda _: None,
 ) -> Converted:
-    """Add to a corpus what a build compiled and linked; what fails becomes a row of its failures."""
+    """Add the modules and programs of a build to a corpus, and a row for each failure."""
     units = _named(units_of(calls), project)
     converted = Converted(len(units))
     progress(converted)
@@ -154,7 +154,7 @@ def _make(name: str, unit: Unit, project: Project, front_end: FrontEnd, writer: 
 
 
 def _independent(unit: Unit, root: Path) -> Unit:
-    """Name the source by a relative path, and the project's folder ``.`` in what the preprocessor writes down."""
+    """Name the source by a relative path, and the project's folder ``.`` in ``__FILE__`` and the like."""
     invocation, source = unit.invocation, unit.source
     flags = (*invocation.flags, f"-ffile-prefix-map={root}=.")
     word = os.path.relpath(unit.path, invocation.call.folder)

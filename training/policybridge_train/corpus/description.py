@@ -1,11 +1,11 @@
-"""A corpus on disk: mlgo-utils' ``corpus_description.json``, and beside it what that file has no place for.
+"""A corpus on disk: mlgo-utils' ``corpus_description.json``, and a second file for everything that it has no field for.
 
 ``DIR/corpus_description.json``     mlgo-utils' own: ``modules``, ``has_thinlto``, ``global_command_override``
                                     (llvm/utils/mlgo-utils, extract_ir_lib.py)
 ``DIR/policybridge_corpus.json``    the project, source and language of each module, the programs, and what failed
 ``DIR/<module>.bc``                 bitcode before optimisation
 ``DIR/<module>.cmd``                the arguments of ``clang -cc1``, each ended by a zero byte
-``DIR/<module>.thinlto.bc``         of a corpus of ThinLTO (``has_thinlto``): what the module imports and exports
+``DIR/<module>.thinlto.bc``         of a corpus of ThinLTO (``has_thinlto``): the module's imports and exports
 """
 
 import json

@@ -46,8 +46,8 @@ _SHORT: Final = {
 }
 """Long names of options, with their value behind ``=`` or in the next word, that gcc and clang both know."""
 
-# Options whose value is the next word; what is not named here has its value in the same word, or none. An option that
-# lost its value would take the flag behind it for one: a level of optimisation, or the name of a file to write.
+# Options whose value is the next word. All others have their value in the same word, or none. An option that lost its
+# value would take the next flag for it, such as a level of optimisation or an output file.
 _DROPPED_WITH_VALUE: Final = frozenset(
     (
         *("-MF", "-MT", "-MQ", "-MJ", "-dumpbase", "-dumpbase-ext", "-dumpdir", "-aux-info", "-B", "-wrapper"),
@@ -88,11 +88,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Invocation:
-    """What a call of a compiler does.
+    """The parsed command line of a compiler.
 
     Attributes:
         call: the process.
-        stage: ``compile`` to objects, ``link`` (with what it compiles on the way), or ``other``.
+        stage: ``compile`` to objects, ``link`` (sources that it compiles among its inputs), or ``other``.
         sources: of C, C++ and Objective-C.
         output: the word behind ``-o``, if there is one.
         flags: for the front end and the code generator, without inputs, outputs, warnings and levels of debugging.

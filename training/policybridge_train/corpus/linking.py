@@ -125,7 +125,7 @@ class _Line:
             self._input(word, whole=whole, static=static)
 
     def linked(self, output: str) -> Linked:
-        """Give what the line makes."""
+        """Give the linked file, its kind and its inputs."""
         return Linked(self.call.path(output), self._kind, tuple(self.inputs), frozenset(self._whole))
 
     def _word(self, word: str, wanted: list[tuple[str, bool, bool]]) -> None:

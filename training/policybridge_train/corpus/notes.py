@@ -1,4 +1,4 @@
-"""What the wrappers noted: one call of a compiler, linker or archiver a file, in the order of their starts."""
+"""The wrappers' notes: a file for each call of a compiler, linker or archiver, in the order of their starts."""
 
 import os
 import shlex

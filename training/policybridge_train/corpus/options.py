@@ -1,4 +1,4 @@
-"""What the subcommands of ``policybridge corpus`` have in common: which clang, which level, how many at a time."""
+"""Options of all subcommands of ``policybridge corpus``: compiler, level, number of jobs."""
 
 import argparse
 import os
@@ -12,7 +12,7 @@ from policybridge_train.corpus.bitcode import FrontEnd
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Declare where the corpus is written."""
-    parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="the corpus; one that is there grows")
+    parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="the corpus; an existing one grows")
 
 
 def add_front_end(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def front_end_of(arguments: argparse.Namespace) -> FrontEnd:
 
     """
     compiler = compiler_of(arguments)
-    # Says now what is wrong with a compiler that is none.
+    # Raises now if the program is no clang.
     _ = compiler.version
     level = None if arguments.level == "own" else arguments.level
     return FrontEnd(compiler, level, arguments.debug_info, limits_of(arguments))

@@ -13,8 +13,8 @@ _VALIDATION: Final = 5
 class Part(Enum):
     """A part of the projects.
 
-    ``TRAINING`` is what a policy learns from, ``VALIDATION`` is what versions and settings are chosen by, and
-    ``HELD_OUT`` is looked at by nobody before all is chosen.
+    A policy learns from ``TRAINING``; ``VALIDATION`` chooses versions and settings; nobody looks at ``HELD_OUT`` before
+    all is chosen.
     """
 
     TRAINING = "training"

@@ -18,10 +18,10 @@ _START = frozenset((b"main",))
 
 
 class Programs:
-    """What each file that was linked consists of, in terms of objects that compilers wrote.
+    """The objects of each linked file, down to those that compilers wrote.
 
     Args:
-        objects: all of them, absolute. Others (of assembler) are left out.
+        objects: the absolute path of each. Other objects (of assembler) are left out.
 
     """
 
@@ -89,7 +89,7 @@ class Programs:
 def _resolve(
     taken: list[Path], lazy: Sequence[Path], wanted: set[bytes], symbols: Callable[[Path], Symbols | None]
 ) -> list[Path]:
-    """Add the members of archives that define what is wanted, until nothing is."""
+    """Add the members of archives that define undefined symbols, until nothing changes."""
     all_symbols = {path: symbols(path) for path in (*taken, *lazy)}
     if any(found is None for found in all_symbols.values()):
         return [*taken, *lazy]

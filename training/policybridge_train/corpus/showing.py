@@ -30,7 +30,7 @@ def tables(corpus: Corpus) -> Iterator[Table]:
 
 
 def tell(writer: CorpusWriter, corpus: Corpus, folder: Path) -> None:
-    """Say in short what the corpus in a folder holds now, and what was in it twice."""
+    """Print the corpus' counts, its first failures and its first duplicates."""
     print(f"{folder}: {len(corpus.modules)} modules, {len(corpus.programs)} programs, {len(corpus.failures)} failures")
     for name, why in sorted(corpus.failures.items())[:_SHOWN]:
         print(f"  failed: {printable(name)}: {printable(why)[:_WIDTH]}")

@@ -1,4 +1,4 @@
-"""What an object defines and what it wants, to know which members of an archive a linker takes."""
+"""The symbols that an object defines and needs: they tell which members of an archive a linker takes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

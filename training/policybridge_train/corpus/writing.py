@@ -1,4 +1,4 @@
-"""Adding modules to a corpus on disk, whatever stops it: what is written is whole, and described at the end."""
+"""Adds modules to a corpus on disk. If it is stopped, each file on disk is whole, and the corpus describes it."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ from policybridge_core.errors import InvalidError, NotFoundError, PreconditionEr
 from policybridge_train.compiling.module import Module, Program
 from policybridge_train.corpus.description import Corpus
 
-# What a path below the corpus may hold as it is; the rest (control characters, bytes that are no UTF-8) becomes %XX.
+# Characters that a path below the corpus keeps; control characters and bytes outside UTF-8 become %XX.
 _KEPT: Final = "/ !#$&'()+,;=@[]{}^~`"
 
 

@@ -1,6 +1,6 @@
 """The functions of libm that a graph needs, in C without libm.
 
-They compute in double. What is then rounded to a float is the exact value's float in all but few cases; the kernels of
+They compute in double. Rounded to a float, the result is the exact value's float in all but few cases; the kernels of
 ONNX Runtime approximate in float, and differ from it by a few units in the last place.
 """
 

@@ -15,7 +15,7 @@ from policybridge_train.embedding.operators.elementwise import convert, to_integ
 from policybridge_train.embedding.text import c_type, comment, identifier, included, literal, quoted
 
 MARK: Final = "policybridge-embedded"
-"""What the identity in each file begins with, to be found by strings(1)."""
+"""The start of the identity in each file, for strings(1)."""
 
 _STATUS: Final = {
     "OK": "there is advice",
@@ -51,7 +51,7 @@ def write_header(policy: Embedded, prefix: str) -> str:
 extern "C" {{
 #endif
 
-/* What the policy sees at one decision. */
+/* The features at one decision. */
 struct {prefix}_observation {{
 {_members(policy.members)}
 }};
@@ -91,7 +91,7 @@ void {prefix}_fill(struct {prefix}_observation *observation);
    but the stack, changes nothing else, and may be called by several threads at once. */
 int {prefix}_decide(const struct {prefix}_observation *observation, struct {prefix}_advice *advice);
 
-/* Say what a status means. */
+/* Describe a status. */
 const char *{prefix}_status_text(int status);
 
 #ifdef __cplusplus
@@ -232,7 +232,7 @@ def _choose(policy: Embedded, body: Body, result: Tensor) -> None:
 
 
 def _description(policy: Embedded, prefix: str) -> str:
-    """Write what a program can ask: names, types, defaults, the identity."""
+    """Write the tables for programs: names, types, defaults, the identity."""
     upper = prefix.upper()
     rows = [
         f"  {{{quoted(each.spec.name)}, {quoted(each.spec.type.value)}, "

@@ -31,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("policy", metavar="POLICY", help="NAME, NAME@VERSION or NAME@ALIAS")
     add("--repository", type=Path, metavar="DIR", help="where it is (default: the policies of this package)")
     add("--for", dest="target", required=True, choices=_TARGETS, metavar="TARGET", help="%(choices)s")
-    add("-o", "--output", nargs="+", required=True, type=Path, metavar="FILE", help="what to write")
-    add("--prefix", metavar="NAME", help="what the names in C begin with (default: the policy's name)")
+    add("-o", "--output", nargs="+", required=True, type=Path, metavar="FILE", help="the files to write")
+    add("--prefix", metavar="NAME", help="the prefix of the names in C (default: the policy's name)")
     plugin = parser.add_argument_group("of a plugin")
     plugin.add_argument(
         "--growth-limit", type=_limit, default=GROWTH_LIMIT, metavar="FACTOR", help="as for policybridge run"

@@ -88,7 +88,7 @@ class _Comparison:
         self._model: Model = OnnxBackend().load(policy.version.folder, policy.version.config)
         advice = self._model.signature.advice
         if advice is None:
-            raise AssertionError("a model of ONNX says what it gives")
+            raise AssertionError("a model of ONNX has a specification of its output")
         self._scores: TensorSpec = advice
         self._head = None if policy.head is None else Head(policy.head, advice)
         self._compiled = CompiledPolicy(policy)
@@ -129,7 +129,7 @@ class _Comparison:
                 self._count(sent[rows], values[rows], given, (advice[rows], status[rows]))
 
     def _evaluated(self, values: Values) -> Iterator[tuple[slice, Values | None]]:
-        """Give what the model gives; row by row where it fails, ``None`` for a row of which it gives nothing."""
+        """Give the model's output. If it fails, go row by row, with ``None`` for each row that fails."""
         sessions = [SessionView("compare", PolicyVersion("", 0, ""))] * len(values)
         try:
             yield slice(None), self._model.evaluate(Batch(values, sessions, Layout((self._scores,))))

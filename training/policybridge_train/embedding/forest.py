@@ -23,7 +23,7 @@ _MOST_DEPTH: Final = 4096
 
 @dataclass(frozen=True)
 class Weight:
-    """What a leaf adds to one target."""
+    """A leaf's contribution to one target."""
 
     target: int
     value: float
@@ -35,7 +35,7 @@ class Placed:
 
     Attributes:
         feature: the input's column; 0 in a leaf.
-        threshold: what it is compared with. With one target ONNX Runtime adds that of a leaf without weights.
+        threshold: compared with the feature. With one target ONNX Runtime adds that of a leaf without weights.
         skip: the distance to the first child; 0 in a leaf.
         nan: whether NaN goes to the second child.
         weights: of a leaf.

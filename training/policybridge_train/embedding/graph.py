@@ -86,7 +86,7 @@ def _port(value: Any) -> Port:
 def read_graph(file: Path, *, batched: bool) -> Graph:
     """Read the model in ``file`` for one observation; ``batched``: the first dimension of its inputs counts them.
 
-    ONNX Runtime computes what is constant, which takes all arithmetic of shapes out of the graph.
+    ONNX Runtime folds constants, which takes all arithmetic of shapes out of the graph.
 
     Raises:
         PreconditionError: ONNX Runtime cannot load the model.

@@ -49,7 +49,7 @@ class Embedded:
         features: feature of the model → feature of the client.
         output: the name of the model's output that is the advice, or scores it.
         elements: how many elements the file says that this output has.
-        advice: what a client gets.
+        advice: the specification of a client's answer.
         head: how scores become advice; ``None``: the output is the advice.
         mask: the feature that marks the legal choices.
         choices: how many the head chooses among; 0 without a head.

@@ -36,7 +36,7 @@ class Host:
     Attributes:
         majors: for which there is a plugin.
         sources: of the plugin, in the folder ``clients``.
-        library: what is linked with the policy; behind it comes the major.
+        library: linked with the policy; its name ends with the major.
         entry: the function that the compiler calls.
         variable: of CMake, with the majors.
         header: a header that the plugin needs, in LLVM's folder of headers, and the package that has it.

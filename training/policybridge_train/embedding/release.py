@@ -50,14 +50,14 @@ public:
   void *arg_data(int index) {{ return reinterpret_cast<char *>(&observation_) + {prefix}_features[index].offset; }}
   void *result_data(int) {{ return &advice_; }}
 
-  /// Decide. LLVM has no place for an error: after one the advice is 0, and `status` says what it was.
+  /// Decide. LLVM has no place for an error: after one, the advice is 0, and `status` gives its number.
   void Run() {{
     status_ = {prefix}_decide(&observation_, &advice_);
     if (status_ != {upper}_OK)
       std::memset(&advice_, 0, sizeof advice_);
   }}
 
-  /// What {prefix}_decide gave last; {prefix}_status_text says what it means.
+  /// The result of the last {prefix}_decide; {prefix}_status_text describes it.
   int status() const {{ return status_; }}
 
   /// A feature that the policy needs, and that nobody has looked up; null where there is none.

@@ -20,7 +20,7 @@ namespace new noexcept not not_eq nullptr operator or or_eq private protected pu
 static_assert static_cast template this thread_local throw true try typeid typename using virtual wchar_t xor xor_eq
 NULL i386 linux unix int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t
 """
-"""Of C, and of C++, as which the file compiles too; what the headers define, and compilers for GNU's C."""
+"""Keywords of C, C++ (the file compiles as both) and GNU C, and names that the headers define."""
 
 KEYWORDS: Final = frozenset(_WORDS.split())
 

@@ -29,12 +29,12 @@ from policybridge_serdes.interactive import Context, Event, Header, InteractiveR
 from policybridge_train.compiling.process import Limits
 
 _SHOWN: Final = 2000
-"""Bytes of a compiler's words that are kept."""
+"""Bytes of a compiler's output that are kept."""
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What the compiler observes at a decision, and in which context: a function's name, or nothing."""
+    """The compiler's observation at a decision, and its context: a function's name, or nothing."""
 
     observation: Values
     context: str
@@ -44,7 +44,7 @@ class WaitingCompilation:
     """A compiler process that asks about one task. It is ended with this object, or when this process is killed.
 
     Args:
-        task: what is asked about; ``None``: nothing, so that it is a plain compilation.
+        task: whose decisions it asks for; ``None``: a plain compilation.
         command: gives the compiler and its arguments, and further arguments of cc1, by the compilation's own folder.
         limits: the seconds that one question may take, and the bytes of memory.
 
@@ -139,7 +139,7 @@ class WaitingCompilation:
         """Reap the compiler, which has ended.
 
         Raises:
-            PolicyFailedError: it failed or crashed; the message says how, and what it said.
+            PolicyFailedError: it failed or crashed; the message has the status and the output.
 
         """
         status = self._process.wait()

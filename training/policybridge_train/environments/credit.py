@@ -13,7 +13,7 @@ class Sizes:
     Attributes:
         text: bytes of the object that are loaded and not written.
         functions: bytes of each function, its part of the unwind tables among them.
-        inlined: what was inlined where.
+        inlined: the functions that took each function in.
 
     """
 

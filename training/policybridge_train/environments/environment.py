@@ -32,18 +32,18 @@ class CompilingEnvironment(gymnasium.Env[Observation, np.int64], EzPickle, Gener
 
     The observation has all features that the compiler sends, by its own names. Every ``info`` has ``module``,
     ``context`` (the function, where the compiler names it), ``action_mask`` (int8, shape [actions]: 1 where the action
-    is legal) and ``legal_actions`` (the same as a list). An action that is not legal is replaced by the last one that
-    is; ``info["replaced"]`` tells how many were.
+    is legal) and ``legal_actions`` (the same as a list). The last legal action replaces an illegal one;
+    ``info["replaced"]`` counts them.
 
     The reward is 0 in each step but the last one, because only the finished object tells it. At the end, ``info`` has
-    ``credit``, a list with a number for each step of the episode, and what the compilation came to. A list, because
-    vector environments put arrays of one key together, and episodes differ in length.
+    ``credit``, a list with a number for each step of the episode, and the compilation's totals. It is a list because
+    vector environments join arrays of one key, and episodes differ in length.
 
     A compiler that dies, is killed or does not go on truncates the episode: the observation is the one before, the
     reward 0, and ``info["error"]`` says why.
 
     Args:
-        objective: what is asked, and how the end is judged.
+        objective: the decisions to ask for, and the reward.
         corpus: the corpus' folder.
         compiler: a name or path, as for `Compiler.find`; ``None``: the newest clang on PATH, or zig's.
         modules: the names of those modules that are used; ``None``: all.

@@ -91,7 +91,7 @@ def _rows(compilation: WaitingCompilation) -> npt.NDArray[np.float64]:
 class InlineForSize(CompilingEnvironment[Sizes]):
     """``policybridge/InlineForSize-v0``: 0 leaves a call, 1 inlines it.
 
-    The last step's reward is the bytes of text by which the object is smaller than by LLVM's own decisions. Then
+    The last step's reward is the text in bytes that the object saves over LLVM's own decisions. Then
     ``info["credit"][n]`` is the bytes that the functions of decision n have saved: its caller, all that the caller was
     inlined into, and its callee; ``text`` and ``default_text`` are the objects' bytes. For the arguments and errors see
     `CompilingEnvironment`.

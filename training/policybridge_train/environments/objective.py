@@ -39,11 +39,11 @@ class Setting:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a compilation came to, beside the compiler's own decisions.
+    """A compilation's reward over the compiler's own decisions.
 
     Attributes:
-        reward: above 0 where it is better.
-        credit: of each decision, in order; above 0 where its functions are better.
+        reward: above 0 if it is better.
+        credit: of each decision, in order; above 0 if its functions are better.
         told: numbers for people, by name.
 
     """
@@ -57,11 +57,11 @@ D = TypeVar("D")
 
 
 class Objective(Protocol[D]):
-    """What the decisions are to be good for; D is what is known of a module under the compiler's own decisions."""
+    """The objective of an episode; D holds a module's baseline, compiled with the compiler's own decisions."""
 
     @property
     def task(self) -> Task:
-        """What the compiler asks about."""
+        """The decisions that the compiler asks for."""
         ...
 
     def remarks(self, file: Path) -> Sequence[str]:
@@ -82,7 +82,7 @@ class Objective(Protocol[D]):
         Raises:
             PolicyFailedError: there is no object.
             DeadlineError: it takes too long.
-            PreconditionError: this compiler cannot tell what is needed.
+            PreconditionError: this compiler cannot write the remarks.
 
         """
         ...

@@ -1,4 +1,4 @@
-"""Gymnasium's spaces for what a compiler sends."""
+"""Gymnasium's spaces of a compiler's features."""
 
 from typing import Any
 

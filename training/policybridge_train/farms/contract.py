@@ -1,6 +1,6 @@
-"""What compiles is a job, and a farm runs it: in this process, or on another machine.
+"""A farm runs jobs: in this process, or on other machines.
 
-A job is a value. What it needs beside itself it asks of the place where it runs: its tools, its files, a policy server.
+A job is a value. The place where it runs gives it tools, files and a policy server.
 So the same job gives the same result on every machine that has the same compiler.
 """
 
@@ -21,7 +21,7 @@ FARMS: Final = Table(
         "ray": "policybridge_train.farms.ray_farm.farm:RayFarm [ray]",
     },
 )
-"""Each is a class; it is called with `FarmOptions`, and raises a `PolicyBridgeError` where it cannot be used."""
+"""Each is a class; it is called with `FarmOptions`, and raises a `PolicyBridgeError` if it cannot be used."""
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -29,7 +29,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True)
 class FarmOptions:
-    """What the user says about a farm.
+    """A user's options for a farm.
 
     Attributes:
         address: of a cluster; each kind of farm has its own. Empty for none.
@@ -48,9 +48,9 @@ class Leader:
     """The server from which a farm's own servers take policies.
 
     Attributes:
-        address: what a compiler on this machine asks, and what a job names as its server.
+        address: the server's address for compilers on this machine and in jobs.
         follow: where other machines reach it: ``grpc[s]:HOST:PORT``; empty if they cannot.
-        ca: the PEM of who signs its certificate; empty without TLS.
+        ca: the PEM of its certificate authority; empty without TLS.
         token: lets a server follow it; empty if it wants none.
         ledger: the file with its sessions; ``None`` if this process cannot read it.
 
@@ -81,7 +81,7 @@ class Serving:
     """The server that compilers of a place ask.
 
     Attributes:
-        address: what they ask.
+        address: for those compilers.
         ledger: the file with its sessions, if it has one that can be read here.
 
     """
@@ -91,7 +91,7 @@ class Serving:
 
 
 class Place(Protocol):
-    """What a job finds where it runs. Usable from any thread."""
+    """Gives a job tools, files and a server where it runs. Usable from any thread."""
 
     @property
     def running(self) -> Running:
@@ -116,8 +116,8 @@ class Place(Protocol):
 
         Args:
             address: the leader's.
-            policy: what is asked for.
-            again: whether asking has just failed: then it is seen to that the server is there.
+            policy: ``NAME`` or ``NAME@VERSION``.
+            again: whether a compile has just failed: then a server that died is started again.
 
         Raises:
             UnavailableError: there is none, or it does not get the policy.
@@ -159,9 +159,9 @@ class Farm(Protocol):
     """Runs jobs. Usable from any thread; as a context manager it ends all compilers at its end.
 
     Attributes:
-        slots: compilers at a time, as far as it is known now; at least 1.
+        slots: compilers at a time, as known now; at least 1.
         running: when it is ended, all compilers of the farm are.
-        host: the address of this machine for the servers of other machines; ``None`` where there are none.
+        host: the address of this machine for servers of other machines; ``None`` without such machines.
 
     """
 
@@ -203,7 +203,7 @@ class Farm(Protocol):
         Raises:
             PreconditionError: the farm was ended.
             UnavailableError: no machine is left, or the job has lost one after another.
-            Exception: what the job raised.
+            Exception: the job's own error.
 
         """
         ...

@@ -22,11 +22,11 @@ class FollowCredentials(AbstractContextManager["FollowCredentials"]):
     """Files for a server that others follow; they are removed at the end.
 
     Args:
-        host: the name or the address by which others reach the server.
+        host: the server's name or address for other machines.
 
     Attributes:
         ca: the PEM that followers trust.
-        token: that of followers. It lets them follow, and nothing else.
+        token: the followers' token, with the scope ``follow`` alone.
         arguments: of ``policybridge serve``.
 
     Raises:

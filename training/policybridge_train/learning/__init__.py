@@ -1,1 +1,1 @@
-"""What the algorithms are made of: the split of projects, a server, rollouts, models, publishing, the run's record."""
+"""Parts of the algorithms: the split of projects, models, publishing, the run's record."""

@@ -1,4 +1,4 @@
-"""Trees that predict what each choice costs, and the policy that takes the cheapest one, as an ONNX file.
+"""Trees that predict the cost of each choice, and the policy that takes the cheapest one, as an ONNX file.
 
 A unit may take several decisions in a row, of which later ones see the earlier: the cost of a decision is then that of
 its unit if all later ones are taken as well as the trees know how (fitted Q iteration: Ernst, Geurts and Wehenkel,
@@ -28,8 +28,8 @@ class Decisions:
 
     Attributes:
         rows: the features, shape [n, columns].
-        choices: what was decided, shape [n].
-        costs: of the unit, beyond what it costs by default; shape [n].
+        choices: the decisions, shape [n].
+        costs: of the unit, minus its cost by default; shape [n].
         last: whether it is the last decision of its unit; shape [n].
 
     """
@@ -83,13 +83,13 @@ class Costs:
 
     @classmethod
     def fitted(cls, known: Decisions, choices: int, settings: TreeSettings) -> "Costs":
-        """Fit to what was tried; the same decisions and settings give the same trees."""
+        """Fit to tried decisions; the same decisions and settings give the same trees."""
         columns = known.rows.shape[1]
         rows, targets = _with(known.rows, known.choices), known.costs
         made = cls(choices, columns, fit(rows, targets, settings))
         for _ in range(_longest(known.last) - 1):
             best = made.predict(known.rows).min(axis=1).astype(np.float32)
-            # What was reached can be reached again: the prediction counts where it is lower.
+            # A cost that was reached can be reached again: the prediction counts if it is lower.
             later = np.minimum(np.append(best[1:], np.float32(0)), known.costs)
             targets = np.where(known.last, known.costs, later)
             made = cls(choices, columns, fit(rows, targets, settings))
@@ -132,7 +132,7 @@ def rows_of(observations: Any, features: Sequence[TensorSpec]) -> Matrix:
 def to_onnx(costs: Costs, default: int, least: float) -> bytes:
     """Give the model: ``observation``, float[batch, columns], to ``scores``, float[batch, choices].
 
-    A choice's score is what it saves; the default's is ``least`` more, so that another one must save so much.
+    Score = cost saved. The default gets ``least`` on top, so another choice must save more than that.
 
     Args:
         costs: the predictions.

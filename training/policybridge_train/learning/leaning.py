@@ -1,4 +1,4 @@
-"""A small network beside the compiler's own decision: what the algorithms have in common that learn by torch."""
+"""A small network beside the compiler's own decision, for algorithms that learn by torch."""
 
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ class LeaningNetwork:
 
     Attributes:
         features: the columns of its inputs.
-        network: what is learnt.
+        network: to train.
         scaling: of the features.
 
     """
@@ -59,7 +59,7 @@ class LeaningNetwork:
         return self._training.finish(number, version, self._training.validate(version))
 
     def restore(self, number: int) -> dict[str, npt.NDArray[Any]]:
-        """Go on from a recorded iteration; give what was kept with it."""
-        found = self.network.load(self._training.record.piece(number, _STATE))
-        self.scaling = Scaling(found["mean"], found["deviation"])
-        return found
+        """Continue from a recorded iteration; give the arrays kept with it."""
+        kept = self.network.load(self._training.record.piece(number, _STATE))
+        self.scaling = Scaling(kept["mean"], kept["deviation"])
+        return kept

@@ -1,7 +1,7 @@
 """Small networks for yes/no decisions, as weights in numpy and as an ONNX model with a score for each answer.
 
-The score of "no" is 0. That of "yes" is what the network adds to a lean towards the compiler's own decision, so that a
-network of zeros is the compiler, and training begins there.
+The score of "no" is 0. The score of "yes" is the network's output plus a lean towards the compiler's own decision, so
+that a network of zeros decides like the compiler, and training begins there.
 """
 
 from collections.abc import Sequence

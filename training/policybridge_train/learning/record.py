@@ -1,4 +1,4 @@
-"""What a training run has done so far, in a file that a killed run is continued from."""
+"""The record of a training run, in a file from which a killed run continues."""
 
 import fcntl
 import os
@@ -35,7 +35,7 @@ class Iteration(msgspec.Struct, frozen=True):
         compiles: of all cases since the run began.
         seconds: of wall time since the run began.
         costs: of each validation case, the totals by name: bytes of ``text``, ``exec``.
-        settings: what was chosen for this version, by name.
+        settings: this version's settings, by name.
 
     """
 
@@ -53,7 +53,7 @@ class Record:
 
     Args:
         path: the file.
-        made_by: what the run was started with; another command cannot continue it.
+        made_by: the run's command and cases; another command cannot continue it.
 
     Raises:
         InvalidError: the file is none of ours, or cannot be read or written.
@@ -108,7 +108,7 @@ class Record:
         os.close(self._held)
 
     def keep(self, iteration: int, name: str, compiles: int, data: bytes) -> None:
-        """Keep a piece of an iteration: what was learnt from one case."""
+        """Keep a piece of an iteration: the labels of one case."""
         with self._lock, self._telling():
             self._database.execute(
                 "INSERT OR REPLACE INTO pieces VALUES (?, ?, ?, ?)", (iteration, _text(name), compiles, data)

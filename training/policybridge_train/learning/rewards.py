@@ -1,4 +1,4 @@
-"""What decisions are worth: how the cost of what they change differs from the compiler's own."""
+"""The rewards of decisions: how the cost of the functions that they change differs from the baseline's."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, Literal
@@ -46,7 +46,7 @@ class Compared:
 
 
 def changes(rollout: Rollout, default: Mapping[str, float], reward: Reward) -> npt.NDArray[np.float64]:
-    """Give for each decision by how much what it is credited with costs more than by default; shape [n]."""
+    """Give for each decision the cost credited to it, minus the same cost by default; shape [n]."""
     now = rollout.result.costs
     if reward == "module":
         return np.full(len(rollout), sum(now.values()) - sum(default.values()))
@@ -57,7 +57,7 @@ def changes(rollout: Rollout, default: Mapping[str, float], reward: Reward) -> n
 
 
 def inlined_in(rollout: Rollout) -> Inlined:
-    """Give what was inlined where."""
+    """Give the functions that each function was inlined into."""
     asked = zip(rollout.units, callees_of(rollout), rollout.advice, strict=True)
     return Inlined(Call(unit, callee, bool(yes)) for unit, callees, yes in asked for callee in callees)
 

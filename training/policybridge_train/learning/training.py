@@ -1,4 +1,4 @@
-"""A training run: what an algorithm is given, and what it does with a version that it has made."""
+"""A training run: an algorithm's task, cases, server and record, and the steps for each new version."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -40,18 +40,18 @@ class Training:
     """A run.
 
     Attributes:
-        task: what is trained for.
+        task: of the policy.
         roller: compiles cases by policies.
         server: of the run.
-        record: what was done so far.
+        record: of the iterations so far.
         training: the cases to learn from.
-        validation: the cases by which versions are chosen; an algorithm may learn nothing else from them.
+        validation: the cases that choose among versions; an algorithm may learn nothing else from them.
         seed: of all chance.
         say: tells people how far it is.
         until: when to end, by `time.monotonic`; ``None`` for never.
         most: compiles of cases after which to end; ``None`` for no limit.
         before: the seconds that the run took before it was continued.
-        compiles: of cases so far, with what is recorded.
+        compiles: of cases so far, those in the record included.
         promote: the alias of the best version; ``None`` for none.
         began: when it was started or continued, by `time.monotonic`.
         finished: called after each iteration.
@@ -143,7 +143,7 @@ class Training:
         costs: Mapping[str, Mapping[str, float]],
         settings: Mapping[str, float] | None = None,
     ) -> Iteration:
-        """Record an iteration's version as done, and say what it came to."""
+        """Record an iteration's version as done, and report its totals."""
         done = Iteration(
             number, version.version, version.digest, self.compiles, self.seconds, costs, dict(settings or {})
         )
@@ -168,13 +168,13 @@ class Training:
 
 
 def total_change(costs: Mapping[str, Mapping[str, float]], before: Mapping[str, Mapping[str, float]]) -> float:
-    """Give the factor by which the task's first total changed: that is what versions are chosen by."""
+    """Give the factor of the task's first total, which chooses among versions."""
     first = next((name for totals in before.values() for name in totals), "")
     return change(costs, before, first)
 
 
 def change(costs: Mapping[str, Mapping[str, float]], before: Mapping[str, Mapping[str, float]], name: str) -> float:
-    """Give the factor by which a total changed, over the cases that both have; 1 where nothing was measured."""
+    """Give the factor of a total over the cases that both have; 1 if nothing was measured."""
     both = sorted(costs.keys() & before.keys())
     old = sum(before[case].get(name, 0.0) for case in both)
     return sum(costs[case].get(name, 0.0) for case in both) / old if old else 1.0

@@ -32,7 +32,7 @@ class TreeSettings:
         least: rows of a leaf.
         fraction: of the features that each tree may ask about, drawn by chance.
         l2: the larger, the more rows a leaf needs before it counts.
-        most: credits beyond so many bytes count as this many, because a few huge ones would decide everything.
+        most: the largest credit that counts, in bytes: a few huge ones would decide everything.
         seed: the same rows and seed give the same trees.
 
     """

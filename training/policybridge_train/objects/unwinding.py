@@ -1,4 +1,4 @@
-"""What each function of an object costs beside its code: its entry in the unwind table, and its exception table.
+"""The size of each function beside its code: its entry in the unwind table, and its exception table.
 
 These are no constants. An entry tells where the function saves each register, so that one which saves six takes some
 120 bytes and one which saves none 24; at -Oz they are a sixth of a C program's text (Linux Standard Base, 10.6;
@@ -29,7 +29,7 @@ class _Place(NamedTuple):
 
 
 def function_bytes(made: ObjectFile) -> dict[str, int]:
-    """Give what each function costs: its code, and what it has in the unwind and exception tables.
+    """Give the size of each function: its code, and its parts of the unwind and exception tables.
 
     Raises:
         InvalidError: the file is cut off.
@@ -63,7 +63,7 @@ def unwinding(made: ObjectFile) -> dict[str, int]:
 
 
 def _entries(made: ObjectFile) -> Iterator[tuple[int, list[_Place]]]:
-    """Give the size of each entry, with what it points to: its function, and maybe its exception table."""
+    """Give the size of each entry, its function, and its exception table if it has one."""
     for index, name in enumerate(made.section_names):
         if name != _FRAMES:
             continue

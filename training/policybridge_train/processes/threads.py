@@ -1,8 +1,8 @@
-"""Threads that do work for another thread, which a signal may interrupt at any moment.
+"""Threads that work for another thread, which a signal may interrupt at any moment.
 
-What a signal's handler raises comes between any two steps of the main thread, in `concurrent.futures` also right after
-a lock was taken: it stays taken, and the threads wait for it for ever (https://github.com/python/cpython/issues/74174).
-What the threads here have in common with the one that they work for is in C, and its locks are never left behind.
+A signal's handler may raise between any two steps of the main thread. In `concurrent.futures` this can happen right
+after a lock was taken: it stays taken, and the threads wait for ever (https://github.com/python/cpython/issues/74174).
+The queues shared here are implemented in C: an exception never leaves one of their locks behind.
 """
 
 from _thread import start_new_thread
@@ -18,11 +18,11 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 Ended = Callable[[], _R]
-"""Gives what a work came to, or raises what it raised."""
+"""Gives the result of a work, or raises its error."""
 
 
 class Threads(Generic[_T, _R]):
-    """A context manager. When the block is left, what has not begun never begins, and what has begun is waited for.
+    """A context manager. At its end, works that have not begun never begin, and it waits for those that have.
 
     Args:
         most: threads at a time.
@@ -41,7 +41,7 @@ class Threads(Generic[_T, _R]):
         return self
 
     def submit(self, item: _T, work: Callable[[], _R]) -> None:
-        """Have the work done, for an item by which it is known then."""
+        """Queue a work; `take` gives it back with ``item``."""
         self._due.put((item, work))
         if self._count < self._most:
             # Not `threading.Thread`, whose start waits for a lock of its own.
@@ -49,7 +49,7 @@ class Threads(Generic[_T, _R]):
             self._count += 1
 
     def take(self) -> tuple[_T, Ended[_R]]:
-        """Wait for a work that has ended, and give its item and what it came to."""
+        """Wait for a work that has ended; give its item and its result."""
         return _next_of(self._done)
 
     def _run(self) -> None:
@@ -71,9 +71,9 @@ class Threads(Generic[_T, _R]):
 def in_order(
     job: Callable[[_T], _R], items: Iterable[_T], most: int, stop: Callable[[], None] = lambda: None
 ) -> Generator[Ended[_R], None, None]:
-    """Call ``job`` for all items in as many threads, and give what each call came to, in the order of the items.
+    """Call ``job`` for all items in ``most`` threads; give the results in the order of the items.
 
-    Where it is left before its end, ``stop`` is called first: it is to end the calls that are under way.
+    If the caller leaves it before its end, ``stop`` is called first, and must end the running calls.
     """
     with Threads[int, _R](most) as threads:
         try:

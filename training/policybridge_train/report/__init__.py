@@ -1,1 +1,1 @@
-"""What a training run came to, as a page and as TensorBoard's scalars."""
+"""The results of a training run, as a page and as TensorBoard's scalars."""

@@ -32,7 +32,7 @@ def report(training: Training, title: str, facts: Mapping[str, str], folder: Pat
 
 
 def show(training: Training, title: str, facts: Mapping[str, str], folder: Path) -> None:
-    """Write what is done so far for the page of a server with ``--runs``; see `policybridge_server.page.runs`."""
+    """Write the iterations so far, for the page of a server with ``--runs``; see `policybridge_server.page.runs`."""
     done = training.record.iterations()
     best = training.best()
     run = TrainingRun(title, [_by_project(each, training) for each in done])

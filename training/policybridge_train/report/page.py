@@ -77,7 +77,7 @@ def _curve(run: TrainingRun, measure: str) -> Any:
 
 
 def _flips(rows: Sequence[FlipRow]) -> Any:
-    """Draw the features by which departures from the compiler differ most."""
+    """Draw the features that differ most where the policy departs from the compiler."""
     by_feature: dict[str, list[FlipRow]] = {}
     for row in rows:
         by_feature.setdefault(row.feature, []).append(row)

@@ -1,4 +1,4 @@
-"""What a report is made of. All of it is plain data: any algorithm can fill it, and it can be written as JSON."""
+"""The data of a report. Any algorithm can fill it, and it can be written as JSON."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -14,7 +14,7 @@ _BUCKETS: Final = 8
 
 
 class ProjectRow(msgspec.Struct, frozen=True):
-    """What the policy makes of a project.
+    """A policy's result on a project.
 
     Attributes:
         language: ``c``, ``c++``, …; empty where it does not matter.
@@ -68,7 +68,7 @@ class TrainingRun(msgspec.Struct, frozen=True):
     """A run.
 
     Attributes:
-        title: what was trained, for people.
+        title: of the run, for people.
         facts: what else is to be known of it, by name: the corpus, the seed, the compiler.
         iterations: as `Record.iterations` has them; the first one is the compiler's own decisions.
         projects: the best version's score.
@@ -86,7 +86,7 @@ class TrainingRun(msgspec.Struct, frozen=True):
 
     @property
     def measures(self) -> list[str]:
-        """The names of what is measured in the iterations."""
+        """The names of the iterations' measures."""
         return sorted({name for each in self.iterations for totals in each.costs.values() for name in totals})
 
     def changes(self, measure: str, project: str | None = None) -> list[float]:

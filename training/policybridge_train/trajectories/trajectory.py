@@ -1,4 +1,4 @@
-"""Compiling cases by a policy, and reading back from the ledger what was observed and decided."""
+"""Compiles cases by a policy, and reads their observations and decisions from the ledger."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,15 +30,15 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, eq=False)
 class Rollout:
-    """A compilation, with its decisions in the order in which they were made.
+    """A compilation, with its decisions in order.
 
     Attributes:
-        case: what was compiled.
+        case: of the task.
         result: of the compile. If it failed, there are no decisions.
-        policy: the exact version that decided; ``None`` where nothing was asked.
+        policy: the exact version that decided; ``None`` if the compiler asked nothing.
         observations: records of all features that the compiler sent, shape [n].
         advice: shape [n].
-        log_probabilities: of the advice, shape [n]; NaN where the session did not explore.
+        log_probabilities: of the advice, shape [n]; NaN if the session did not explore.
         units: the unit of each decision.
 
     """
@@ -107,14 +107,14 @@ class Roller:
         return self.map(Rolling(asking), cases)
 
     def map(self, work: Work[_R], cases: Iterable[Case]) -> Iterator[_R]:
-        """Do the work with each case, several at a time, and give what each came to, in the order of the cases."""
+        """Do the work with each case, several at a time; give the results in the order of the cases."""
         return self.each(lambda case: self.one(case, work), cases)
 
     def each(self, job: Callable[[Case], _R], cases: Iterable[Case]) -> Iterator[_R]:
-        """Call ``job``, which calls `one`, for each case, several at a time; where one raises, all compilers are ended.
+        """Call ``job``, which calls `one`, for each case, several at a time; if a call raises, all compilers are ended.
 
         Raises:
-            Exception: that of the first ``job`` that raised one.
+            Exception: of the first call that raised.
 
         """
         yield from for_each(job, cases, self.farm.slots, self.farm.running)
@@ -128,7 +128,7 @@ class Roller:
 
 
 def _checked(done: CompileResult) -> CompileResult:
-    """Give what a task says of a compilation in floats, as a failure where a number cannot be compared or added."""
+    """Give a task's costs and totals as floats; a number that is not finite makes the result a failure."""
     for kind, numbers in (("cost of", done.costs), ("total", done.totals)):
         for name, number in numbers.items():
             if not (isinstance(number, Real) and isfinite(number)):

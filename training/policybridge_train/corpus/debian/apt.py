@@ -85,7 +85,7 @@ class Apt:
         return re.findall(r"(?m)^Version: (\S+)$", said)
 
     def install_dependencies(self, packages: Sequence[str]) -> None:
-        """Install what the builds of these packages need; root alone may.
+        """Install the build dependencies of these packages; this needs root.
 
         Raises:
             UnavailableError: it cannot be fetched or installed.

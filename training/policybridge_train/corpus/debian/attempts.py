@@ -34,7 +34,7 @@ class Attempt:
 def attempts(source: Path, options: Sequence[str]) -> Iterator[Attempt]:
     """Give the ways that the files of an unpacked package and this machine's tools allow; ``options`` are CMake's."""
     if not options and _has_tools(source):
-        # -nc: the tree is fresh; -d: what is missing makes the build fail, which is a row of the report.
+        # -nc: the tree is fresh. -d: a missing dependency makes the build fail, and the report has a row for it.
         yield Attempt("debian", True, (("dpkg-buildpackage", "-d", "-nc", "-us", "-uc", "--target=build"),))
     for folder in _roots(source):
         yield from _upstream(source / folder, folder, options)

@@ -43,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--work", type=Path, metavar="DIR", help="where packages are built (default: a temporary one)")
     parser.add_argument("--keep", action="store_true", help="keep the build trees; needs --work")
     parser.add_argument("--build-seconds", type=float, default=1800, help="for one build (default: %(default)s)")
-    parser.add_argument("--build-dependencies", action="store_true", help="install what the packages need; needs root")
+    parser.add_argument(
+        "--build-dependencies", action="store_true", help="install the packages' build dependencies; needs root"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -79,11 +81,11 @@ def by_farm(  # noqa: PLR0913 - each is a choice of the caller's
 ) -> Iterator[Row]:
     """Build each package by a job of a farm; add them in the order of the list, as one machine that builds one by one.
 
-    So the module that two packages have in common is always the first one's. What is done when an error ends the run
-    is added, too.
+    So a module that two packages share is always the first one's. If an error ends the run, finished packages are
+    added, too.
 
     Raises:
-        PolicyBridgeError: no machine is left, or one lacks what all jobs need.
+        PolicyBridgeError: no machine is left, or one lacks a tool of the jobs.
 
     """
     done: dict[str, Built] = {}
@@ -105,7 +107,7 @@ def by_farm(  # noqa: PLR0913 - each is a choice of the caller's
 
 
 def _reported(found: Iterator[Row], writer: CorpusWriter) -> int:
-    """Write the corpus after each package; tell what became of them."""
+    """Write the corpus after each package; report each package."""
     rows: list[Row] = []
     try:
         for row in found:

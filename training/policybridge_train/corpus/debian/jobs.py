@@ -29,11 +29,11 @@ class Tools:
 
 @dataclass(frozen=True)
 class ToolsRecipe:
-    """How apt and clang are found at each place; see `FrontEnd` for what is not named here.
+    """How apt and clang are found at each place; see `FrontEnd` for the other attributes.
 
     Attributes:
         compiler: the name or path of the clang.
-        version: what it has to say of itself.
+        version: the output of its ``--version`` at every place.
         etc: apt's settings, with the addresses of archives.
         lists: the folder for apt's lists; ``None`` for one in the user's cache.
 
@@ -69,13 +69,13 @@ class ToolsRecipe:
 
 @dataclass(frozen=True)
 class Built:
-    """What became of a package.
+    """The result of building a package.
 
     Attributes:
         row: for the report.
         corpus: its modules, programs and failures; the modules' files are in ``bitcode``.
         bitcode: of each module, in their order.
-        log: what its builds have said.
+        log: the output of its builds.
 
     """
 

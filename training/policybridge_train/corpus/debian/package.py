@@ -38,10 +38,10 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Row:
-    """What became of a package, for the report.
+    """A package's row of the report.
 
     Attributes:
-        built: the way in which it was built; empty where none worked.
+        built: the `Attempt` that built it; empty if all failed.
         remark: why it failed, or failed in parts.
 
     """
@@ -56,7 +56,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Workshop:
-    """What all packages have in common.
+    """The tools and folders that all packages share.
 
     Attributes:
         folder: in which packages are unpacked and built.

@@ -1,4 +1,4 @@
-"""What an operator is given, and what it gives."""
+"""The inputs and the results of an operator."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

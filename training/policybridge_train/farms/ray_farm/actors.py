@@ -35,14 +35,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Answer(Generic[T]):
-    """What a call came to; an error is a value, so that it arrives as it was raised."""
+    """The result of a call. An error is a value, so that it arrives as it was raised."""
 
     value: T | None = None
     error: PolicyBridgeError | OSError | None = None
 
     @classmethod
     def of(cls, call: Callable[[], T]) -> "Answer[T]":
-        """Call, and keep what it gives or raises. Other errors are our mistakes, which Ray shows with their traces."""
+        """Call, and keep the value or the error. Ray shows unexpected errors with their tracebacks."""
         try:
             return cls(call())
         except (PolicyBridgeError, OSError) as error:
@@ -70,7 +70,7 @@ class Compilers:
     """An actor that runs many compilers: Ray calls `do` in as many threads as it has slots.
 
     Args:
-        run: the run's id, by which its processes on a node share a folder.
+        run: the run's id, which names the folder of its processes on a node.
         server: the node's policy server.
 
     """
@@ -92,7 +92,7 @@ class Compilers:
         self._place.running.end()
         shutil.rmtree(self._folder / "files", ignore_errors=True)
         with suppress(OSError):
-            # What is left then is the policy server's, which removes it.
+            # Fails if the policy server still has files there; then the server removes the folder.
             self._folder.rmdir()
 
 
@@ -101,7 +101,7 @@ class NodeServer:
 
     Args:
         run: the run's id.
-        leader: what is followed.
+        leader: the run's own server.
 
     """
 
@@ -130,7 +130,7 @@ class NodeServer:
             if monotonic() > until:
                 raise NotFoundError(
                     f"the server of the node {socket.gethostname()}, which follows {self._leader.follow}, has no "
-                    f"{policy} after {_ARRIVES_WITHIN:g} s; Python code and bundled policies do not come to nodes "
+                    f"{policy} after {_ARRIVES_WITHIN:g} s; nodes get no Python code and no bundled policies "
                     f"(docs/ray.md). It says: {self._said()}"
                 )
             sleep(_LOOKED)

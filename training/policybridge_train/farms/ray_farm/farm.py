@@ -130,7 +130,7 @@ class RayFarm:
     ) -> None:
         self.running.end()
         if self._asks:
-            # What was asked for last counts, so that nodes may go now.
+            # The last request counts: the cluster may release nodes now.
             request_resources(num_cpus=0)
         if self._owned:
             ray.shutdown()

@@ -33,7 +33,7 @@ def cluster_nodes() -> list[dict[str, Any]]:
 
 
 def capacity(node: Mapping[str, Any], memory: int) -> int:
-    """Give how many compilers a node has room for, with so many bytes for each."""
+    """Give the number of compilers for which a node has cores and memory; ``memory`` is bytes of one."""
     resources = node["Resources"]
     return int(min(resources.get("CPU", 0), resources.get("memory", 0) // memory)) if node["Alive"] else 0
 
@@ -67,7 +67,7 @@ class Nodes:
         self._leader = leader
 
     def begin(self) -> None:
-        """Start what is to run on the nodes, and go on looking at them; the first call does it."""
+        """Start the actors on the nodes, and watch the nodes from now on. Later calls do nothing."""
         with self._lock:
             if self._watcher is None and not self._over.is_set():
                 self._watcher = Thread(target=self._watch, name="policybridge-ray", daemon=True)

@@ -1,4 +1,4 @@
-"""What a job finds on a node of a Ray cluster."""
+"""The place of a job on a node of a Ray cluster."""
 
 import os
 from pathlib import Path

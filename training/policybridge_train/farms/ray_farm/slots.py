@@ -32,8 +32,8 @@ class Slots:
     """Usable from any thread.
 
     Args:
-        patience: seconds to wait while there is no slot at all, free or taken.
-        wanted: what a slot needs, for people.
+        patience: seconds to wait while there is neither a free nor a taken slot.
+        wanted: the resources of a slot, for messages.
 
     """
 
