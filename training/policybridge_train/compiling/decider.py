@@ -1,4 +1,4 @@
-"""How decisions come to a compiler: by itself, from a policy's server, or from a store."""
+"""Deciders: the compiler itself, a policy's server, or a store."""
 
 import os
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ class Compilation(Protocol):
     """One run of a compiler, which is to write an object.
 
     Attributes:
-        way: how decisions come to the compiler: ``plain``, ``plugin`` or ``interactive``.
-        again: the words of the command that a person runs to repeat it; empty if there are none.
+        way: of the decisions into the compiler: ``plain``, ``plugin`` or ``interactive``.
+        again: the words of the command that a person runs to repeat it; empty if no command can.
 
     """
 
     @property
     def way(self) -> str:
-        """How decisions come to the compiler."""
+        """The way of the decisions into the compiler."""
         ...
 
     @property
@@ -79,12 +79,12 @@ class Decider(Protocol):
 
         Args:
             tool: the compiler.
-            module: what is compiled.
+            module: to compile.
             output: the file of the object.
             extra: further arguments of cc1.
 
         Raises:
-            PolicyBridgeError: this compiler cannot do it; the message says what is missing.
+            PolicyBridgeError: this compiler cannot do it; the message names the missing part.
 
         """
         ...

@@ -115,7 +115,7 @@ class Asking:
         return result if self._decisions else compile_by(self._words, tool.limits, running=tool.running)
 
     def log(self) -> tuple[ObjectFile, DecisionLog] | None:
-        """Give what the compiler asked."""
+        """Give the compiler's questions."""
         if self._asked is None:
             return None
         made, log = self._asked
@@ -145,7 +145,7 @@ def _log_of(log: SiteLog, made: ObjectFile, known: Mapping[str, Numbers]) -> Dec
 
 
 def _numbers(log: SiteLog, made: ObjectFile) -> Mapping[str, Numbers]:
-    """Give what the plugin would log; LLVM sends some of it, the object tells some, and the rest is estimated."""
+    """Give the features that the plugin would log: LLVM sends some, the object has some; the rest is estimated."""
     if not len(log):
         return dict.fromkeys(NUMBERS, np.zeros(0))
     sent = log.numbers

@@ -27,7 +27,7 @@ _TRIES: Final = 5
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is wanted of a compile.
+    """The measurements and files to take of a compile.
 
     Attributes:
         objectives: the names of the totals (`policybridge_train.compiling.objectives.OBJECTIVES`).

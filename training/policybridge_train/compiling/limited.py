@@ -1,4 +1,4 @@
-"""A program that runs a command under limits, and writes down what it took: for commands that a host starts.
+"""Runs a command under limits and writes down its processor time: for commands that a host starts.
 
 ``python limited.py FOLDER SECONDS MEMORY COMMAND…``. It writes two files into FOLDER: ``process``, its own number,
 before the command starts; and ``usage``, the command's processor seconds and whether (0, 1) it took too long, when it

@@ -1,7 +1,7 @@
 """What programs have of a compiler's objects once they are linked: COMDATs merged, unused sections dropped.
 
-The linker is a real one. What the objects lack (libraries, assembler) is left unresolved, so that the figures are those
-of the corpus' own code in the program: they are for comparisons, and the programs cannot be run.
+The linker is a real one. Symbols of libraries and assembler stay unresolved, so the figures count the corpus' own code
+in the program. They are for comparisons: the programs cannot run.
 """
 
 import shutil
@@ -44,7 +44,7 @@ class Linked:
         exec: bytes of code.
         sections: bytes of each loaded section, by its name.
         missing: the program's modules for which there is no object.
-        note: what the linker complained about, or what was done otherwise than for other programs; mostly empty.
+        note: the linker's complaints, or a deviation from how other programs are linked; mostly empty.
 
     """
 
@@ -107,7 +107,7 @@ class Linker:
         Args:
             program: the program.
             objects: the file of each module's object, by the module's name.
-            limits: what the linker may take.
+            limits: of the linker.
             running: where the linker is counted while it runs.
 
         """
@@ -125,7 +125,7 @@ class Linker:
         return Linked(program, made.text, made.exec, made.sizes(loaded=True), missing, notes)
 
     def _made(self, words: Sequence[str], limits: Limits, running: Running | None) -> tuple[ObjectFile, str]:
-        """Link, and give the program and what the linker said."""
+        """Link; give the program and the linker's output."""
         with TemporaryDirectory(prefix="policybridge-link-") as folder:
             output, response = Path(folder) / "program", Path(folder) / "words"
             # A response file, because a library has more names than a command line takes.

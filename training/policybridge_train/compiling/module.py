@@ -13,7 +13,7 @@ Kind = Literal["executable", "shared", "archive"]
 
 @dataclass(frozen=True)
 class Program:
-    """What a linker or an archiver made of modules.
+    """A program, library or archive linked from modules.
 
     Attributes:
         name: of the file, relative to the project's build folder.

@@ -1,4 +1,4 @@
-"""What a compile is measured by: costs to minimise, each read from the object or from LLVM's remarks."""
+"""Objectives: costs to minimise, each read from the object or from LLVM's remarks."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ class Objective(Protocol):
     """A cost. A compile's ``folder`` is that of its files; it is removed after the compile."""
 
     def arguments(self, folder: Path) -> Sequence[str]:
-        """Give the arguments of cc1 with which LLVM writes what is read here; they change no object."""
+        """Give the arguments of cc1 that make LLVM write the remarks to read; they change no object."""
         ...
 
     def total(self, made: ObjectFile, folder: Path) -> float:
@@ -100,7 +100,7 @@ OBJECTIVES: Final = Table(
         "spills_log2": "policybridge_train.compiling.objectives:SpillsLog2",
     },
 )
-"""Each is a class that is called without arguments. What a program's run costs is measured by its task."""
+"""Each is a class without arguments. The cost of running a program is its task's to measure."""
 
 
 class Objectives:

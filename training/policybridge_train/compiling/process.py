@@ -70,7 +70,7 @@ def compile_by(
 
     Args:
         command: the compiler and its arguments.
-        limits: what it may take.
+        limits: of wall time and memory.
         environment: its variables; those of this process by default.
         cwd: its folder; that of this process by default.
         running: where it is counted while it runs, so that another thread can end it.
@@ -118,7 +118,7 @@ def _limit(process: int, limits: Limits) -> None:
 
 
 def _exited(process: int, seconds: float) -> bool:
-    """Wait until the process has exited, for so many seconds at most; it is not reaped."""
+    """Wait until the process has exited, at most ``seconds``; do not reap it."""
     descriptor = os.pidfd_open(process)
     try:
         poll = select.poll()

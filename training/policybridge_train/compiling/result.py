@@ -1,4 +1,4 @@
-"""What a compile came to."""
+"""The result of a compile."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
@@ -23,7 +23,7 @@ NUMBERS: Final = (
     "arguments",
     "loop_depth",
 )
-"""What is known about a site beside its names, in the order of `Site.numbers`."""
+"""A site's features beside its names, in the order of `Site.numbers`."""
 
 
 class Status(Enum):
@@ -74,7 +74,7 @@ class CompileResult(msgspec.Struct, frozen=True):
 
     Attributes:
         costs: the first objective's cost by unit, such as a function; smaller is better. Empty if nobody wanted it.
-        sessions: the ids of the compile's sessions, by which the ledger has its decisions.
+        sessions: the ids of the compile's sessions in the ledger.
         totals: the whole module's cost by objective.
         status: how it ended. If it is not ``OK``, there are no costs and no totals.
         seconds: processor time of the compiler.

@@ -44,7 +44,7 @@ class CompileTool:
 
     @property
     def by(self) -> By:
-        """What the keys of decisions are made of."""
+        """The kind of the decisions' keys."""
         return "sequence" if self.plugin is None else "site"
 
     @cached_property
@@ -79,7 +79,7 @@ class CompileRecipe:
 
     Attributes:
         compiler: the name or path of the compiler.
-        version: what it says of itself, everywhere.
+        version: the first line of its ``--version``, everywhere.
         limits: see `CompileTool`, as the rest.
 
     """

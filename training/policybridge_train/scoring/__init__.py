@@ -1,1 +1,1 @@
-"""What a policy or a store is worth on a corpus, beside the compiler's own decisions."""
+"""Scores of policies and stores on a corpus, against the compiler's own decisions."""

@@ -33,11 +33,11 @@ class Cache:
 
     @staticmethod
     def key(*parts: object) -> str:
-        """Give the key of what the parts determine; they are strings, numbers, and lists of them."""
+        """Give the key of a compile from its parts: strings, numbers, and lists of them."""
         return hashlib.sha256(json.dumps([_FORMAT, *parts]).encode()).hexdigest()
 
     def get(self, key: str) -> tuple[CompileResult, Path] | None:
-        """Give what is kept for a key, and the file of the object."""
+        """Give the result kept under a key, and the file of the object."""
         with suppress(OSError, ValueError):
             measured = msgspec.convert(json.loads(self._place(key, ".json").read_bytes()), CompileResult)
             file = self._place(measured.digest, ".o")

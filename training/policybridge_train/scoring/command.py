@@ -56,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = _DESCRIPTION
     add = parser.add_argument
     add("--corpus", required=True, type=Path, metavar="DIR", help="the folder of the corpus")
-    add("--baseline", default="default", metavar="CONTENDER", help="what is compared to (default: default)")
-    add("--candidate", action="append", required=True, metavar="CONTENDER", help="what is compared; repeatable")
+    add("--baseline", default="default", metavar="CONTENDER", help="the contender to compare with (default: default)")
+    add("--candidate", action="append", required=True, metavar="CONTENDER", help="the contender to score; repeatable")
     add_compiler(parser, several=True)
     add("--server", metavar="ADDRESS", help="the server that has the policies: socket:PATH, grpc:HOST:PORT, …")
     add("--task", default=INLINE.name, choices=TASKS, metavar="TASK", help="the task: %(choices)s (default: inline)")

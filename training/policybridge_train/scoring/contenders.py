@@ -1,4 +1,4 @@
-"""What is compared: LLVM as it is, LLVM with other flags, a policy of a server, or a store of decisions."""
+"""Contenders of a score: plain LLVM, LLVM with other flags, a server's policy, or a store of decisions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user says once for all contenders.
+    """Options for all contenders.
 
     Attributes:
         server: the address of the server that has the policies; ``None`` if there is none.

@@ -1,4 +1,4 @@
-"""The words for a shell that repeat what a row of a score tells, in any folder."""
+"""Shell commands that repeat a row of a score, in any folder."""
 
 import sys
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ class Repeating:
     """How rows are repeated.
 
     Attributes:
-        words: the arguments of ``policybridge score`` but for compiler, candidate and what is scored; all paths in them
-            are absolute.
+        words: the arguments of ``policybridge score`` without compiler, candidate and selection; all paths are
+            absolute.
 
     """
 

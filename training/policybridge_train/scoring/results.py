@@ -1,4 +1,4 @@
-"""What a score came to: a row for each module and each program, whatever became of it."""
+"""The results of a score: a row for each module and each program, failures included."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
@@ -66,8 +66,8 @@ class ProgramRow(msgspec.Struct, frozen=True):
         missing: its modules that lack an object, which are left out on both sides.
         before: its size under the baseline; ``None`` where it could not be linked.
         after: its size under the candidate.
-        reason: why it could not be linked, or what the linker complained about; mostly empty.
-        repeat: the words for a shell that score it again; empty where it became no larger.
+        reason: why it could not be linked, or the linker's complaints; mostly empty.
+        repeat: the shell command that scores it again; empty if it became no larger.
 
     """
 
@@ -116,7 +116,7 @@ class Comparison(msgspec.Struct, frozen=True):
         """Give each row with the baseline's and the candidate's value.
 
         Args:
-            measure: what is compared.
+            measure: to compare.
             only: values that rows must have: ``project="lua"``.
 
         """
@@ -146,7 +146,7 @@ class Scores(msgspec.Struct, frozen=True):
     Attributes:
         corpus: the folder.
         linker: what linked the programs; empty where there is no linker.
-        excluded: what is in the corpus' report of failures: by its name, why it is not in the corpus.
+        excluded: the corpus' failures: by name, why a module is not in the corpus.
 
     """
 

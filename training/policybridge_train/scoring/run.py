@@ -1,4 +1,4 @@
-"""Every module under every contender, and every program linked from what they made."""
+"""Compiles every module by every contender, and links every program from the objects."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ Advance = Callable[[str], None]
 
 
 class Made(NamedTuple):
-    """What a contender made of a module, and the file of the object."""
+    """A contender's compile of a module, and the file of the object."""
 
     result: CompileResult
     file: Path
@@ -44,12 +44,12 @@ Objects = Mapping[str, Made]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is scored, and how.
+    """The modules, contenders and settings of a score.
 
     Attributes:
         corpus: the modules, and the programs that are linked; see `programs_of`.
         tools: the compilers.
-        objectives: what is compared of modules.
+        objectives: by which modules are compared.
         farm: where compilers run.
         cache: where the results of plain compilations are kept; ``None`` for nowhere.
 
@@ -120,7 +120,7 @@ class _Run:
         return Comparison(*names, modules, [repeating.program(row, self.tool, candidate) for row in programs])
 
     def _made(self, folder: Path) -> list[Objects]:
-        """Compile every module by every contender; give what each contender made, by the modules' names."""
+        """Compile every module by every contender; give each contender's objects by the modules' names."""
         farm, modules = self.plan.farm, self.plan.corpus.modules
         measuring = _Measuring(self.plan, self.tool)
         contenders = (self.plan.baseline, *self.plan.candidates)
@@ -147,7 +147,7 @@ class _Run:
         return self.plan.repeating.module(row, self.tool, self.plan.baseline, candidate, module)
 
     def _way(self, candidate: Contender) -> str:
-        """Say how the candidate's decisions come to the compiler."""
+        """Give the way of the candidate's decisions into the compiler."""
         if not self.plan.corpus.modules:
             return ""
         try:

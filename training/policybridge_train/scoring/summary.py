@@ -1,4 +1,4 @@
-"""What is told of a score: tables, each once for the terminal and for the page."""
+"""The tables of a score, for the terminal and for the page."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Grid:
 
 
 def compare(comparison: Comparison, measure: Measure, **only: str) -> Change | None:
-    """Give the change of a measure over those rows; ``None`` if there are none. See `Comparison.values`."""
+    """Give the change of a measure over those rows; ``None`` without rows. See `Comparison.values`."""
     rows = list(comparison.values(measure, **only))
     if not rows:
         return None
@@ -101,7 +101,7 @@ def worst(comparison: Comparison, measure: Measure, count: int = WORST) -> list[
 
 
 def regressions(comparison: Comparison, count: int = WORST) -> Iterator[tuple[str, str]]:
-    """Give what is told of the worst regressions: a line, and the words for a shell that repeat it."""
+    """Give the worst regressions: a line for each, and the shell command that repeats it."""
     for measure in _REGRESSED:
         for row, old, new in worst(comparison, measure, count):
             share = in_percent(new / old - 1) if old else "from nothing"
@@ -125,7 +125,7 @@ def number_format(measure: Measure) -> str:
 
 
 def failures(scores: Scores) -> Grid:
-    """Make the table of what could not be compared, and of what the linker complained about."""
+    """Make the table of failures and of the linker's complaints."""
     rows = [row for comparison in scores.comparisons for row in _failures(comparison)]
     rows += [["", "corpus", name, reason] for name, reason in scores.excluded.items()]
     return Grid("what failed", ("comparison", "of", "name", "reason"), rows)

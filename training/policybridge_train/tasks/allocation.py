@@ -1,6 +1,6 @@
 """Register allocation by a policy: what eviction and priority have in common. A function's spills are its cost.
 
-The corpus is compiled at -O2, whatever it was recorded at, and LLVM's remarks tell what each function spills.
+The corpus is compiled at -O2, whatever it was recorded at, and LLVM's remarks tell each function's spills.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class RegisterAllocation(OfCorpus):
 
     Attributes:
         features: what LLVM sends.
-        advice: what it wants.
+        advice: that LLVM expects.
         default: empty: LLVM does not send its own decision.
 
     Raises:

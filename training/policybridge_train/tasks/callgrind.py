@@ -91,7 +91,7 @@ def _named(counts: Mapping[bytes, int]) -> Mapping[str, int]:
 
 
 class _Reading:
-    """What has been read: cost lines belong to the last ``fn=``; the one after ``calls=`` is what a call took."""
+    """The lines so far: cost lines belong to the last ``fn=``; the line after ``calls=`` is a call's inclusive cost."""
 
     def __init__(self, program: bytes) -> None:
         self.total: int | None = None

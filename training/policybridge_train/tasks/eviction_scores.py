@@ -1,6 +1,6 @@
-"""A policy for eviction with few weights: each position gets a score, linear in what is known of it; the lowest leaves.
+"""A policy for eviction with few weights: each position gets a score, linear in its features; the lowest is evicted.
 
-The score is one of logarithms, so that the weights are exponents: the first column alone is the weight by which LLVM
+The features are logarithms, so that the weights are exponents: the first column alone is the weight by which LLVM
 chooses.
 """
 
@@ -16,11 +16,11 @@ from policybridge_train.tasks.eviction import POSITIONS
 
 
 class Column(NamedTuple):
-    """What a weight weighs.
+    """The feature of a weight.
 
     Attributes:
         feature: of LLVM; empty for 1.
-        least: what is added before the logarithm is taken; 0 for no logarithm.
+        least: added before the logarithm; 0 for no logarithm.
         scale: how far training tries the weight in one step.
         own: whether it is of the last position alone, which is the live range that wants a register.
 

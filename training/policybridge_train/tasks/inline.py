@@ -1,7 +1,7 @@
 """Inlining for size: a policy decides about each call, and a function's bytes are its cost.
 
 The plugin ``policybridge-inliner`` asks (docs/plugin.md): it tells the caller of each call, without which no decision
-could be credited with what became of its function.
+could be credited with its function's cost.
 """
 
 import hashlib
@@ -34,11 +34,11 @@ NUMBERS: Final = (
 TOLD: Final = (
     "callee_local", "callee_discardable", "caller_discardable", "callee_instructions", "caller_instructions",
 )  # fmt: skip
-"""What the plugin alone tells (docs/plugin.md)."""
+"""The plugin's further features (docs/plugin.md)."""
 
 
 def unit_of(function: str) -> str:
-    """Give a function's unit: in hex, what the plugin sends as its name (docs/plugin.md)."""
+    """Give a function's unit: in hex, the hash that the plugin sends for its name (docs/plugin.md)."""
     return hashlib.sha256(function.encode(errors="surrogateescape")).hexdigest()[:16]
 
 

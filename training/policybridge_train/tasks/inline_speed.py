@@ -29,9 +29,9 @@ _OBJECT: Final = Wanted(arguments=SPEED, keep=True)
 class InlineForSpeed(InlineForSize):
     """Inlining at -O2 in the programs of a corpus for which there is a benchmark; a case is a program.
 
-    A function's cost is the instructions of it and of all that it calls, while the benchmark runs: what is inlined
-    into it costs it what it cost before, less what inlining saves. A function that is never run, or that has been
-    inlined everywhere, has no cost, and its decisions are not credited.
+    A function's cost is the instructions that it and its callees execute while the benchmark runs. An inlined callee
+    costs as much as before, less the saving of inlining. A function that never runs, or is inlined everywhere, has
+    no cost, and its decisions get no credit.
 
     Args:
         compiler: a clang's name or path; by default the newest that is found. It links, too.

@@ -13,7 +13,7 @@ class Call(NamedTuple):
 
 
 class Inlined:
-    """What was inlined where, in one compile."""
+    """The inlined calls of one compile."""
 
     def __init__(self, calls: Iterable[Call]) -> None:
         self._into: dict[str, set[str]] = {}

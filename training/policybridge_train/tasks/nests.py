@@ -83,7 +83,7 @@ class Nest:
 
 
 def nests(count: int) -> Sequence[Nest]:
-    """Draw so many different nests, by turns a matmul and a convolution: the same ones each time."""
+    """Draw ``count`` different nests, alternately a matmul and a convolution; each call draws the same ones."""
     chance = Random("nests")  # noqa: S311 - no secret
     found: dict[str, Nest] = {}
     while len(found) < count:

@@ -1,4 +1,4 @@
-"""What a user's task raises is told by the task, the method and the place, and not by our own stack."""
+"""Reports an error of a user's task by the task, the method and the line, without our own stack."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from policybridge_train.tasks.task import Asking, Case, Task
 
 @contextmanager
 def told_by(task: str, method: str) -> Iterator[None]:
-    """Tell what the block raises as the task's.
+    """Report an error of the block as the task's.
 
     Raises:
         InvalidError: the block raised an error that is neither ours nor the system's.
@@ -26,7 +26,7 @@ def told_by(task: str, method: str) -> Iterator[None]:
 
 
 def run_case(task: Task, case: Case, asking: Asking | None) -> CompileResult:
-    """Run a case; what the task raises is a failure of this case, so that the others go on.
+    """Run a case. An error of the task fails this case alone.
 
     Raises:
         PolicyBridgeError: the task raised it: the server is away, or all was stopped.

@@ -118,7 +118,7 @@ def _needs_corpus(task: OfModules) -> bool:
 
 
 Work = Callable[[Place, Task, Case], T]
-"""What is done with a case; a function of a module, or an object of a class that can be called, so that it is sent."""
+"""Work on a case: a module's function or a callable object, which can be sent to other machines."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class CaseJob(Generic[T]):
 
     Attributes:
         modules: those of the case; empty where the task knows them by its corpus.
-        work: what is done.
+        work: to do.
 
     """
 

@@ -1,7 +1,7 @@
-"""What a task is: an optimisation problem that a policy can be trained for. Users write their own.
+"""A task: an optimisation problem for which a policy can be trained. Users write their own.
 
-A task says what is compiled (cases), runs a compiler that asks a server, and says what came of it, by unit. A unit is
-the part of a program that a decision belongs to, and whose cost tells decisions apart: a function, a loop nest.
+A task has cases, compiles one with a compiler that asks a server, and gives the costs by unit. A unit is the part of a
+program that a decision belongs to, and whose cost tells decisions apart: a function, a loop nest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ class Asking:
 
 @dataclass(frozen=True)
 class Case:
-    """What is compiled at a time: a module of a corpus, a shape of a matrix product, ….
+    """One compile's input: a module of a corpus, a shape of a matrix product, ….
 
     Attributes:
         name: tells it from the others of the task.
@@ -61,8 +61,8 @@ class Task(Protocol):
 
     Attributes:
         name: for people, and the name of the policy.
-        features: what a policy may know at a decision.
-        advice: what it answers.
+        features: of a decision.
+        advice: a policy's answer.
         default: the feature that is the compiler's own decision; empty if there is none.
 
     """
@@ -88,7 +88,7 @@ class Task(Protocol):
         ...
 
     def cases(self, corpus: Path | None) -> Sequence[Case]:
-        """Give what can be compiled; ``corpus`` is what the user named.
+        """Give the cases; ``corpus`` is the user's path.
 
         Raises:
             InvalidError: the corpus is missing, or not one of this task.
@@ -110,7 +110,7 @@ class Task(Protocol):
         ...
 
     def units(self, observations: Values, contexts: npt.NDArray[np.object_]) -> Sequence[str]:
-        """Give the unit of each decision of one session, from what was observed and the contexts that were told."""
+        """Give the unit of each decision of one session, from its observations and contexts."""
         ...
 
 

@@ -28,7 +28,7 @@ from policybridge_train.tasks.nests import Nest, nests
 from policybridge_train.tasks.task import Asking, Case
 
 SIZES: Final = (0, 4, 8, 16, 32, 64, 128)
-"""What the policy chooses among; 0 is not to tile."""
+"""The sizes among which the policy chooses; 0 does not tile."""
 
 _LOOPS, _OPERANDS = 8, 4
 _LOWERING: Final = (

@@ -16,8 +16,8 @@ class Autotuner:
         tunings: what to tune.
         jobs: compiles at a time.
         running: the compilers that run; they are ended when an exception ends the search.
-        until: when to end, by `time.monotonic`; searches are closed so much before that the compiles which this takes
-            are expected to be done by then.
+        until: when to end, by `time.monotonic`; searches close early enough for their last compiles to end by
+            then.
 
     """
 
@@ -37,7 +37,7 @@ class Autotuner:
     def run(self, stepped: Callable[[ModuleTuning], None]) -> None:
         """Compile until no search is left; call ``stepped`` after each compile, in this thread.
 
-        Interrupted by an exception, it ends the compilers under way; what they did is not counted.
+        An exception ends the running compilers; their compiles do not count.
         """
         try:
             with Threads[ModuleTuning, bool](self._jobs) as threads:

@@ -1,4 +1,4 @@
-"""What is tuned of a build: the modules that it compiles."""
+"""The modules of a build, for tuning."""
 
 import sys
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _SHOWN: Final = 20
 
 
 def recorded(build: Sequence[str], front_end: FrontEnd, output: Path, jobs: int) -> Corpus:
-    """Run a build, and give what it compiled: all that earlier builds compiled, too, where it still stands so.
+    """Run a build; give its modules, and those of earlier builds whose sources and flags are unchanged.
 
     Raises:
         KeyboardInterrupt: the build was interrupted.

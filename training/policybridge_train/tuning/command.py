@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="policy",
         metavar="POLICY",
-        help="begin with what a policy decides: NAME, NAME@VERSION; by plugin",
+        help="begin with a policy's decisions: NAME, NAME@VERSION; by plugin",
     )
     add("--repository", type=Path, metavar="DIR", help="the folder of this policy (default: the bundled ones)")
     add_selection(parser)
@@ -125,7 +125,7 @@ def _tune(arguments: argparse.Namespace) -> int:
 def _tool(arguments: argparse.Namespace) -> CompileTool:
     """Find the compiler and, if it loads one, the plugin."""
     found = CompileTool(compiler_of(arguments), limits_of(arguments), plugins=arguments.plugins)
-    # Says now what is wrong with a compiler that is none.
+    # Raises now if the program is no clang.
     _ = found.compiler.version
     if found.plugin is None and arguments.plugins is not None:
         wanted = f"policybridge-inliner-{found.compiler.major}.so"
@@ -165,7 +165,7 @@ def _run(tunings: Sequence[ModuleTuning], keeper: StoreKeeper, autotuner: Autotu
 
         def stepped(tuning: ModuleTuning) -> None:
             search = tuning.search()
-            # What a store has had stands until it was compiled.
+            # The store's earlier decisions stay until they were compiled.
             if search is not None and not search.start:
                 keeper.put(tuning.module, search)
             telling.stepped(tuning, search)
@@ -179,7 +179,7 @@ def _run(tunings: Sequence[ModuleTuning], keeper: StoreKeeper, autotuner: Autotu
 
 @contextmanager
 def _work_folder(store: Path) -> Iterator[Path]:
-    """Give the folder of what a search remembers, and keep all others out of it, as long as the block lasts."""
+    """Give the folder of a search's progress, and lock it for the block."""
     work = store.with_name(f"{store.name}.work")
     work.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -22,12 +22,12 @@ Predict = Callable[[Matrix], npt.NDArray[np.float64]]
 """Gives the bytes that "inline" is expected to cost, shape [n], for the features of calls, shape [n, features]."""
 
 _NOISE = 10.0
-"""Bytes by which chance moves a flip in the order of trying: those near the limit matter most, and none is left out."""
+"""Bytes by which chance moves a flip in the order: flips near the limit matter most, and every flip has a chance."""
 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """What was learnt of flips.
+    """The labels of flips.
 
     Attributes:
         rows: the features of the calls, shape [n, features].
@@ -102,7 +102,7 @@ class Ground:
             yield flip, search.credit(names, search.sizes, seen.costs)
 
     def labels(self, credited: Sequence[tuple[Flip, float]]) -> Labels:
-        """Give what was learnt of flips: for each of their calls, its features and its part of the credit."""
+        """Give the labels: for each call of each flip, its features and its part of the credit."""
         rows, bytes_, weights = [], [], []
         for flip, credit in credited:
             side = 1.0 if flip.inline else -1.0

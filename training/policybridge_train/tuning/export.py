@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Export, check, and say what came of it; return the exit status."""
+    """Export, check, and print the result; return the exit status."""
     try:
         exported = export(_order(arguments))
     except (PolicyBridgeError, OSError) as error:
@@ -63,13 +63,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class Order:
-    """What is exported.
+    """The module and the compiler of an export.
 
     Attributes:
         store: the store.
         output: the file for LLVM.
         command: compiles the module.
-        module: what the store calls it; empty for its source.
+        module: its name in the store; empty: its source.
         plugins: a folder of plugins.
 
     """
@@ -83,13 +83,13 @@ class Order:
 
 @dataclass(frozen=True)
 class Exported:
-    """What came of it.
+    """The result of an export.
 
     Attributes:
-        replay: what the file says.
+        replay: the lines of the file.
         log: of the compilation with the plugin.
         identical: whether the replay gives the same object as the plugin.
-        store: what the decisions are from.
+        store: of the decisions.
 
     """
 

@@ -1,6 +1,6 @@
-"""What a search tries: turning the decisions about one call, or about several of one function.
+"""Flips: turned decisions about one call, or about several calls of one function.
 
-A flip can change the caller, what the caller is inlined into, and a callee that comes or goes. Sets of functions are
+A flip can change the caller, the functions it is inlined into, and a callee that comes or goes. Sets of functions are
 the bits of integers, because a search tests thousands of them for overlap in each round.
 """
 
@@ -27,7 +27,7 @@ class Group(IntEnum):
 
 
 class CallGraph:
-    """The calls of a module and what was inlined where, in one compile.
+    """The calls of a module, and those that were inlined, in one compile.
 
     Other calls of the callee are not affected: the decisions about them are given (`Search.pinned`).
 
@@ -112,7 +112,7 @@ class Flip:
         sites: whose decisions are turned; all to the same side.
         inline: to which side.
         affected: the set of functions that it can change (`CallGraph`).
-        read: the callee, as a set, where its code goes into others: what it comes to depends on that code.
+        read: the callee, as a set, if its code goes into others: the credit depends on that code.
         ends: whether the object may lose the callee, or get it.
         group: which calls of a function it turns.
         callee: the function whose calls are turned.

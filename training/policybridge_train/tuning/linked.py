@@ -1,4 +1,4 @@
-"""Programs linked from what the searches have found: none may be larger than from LLVM's own decisions."""
+"""Programs linked with the searches' decisions: none may be larger than with LLVM's own."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from policybridge_train.tuning.telling import tell_programs
 
 @dataclass(frozen=True)
 class Objects:
-    """The objects of searches, in files that their digests name: what is there is not compiled again."""
+    """The objects of searches, in files named by their digests: an existing one is not compiled again."""
 
     folder: Path
     compiler: FarmCompiler
@@ -64,8 +64,8 @@ class Programs:
     """Programs, and the objects of which they are now.
 
     Args:
-        programs: what is linked.
-        linker: what links.
+        programs: to link.
+        linker: of all programs.
         running: where each linker is counted while it runs.
         pairs: by module, its objects by LLVM's own decisions and by the best found.
 
@@ -121,7 +121,7 @@ class Programs:
 
 
 def link(tunings: Sequence[ModuleTuning], programs: Programs, objects: Objects, keeper: StoreKeeper, jobs: int) -> None:
-    """Take out of the store what makes a program larger, and tell what the programs have of the rest."""
+    """Take decisions that make a program larger out of the store, and print the programs' sizes."""
 
     def paired(tuning: ModuleTuning) -> tuple[Path, Path] | None:
         search = tuning.search()

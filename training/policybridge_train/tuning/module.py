@@ -29,21 +29,21 @@ _CHECKED_EVERY: Final = 8
 """Compiles after which the accepted decisions are compiled alone, so that an interrupted search keeps them."""
 
 _RETUNED: Final = 10
-"""The part of the budget that is for a module whose decisions a store has had: most of them still apply."""
+"""The divisor of the budget for a module that a store has decisions for: most of them still apply."""
 
 Start = Callable[[Module, Search], Decisions]
 
 
 @dataclass(frozen=True)
 class Tools:
-    """What the searches of all modules have in common.
+    """Shared by the searches of all modules.
 
     Attributes:
         compiler: compiles.
         ranking: says what to try.
-        progress: keeps the searches; what is not under way is in no memory.
+        progress: keeps searches on disk; idle ones use no memory.
         budget: compiles of a module, the default's among them.
-        start: gives the decisions that a store has had for a module.
+        start: gives a module's decisions from the store.
         running: the compilers that run.
         searching: tells compilers apart, so that each has its own searches.
         sharing: what modules have in common, if programs are to become smaller and not objects.
@@ -63,7 +63,7 @@ class Tools:
 
 
 class _Compile(NamedTuple):
-    """A compile that is due: its decisions, and what is done with the result, or where there is none."""
+    """The next compile: its decisions, and the calls after success and after failure."""
 
     decisions: Decisions
     settle: Callable[[CompileResult], None]
@@ -74,11 +74,11 @@ class ModuleTuning:
     """The search for one module. Usable from any thread: compiles of one module may overlap.
 
     Args:
-        module: what is tuned.
-        tools: what compiles it and remembers.
+        module: to tune.
+        tools: compiler, ranking and progress.
 
     Attributes:
-        failure: what the compiler said when it last failed; empty if it never did.
+        failure: the compiler's last error; empty if it never failed.
         done: whether no compile is left to begin.
 
     """
@@ -106,7 +106,7 @@ class ModuleTuning:
         return 0.0 if self.done or self._is_checked else _CLOSING * self._seconds
 
     def close(self) -> None:
-        """Begin no compile any more but of what is accepted and was not compiled alone, so that it is not lost."""
+        """Begin no more compiles, except one of accepted flips that were not compiled alone yet, to keep them."""
         self._closing = True
 
     def _share(self) -> None:
@@ -124,7 +124,7 @@ class ModuleTuning:
     def step(self) -> bool:
         """Compile once more and learn from it; False where nothing can begin now: another compile must end before.
 
-        A compiler that fails costs a compile, and what was found before stands.
+        A compiler that fails costs a compile; earlier results stand.
 
         Raises:
             PolicyBridgeError: the compilers were ended, and this one learnt nothing.
@@ -158,7 +158,7 @@ class ModuleTuning:
             return self._search or self._tools.progress.search(self._key)
 
     def refuse(self, *, refused: bool) -> Search | None:
-        """Keep what was found out of the store, because a program became larger with it, or let it in again."""
+        """Keep this module's decisions out of the store if a program became larger with them, or let them in again."""
         search = self.search()
         if search is not None:
             search.refused = search.best_object if refused else ""
@@ -235,7 +235,7 @@ class ModuleTuning:
             return {}
 
     def _started(self, search: Search) -> _Compile:
-        """Compile the decisions that a store has had, or a policy."""
+        """Compile the decisions of the store or of a policy."""
 
         def settle(measured: CompileResult) -> None:
             take_start(search, measured)

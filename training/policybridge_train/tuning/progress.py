@@ -1,4 +1,4 @@
-"""What a search has done so far, in a file beside the store: a search that was ended goes on where it was.
+"""The progress of searches, in a file beside the store. An interrupted search continues from it.
 
 It is a cache: without it, a search begins again from the store's decisions.
 """
@@ -102,7 +102,7 @@ class Progress:
     def labels(self) -> Iterator[Label]:
         """Give all labels, in pieces: they may be too many for the memory."""
         row = 0
-        # The lock is not held while the caller has a label: what is left half-way would hold it in `close`.
+        # Do not hold the lock while the caller has a label: an abandoned generator would keep it from `close`.
         while rows := self._labels_after(row):
             for _, data, credit in rows:
                 features = msgspec.msgpack.decode(data, type=list[float])

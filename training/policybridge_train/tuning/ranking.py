@@ -1,4 +1,4 @@
-"""Which flips are worth a compile: a model of their credit, fitted to what was tried so far, in all modules.
+"""Ranks flips by a model of their credit, fitted to the flips tried so far in all modules.
 
 The features predict the credit well (gradient-boosted trees; Friedman, Greedy function approximation, 2001), so a
 search that follows the model finds in few compiles what one by chance finds in many.
@@ -61,7 +61,7 @@ class _Sum:
 
 
 class Seen:
-    """What the flips came to that were tried so far: one call of a function tells much of the others.
+    """The credit of the flips tried so far: one call of a function tells much of the others.
 
     Args:
         sites: by caller, the calls that the module has now.

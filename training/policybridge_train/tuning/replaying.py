@@ -18,7 +18,7 @@ FLAGS: Final = (
     "-cgscc-inline-replay-fallback=Original",
     "-cgscc-inline-replay-format=LineColumnDiscriminator",
 )
-"""LLVM's flags beside ``-cgscc-inline-replay=FILE``: what the file does not say is decided as without it."""
+"""LLVM's flags beside ``-cgscc-inline-replay=FILE``: calls that the file does not name are decided as without it."""
 
 _WORDS: Final = {True: "inlined into", False: "will not be inlined into"}
 _MARKS: Final = ("'", ";", "\n", "\r", " at callsite ")

@@ -1,4 +1,4 @@
-"""One compile of a search: which flips share it, and what each of them came to."""
+"""One compile of a search: the flips that share it, and the credit of each."""
 
 import math
 from collections import Counter
@@ -31,14 +31,14 @@ _MOST_OF_ONE: Final = 10
 
 
 class Round:
-    """One compile's flips, and what they came to.
+    """One compile's flips and their credit.
 
     Several rounds of one search may be under way at the same time. What one of them accepts, another does not know:
     flips that have met it there are not accepted. Nine of ten flips do not help, so that this is rare; rounds that left
     alone the functions in which others expect a gain found nearly nothing.
 
     Args:
-        search: what is known before.
+        search: the state before.
         ranking: says which flips to try first.
         beside: the rounds that are under way.
 
@@ -90,7 +90,7 @@ class Round:
         return {flip.name for flip, _ in self.flips}
 
     def settle(self, measured: CompileResult) -> list[Label]:
-        """Accept the flips whose functions became smaller; return what the credit of each was."""
+        """Accept the flips whose functions became smaller; return the credit of each."""
         search, seen = self._search, measured.costs
         search.note(measured)
         met = self._graph.set_of(name for flip in search.accepted[self._known :] for name in flip.functions)

@@ -1,8 +1,8 @@
 """The search for one module's decisions: many flips in each compile, each with its own credit.
 
-The functions that a flip can change tell what it did to the size, so flips that change different functions share one
-compile. What each round accepts is the ground on which the next one tries, without a compile to check in between:
-the sizes after the accepted flips are known, because the others changed other functions.
+A flip's credit is the size of the functions that it can change, so flips that change different functions share one
+compile. The next round starts from the accepted flips, without a compile to check in between: the sizes after them are
+known, because the other flips changed other functions.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -29,7 +29,7 @@ class Accepted(msgspec.Struct, array_like=True):
 
 
 class Tried(msgspec.Struct, array_like=True):
-    """What a flip came to, and in which surroundings (`policybridge_train.tuning.flips.Flip.surroundings`).
+    """A flip's credit, and its surroundings (`policybridge_train.tuning.flips.Flip.surroundings`).
 
     It is not tried again in the same.
     """
@@ -39,7 +39,7 @@ class Tried(msgspec.Struct, array_like=True):
 
 
 class Search(msgspec.Struct):
-    """What a search knows about a module; it can be written down and read again at any moment.
+    """The state of a module's search. It can be written and read again at any moment.
 
     Attributes:
         level: of the module's functions.
@@ -55,7 +55,7 @@ class Search(msgspec.Struct):
         sites: the calls under these, by caller.
         checked_sizes: bytes of each function when the accepted decisions were last compiled alone.
         accepted: the flips that were accepted since then.
-        tried: what the flips came to that were tried, by name.
+        tried: the credit of tried flips, by name.
         names: caller and callee of the sites in `best`, for people.
         spent: compiles.
         checked_at: how many were spent when the accepted decisions were last compiled alone.
@@ -66,8 +66,8 @@ class Search(msgspec.Struct):
         default_object: SHA-256 of the default's object.
         weak: functions of the default of which a linker keeps one copy, where several objects have them.
         shared: how many modules of a program have each of these functions by default; ``None`` until it is known. A
-            function counts for so much less: the program loses it only where all of them do.
-        best_cost: `best_text`, with functions that are shared for so much less.
+            function counts for its size divided by that number: the program loses it only if all of them do.
+        best_cost: `best_text`, with the sizes of shared functions divided.
         refused: the object with which a program became larger than the default's; it is not in the store.
 
     """
@@ -131,13 +131,13 @@ class Search(msgspec.Struct):
         self.best_cost = self._whole(self.best_text, self.sizes)
 
     def _whole(self, text: int, sizes: Mapping[str, float]) -> float:
-        """Give the bytes of a text with these functions, with those that are shared for so much less."""
+        """Give the bytes of a text with these functions, with the sizes of shared functions divided."""
         shared = self.shared or {}
         return text - sum(sizes[name] * (1 - 1 / shared[name]) for name in shared if name in sizes)
 
     @property
     def shipped(self) -> Mapping[str, bool]:
-        """What the store has: the best, if it was not refused."""
+        """The store's decisions: the best, if they are not refused."""
         return {} if self.is_refused else self.best
 
     @property
@@ -166,11 +166,11 @@ class Search(msgspec.Struct):
         dropped = self._give_up_regions()
         self.accepted = []
         self.checked_sizes = self.sizes
-        # What is left after some were dropped has not been compiled.
+        # After some flips were dropped, the rest has not been compiled alone.
         self.checked_at = 0 if dropped else self.spent
 
     def pinned(self) -> dict[str, bool]:
-        """Give what to compile with: the accepted decisions, and about all other calls what was decided before.
+        """Give the decisions to compile with: the accepted ones, and the previous ones about all other calls.
 
         LLVM's own decisions depend on the sizes of the functions. So a flip would change decisions that it has nothing
         to do with, and flips that each help would not help together: of 8.6 KB in sum, 0.7 KB were left.
@@ -185,7 +185,7 @@ class Search(msgspec.Struct):
     def _give_up_regions(self) -> bool:
         """Take back the accepted flips of regions that became larger; whether there were any.
 
-        Flips whose functions overlap are one region: what they come to together can differ from what each did alone.
+        Flips whose functions overlap are one region: their joint credit can differ from the sum.
         """
         dropped: list[Accepted] = []
         for region in _regions(self.accepted):
@@ -208,7 +208,7 @@ class Search(msgspec.Struct):
         self.accepted.append(flip)
 
     def update(self, measured: CompileResult, functions: Collection[str]) -> None:
-        """Take what a compile came to for these functions, and for no others."""
+        """Take a compile's sizes and sites of these functions alone."""
         self.sizes = _joined(measured.sizes, self.sizes, functions)
         self.sites = _joined(_by_caller(measured.sites), self.sites, functions)
 
@@ -217,7 +217,7 @@ class Search(msgspec.Struct):
         return self.cost(after, functions) - self.cost(before, functions)
 
     def cost(self, sizes: Mapping[str, float], functions: Collection[str]) -> float:
-        """Give the bytes of these functions; those that are shared count for so much less."""
+        """Give the bytes of these functions, with the sizes of shared functions divided."""
         shared = self.shared or {}
         return sum(sizes[name] / shared.get(name, 1) for name in functions if name in sizes)
 

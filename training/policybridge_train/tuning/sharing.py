@@ -16,7 +16,7 @@ class Sharing:
     """Counts in how many modules of each program a function is. Usable from any thread.
 
     Args:
-        programs: what is linked from the modules.
+        programs: linked from the modules.
 
     """
 

@@ -1,4 +1,4 @@
-"""Beginning a search with what a policy decides: its decisions are tried as a whole, and kept region by region."""
+"""Begins a search with a policy's decisions: they are tried as a whole, and kept region by region."""
 
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
@@ -70,7 +70,7 @@ class PolicyStart(AbstractContextManager["PolicyStart"]):
 
 
 def _followed(repository: Path, policy: str, folder: Path) -> Path:
-    """Copy the policy into a repository of its own: bundled policies do not come to servers that follow."""
+    """Copy the policy into a repository of its own: a following server gets no bundled policies."""
     name = PolicyReference.parse(policy).name
     if (repository / name).is_dir():
         copytree(repository / name, folder / "policies" / name)

@@ -1,4 +1,4 @@
-"""Searches and the store: what a search begins with, and what it has found."""
+"""Searches and the store: the decisions with which a search begins, and those that it keeps."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -38,7 +38,7 @@ class StoreKeeper:
     Args:
         path: the store; it need not exist.
         llvm: the major version that compiles.
-        by: what the keys are made of.
+        by: the kind of the keys.
         root: the folder to which the modules' sources are relative; without one, modules go by their names.
 
     Raises:
@@ -72,15 +72,15 @@ class StoreKeeper:
         return module.name if self._root is None else path_in_store(self._root / module.source, self._path)
 
     def start(self, module: Module, search: Search) -> Mapping[str, bool]:
-        """Give the decisions that the store has had for a module, or for what it was before an edit."""
+        """Give the store's decisions for a module, or for the module before an edit."""
         heading = self.heading(module, search)
         section = self._old.section_for(heading)
         return section.answers if section and section.heading.path == heading.path else {}
 
     def put(self, module: Module, search: Search) -> None:
-        """Keep what a search has found; it is in the file a moment later.
+        """Keep a search's decisions; they are in the file a moment later.
 
-        As long as the decisions that the store has had are not compiled, they stay.
+        The store's earlier decisions stay until they have been compiled.
         """
         if search.start:
             return

@@ -1,4 +1,4 @@
-"""What a person sees of a search: how far it is, and what is won so far."""
+"""Prints a search's progress and the bytes won so far."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ class Telling:
 
 
 def tell_programs(sizes: Sequence[tuple[Program, int, int]], refused: Collection[str]) -> None:
-    """Print what the programs have of it, and which modules were taken back."""
+    """Print the programs' sizes, and the modules whose decisions were taken back."""
     before, after = sum(before for _, before, _ in sizes), sum(after for _, _, after in sizes)
     change = f" ({100 * (after / before - 1):+.2f} %)" if before else ""
     console = Console(soft_wrap=True)
