@@ -41,6 +41,18 @@ def printable(text: str) -> str:
     )
 
 
+class PeerText(str):
+    """A text from another server, cut to 300 characters and printable: the type of all texts that are kept of one."""
+
+    __slots__ = ()
+    LONGEST: Final = 300
+
+    def __new__(cls, text: str) -> "PeerText":
+        """Make it of any text."""
+        cut = text if len(text) <= cls.LONGEST else f"{text[: cls.LONGEST - 1]}…"
+        return super().__new__(cls, printable(cut))
+
+
 @cache
 def _top() -> frozenset[str]:
     return frozenset(os.listdir("/"))  # noqa: PTH208 - names are wanted, not paths

@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, cast
@@ -11,6 +10,7 @@ from msgspec import inspect
 
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_core.plugins import Table
+from policybridge_core.terminal import complain
 from policybridge_server.config import LISTENING, ServerConfig, make_config
 from policybridge_server.daemon import serve
 from policybridge_server.ending import end_in_time
@@ -89,12 +89,12 @@ def run(arguments: argparse.Namespace) -> int:
         (serve if config.workers == 1 else serve_with_workers)(config, reread=read)
         end_in_time()
     except PolicyBridgeError as error:
-        sys.stderr.write(f"policybridge serve: {error}\n")
+        complain(f"policybridge serve: {error}")
         return 2
     except OSError as error:
         # The disk is full or cannot be read; no traceback is needed.
         logging.debug("the server ended", exc_info=error)
-        sys.stderr.write(f"policybridge serve: {error}\n")
+        complain(f"policybridge serve: {error}")
         return 2
     return 0
 

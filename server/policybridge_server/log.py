@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from policybridge_core.terminal import escaped, indented, plain
 from policybridge_server.config import ServerConfig
 
 _BURST: Final = 20
@@ -49,7 +50,7 @@ def printed(policy: str, lines: list[str]) -> None:
     if handler is not None and isinstance(handler.formatter, _Json):
         text = "".join(f"{_json(_now(time.time()), 'info', line, policy=policy)}\n" for line in lines)
     else:
-        text = "".join(f"{policy}: {line}\n" for line in lines)
+        text = "".join(f"{plain(f'{policy}: {line}')}\n" for line in lines)
     sys.stderr.write(text)
     sys.stderr.flush()
 
@@ -72,7 +73,7 @@ class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         session = _session(record)
         place = f"[{session[:_SHORT]}] " if session else ""
-        return f"{_now(record.created)} {record.levelname} {place}{_message(record, self.formatException)}"
+        return indented(f"{_now(record.created)} {record.levelname} {place}{_message(record, self.formatException)}")
 
 
 class _Json(logging.Formatter):
@@ -140,4 +141,4 @@ def _json(moment: str, level: str, message: str, **more: str) -> str:
     # A name of a file that is no UTF-8 has lone surrogates, which JSON cannot carry.
     fields = {"time": moment, "level": level, "message": message, **more}
     clean = {name: value.encode(errors="backslashreplace").decode() for name, value in fields.items()}
-    return msgspec.json.encode(clean).decode()
+    return escaped(msgspec.json.encode(clean).decode())

@@ -8,6 +8,7 @@ from typing import Final, Protocol, cast
 from policybridge_client.command_line import Parser
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_core.plugins import Table
+from policybridge_core.terminal import complain, say
 from policybridge_core.version import version
 
 _USAGE: Final = 2
@@ -81,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         command = cast("Command", COMMANDS.load(name))
     except PolicyBridgeError as error:
-        sys.stderr.write(f"policybridge: {error}\n")
+        complain(f"policybridge: {error}")
         return _USAGE
     parser = Parser(prog=f"policybridge {name}", description=SUMMARIES.get(name))
     command.add_arguments(parser)
@@ -97,14 +98,14 @@ def _split(words: Sequence[str]) -> tuple[str, Sequence[str]]:
 
 
 def _print_version() -> int:
-    print(f"policybridge {version()}")
+    say(f"policybridge {version()}")
     return 0
 
 
 def _print_help() -> int:
-    print("usage: policybridge COMMAND ARGUMENT…\n\ncommands (each explains itself with --help):")
+    say("usage: policybridge COMMAND ARGUMENT…\n\ncommands (each explains itself with --help):")
     for name in COMMANDS.names():
-        print(f"  {name:16} {SUMMARIES.get(name, '')}".rstrip())
+        say(f"  {name:16} {SUMMARIES.get(name, '')}".rstrip())
     return 0
 
 

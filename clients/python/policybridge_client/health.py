@@ -1,7 +1,6 @@
 """``policybridge health``: whether a server takes new sessions, by gRPC's own health service."""
 
 import argparse
-import sys
 import time
 from typing import Final
 
@@ -14,6 +13,7 @@ from policybridge_client.credentials import add_arguments as add_credentials
 from policybridge_client.grpc_channel import open_channel, split_address
 from policybridge_client.grpc_stream import error_of
 from policybridge_core.errors import InvalidError, PolicyBridgeError, UnavailableError
+from policybridge_core.terminal import complain, say
 
 _AGAIN_SECONDS: Final = 0.2
 """Seconds between two calls of ``--wait``."""
@@ -50,14 +50,14 @@ def run(arguments: argparse.Namespace) -> int:
                 raise
             except PolicyBridgeError as error:
                 if time.monotonic() >= until:
-                    sys.stderr.write(f"policybridge health: {error}\n")
+                    complain(f"policybridge health: {error}")
                     return 1
                 time.sleep(_AGAIN_SECONDS)
             else:
-                print("serving")
+                say("serving")
                 return 0
     except InvalidError as error:
-        sys.stderr.write(f"policybridge health: {error}\n")
+        complain(f"policybridge health: {error}")
         return 2
 
 

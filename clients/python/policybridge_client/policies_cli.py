@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -17,6 +16,7 @@ from policybridge_client.policies import PolicyDetails, PolicySummary, Repositor
 from policybridge_client.rollout_cli import add_end, add_rollback, add_rollout, described, end, roll_back, roll_out
 from policybridge_client.version_arguments import InterleavedParser, add_version, numbered, reference
 from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_core.terminal import as_json, cleaned, complain, say
 from policybridge_serdes import PolicyVersion
 
 _CHANGES: Final = ("publish", "publish-weights", "alias", "rollout", "promote", "withdraw", "rollback", "retire")
@@ -105,10 +105,10 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.does(client, arguments)
         return _waited(client, arguments) if arguments.wait_for != "none" else 0
     except PolicyBridgeError as error:
-        sys.stderr.write(f"policybridge policies: {error}\n")
+        complain(f"policybridge policies: {error}")
         return 1
     except (OSError, UnicodeDecodeError) as error:
-        sys.stderr.write(f"policybridge policies: {error}\n")
+        complain(f"policybridge policies: {error}")
         return 2
     finally:
         if client is not None:
@@ -128,10 +128,8 @@ def _waited(client: RepositoryClient, arguments: argparse.Namespace) -> int:
     replicas = client.replicas(arguments.wait_for, arguments.wait_seconds)
     if replicas.met:
         return 0
-    behind = "".join(f"\n  {replica}" for replica in replicas.behind)
-    sys.stderr.write(
-        f"policybridge policies: it is done, but not {arguments.wait_for} of the replicas have it:{behind}\n"
-    )
+    behind = "".join(f"\n{replica}" for replica in replicas.behind)
+    complain(f"policybridge policies: it is done, but not {arguments.wait_for} of the replicas have it:{behind}")
     return _TOO_FEW
 
 
@@ -198,7 +196,7 @@ def _download(client: RepositoryClient, arguments: argparse.Namespace) -> None:
 
 def _list(client: RepositoryClient, arguments: argparse.Namespace) -> None:
     policies = client.policies()
-    _print(arguments, policies, _table([_policy_row(policy) for policy in policies], _POLICY))
+    _print(arguments, policies, _table([_policy_row(cleaned(policy)) for policy in policies], _POLICY))
 
 
 def _show(client: RepositoryClient, arguments: argparse.Namespace) -> None:
@@ -207,7 +205,7 @@ def _show(client: RepositoryClient, arguments: argparse.Namespace) -> None:
     if asked.version is not None:
         shown = [version for version in details.versions if version.version == asked.version]
         details = msgspec.structs.replace(details, versions=shown)
-    _print(arguments, details, _shown(details))
+    _print(arguments, details, _shown(cleaned(details)))
 
 
 _POLICY: Final = ("POLICY", "LATEST", "VERSIONS", "BACKEND", "DESCRIPTION")
@@ -238,7 +236,7 @@ def _shown(details: PolicyDetails) -> str:
 
 def _replicas(client: RepositoryClient, arguments: argparse.Namespace) -> None:
     replicas = client.replicas()
-    text = "\n".join(map(str, replicas.replicas)) or "no server follows this one"
+    text = "\n".join(str(cleaned(replica)) for replica in replicas.replicas) or "no server follows this one"
     _print(arguments, replicas, text)
 
 
@@ -249,4 +247,4 @@ def _table(rows: Sequence[Sequence[object]], heads: Sequence[str]) -> str:
 
 
 def _print(arguments: argparse.Namespace, value: object, text: str) -> None:
-    print(msgspec.json.encode(value).decode() if arguments.json else text)
+    say(as_json(value) if arguments.json else text)

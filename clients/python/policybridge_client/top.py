@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -16,6 +15,7 @@ from policybridge_client.credentials import Credentials
 from policybridge_client.credentials import add_arguments as add_credentials
 from policybridge_client.page import PageClient
 from policybridge_core.errors import PolicyBridgeError, UnavailableError
+from policybridge_core.terminal import as_json, complain, say
 from policybridge_core.text import printable
 
 _ROWS: Final = 20
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         with PageClient(arguments.server, credentials=Credentials.from_arguments(arguments)) as client:
             _watch(client, arguments)
     except PolicyBridgeError as error:
-        sys.stderr.write(f"policybridge top: {error}\n")
+        complain(f"policybridge top: {error}")
         return 1
     except KeyboardInterrupt:
         pass
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _watch(client: PageClient, arguments: argparse.Namespace) -> None:
     view = _look(client)
     if arguments.json:
-        print(msgspec.json.encode(view).decode())
+        say(as_json(view))
         return
     console = Console(width=None if sys.stdout.isatty() else _PIPED)
     if arguments.once:

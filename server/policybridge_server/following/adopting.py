@@ -10,6 +10,7 @@ from typing import Final
 
 from policybridge_core.digest import digest
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
+from policybridge_core.text import PeerText
 from policybridge_serdes import PolicyReference, PolicyVersion, Signature
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.opener import SessionOpener
@@ -27,7 +28,7 @@ from policybridge_server.repository.toml import check_size, parse_toml
 
 _LOG = logging.getLogger(__name__)
 
-MEANWHILE: Final = "it was changed here meanwhile"
+MEANWHILE: Final = PeerText("it was changed here meanwhile")
 """The reason for which nothing was done, if ``still`` gives false."""
 
 Fetch = Callable[[str, int, str, Staging], None]
@@ -43,7 +44,7 @@ class _Target:
     loaded: list[LoadedVersion] = field(default_factory=list)
 
     def lack(self, number: int | None, error: Exception, *, passing: bool = False) -> None:
-        self.lacks.append(Lack(self.policy.name, number, str(error), passing))
+        self.lacks.append(Lack(PeerText(self.policy.name), number, PeerText(str(error)), passing))
 
 
 class Adopter:
@@ -79,14 +80,14 @@ class Adopter:
         known = self._repository.find(state.name)
         if known is not None and known.folder.parent != self._folder:
             reason = "this server has a policy of this name in a repository of its own"
-            return [Lack(state.name, None, reason)]
+            return [Lack(PeerText(state.name), None, PeerText(reason))]
         try:
             target = await asyncio.to_thread(self._prepared, state, known, fetch)
         except (PolicyBridgeError, OSError) as error:
-            return [Lack(state.name, None, str(error), passing=True)]
+            return [Lack(PeerText(state.name), None, PeerText(str(error)), passing=True)]
         async with self._opener.changing():
             if not still():
-                return [Lack(state.name, None, MEANWHILE, passing=True)]
+                return [Lack(PeerText(state.name), None, MEANWHILE, passing=True)]
             await self._switch(state, target)
         return target.lacks
 

@@ -13,7 +13,7 @@ from policybridge_serdes import PolicyVersion
 from policybridge_serdes.messages import version_to_pb
 from policybridge_server.config import ServerConfig
 from policybridge_server.following.source import Change
-from policybridge_server.following.state import Lack, lack_to_pb, state_from_pb
+from policybridge_server.following.state import MOST_LACKS, Lack, lack_to_pb, state_from_pb
 from policybridge_server.repository.files import replace_file
 from policybridge_server.repository.staging import Staging
 
@@ -65,7 +65,7 @@ class LeaderSource:
 
     def adopted(self, revision: int, lacks: Sequence[Lack]) -> None:
         """Tell the leader."""
-        self._link.adopted(pb.Adopted(revision=revision, lacks=map(lack_to_pb, lacks)))
+        self._link.adopted(pb.Adopted(revision=revision, lacks=map(lack_to_pb, lacks[:MOST_LACKS])))
 
     def close(self) -> None:
         """End the calls."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from policybridge_core.text import PeerText
 from policybridge_server.following.state import Lack
 from policybridge_server.repository import Repository
 
@@ -44,7 +45,7 @@ class Replica:
 
     """
 
-    name: str
+    name: PeerText
     revision: int = 0
     lacks: Sequence[Lack] = ()
     left: float | None = None
@@ -73,7 +74,7 @@ class View:
 
     process: int
     revision: int
-    replicas: Mapping[str, Replica]
+    replicas: Mapping[PeerText, Replica]
 
 
 @dataclass(frozen=True)
@@ -104,11 +105,11 @@ class Replicas:
     repository: Repository
     gather: Callable[[], Awaitable[Sequence[View]]]
     clock: Callable[[], float] = time.monotonic
-    _known: dict[str, Replica] = field(default_factory=dict)
+    _known: dict[PeerText, Replica] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @contextmanager
-    def joined(self, identity: str, name: str) -> Iterator[Replica]:
+    def joined(self, identity: PeerText, name: PeerText) -> Iterator[Replica]:
         """Count a replica as connected."""
         self._forget()
         replica = self._known.setdefault(identity, Replica(name))
@@ -159,7 +160,7 @@ class Replicas:
 
 def _merged(views: Sequence[View], needed: Mapping[int, int]) -> list[tuple[Replica, bool]]:
     """Give each replica once, as the process knows it to which it is connected, or was last."""
-    found: dict[str, tuple[Replica, bool]] = {}
+    found: dict[PeerText, tuple[Replica, bool]] = {}
     for view in views:
         for key, replica in view.replicas.items():
             if key not in found or _last(replica) > _last(found[key][0]):

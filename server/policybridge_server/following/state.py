@@ -3,16 +3,20 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from policybridge.v1 import replication_service_pb2 as pb
 from policybridge.v1 import repository_service_pb2
 from policybridge_core.errors import InvalidError
+from policybridge_core.text import PeerText
 from policybridge_serdes.messages import version_to_pb
 from policybridge_server.repository import PolicyConfig, StoredPolicy
 from policybridge_server.repository.rollout import Rollout
+
+MOST_LACKS: Final = 100
+"""Entries that a replica tells, and a leader keeps of it."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +51,9 @@ class Lack:
 
     """
 
-    policy: str
+    policy: PeerText
     version: int | None
-    reason: str
+    reason: PeerText
     passing: bool = False
 
     def __str__(self) -> str:
@@ -98,7 +102,7 @@ def lack_to_pb(lack: Lack) -> pb.Lack:
 
 def lack_from_pb(message: pb.Lack) -> Lack:
     """Convert what a replica lacks."""
-    return Lack(message.policy, message.version or None, message.reason)
+    return Lack(PeerText(message.policy), message.version or None, PeerText(message.reason))
 
 
 def _rollout_to_pb(rollout: Rollout) -> repository_service_pb2.Rollout:

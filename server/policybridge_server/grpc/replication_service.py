@@ -12,20 +12,16 @@ from policybridge.v1.replication_service_pb2_grpc import add_ReplicationServiceS
 from policybridge.v1.repository_service_pb2 import FileChunk
 from policybridge_core.digest import version_files
 from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
-from policybridge_core.text import without_paths
+from policybridge_core.text import PeerText, without_paths
 from policybridge_serdes import PolicyReference
 from policybridge_serdes.messages import version_from_pb
 from policybridge_server.following.replicas import Replica, Replicas, WaitFor
-from policybridge_server.following.state import lack_from_pb, lack_to_pb, state_to_pb
+from policybridge_server.following.state import MOST_LACKS, lack_from_pb, lack_to_pb, state_to_pb
 from policybridge_server.grpc.calls import Calls, Method, add_service
 from policybridge_server.repository import Repository, StoredPolicy
 from policybridge_server.transports.contract import Host
 
 _PIECE: Final = 256 << 10
-_NAME: Final = 200
-_LACKS: Final = 1000
-"""Limits in characters of a replica's name and id, and of its missing versions."""
-
 _LONGEST_WAIT: Final = 600.0
 _WAITS: Final = {
     pb.WAIT_FOR_NONE: WaitFor.NONE,
@@ -65,7 +61,7 @@ class _Methods:
         changed = asyncio.Event()
         forget = self._repository.on_change(changed.set)
         try:
-            with self._replicas.joined(first.hello.id[:_NAME], _printable(first.hello.name)) as replica:
+            with self._replicas.joined(PeerText(first.hello.id), PeerText(first.hello.name)) as replica:
                 reading = asyncio.create_task(self._read(requests, replica))
                 reading.add_done_callback(lambda _: changed.set())
                 try:
@@ -77,6 +73,7 @@ class _Methods:
                             yield self._change(sent, revision)
                             sent = revision
                         await changed.wait()
+                    reading.result()
                 finally:
                     reading.cancel()
         finally:
@@ -85,7 +82,7 @@ class _Methods:
     async def _read(self, requests: AsyncIterator[pb.FollowRequest], replica: Replica) -> None:
         async for request in requests:
             if request.HasField("adopted"):
-                lacks = [lack_from_pb(lack) for lack in request.adopted.lacks[:_LACKS]]
+                lacks = [lack_from_pb(lack) for lack in request.adopted.lacks[:MOST_LACKS]]
                 self._replicas.adopted(replica, request.adopted.revision, lacks)
 
     def _change(self, sent: int, revision: int) -> pb.FollowResponse:
@@ -129,10 +126,6 @@ async def _chunks(file: Path, path: str) -> AsyncIterator[FileChunk]:
             piece = await asyncio.to_thread(opened.read, _PIECE)
             if not piece:
                 return
-
-
-def _printable(name: str) -> str:
-    return "".join(each if each.isprintable() else "?" for each in name[:_NAME])
 
 
 def _replica(replica: Replica, is_current: bool) -> pb.Replica:

@@ -11,9 +11,8 @@ from pathlib import Path
 from time import time
 from typing import Final, cast
 
-import msgspec
-
 from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_core.terminal import as_json, complain, say
 from policybridge_core.text import printable
 from policybridge_serdes import PolicyReference, PolicyVersion
 from policybridge_server.ledger.contract import LEDGERS, Bounds, load_ledger
@@ -114,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
         # The reader of our output has closed it, as `head` does.
         sys.stderr.close()
     except (PolicyBridgeError, OSError) as error:
-        sys.stderr.write(f"policybridge sessions: {error}\n")
+        complain(f"policybridge sessions: {error}")
         return _USAGE
     return 0
 
@@ -129,7 +128,7 @@ def _list(reader: LedgerReader, arguments: argparse.Namespace) -> None:
     # In a pipe lines may be as long as they like.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in (_json(each.to_json()) for each in found) if arguments.json else table(found, width):
-        print(line)
+        say(line)
 
 
 def _show(reader: LedgerReader, arguments: argparse.Namespace) -> None:
@@ -145,10 +144,10 @@ def _show(reader: LedgerReader, arguments: argparse.Namespace) -> None:
     outcomes = reader.context_outcomes(session)
     description["context_outcomes"] = outcomes if arguments.json else len(outcomes)
     if arguments.json:
-        print(_json(description))
+        say(_json(description))
         return
     for name, value in description.items():
-        print(f"{name:12} {printable(str(value) if isinstance(value, str | int | float) else _json(value))}")
+        say(f"{name:12} {printable(str(value) if isinstance(value, str | int | float) else _json(value))}")
 
 
 def _export(reader: LedgerReader, arguments: argparse.Namespace) -> None:
@@ -161,7 +160,7 @@ def _export(reader: LedgerReader, arguments: argparse.Namespace) -> None:
         part.replace(arguments.to)
     finally:
         _remove(part)
-    print(f"{count} decisions written to {arguments.to}")
+    say(f"{count} decisions written to {arguments.to}")
 
 
 def _score(arguments: argparse.Namespace) -> Score | None:
@@ -187,7 +186,7 @@ def _import(arguments: argparse.Namespace) -> None:
     try:
         for log in arguments.logs:
             sessions, decisions = import_log(store, log, origin)
-            print(f"{sessions} sessions with {decisions} decisions read from {log}")
+            say(f"{sessions} sessions with {decisions} decisions read from {log}")
     finally:
         store.close()
 
@@ -239,4 +238,4 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+    return as_json(value)

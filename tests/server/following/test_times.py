@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from threading import Barrier, Thread
 
+from policybridge_core.text import PeerText
 from policybridge_server.following.remote import RemoteSource
 from policybridge_server.following.replicas import Replicas, View, WaitFor
 from policybridge_server.following.state import Lack
@@ -38,8 +39,8 @@ def known(replicas: Replicas) -> list[str]:
 def test_a_replica_counts_until_it_has_been_away_for_ten_minutes(tmp_path: Path) -> None:
     clock = Clock()
     replicas = Replicas(Repository([tmp_path]), alone, clock)
-    with replicas.joined("1", "here"):
-        with replicas.joined("2", "away"):
+    with replicas.joined(PeerText("1"), PeerText("here")):
+        with replicas.joined(PeerText("2"), PeerText("away")):
             clock.now += 10_000
             assert known(replicas) == ["away", "here"], "one that is connected counts, however long"
         clock.now += 599
@@ -60,7 +61,7 @@ def test_a_version_that_did_not_pass_is_tried_again_after_30_seconds(tmp_path: P
     changes = source.changes()
     add("torn")
     assert [policy.name for policy in next(changes).policies] == ["torn"]
-    source.adopted(1, [Lack("torn", 1, "a file is missing", passing=True)])
+    source.adopted(1, [Lack(PeerText("torn"), 1, PeerText("a file is missing"), passing=True)])
     clock.now += 29
     # Another policy ends the wait for a change.
     add("other")

@@ -1,7 +1,6 @@
 """``policybridge replay``: repeat a compilation from the ledger, without a server, and compare it with the record."""
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -15,6 +14,7 @@ from policybridge_client.llvm.record import LABEL, OBJECT, Compilation
 from policybridge_client.llvm.replay import RecordedCompilation, replay
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_core.plugins import load_part
+from policybridge_core.terminal import as_json, complain, say
 from policybridge_serdes import Signature
 
 _DIFFERENT: Final = 1
@@ -50,14 +50,14 @@ def run(arguments: argparse.Namespace) -> int:
         recorded = load_recorded(arguments.ledger, arguments.session, command, kind=arguments.ledger_store)
         result = replay(recorded, Surroundings(cwd=arguments.cwd))
     except (PolicyBridgeError, OSError) as error:
-        sys.stderr.write(f"policybridge replay: {error}\n")
+        complain(f"policybridge replay: {error}")
         return _USAGE
-    print(_as_json(result) if arguments.json else _in_words(result))
+    say(_as_json(result) if arguments.json else _in_words(result))
     return 0 if result.identical else _DIFFERENT
 
 
 def _as_json(result: Replayed) -> str:
-    return msgspec.json.encode({"identical": result.identical, **vars(result)}).decode()
+    return as_json({"identical": result.identical, **vars(result)})
 
 
 def _in_words(result: Replayed) -> str:

@@ -20,6 +20,7 @@ from policybridge_client.llvm.signals import Interrupted, Interrupts, TakenSigna
 from policybridge_client.llvm.statistics import Report, write_report
 from policybridge_client.llvm.tasks import INLINE, TASKS
 from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_core.terminal import complain
 from policybridge_serdes import Exploration, PolicyReference
 
 _NOT_FOUND: Final = 127
@@ -206,5 +207,5 @@ def _told(report: Report, growth_limit: float) -> int:
 
 
 def _say(message: str, status: int) -> int:
-    sys.stderr.write(f"policybridge run: {message}\n")
+    complain(f"policybridge run: {message}")
     return status
