@@ -13,7 +13,16 @@ from typing import ClassVar, Final, Self
 
 import numpy as np
 
-from policybridge_client.decisions import Decision, Heading, Section, SiteLog, Store, format_store, read_sites
+from policybridge_client.decisions import (
+    Decision,
+    Heading,
+    PassChoice,
+    Section,
+    SiteLog,
+    Store,
+    format_store,
+    read_sites,
+)
 from policybridge_client.decisions.sites import Numbers
 from policybridge_client.decisions.store import LEVELS
 from policybridge_client.llvm.asked import Asked, AskLimits, asked
@@ -38,9 +47,16 @@ _BLOCK: Final = 5
 
 @dataclass(frozen=True)
 class ByDecisions:
-    """Decisions by the keys that `CompileTool.by` says; LLVM's own elsewhere."""
+    """Decisions by the keys that `CompileTool.by` says; LLVM's own elsewhere.
+
+    Attributes:
+        decisions: about inlining.
+        passes: choices about each function's passes; these need the plugin.
+
+    """
 
     decisions: Decisions
+    passes: tuple[PassChoice, ...] = ()
     asks: ClassVar[bool] = False
 
     def at(self, _: Place, *, again: bool = False) -> Self:  # noqa: ARG002 - of `Decider`
@@ -54,11 +70,18 @@ class ByDecisions:
             return Asking(words, self.decisions, output)
         sites = output.with_name("sites")
         options = [f"-policybridge-sites={sites}", f"-policybridge-module={module.name}"]
-        if self.decisions:
+        if self.decisions or self.passes:
             store = output.with_name("store")
-            _write_trial(self.decisions, module, tool.compiler.major, store)
+            self._write_trial(module, tool.compiler.major, store)
             options.append(f"-policybridge-decisions={store}")
         return Logged(tool.with_plugin(CompilerCommand.of(words), options), output, sites)
+
+    def _write_trial(self, module: Module, major: int, path: Path) -> None:
+        """Write a store for one compile, which fits the module whatever the level of its functions is."""
+        made = tuple(Decision(key, inline) for key, inline in self.decisions.items())
+        sections = [Section(Heading(major, level, "site", None, module.name), made, self.passes) for level in LEVELS]
+        # Not by `write_store`, which waits for the disk: this file is read once, and gone.
+        path.write_bytes(format_store(Store(sections)))
 
 
 @dataclass(frozen=True)
@@ -125,14 +148,6 @@ class Asking:
 def _result(done: Asked, tool: CompileTool) -> CompileResult:
     late = tool.limits.seconds if done.late else None
     return CompileResult.ended(done.status, done.seconds, done.message, late)
-
-
-def _write_trial(decisions: Decisions, module: Module, major: int, path: Path) -> None:
-    """Write a store for one compile, which fits the module whatever the level of its functions is."""
-    made = tuple(Decision(key, inline) for key, inline in decisions.items())
-    sections = [Section(Heading(major, level, "site", None, module.name), made) for level in LEVELS]
-    # Not by `write_store`, which waits for the disk: this file is read once, and gone.
-    path.write_bytes(format_store(Store(sections)))
 
 
 def _log_of(log: SiteLog, made: ObjectFile, known: Mapping[str, Numbers]) -> DecisionLog:

@@ -37,6 +37,7 @@ from policybridge_train.tasks.inline import InlineForSize
 from policybridge_train.tasks.recipe import TaskRecipe
 from policybridge_train.tuning.autotuner import Autotuner
 from policybridge_train.tuning.building import recorded
+from policybridge_train.tuning.choosing import PassTuning
 from policybridge_train.tuning.linked import Objects, Programs, link
 from policybridge_train.tuning.module import ModuleTuning, Tools
 from policybridge_train.tuning.progress import Progress
@@ -65,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--repository", type=Path, metavar="DIR", help="the folder of this policy (default: the bundled ones)")
     add_selection(parser)
     add("--budget", type=count, default=16, metavar="N", help="compiles of each module (default: %(default)s)")
+    add("--passes", type=count, metavar="N", help="choose each function's passes, too: further compiles of each module")
     add("--minutes", type=_minutes, metavar="M", help="end after this time; a later run goes on (default: the budget)")
     add_compiler(parser)
     add_level(parser, "own")
@@ -93,6 +95,8 @@ def _tune(arguments: argparse.Namespace) -> int:
         raise InvalidError("give one of two: --corpus DIR, or behind -- the command of a build")
     if arguments.corpus and arguments.level != "own":
         raise InvalidError("--level is for a build; the modules of a corpus have their own levels")
+    if arguments.linked and arguments.passes:
+        raise InvalidError("--passes makes each object smaller by itself; give it without --linked")
     linker = Linker.find() if arguments.linked else None
     tool = _tool(arguments)
     compiler = tool.compiler
@@ -116,6 +120,8 @@ def _tune(arguments: argparse.Namespace) -> int:
         tunings = [ModuleTuning(module, tools) for module in _chosen(corpus, arguments)]
         until = None if arguments.minutes is None else monotonic() + 60 * arguments.minutes
         status = _run(tunings, keeper, Autotuner(tunings, farm.slots, running, until))
+        if arguments.passes:
+            PassTuning(compiling, keeper, arguments.passes, running, until).run(tunings, farm.slots)
         if linker:
             objects = Objects.of(work / "objects", compiling, running)
             link(tunings, Programs(programs, linker, running), objects, keeper, farm.slots)
@@ -127,6 +133,8 @@ def _tool(arguments: argparse.Namespace) -> CompileTool:
     found = CompileTool(compiler_of(arguments), limits_of(arguments), plugins=arguments.plugins)
     # Raises now if the program is no clang.
     _ = found.compiler.version
+    if found.plugin is None and arguments.passes:
+        raise PreconditionError(f"--passes needs the plugin policybridge-inliner-{found.compiler.major}.so (--plugins)")
     if found.plugin is None and arguments.plugins is not None:
         wanted = f"policybridge-inliner-{found.compiler.major}.so"
         raise NotFoundError(f"{arguments.plugins} holds no {wanted} that {found.compiler.name} loads")

@@ -1,15 +1,26 @@
 """Searches and the store: the decisions with which a search begins, and those that it keeps."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Final, NamedTuple
 
-from policybridge_client.decisions import By, Decision, Heading, Section, Store, path_in_store, read_store, update_store
+from policybridge_client.decisions import (
+    By,
+    Decision,
+    Heading,
+    PassChoice,
+    Section,
+    Store,
+    path_in_store,
+    read_store,
+    update_store,
+)
 from policybridge_core.errors import NotFoundError
 from policybridge_train.compiling.module import Module
+from policybridge_train.tuning.passes import PassSearch
 from policybridge_train.tuning.search import Search
 
 _INTERVAL: Final = 2.0
@@ -77,23 +88,29 @@ class StoreKeeper:
         section = self._old.section_for(heading)
         return section.answers if section and section.heading.path == heading.path else {}
 
-    def put(self, module: Module, search: Search) -> None:
+    def put(self, module: Module, search: Search, passes: PassSearch | None = None) -> None:
         """Keep a search's decisions; they are in the file a moment later.
 
-        The store's earlier decisions stay until they have been compiled.
+        The store's earlier decisions stay until they have been compiled. Without a search for passes the choices
+        of passes that it has stay if its decisions do: they were found with these.
         """
         if search.start:
             return
         heading = self.heading(module, search)
         names = search.names
         decisions = tuple(Decision(key, inline, *names.get(key, ())) for key, inline in search.shipped.items())
-        won = search.default_text - search.best_text
+        won = search.default_text - search.best_text + (passes.text - passes.best_text if passes else 0)
+        chosen = passes.best if passes else self._chosen(heading, search)
         offers = self._shared.setdefault(heading, {})
-        offers[module.name] = _Offer(search.is_refused, won, module.name, Section(heading, decisions))
+        offers[module.name] = _Offer(search.is_refused, won, module.name, Section(heading, decisions, chosen))
         self._found[heading] = max(offers.values()).section
         self._digests.setdefault(heading.path, {})[module.name] = search.digest
         if monotonic() > self._next_write:
             self.write()
+
+    def _chosen(self, heading: Heading, search: Search) -> Sequence[PassChoice]:
+        section = self._old.section_for(heading)
+        return section.passes if section and section.heading == heading and section.answers == search.shipped else ()
 
     def write(self) -> None:
         """Write the file, if there is anything new.
