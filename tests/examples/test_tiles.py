@@ -15,7 +15,7 @@ from policybridge_serdes import Exploration, Values
 from policybridge_train.corpus.parts import Part
 from policybridge_train.learning.split import cases_of
 from policybridge_train.tasks.task import Asking, Case
-from policybridge_train.trajectories.trajectory import Rollout, read_back
+from policybridge_train.trajectories.trajectory import Trajectory, read_back
 from tests.conftest import RunningServer, running_server
 from tests.docs.pages import ROOT, blocks
 from tests.repositories import write_python
@@ -69,7 +69,7 @@ def served() -> Iterator[tuple[RunningServer, Path]]:
             yield server, ledger
 
 
-def rolled(task: Any, case: Case, served: tuple[RunningServer, Path], version: int, seed: int | None) -> Rollout:
+def collected(task: Any, case: Case, served: tuple[RunningServer, Path], version: int, seed: int | None) -> Trajectory:
     exploration = None if seed is None else Exploration(seed, epsilon=1.0)
     ran = task.run(case, Asking(served[0].grpc, f"tiles@{version}", exploration))
     assert ran.ok, ran.failure
@@ -81,23 +81,25 @@ def test_a_policy_that_is_fitted_to_what_exploring_cost_misses_less_on_shapes_it
 ) -> None:
     cases = task.cases(None)
     training, held_out = cases_of(cases, Part.TRAINING), cases_of(cases, Part.HELD_OUT)
-    rollouts = [rolled(task, case, served, 1, seed) for case in training for seed in range(3)]
-    assert all(list(each.units) == ["a", "b", "c", "d"] and each.result.costs.keys() == {*"abcd"} for each in rollouts)
-    assert len({tuple(each.advice.tolist()) for each in rollouts}) > len(training)
-    (tmp_path / "policy.py").write_text(policy(fitted(rollouts)))
+    trajectories = [collected(task, case, served, 1, seed) for case in training for seed in range(3)]
+    assert all(
+        list(each.units) == ["a", "b", "c", "d"] and each.result.costs.keys() == {*"abcd"} for each in trajectories
+    )
+    assert len({tuple(each.advice.tolist()) for each in trajectories}) > len(training)
+    (tmp_path / "policy.py").write_text(policy(fitted(trajectories)))
     with RepositoryClient(served[0].grpc.removeprefix("grpc:")) as client:
         version = client.publish("tiles", tmp_path).version
-    found = [rolled(task, case, served, version, None) for case in held_out]
+    found = [collected(task, case, served, version, None) for case in held_out]
     usual = sum(usual_cost(module, each.observations) for each in found)
     assert sum(sum(each.result.costs.values()) for each in found) < 0.8 * usual
 
 
-def fitted(rollouts: list[Rollout]) -> np.ndarray:
+def fitted(trajectories: list[Trajectory]) -> np.ndarray:
     """Fit the logarithm of the misses of each choice, by the shape's logarithms and their squares."""
-    shapes = np.log(np.concatenate([each.columns(["rows", "columns", "depth"]) for each in rollouts]))
+    shapes = np.log(np.concatenate([each.columns(["rows", "columns", "depth"]) for each in trajectories]))
     rows = np.column_stack([shapes, shapes**2, np.ones(len(shapes))])
-    costs = np.log([each.result.costs[unit] for each in rollouts for unit in each.units])
-    chosen = np.concatenate([each.advice for each in rollouts])
+    costs = np.log([each.result.costs[unit] for each in trajectories for unit in each.units])
+    chosen = np.concatenate([each.advice for each in trajectories])
     fits = [np.linalg.lstsq(rows[chosen == tile], costs[chosen == tile], rcond=None)[0] for tile in range(5)]
     return np.stack(fits, axis=1)
 

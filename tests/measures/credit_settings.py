@@ -27,7 +27,7 @@ from policybridge_train.tasks.recipe import TaskRecipe, make_task
 from policybridge_train.tasks.task import Case
 from policybridge_train.train_command import add_task_options, options_of, pairs, settings_of
 from policybridge_train.trajectories.server import TrainingServer
-from policybridge_train.trajectories.trajectory import Roller
+from policybridge_train.trajectories.trajectory import Collector
 
 _NAME: Final = "python -m tests.measures.credit_settings"
 _FOLDS: Final = 5
@@ -64,7 +64,7 @@ def _compare(options: argparse.Namespace) -> None:
     ):
         farm.lead(server)
         cases = cases_of(task.cases(options.corpus), Part.TRAINING)
-        folds = _Folds(Training(task, Roller(recipe, farm), server, record, cases, [], 0, print))
+        folds = _Folds(Training(task, Collector(recipe, farm), server, record, cases, [], 0, print))
         for name, settings in asked:
             _show(name, folds.cases, folds.before, folds.compiled(settings))
 
@@ -113,7 +113,7 @@ class _Folds:
     def _compiled(self, trees: Trees, least: float, cases: Sequence[Case]) -> Costs:
         training = self._training
         version = training.publish({"model.onnx": model_of(training.task, trees, least)}, policy_config())
-        return training.totals(list(training.roller.roll(cases, training.asking(version))))
+        return training.totals(list(training.collector.collect(cases, training.asking(version))))
 
 
 def _dealt(text: Mapping[str, float]) -> Sequence[set[str]]:

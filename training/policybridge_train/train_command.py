@@ -25,7 +25,7 @@ from policybridge_train.tasks.raising import told_by
 from policybridge_train.tasks.recipe import TaskRecipe, make_task
 from policybridge_train.tasks.task import TASKS, Case, Task
 from policybridge_train.trajectories.server import TrainingServer
-from policybridge_train.trajectories.trajectory import Roller
+from policybridge_train.trajectories.trajectory import Collector
 
 _USAGE = 2
 _INTERRUPTED = 130
@@ -113,7 +113,7 @@ def _run(arguments: argparse.Namespace) -> int:
         done = record.iterations()
         run = Training(
             task,
-            Roller(recipe, farm),
+            Collector(recipe, farm),
             server,
             record,
             training,

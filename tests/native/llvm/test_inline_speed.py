@@ -59,8 +59,8 @@ def test_a_program_that_inlines_nothing_takes_more_instructions_and_each_count_i
     work, main = unit_of("work"), unit_of("main")
     assert never.totals["instructions"] >= never.costs[main] > never.costs[work] > plain.costs[work] > 30000
     assert unit_of("twice") in never.costs.keys() - plain.costs.keys()
-    rollout = read_back(task, case, never, served[1])
-    assert work in rollout.units
+    trajectory = read_back(task, case, never, served[1])
+    assert work in trajectory.units
     own = InlineForSpeed(f"clang-{major}", str(plugin.parent), benchmarks=benchmarks, counted="own")
     own.cases(corpus)
     alone = own.run(case, None).costs

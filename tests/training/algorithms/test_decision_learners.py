@@ -17,7 +17,7 @@ from policybridge_train.learning.network import Layer, Network, Scaling
 from policybridge_train.learning.record import Iteration, Record
 from policybridge_train.learning.rewards import changes
 from policybridge_train.tasks.task import Case
-from policybridge_train.trajectories.trajectory import Rollout
+from policybridge_train.trajectories.trajectory import Trajectory
 
 
 def train(folder: Path, algorithm: str, *settings: str, options: tuple[str, ...] = ()) -> str:
@@ -100,18 +100,18 @@ def test_the_model_gives_the_scores_of_the_weights_that_the_feature_chooses() ->
     assert scores == pytest.approx(np.array(wanted), abs=1e-4)
 
 
-def rollout(calls: list[tuple[int, int, int]], costs: dict[int, float]) -> Rollout:
+def trajectory(calls: list[tuple[int, int, int]], costs: dict[int, float]) -> Trajectory:
     """Give a compilation of these calls: caller, callee, whether it was inlined."""
     seen = np.array([(caller, callee) for caller, callee, _ in calls], [("caller", np.int64), ("callee", np.int64)])
     units = [f"{caller:016x}" for caller, _, _ in calls]
     advice = np.array([inlined for *_, inlined in calls])
     ran = CompileResult({f"{unit:016x}": cost for unit, cost in costs.items()}, ["s"])
-    return Rollout(Case("c", "p"), ran, None, seen, advice, np.zeros(len(calls)), units)
+    return Trajectory(Case("c", "p"), ran, None, seen, advice, np.zeros(len(calls)), units)
 
 
 def test_a_decision_is_credited_with_its_function_and_with_a_callee_that_is_no_longer_emitted() -> None:
     # 1 calls 2 and 2 calls 3; 2 is inlined into 1 and is no longer emitted, and 4 has nothing to do with them.
-    made = rollout([(2, 3, 1), (1, 2, 1), (4, 5, 0)], {1: 150, 3: 30, 4: 8})
+    made = trajectory([(2, 3, 1), (1, 2, 1), (4, 5, 0)], {1: 150, 3: 30, 4: 8})
     default = {f"{unit:016x}": cost for unit, cost in {1: 100.0, 2: 70.0, 3: 30.0, 4: 10.0}.items()}
     assert changes(made, default, "function").tolist() == [0, -20, -2]
     assert changes(made, default, "module").tolist() == [-22, -22, -22]
@@ -119,15 +119,15 @@ def test_a_decision_is_credited_with_its_function_and_with_a_callee_that_is_no_l
 
 def test_what_a_function_that_was_inlined_has_become_counts_wherever_it_is() -> None:
     # 7 is emitted, and it was inlined into 6, whose other code is larger by decisions of its own.
-    made = rollout([(7, 8, 1), (6, 7, 1)], {6: 500, 7: 45})
+    made = trajectory([(7, 8, 1), (6, 7, 1)], {6: 500, 7: 45})
     default = {f"{unit:016x}": cost for unit, cost in {6: 100.0, 7: 40.0}.items()}
     assert changes(made, default, "function").tolist() == [10, 400]
 
 
 def test_the_best_of_a_function_comes_from_where_it_is_smallest() -> None:
     default = {f"{unit:016x}": 100.0 for unit in range(1, 4)}
-    small_first = rollout([(1, 9, 0), (2, 9, 1)], {1: 80, 2: 130, 9: 0})
-    small_second = rollout([(1, 9, 1), (2, 9, 0)], {1: 100, 2: 90, 9: 0})
+    small_first = trajectory([(1, 9, 0), (2, 9, 1)], {1: 80, 2: 130, 9: 0})
+    small_second = trajectory([(1, 9, 1), (2, 9, 0)], {1: 100, 2: 90, 9: 0})
     by_function = best([small_first, small_second], default, "function")
     assert [each.tolist() for each in by_function] == [[True, False], [False, True]]
     by_module = best([small_first, small_second], default, "module")

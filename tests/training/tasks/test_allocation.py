@@ -12,7 +12,7 @@ from policybridge_train.tasks.allocation import RegisterAllocation
 from policybridge_train.tasks.eviction import Eviction
 from policybridge_train.tasks.priority import Priority
 from policybridge_train.tasks.task import Asking, Case
-from policybridge_train.trajectories.trajectory import Rollout, read_back
+from policybridge_train.trajectories.trajectory import Trajectory, read_back
 from tests.client.compilers import installed, parameters, write_pressure
 from tests.conftest import running_server
 from tests.training.corpora import write_corpus
@@ -39,7 +39,7 @@ def served() -> Iterator[tuple[str, Path]]:
             yield server.socket, ledger
 
 
-def rolled(task: RegisterAllocation, case: Case, served: tuple[str, Path], policy: str) -> Rollout:
+def collected(task: RegisterAllocation, case: Case, served: tuple[str, Path], policy: str) -> Trajectory:
     ran = task.run(case, Asking(served[0], policy, labels={"round": "1"}))
     assert ran.ok, ran.failure
     return read_back(task, case, ran, served[1])
@@ -52,14 +52,16 @@ def test_each_decision_belongs_to_the_function_whose_spills_it_costs(
 ) -> None:
     task = kind(compiler)
     (case,) = task.cases(corpus)
-    rollout = rolled(task, case, served, _POLICIES[kind])
+    trajectory = collected(task, case, served, _POLICIES[kind])
     assert case == Case("p/pressure.c", "p", "c")
-    assert "f" in rollout.units
-    assert set(rollout.units) <= rollout.result.costs.keys() == {"f", "calm"}
-    assert rollout.result.costs["f"] > 4 > rollout.result.costs["calm"] >= 0
-    assert rollout.result.totals["spills_log2"] == pytest.approx(sum(rollout.result.costs.values()))
-    assert rollout.result.totals["spills"] == pytest.approx(sum(2**cost - 1 for cost in rollout.result.costs.values()))
-    sent, known = rollout.observations.dtype, Layout.of(task.features).dtype
+    assert "f" in trajectory.units
+    assert set(trajectory.units) <= trajectory.result.costs.keys() == {"f", "calm"}
+    assert trajectory.result.costs["f"] > 4 > trajectory.result.costs["calm"] >= 0
+    assert trajectory.result.totals["spills_log2"] == pytest.approx(sum(trajectory.result.costs.values()))
+    assert trajectory.result.totals["spills"] == pytest.approx(
+        sum(2**cost - 1 for cost in trajectory.result.costs.values())
+    )
+    sent, known = trajectory.observations.dtype, Layout.of(task.features).dtype
     assert {name: sent[name] for name in sent.names or ()} == {name: known[name] for name in known.names or ()}
 
 

@@ -42,7 +42,7 @@ def train(training: Training, settings: Settings) -> None:
     features = yes_no_features(task)
     own = _own(training, features)
     training.finish(0, own, training.validate(own))
-    seen = list(training.roller.roll(training.training, training.asking(own, purpose="training")))
+    seen = list(training.collector.collect(training.training, training.asking(own, purpose="training")))
     training.compiles += len(seen)
     rows = inputs_of(seen, features)
     # The network sees the same number in place of the compiler's decision, always.

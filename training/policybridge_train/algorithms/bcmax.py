@@ -22,7 +22,7 @@ from policybridge_train.learning.record import Iteration
 from policybridge_train.learning.rewards import Reward, changes
 from policybridge_train.learning.training import Training
 from policybridge_train.tasks.task import Case
-from policybridge_train.trajectories.trajectory import Rollout
+from policybridge_train.trajectories.trajectory import Trajectory
 
 _DESCRIPTION: Final = "A small network beside the compiler's own decision, which imitates the best of several policies"
 
@@ -74,7 +74,7 @@ class _Imitation:
             self._learner.restore(done[-1].number)
             return done[-1]
         version = self._learner.publish()
-        seen = self._training.rolled(
+        seen = self._training.collected(
             self._training.drawn(1, self._settings.cases), self._training.asking(version, purpose="scaling")
         )
         self._learner.scaling = Scaling.of(inputs_of(seen, self._learner.features))
@@ -89,40 +89,42 @@ class _Imitation:
             seed = (self._training.seed << 32) + number * self._settings.draws + draw
             policies.append(self._compiled(cases, last.version, Exploration(seed, self._settings.temperature)))
         chosen, which = [], []
-        for rollouts in zip(*policies, strict=True):
-            usable = [each for each in rollouts if each.result.ok and len(each)]
-            if rollouts[0].result.ok and usable:
+        for trajectories in zip(*policies, strict=True):
+            usable = [each for each in trajectories if each.result.ok and len(each)]
+            if trajectories[0].result.ok and usable:
                 chosen += usable
-                which += best(usable, rollouts[0].result.costs, self._settings.reward)
+                which += best(usable, trajectories[0].result.costs, self._settings.reward)
         if chosen:
             self._imitate(chosen, np.concatenate(which))
         return self._learner.finish(number)
 
-    def _compiled(self, cases: Sequence[Case], version: int, exploration: Exploration | None) -> list[Rollout]:
+    def _compiled(self, cases: Sequence[Case], version: int, exploration: Exploration | None) -> list[Trajectory]:
         asking = replace(self._training.asking(version, purpose="training"), exploration=exploration)
-        return self._training.rolled(cases, asking)
+        return self._training.collected(cases, asking)
 
-    def _imitate(self, rollouts: Sequence[Rollout], which: npt.NDArray[np.bool_]) -> None:
+    def _imitate(self, trajectories: Sequence[Trajectory], which: npt.NDArray[np.bool_]) -> None:
         learner, settings = self._learner, self._settings
-        rows = inputs_of(rollouts, learner.features)[which]
-        answers = np.concatenate([each.advice != 0 for each in rollouts])[which]
+        rows = inputs_of(trajectories, learner.features)[which]
+        answers = np.concatenate([each.advice != 0 for each in trajectories])[which]
         learner.network.imitate(learner.scaling(rows), learner.leaning(rows), answers, settings.epochs, settings.batch)
 
 
-def best(rollouts: Sequence[Rollout], default: Mapping[str, float], reward: Reward) -> list[npt.NDArray[np.bool_]]:
-    """Tell of each decision of each rollout of a case whether it is of the best for its function or module.
+def best(
+    trajectories: Sequence[Trajectory], default: Mapping[str, float], reward: Reward
+) -> list[npt.NDArray[np.bool_]]:
+    """Tell of each decision of each trajectory of a case whether it is of the best for its function or module.
 
-    Among equals it is the first rollout's.
+    Among equals it is the first trajectory's.
     """
     found: dict[str, tuple[float, int]] = {}
-    for place, rollout in enumerate(rollouts):
-        for unit, change in zip(_units(rollout, reward), changes(rollout, default, reward), strict=True):
+    for place, trajectory in enumerate(trajectories):
+        for unit, change in zip(_units(trajectory, reward), changes(trajectory, default, reward), strict=True):
             found[unit] = min(found.get(unit, (np.inf, place)), (float(change), place))
     return [
-        np.array([found[unit][1] == place for unit in _units(rollout, reward)], bool)
-        for place, rollout in enumerate(rollouts)
+        np.array([found[unit][1] == place for unit in _units(trajectory, reward)], bool)
+        for place, trajectory in enumerate(trajectories)
     ]
 
 
-def _units(rollout: Rollout, reward: Reward) -> Sequence[str]:
-    return rollout.units if reward == "function" else [""] * len(rollout)
+def _units(trajectory: Trajectory, reward: Reward) -> Sequence[str]:
+    return trajectory.units if reward == "function" else [""] * len(trajectory)

@@ -18,7 +18,7 @@ from policybridge_train.learning.record import Iteration
 from policybridge_train.learning.training import Training
 from policybridge_train.learning.trees import TreeSettings
 from policybridge_train.tasks.task import Asking, Case
-from policybridge_train.trajectories.trajectory import Rolling, Rollout
+from policybridge_train.trajectories.trajectory import Collecting, Trajectory
 
 _DESCRIPTION: Final = "Trees that predict the cost of each choice, fitted to tried choices"
 _MOST: Final = 1e9
@@ -88,7 +88,7 @@ class _Learner:
         """Try choices in all training cases; what an interrupted run has tried is not tried again."""
         training = self._training
         waiting = [case for case in training.training if not training.record.has(last.number, case.name)]
-        for place, found in enumerate(training.roller.each(lambda case: self._tried(case, last), waiting), 1):
+        for place, found in enumerate(training.collector.each(lambda case: self._tried(case, last), waiting), 1):
             training.record.keep(last.number, waiting[place - 1].name, self._settings.draws + 1, found.packed())
             if place % 20 == 0 or place == len(waiting):
                 training.say(f"iteration {last.number + 1}: {place} of {len(waiting)} cases")
@@ -97,11 +97,11 @@ class _Learner:
     def _tried(self, case: Case, last: Iteration) -> Decisions:
         """Compile a case by default and with choices that are drawn."""
         training, first = self._training, self._training.record.iterations()[0]
-        usual = training.roller.one(case, Rolling(training.asking(first.version, purpose="training")))
+        usual = training.collector.one(case, Collecting(training.asking(first.version, purpose="training")))
         parts = []
         for draw in range(self._settings.draws if usual.result.ok else 0):
-            rollout = training.roller.one(case, Rolling(self._exploring(last, draw)))
-            parts += self._learnt(rollout, usual)
+            trajectory = training.collector.one(case, Collecting(self._exploring(last, draw)))
+            parts += self._learnt(trajectory, usual)
         return Decisions.joined([*self._learnt(usual, usual), *parts], self._columns)
 
     def _exploring(self, last: Iteration, draw: int) -> Asking:
@@ -110,19 +110,19 @@ class _Learner:
         asking = self._training.asking(last.version, purpose="training")
         return replace(asking, exploration=Exploration(seed, epsilon=epsilon))
 
-    def _learnt(self, rollout: Rollout, usual: Rollout) -> list[Decisions]:
+    def _learnt(self, trajectory: Trajectory, usual: Trajectory) -> list[Decisions]:
         """Give the decisions of each unit that has a cost in both compilations."""
-        if not len(rollout):
+        if not len(trajectory):
             return []
-        rows = rows_of(rollout.observations, self._training.task.features)
-        units = np.array(rollout.units, object)
+        rows = rows_of(trajectory.observations, self._training.task.features)
+        units = np.array(trajectory.units, object)
         found = []
-        for unit in dict.fromkeys(rollout.units):
-            if unit not in rollout.result.costs or unit not in usual.result.costs:
+        for unit in dict.fromkeys(trajectory.units):
+            if unit not in trajectory.result.costs or unit not in usual.result.costs:
                 continue
             places = np.flatnonzero(units == unit)
-            cost = rollout.result.costs[unit] - usual.result.costs[unit]
+            cost = trajectory.result.costs[unit] - usual.result.costs[unit]
             ends = np.arange(len(places)) == len(places) - 1
             costs = np.full(len(places), cost, np.float32)
-            found.append(Decisions(rows[places], rollout.advice[places].astype(np.int64), costs, ends))
+            found.append(Decisions(rows[places], trajectory.advice[places].astype(np.int64), costs, ends))
         return found

@@ -27,7 +27,7 @@ from policybridge_train.learning.training import Training, change
 from policybridge_train.learning.trees import Trees, TreeSettings, fit, to_onnx
 from policybridge_train.tasks.inline import TOLD, InlineForSize
 from policybridge_train.tasks.task import Asking, Case, Task
-from policybridge_train.trajectories.trajectory import Rolling, Rollout
+from policybridge_train.trajectories.trajectory import Collecting, Trajectory
 from policybridge_train.tuning.crediting import Ground, Labels, decisions_of
 from policybridge_train.tuning.search import TUNED
 
@@ -96,10 +96,10 @@ def _is_flat(done: Sequence[Iteration]) -> bool:
 def _collect(training: Training, last: Iteration, trees: Trees, compiles: int, cases: Mapping[str, Case]) -> None:
     """Try flips in all training modules; what an interrupted run has tried is not tried again."""
     asking = training.asking(last.version, purpose="training")
-    trying = _Trying(asking, f"{training.seed} {last.number}", training.roller.farm.share(trees), compiles)
+    trying = _Trying(asking, f"{training.seed} {last.number}", training.collector.farm.share(trees), compiles)
     waiting = [case for case in cases.values() if not training.record.has(last.number, case.name)]
     flips = 0
-    for place, found in enumerate(training.roller.each(partial(_try, training, last, trying), waiting), 1):
+    for place, found in enumerate(training.collector.each(partial(_try, training, last, trying), waiting), 1):
         flips += found
         if place % 50 == 0 or place == len(waiting):
             training.say(f"iteration {last.number + 1}: {place} of {len(waiting)} modules, {flips:,} flips")
@@ -114,7 +114,7 @@ def _distinct(training: Training, task: InlineForSize) -> Mapping[str, Case]:
 
 def _try(training: Training, last: Iteration, trying: "_Trying", case: Case) -> int:
     """Try flips in one module, and record the labels; give the number of flips."""
-    tried = training.roller.one(case, trying)
+    tried = training.collector.one(case, trying)
     if tried.failure:
         # A module that does not compile with some flips keeps its earlier labels.
         training.say(f"{case.name}: {tried.failure}")
@@ -151,11 +151,11 @@ class _Trying:
     def __call__(self, place: Place, task: Task, case: Case) -> _Tried:
         """Try flips where the module is compiled: the labels are much smaller than the compile's result."""
         assert isinstance(task, InlineForSize)  # noqa: S101 - see `train`
-        rollout = Rolling(self.asking)(place, task, case)
+        trajectory = Collecting(self.asking)(place, task, case)
         learnt, compiles, failure = list[Labels](), 1, ""
-        if len(rollout):
+        if len(trajectory):
             try:
-                for labels in self._flipped(place, task, rollout):
+                for labels in self._flipped(place, task, trajectory):
                     learnt.append(labels)
                     compiles += 1
             except PolicyBridgeError as error:
@@ -166,15 +166,15 @@ class _Trying:
         labels = Labels.joined(learnt, len(FEATURES))
         return _Tried(msgspec.msgpack.encode(_packed(labels)), len(labels), compiles, failure)
 
-    def _flipped(self, place: Place, task: InlineForSize, rollout: Rollout) -> Iterator[Labels]:
-        chance = random.Random(f"{self.seed} {rollout.case.name}")  # noqa: S311 - no secret
-        ground = Ground(rollout, _measured(task, rollout.case, decisions_of(rollout)), FEATURES)
+    def _flipped(self, place: Place, task: InlineForSize, trajectory: Trajectory) -> Iterator[Labels]:
+        chance = random.Random(f"{self.seed} {trajectory.case.name}")  # noqa: S311 - no secret
+        ground = Ground(trajectory, _measured(task, trajectory.case, decisions_of(trajectory)), FEATURES)
         rest = ground.order(self.trees.at(place).predict, chance)
         for _ in range(self.compiles):
             flips, rest = ground.fitting(rest)
             if not flips:
                 return
-            seen = _measured(task, rollout.case, ground.decisions(flips))
+            seen = _measured(task, trajectory.case, ground.decisions(flips))
             yield ground.labels(list(ground.credits(flips, seen)))
 
 

@@ -22,7 +22,7 @@ from policybridge_train.learning.record import Iteration
 from policybridge_train.learning.rewards import Compared, Reward, callees_of, inlined_in
 from policybridge_train.learning.training import Training
 from policybridge_train.tasks.task import Case
-from policybridge_train.trajectories.trajectory import Rollout
+from policybridge_train.trajectories.trajectory import Trajectory
 
 _UNIT: Final = "caller"
 """The feature that tells the function, an int64 hash."""
@@ -105,7 +105,7 @@ class _Strategy:
             return done[-1]
         version = self._publish(self._weights[np.newaxis])
         asking = self._training.asking(version, purpose="scaling")
-        seen = self._training.rolled(self._training.drawn(0, self._settings.cases), asking)
+        seen = self._training.collected(self._training.drawn(0, self._settings.cases), asking)
         self._scaling = Scaling.of(inputs_of(seen, self._features))
         return self._finish(0)
 
@@ -124,7 +124,7 @@ class _Strategy:
         """Give changes of the weights, and the cost of each minus that of its opposite."""
         sets = self._settings.sets
         noise = chance.normal(size=(sets, len(self._weights)))
-        both = [self._rolled(self._weights + side * self._settings.sigma * noise, cases) for side in (1, -1)]
+        both = [self._collected(self._weights + side * self._settings.sigma * noise, cases) for side in (1, -1)]
         worth = np.zeros(sets)
         for up, down in zip(*both, strict=True):
             if up.result.ok and down.result.ok:
@@ -138,15 +138,15 @@ class _Strategy:
         worth = np.zeros(pairs)
         for pair in range(pairs):
             changed = [self._weights + side * self._settings.sigma * noise[pair] for side in (1, -1)]
-            both = [self._rolled(each[np.newaxis], cases[pair::pairs]) for each in changed]
+            both = [self._collected(each[np.newaxis], cases[pair::pairs]) for each in changed]
             for up, down in zip(*both, strict=True):
                 if up.result.ok and down.result.ok and down.result.costs:
                     worth[pair] += np.log(sum(up.result.costs.values()) / sum(down.result.costs.values()))
         return noise, worth
 
-    def _rolled(self, weights: npt.NDArray[np.float64], cases: Sequence[Case]) -> list[Rollout]:
+    def _collected(self, weights: npt.NDArray[np.float64], cases: Sequence[Case]) -> list[Trajectory]:
         asking = self._training.asking(self._publish(weights), purpose="training")
-        return self._training.rolled(cases, asking)
+        return self._training.collected(cases, asking)
 
     def _step(self, gradient: npt.NDArray[np.float64], number: int) -> None:
         """Move against the gradient by Adam (Kingma and Ba, 2015)."""
@@ -188,11 +188,11 @@ class _Strategy:
         self._scaling = Scaling(*scales)
 
 
-def _differences(up: Rollout, down: Rollout) -> Iterator[tuple[str, float]]:
+def _differences(up: Trajectory, down: Trajectory) -> Iterator[tuple[str, float]]:
     """Give for each unit how many bytes more its decisions cost than under the opposite weights."""
     callees: dict[str, set[str]] = {}
-    for rollout in (up, down):
-        for unit, names in zip(rollout.units, callees_of(rollout), strict=True):
+    for trajectory in (up, down):
+        for unit, names in zip(trajectory.units, callees_of(trajectory), strict=True):
             callees.setdefault(unit, set()).update(names)
     compared, inlined = Compared(up.result.costs, down.result.costs), (inlined_in(up), inlined_in(down))
     for unit, called in callees.items():

@@ -103,7 +103,7 @@ def train(training: Training, settings: Settings) -> None:
 def _begin(training: Training) -> Iteration:
     """Publish the lightest weights, which are closest to LLVM; the baseline is LLVM itself."""
     version = training.publish({"model.onnx": to_onnx(np.array(LIGHTEST))}, config())
-    plain = training.roller.map(_by_itself, training.validation)
+    plain = training.collector.map(_by_itself, training.validation)
     costs = {case.name: ran.totals for case, ran in zip(training.validation, plain, strict=True) if ran.ok}
     training.compiles += len(training.validation)
     return training.finish(0, version, costs)
@@ -126,7 +126,7 @@ def _step(training: Training, state: _State, settings: Settings, iteration: int)
     count = min(settings.cases, len(training.training))
     cases = [training.training[place] for place in chance.choice(len(training.training), count, replace=False)]
     tries = _Tries(state, f"{training.seed} {state.step}", settings.reach)
-    found = [one for part in training.roller.map(tries, cases) for one in part]
+    found = [one for part in training.collector.map(tries, cases) for one in part]
     gradient = np.sum(found, axis=0) / len(found) if found else np.zeros(len(COLUMNS))
     after = state.stepped(gradient, settings.rate)
     training.compiles += 2 * count

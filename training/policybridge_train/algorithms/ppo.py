@@ -24,7 +24,7 @@ from policybridge_train.learning.record import Iteration
 from policybridge_train.learning.rewards import Reward, changes
 from policybridge_train.learning.training import Training
 from policybridge_train.tasks.task import Case
-from policybridge_train.trajectories.trajectory import Rollout
+from policybridge_train.trajectories.trajectory import Trajectory
 
 _DESCRIPTION: Final = "A small network beside the compiler's own decision, trained by PPO"
 _MOST: Final = 300.0
@@ -92,7 +92,7 @@ class _Optimisation:
             self._scale = float(self._learner.restore(done[-1].number)["scale"])
             return done[-1]
         version = self._learner.publish()
-        seen = self._rolled(self._training.drawn(1, self._settings.cases), version, None)
+        seen = self._collected(self._training.drawn(1, self._settings.cases), version, None)
         self._learner.scaling = Scaling.of(inputs_of(seen, self._learner.features))
         self._defaults = {each.case.name: each.result.costs for each in seen if each.result.ok}
         return self._finish(0)
@@ -106,7 +106,7 @@ class _Optimisation:
         for draw in range(self._settings.draws):
             # Each case draws by its own seed, which the plugin mixes with the module's name.
             seed = (self._training.seed << 32) + number * self._settings.draws + draw
-            seen += self._rolled(cases, last.version, Exploration(seed, 1.0))
+            seen += self._collected(cases, last.version, Exploration(seed, 1.0))
         seen = [each for each in seen if len(each) and each.case.name in self._defaults]
         if seen:
             self._learner.network.slow_down(1 + number / _SLOWING)
@@ -117,17 +117,17 @@ class _Optimisation:
         unknown = [case for case in cases if case.name not in self._defaults]
         first = self._training.record.iterations()[0].version
         # These few may all be cases that never compile.
-        found = list(self._training.roller.roll(unknown, self._training.asking(first, purpose="training")))
+        found = list(self._training.collector.collect(unknown, self._training.asking(first, purpose="training")))
         self._training.compiles += len(found)
         self._defaults |= {each.case.name: each.result.costs for each in found if each.result.ok}
 
-    def _rolled(
+    def _collected(
         self, cases: Sequence[Case], version: PolicyVersion | int, exploration: Exploration | None
-    ) -> list[Rollout]:
+    ) -> list[Trajectory]:
         asking = replace(self._training.asking(version, purpose="training"), exploration=exploration)
-        return self._training.rolled(cases, asking)
+        return self._training.collected(cases, asking)
 
-    def _learn(self, seen: Sequence[Rollout]) -> None:
+    def _learn(self, seen: Sequence[Trajectory]) -> None:
         settings, learner, network = self._settings, self._learner, self._learner.network
         torch, rows = network.torch, inputs_of(seen, learner.features)
         inputs, lean = torch.from_numpy(learner.scaling(rows)), torch.from_numpy(learner.leaning(rows))
@@ -144,7 +144,7 @@ class _Optimisation:
                 entropy = (torch.nn.functional.softplus(score) - score * score.sigmoid()).mean()
                 network.step(-gained - settings.entropy * entropy)
 
-    def _advantages(self, seen: Sequence[Rollout]) -> npt.NDArray[np.float32]:
+    def _advantages(self, seen: Sequence[Trajectory]) -> npt.NDArray[np.float32]:
         """Give how much better each decision was than other compilations of its function, in units of the spread."""
         default, reward = self._defaults, self._settings.reward
         costs = [np.clip(changes(each, default[each.case.name], reward), -_MOST, _MOST) for each in seen]
@@ -158,7 +158,7 @@ class _Optimisation:
         return self._learner.finish(number, scale=np.array(self._scale))
 
 
-def _others(seen: Sequence[Rollout], costs: Sequence[Costs], reward: Reward) -> Iterator[Costs]:
+def _others(seen: Sequence[Trajectory], costs: Sequence[Costs], reward: Reward) -> Iterator[Costs]:
     """Give for each decision what its function, or module, cost in the other compilations of the case; 0 if in none."""
     units = [np.array(each.units if reward == "function" else [""] * len(each), object) for each in seen]
     means: dict[tuple[str, str], list[tuple[int, float]]] = {}

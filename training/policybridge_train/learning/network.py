@@ -16,7 +16,7 @@ from policybridge_core.errors import InvalidError
 from policybridge_serdes import TensorSpec
 from policybridge_train.onnx_file import onnx_bytes
 from policybridge_train.tasks.task import Task
-from policybridge_train.trajectories.trajectory import Rollout
+from policybridge_train.trajectories.trajectory import Trajectory
 
 Floats = npt.NDArray[np.float32]
 
@@ -194,7 +194,7 @@ def _is_int64(spec: TensorSpec) -> bool:
     return spec.fixed and spec.count == 1 and spec.type.value == "int64_t"
 
 
-def inputs_of(rollouts: Sequence[Rollout], features: Sequence[str]) -> Floats:
+def inputs_of(trajectories: Sequence[Trajectory], features: Sequence[str]) -> Floats:
     """Give the features of all decisions, one after another, shape [n, features]."""
-    found = [np.zeros((0, len(features)), np.float32), *(each.columns(features) for each in rollouts if len(each))]
+    found = [np.zeros((0, len(features)), np.float32), *(each.columns(features) for each in trajectories if len(each))]
     return np.concatenate(found)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from policybridge_train.tasks.inlined import Call, Inlined
 from policybridge_train.tasks.task import names_in_hex
-from policybridge_train.trajectories.trajectory import Rollout
+from policybridge_train.trajectories.trajectory import Trajectory
 
 Reward = Literal["function", "module"]
 """Whether a decision is credited with its own function and its callee, or with the whole module."""
@@ -45,25 +45,25 @@ class Compared:
         return sum(self._more[name] for name in names if name in self._more and name not in self._both)
 
 
-def changes(rollout: Rollout, default: Mapping[str, float], reward: Reward) -> npt.NDArray[np.float64]:
+def changes(trajectory: Trajectory, default: Mapping[str, float], reward: Reward) -> npt.NDArray[np.float64]:
     """Give for each decision the cost credited to it, minus the same cost by default; shape [n]."""
-    now = rollout.result.costs
+    now = trajectory.result.costs
     if reward == "module":
-        return np.full(len(rollout), sum(now.values()) - sum(default.values()))
-    compared, inlined = Compared(now, default), inlined_in(rollout)
-    own = {unit: compared.unit(unit, inlined.above(unit)) for unit in set(rollout.units)}
-    asked = zip(rollout.units, callees_of(rollout), strict=True)
+        return np.full(len(trajectory), sum(now.values()) - sum(default.values()))
+    compared, inlined = Compared(now, default), inlined_in(trajectory)
+    own = {unit: compared.unit(unit, inlined.above(unit)) for unit in set(trajectory.units)}
+    asked = zip(trajectory.units, callees_of(trajectory), strict=True)
     return np.array([own[unit] + compared.callees(callees) for unit, callees in asked], np.float64)
 
 
-def inlined_in(rollout: Rollout) -> Inlined:
+def inlined_in(trajectory: Trajectory) -> Inlined:
     """Give the functions that each function was inlined into."""
-    asked = zip(rollout.units, callees_of(rollout), rollout.advice, strict=True)
+    asked = zip(trajectory.units, callees_of(trajectory), trajectory.advice, strict=True)
     return Inlined(Call(unit, callee, bool(yes)) for unit, callees, yes in asked for callee in callees)
 
 
-def callees_of(rollout: Rollout) -> Sequence[Sequence[str]]:
+def callees_of(trajectory: Trajectory) -> Sequence[Sequence[str]]:
     """Give the callee of each decision; none where the task tells none."""
-    if _CALLEE not in (rollout.observations.dtype.names or ()):
-        return [()] * len(rollout)
-    return [(name,) for name in names_in_hex(rollout.observations, _CALLEE)]
+    if _CALLEE not in (trajectory.observations.dtype.names or ()):
+        return [()] * len(trajectory)
+    return [(name,) for name in names_in_hex(trajectory.observations, _CALLEE)]

@@ -14,7 +14,7 @@ from policybridge_serdes import PolicyVersion
 from policybridge_train.learning.record import Iteration, Record
 from policybridge_train.tasks.task import Asking, Case, Task
 from policybridge_train.trajectories.server import TrainingServer
-from policybridge_train.trajectories.trajectory import Roller, Rollout
+from policybridge_train.trajectories.trajectory import Collector, Trajectory
 
 ALGORITHMS: Final = Table(
     kind="training algorithm",
@@ -41,7 +41,7 @@ class Training:
 
     Attributes:
         task: of the policy.
-        roller: compiles cases by policies.
+        collector: compiles cases by policies.
         server: of the run.
         record: of the iterations so far.
         training: the cases to learn from.
@@ -59,7 +59,7 @@ class Training:
     """
 
     task: Task
-    roller: Roller
+    collector: Collector
     server: TrainingServer
     record: Record
     training: Sequence[Case]
@@ -102,14 +102,14 @@ class Training:
         chance = random.Random(f"{self.seed} {number}")  # noqa: S311 - no secret
         return chance.sample(list(self.training), min(count, len(self.training)))
 
-    def rolled(self, cases: Sequence[Case], asking: Asking) -> list[Rollout]:
+    def collected(self, cases: Sequence[Case], asking: Asking) -> list[Trajectory]:
         """Compile cases to learn from, and count them.
 
         Raises:
             UnavailableError: none of them compiled.
 
         """
-        found = list(self.roller.roll(cases, asking))
+        found = list(self.collector.collect(cases, asking))
         self.compiles += len(found)
         if found and not any(each.result.ok for each in found):
             raise UnavailableError(f"no case compiled, the first one so: {found[0].result.failure}")
@@ -117,24 +117,24 @@ class Training:
 
     def validate(self, version: PolicyVersion) -> dict[str, Mapping[str, float]]:
         """Compile all validation cases by a version; see `totals`."""
-        return self.totals(list(self.roller.roll(self.validation, self.asking(version, purpose="validation"))))
+        return self.totals(list(self.collector.collect(self.validation, self.asking(version, purpose="validation"))))
 
-    def totals(self, rollouts: Sequence[Rollout]) -> dict[str, Mapping[str, float]]:
+    def totals(self, trajectories: Sequence[Trajectory]) -> dict[str, Mapping[str, float]]:
         """Count compilations, and give their totals by case. Those that failed are told and left out.
 
         Raises:
             UnavailableError: half of them or more failed.
 
         """
-        self.compiles += len(rollouts)
-        failed = [rollout for rollout in rollouts if not rollout.result.ok]
-        for rollout in failed[:3]:
-            self.say(f"{rollout.case.name}: {rollout.result.failure}")
-        if len(failed) >= _PART_FAILED * len(rollouts):
+        self.compiles += len(trajectories)
+        failed = [trajectory for trajectory in trajectories if not trajectory.result.ok]
+        for trajectory in failed[:3]:
+            self.say(f"{trajectory.case.name}: {trajectory.result.failure}")
+        if len(failed) >= _PART_FAILED * len(trajectories):
             raise UnavailableError(
-                f"{len(failed)} of {len(rollouts)} cases failed, the first one so: {failed[0].result.failure}"
+                f"{len(failed)} of {len(trajectories)} cases failed, the first one so: {failed[0].result.failure}"
             )
-        return {rollout.case.name: rollout.result.totals for rollout in rollouts if rollout.result.ok}
+        return {trajectory.case.name: trajectory.result.totals for trajectory in trajectories if trajectory.result.ok}
 
     def finish(
         self,

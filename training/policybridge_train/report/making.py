@@ -12,16 +12,18 @@ from policybridge_train.learning.record import Iteration
 from policybridge_train.learning.training import Training
 from policybridge_train.report.page import write_report
 from policybridge_train.report.run import FlipRow, ProjectRow, TrainingRun, flips_by_feature
-from policybridge_train.trajectories.trajectory import Rollout
+from policybridge_train.trajectories.trajectory import Trajectory
 
 
 def report(training: Training, title: str, facts: Mapping[str, str], folder: Path) -> None:
     """Write ``report.html``, and TensorBoard's scalars where the package tensorboardX is installed."""
     best = training.best()
-    rollouts = list(training.roller.roll(training.validation, training.asking(best.version, purpose="report")))
+    trajectories = list(
+        training.collector.collect(training.validation, training.asking(best.version, purpose="report"))
+    )
     iterations = [_by_project(each, training) for each in training.record.iterations()]
     run = TrainingRun(
-        title, iterations, facts, _projects(iterations, best.number, training), _flips(training, rollouts)
+        title, iterations, facts, _projects(iterations, best.number, training), _flips(training, trajectories)
     )
     write_report(run, folder / "report.html")
     try:
@@ -74,14 +76,14 @@ def _projects(iterations: Sequence[Iteration], best: int, training: Training) ->
     ]
 
 
-def _flips(training: Training, rollouts: Sequence[Rollout]) -> list[FlipRow]:
+def _flips(training: Training, trajectories: Sequence[Trajectory]) -> list[FlipRow]:
     """Tell where the policy departs from the compiler, for tasks whose advice is yes or no."""
     default = training.task.default
     names = [spec.name for spec in training.task.features if spec.name != default and spec.fixed and spec.count == 1]
-    asked = [rollout for rollout in rollouts if len(rollout)]
+    asked = [trajectory for trajectory in trajectories if len(trajectory)]
     if not default or not asked:
         return []
-    rows = np.concatenate([rollout.columns([default, *names]) for rollout in asked]).astype(np.float64)
-    decided = np.concatenate([rollout.advice != 0 for rollout in asked])
+    rows = np.concatenate([trajectory.columns([default, *names]) for trajectory in asked]).astype(np.float64)
+    decided = np.concatenate([trajectory.advice != 0 for trajectory in asked])
     features = {name: rows[:, place] for place, name in enumerate(names, 1)}
     return flips_by_feature(features, rows[:, 0] != 0, decided)

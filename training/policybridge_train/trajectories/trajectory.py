@@ -29,7 +29,7 @@ _R = TypeVar("_R")
 
 
 @dataclass(frozen=True, eq=False)
-class Rollout:
+class Trajectory:
     """A compilation, with its decisions in order.
 
     Attributes:
@@ -63,15 +63,15 @@ class Rollout:
 
 
 @dataclass(frozen=True)
-class Rolling:
-    """What `Roller.roll` does with a case: it is compiled, and again where a server died or a compiler was killed."""
+class Collecting:
+    """Compiles a case, and again if a server died or a compiler was killed; reads the decisions from the ledger."""
 
     asking: Asking
 
-    def __call__(self, place: Place, task: Task, case: Case) -> Rollout:
+    def __call__(self, place: Place, task: Task, case: Case) -> Trajectory:
         """Compile, and read the decisions from the ledger of the place's server."""
 
-        def once(again: bool) -> Rollout:
+        def once(again: bool) -> Trajectory:
             serving = place.serving(self.asking.server, self.asking.policy, again=again)
             done = _checked(run_case(task, case, replace(self.asking, server=serving.address)))
             return _read(task, case, done, serving)
@@ -79,18 +79,18 @@ class Rolling:
         try:
             return retried(once, place.running, asks=True, result_of=lambda made: made.result)
         except UnavailableError as error:
-            return Rollout(case, CompileResult.failed(str(error)))
+            return Trajectory(case, CompileResult.failed(str(error)))
 
 
-def _read(task: Task, case: Case, done: CompileResult, serving: Serving) -> Rollout:
+def _read(task: Task, case: Case, done: CompileResult, serving: Serving) -> Trajectory:
     if not done.ok or serving.ledger is None or not done.sessions:
-        return Rollout(case, done)
+        return Trajectory(case, done)
     _acknowledge(done, serving.address, serving.ledger)
     return read_back(task, case, done, serving.ledger)
 
 
 @dataclass(frozen=True)
-class Roller:
+class Collector:
     """Compiles cases by policies, several at a time. Usable from any thread.
 
     Attributes:
@@ -102,9 +102,9 @@ class Roller:
     recipe: TaskRecipe
     farm: Farm
 
-    def roll(self, cases: Sequence[Case], asking: Asking) -> Iterator[Rollout]:
-        """Compile cases, and give the rollouts in the order of the cases."""
-        return self.map(Rolling(asking), cases)
+    def collect(self, cases: Sequence[Case], asking: Asking) -> Iterator[Trajectory]:
+        """Compile cases, and give the trajectories in the order of the cases."""
+        return self.map(Collecting(asking), cases)
 
     def map(self, work: Work[_R], cases: Iterable[Case]) -> Iterator[_R]:
         """Do the work with each case, several at a time; give the results in the order of the cases."""
@@ -159,7 +159,7 @@ def _acknowledge(done: CompileResult, server: str, ledger: Path) -> None:
                 connection.report_outcome(name, Outcome(status="ok"))
 
 
-def read_back(task: Task, case: Case, done: CompileResult, ledger: Path) -> Rollout:
+def read_back(task: Task, case: Case, done: CompileResult, ledger: Path) -> Trajectory:
     """Read the decisions of a compilation from the ledger.
 
     Raises:
@@ -170,7 +170,7 @@ def read_back(task: Task, case: Case, done: CompileResult, ledger: Path) -> Roll
     with LedgerReader(ledger) as reader:
         batches = [batch for name in done.sessions for batch in reader.trajectory(reader.session(name)).batches]
     if not batches:
-        return Rollout(case, done)
+        return Trajectory(case, done)
     whole = joined(batches)
     with told_by(task.name, f"units of {case.name}"):
         units = task.units(whole.observations, whole.contexts)
@@ -178,7 +178,7 @@ def read_back(task: Task, case: Case, done: CompileResult, ledger: Path) -> Roll
         raise InvalidError(
             f"the task {task.name} gives {len(units)} units for the {len(whole)} decisions of {case.name}"
         )
-    return Rollout(
+    return Trajectory(
         case, done, whole.sessions[0].policy, whole.observations, _advice(whole), whole.log_probabilities, units
     )
 
@@ -189,8 +189,8 @@ def _advice(batch: DecisionBatch) -> npt.NDArray[Any]:
     return advice
 
 
-def site_keys(rollout: Rollout) -> list[str]:
+def site_keys(trajectory: Trajectory) -> list[str]:
     """Give the key of each decision's site, as stores have it; empty where the compiler did not tell sites."""
-    if "site" not in (rollout.observations.dtype.names or ()):
+    if "site" not in (trajectory.observations.dtype.names or ()):
         return []
-    return names_in_hex(rollout.observations, "site")
+    return names_in_hex(trajectory.observations, "site")

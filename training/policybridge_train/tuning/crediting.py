@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policybridge_train.compiling.result import NUMBERS, CompileResult, Site
-from policybridge_train.trajectories.trajectory import Rollout, site_keys
+from policybridge_train.trajectories.trajectory import Trajectory, site_keys
 from policybridge_train.tuning.flips import CallGraph, Flip, flips_of
 from policybridge_train.tuning.round import Sharers
 from policybridge_train.tuning.search import Search
@@ -55,17 +55,17 @@ class Ground:
     """A module under a policy's decisions, and the flips that can be tried on them.
 
     Args:
-        rollout: the policy's compilation of the module.
+        trajectory: the policy's compilation of the module.
         pinned: a compilation with the same decisions about all calls.
         features: the columns that are learnt from.
 
     """
 
-    def __init__(self, rollout: Rollout, pinned: CompileResult, features: Sequence[str]) -> None:
+    def __init__(self, trajectory: Trajectory, pinned: CompileResult, features: Sequence[str]) -> None:
         self._search = Search.begin(pinned)
         self._graph = CallGraph(self._search.sites, self._search.sizes)
-        self._rows = rollout.columns(features)
-        self._places = {key: place for place, key in enumerate(site_keys(rollout))}
+        self._rows = trajectory.columns(features)
+        self._places = {key: place for place, key in enumerate(site_keys(trajectory))}
         found = flips_of(self._search.sites, self._graph)
         # Calls that the policy was not asked about are LLVM's own.
         self.flips = [flip for flip in found if all(site.key in self._places for site in flip.sites)]
@@ -118,9 +118,9 @@ class Ground:
         )
 
 
-def decisions_of(rollout: Rollout) -> dict[str, bool]:
+def decisions_of(trajectory: Trajectory) -> dict[str, bool]:
     """Give the policy's decisions by site."""
-    return dict(zip(site_keys(rollout), (rollout.advice != 0).tolist(), strict=True))
+    return dict(zip(site_keys(trajectory), (trajectory.advice != 0).tolist(), strict=True))
 
 
 def _prior(flip: Flip) -> float:

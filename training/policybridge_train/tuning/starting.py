@@ -14,7 +14,7 @@ from policybridge_train.tasks.inline import InlineForSize
 from policybridge_train.tasks.recipe import TaskRecipe
 from policybridge_train.tasks.task import Asking
 from policybridge_train.trajectories.server import TrainingServer
-from policybridge_train.trajectories.trajectory import Roller, Rolling, site_keys
+from policybridge_train.trajectories.trajectory import Collecting, Collector, site_keys
 from policybridge_train.tuning.flips import CallGraph, Flip
 from policybridge_train.tuning.search import Accepted, Search
 
@@ -37,7 +37,7 @@ class PolicyStart(AbstractContextManager["PolicyStart"]):
         PolicyReference.parse(policy)
         self._task = task
         self._policy = policy
-        self._roller = Roller(recipe, farm)
+        self._roller = Collector(recipe, farm)
         self._held = ExitStack()
         folder = Path(self._held.enter_context(TemporaryDirectory(prefix="policybridge-tune-")))
         try:
@@ -56,13 +56,13 @@ class PolicyStart(AbstractContextManager["PolicyStart"]):
             PreconditionError: it does not compile, or the policy gave no advice.
 
         """
-        rollout = self._roller.one(self._task.know(module), Rolling(self._asking))
-        if not rollout.result.ok:
-            raise PreconditionError(f"{module.name}: by {self._policy}: {rollout.result.failure}")
-        if not len(rollout):
+        trajectory = self._roller.one(self._task.know(module), Collecting(self._asking))
+        if not trajectory.result.ok:
+            raise PreconditionError(f"{module.name}: by {self._policy}: {trajectory.result.failure}")
+        if not len(trajectory):
             return {}
-        own = rollout.columns([self._task.default])[:, 0] != 0
-        decided = zip(site_keys(rollout), (rollout.advice != 0).tolist(), own.tolist(), strict=True)
+        own = trajectory.columns([self._task.default])[:, 0] != 0
+        decided = zip(site_keys(trajectory), (trajectory.advice != 0).tolist(), own.tolist(), strict=True)
         return {key: inline for key, inline, default in decided if inline != default}
 
     def __exit__(self, *_: object) -> None:
