@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from policybridge_bench.results import machine
-from policybridge_core.errors import PolicyBridgeError
+from policybridge_core.errors import PolicyBridgeError, PolicyFailedError
 from policybridge_docs.links import ROOT
 from policybridge_docs.results.figures import Results, bundled_digest, commit, read_results, write_results
 from policybridge_docs.results.pages import keys, rewritten
@@ -48,6 +48,9 @@ def _measure(name: str, options: argparse.Namespace) -> None:
     # A figure that no page shows is not kept.
     shown = {key for page in PAGES for key in keys(page.read_text(encoding="utf-8"))}
     figures = {key: figure for key, figure in made.figures.items() if f"{name}:{key}" in shown}
+    wanted = {key for key in shown if key.startswith(f"{name}:")}
+    if missing := sorted(wanted - {f"{name}:{key}" for key in figures}):
+        raise PolicyFailedError(f"the pages show figures that {name} did not measure: {', '.join(missing)}")
     results = Results(
         command=made.command,
         commit=commit(),

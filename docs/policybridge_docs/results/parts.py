@@ -58,8 +58,13 @@ def scores(options: Namespace) -> Made:
 
 def _read_scores(file: Path) -> Comparison:
     # json and not msgspec, because names of files may have bytes that are no UTF-8.
-    (comparison,) = msgspec.convert(json.loads(file.read_bytes()), Scores).comparisons
-    return comparison
+    written = json.loads(file.read_bytes())
+    for comparison in written["comparisons"]:
+        for row in comparison["modules"]:
+            for side in (row["before"], row["after"]):
+                side["totals"] = {measure: side[measure] for measure in _MEASURES[:2]}
+    (scored,) = msgspec.convert(written, Scores).comparisons
+    return scored
 
 
 def _scores(comparison: Comparison) -> Iterator[tuple[str, Figure]]:
