@@ -15,7 +15,7 @@ from typing import BinaryIO, Final
 from policybridge_client.connection import connect
 from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.host import run_compiler
-from policybridge_client.llvm.process import Surroundings
+from policybridge_client.llvm.process import KEPT_OUTPUT, Surroundings
 from policybridge_client.llvm.signals import TakenSignals
 from policybridge_client.llvm.statistics import Report
 from policybridge_demo.compilers import COMPILERS
@@ -25,7 +25,6 @@ from policybridge_serdes import Values
 from policybridge_train.objects.elf import ObjectFile
 
 DEFAULT: Final = "inlining_default"
-_SHOWN: Final = 2000
 
 
 class CompileError(Exception):
@@ -138,7 +137,7 @@ def _scratch() -> Iterator[tuple[Path, BinaryIO]]:
 def _check(module: Module, compiler: str, status: int, said: BinaryIO, reason: str = "") -> None:
     if status:
         said.seek(0)
-        shown = reason or said.read(_SHOWN).decode(errors="replace").strip()
+        shown = reason or said.read(KEPT_OUTPUT).decode(errors="replace").strip()
         raise CompileError(f"{compiler} ended with status {status} on {module.path}: {shown or 'it said nothing'}")
 
 

@@ -134,19 +134,19 @@ def fields(data: bytes, start: int, end: int) -> Iterator[tuple[int, int, int | 
         yield number, start, None
 
 
-def varint(data: bytes, place: int) -> tuple[int, int]:
-    """Read the number at ``place``, of at most 11 bytes; give it and the place behind it.
+def varint(data: bytes, offset: int) -> tuple[int, int]:
+    """Read the number at ``offset``, of at most 11 bytes; give it and the offset after it.
 
     Raises:
         IndexError: the data end before the number does.
 
     """
-    byte = data[place]
-    place += 1
+    byte = data[offset]
+    offset += 1
     value, shift = byte & 127, 7
     while byte >= 128 and shift < 70:
-        byte = data[place]
+        byte = data[offset]
         value |= (byte & 127) << shift
         shift += 7
-        place += 1
-    return value, place
+        offset += 1
+    return value, offset

@@ -9,10 +9,10 @@ pb_status pb_element_type_from(const char *name, pb_element_type *type, pb_error
   if (!name || !type)
     return null_error("an element type's name, or where to put it,", error);
   return at_edge(error, [&]() -> Status {
-    const std::optional<ElementType> found = element_type_from(name);
-    if (!found)
+    const std::optional<ElementType> known = element_type_from(name);
+    if (!known)
       return invalid_argument("unknown element type '" + std::string(name) + "'; int64_t is one, and string");
-    *type = static_cast<pb_element_type>(*found);
+    *type = static_cast<pb_element_type>(*known);
     return {};
   });
 }

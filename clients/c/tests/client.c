@@ -67,9 +67,9 @@ static size_t decode(char *text) {
 }
 
 static char *text(char **rest) {
-  char *found = word(rest);
-  decode(found);
-  return found;
+  char *text = word(rest);
+  decode(text);
+  return text;
 }
 
 static size_t parse_shape(char *written, int64_t *shape) {

@@ -9,7 +9,7 @@ namespace policybridge {
 
 namespace {
 
-struct Found {
+struct Recognised {
   CompilerKind kind;
   std::size_t length;
 };
@@ -50,16 +50,16 @@ bool is_driver(const Strings &words, std::size_t place) {
   return place < words.size() && (words[place] == "cc" || words[place] == "c++");
 }
 
-std::optional<Found> recognise(const Strings &words, std::size_t place) {
+std::optional<Recognised> recognise(const Strings &words, std::size_t place) {
   const std::string name = file_name(words[place]);
   if (is_zig(name) && is_driver(words, place + 1))
-    return Found{CompilerKind::Zig, 2};
+    return Recognised{CompilerKind::Zig, 2};
   if (is_python(name) && is_driver(words, place + 3) && words[place + 1] == "-m" && words[place + 2] == "ziglang")
-    return Found{CompilerKind::Zig, 4};
+    return Recognised{CompilerKind::Zig, 4};
   std::optional<CompilerKind> kind = by_name(name);
   if (!kind)
     kind = by_name(file_name(real_path(find_program(words[place]))));
-  return kind ? std::optional(Found{*kind, 1}) : std::nullopt;
+  return kind ? std::optional(Recognised{*kind, 1}) : std::nullopt;
 }
 
 std::string_view flag_name(std::string_view argument) {
@@ -102,9 +102,9 @@ std::string_view name_of(CompilerKind kind) {
 
 Result<Compiler> Compiler::of(const Strings &command) {
   for (std::size_t place = 0; place < command.size(); ++place) {
-    if (const auto found = recognise(command, place)) {
-      const auto cut = command.begin() + static_cast<std::ptrdiff_t>(place + found->length);
-      return Compiler{found->kind, {command.begin(), cut}, {cut, command.end()}};
+    if (const auto recognised = recognise(command, place)) {
+      const auto cut = command.begin() + static_cast<std::ptrdiff_t>(place + recognised->length);
+      return Compiler{recognised->kind, {command.begin(), cut}, {cut, command.end()}};
     }
     if (!command[place].empty() && command[place].front() == '-')
       break;

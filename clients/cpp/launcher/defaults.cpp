@@ -29,12 +29,12 @@ Result<Defaults> Defaults::of(const Compiler &compiler, const Task &task, Signal
 }
 
 Status Defaults::begin(Signature &signature) {
-  place_ = find_feature(signature, source_ == Source::Computed ? "cost_estimate" : default_feature);
-  if (place_ && (place_->size != sizeof computed_ || signature.advice.byte_size() != sizeof computed_))
-    place_.reset();
+  slice_ = find_feature(signature, source_ == Source::Computed ? "cost_estimate" : default_feature);
+  if (slice_ && (slice_->size != sizeof computed_ || signature.advice.byte_size() != sizeof computed_))
+    slice_.reset();
   if (source_ != Source::Computed)
     return {};
-  if (!place_)
+  if (!slice_)
     return invalid_argument("LLVM sends no feature cost_estimate, from which its default at -Oz could be computed");
   signature.features.push_back(TensorSpec::of<std::int64_t>(default_feature));
   return {};
@@ -43,14 +43,14 @@ Status Defaults::begin(Signature &signature) {
 std::string_view Defaults::computed(std::string_view payload) {
   if (source_ != Source::Computed)
     return {};
-  computed_ = integer_in(payload.substr(place_->offset, place_->size)) < size_threshold ? 1 : 0;
+  computed_ = integer_in(payload.substr(slice_->offset, slice_->size)) < size_threshold ? 1 : 0;
   return {reinterpret_cast<const char *>(&computed_), sizeof computed_};
 }
 
 Result<std::string_view> Defaults::decision(std::string_view payload) {
-  if (!known() || !place_)
+  if (!known() || !slice_)
     return failed_precondition("LLVM's own decision is not among the features");
-  return source_ == Source::Computed ? computed(payload) : payload.substr(place_->offset, place_->size);
+  return source_ == Source::Computed ? computed(payload) : payload.substr(slice_->offset, slice_->size);
 }
 
 } // namespace policybridge

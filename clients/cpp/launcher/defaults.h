@@ -42,7 +42,7 @@ public:
 
 private:
   Source source_;
-  std::optional<FeaturePlace> place_;
+  std::optional<FeatureSlice> slice_;
   std::int64_t computed_ = 0;
 };
 

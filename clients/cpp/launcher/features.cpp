@@ -19,13 +19,13 @@ Status check_fixed(const TensorSpec &spec) {
 
 } // namespace
 
-std::optional<FeaturePlace> find_feature(const Signature &signature, std::string_view name) {
-  FeaturePlace place;
+std::optional<FeatureSlice> find_feature(const Signature &signature, std::string_view name) {
+  FeatureSlice slice;
   for (const TensorSpec &spec : signature.features) {
-    place = {place.offset + place.size, static_cast<std::size_t>(spec.byte_size()),
+    slice = {slice.offset + slice.size, static_cast<std::size_t>(spec.byte_size()),
              static_cast<std::size_t>(spec.count())};
     if (spec.name == name)
-      return place;
+      return slice;
   }
   return {};
 }

@@ -9,15 +9,15 @@
 
 namespace policybridge {
 
-/// Where a feature lies in the bytes of an observation.
-struct FeaturePlace {
+/// The bytes of a feature in an observation.
+struct FeatureSlice {
   std::size_t offset = 0;
   std::size_t size = 0;  ///< in bytes
   std::size_t count = 0; ///< of elements
 };
 
 /// Find a feature by its name. The signature's features have a fixed size.
-std::optional<FeaturePlace> find_feature(const Signature &signature, std::string_view name);
+std::optional<FeatureSlice> find_feature(const Signature &signature, std::string_view name);
 
 /// Check that LLVM could have sent this signature. InvalidArgument: a tensor varies in size or holds texts;
 /// ResourceExhausted: an observation or the advice takes more than 64 MiB.

@@ -82,8 +82,8 @@ std::string real_path(const std::string &path) {
 }
 
 bool is_file(const std::string &path) {
-  struct stat found{};
-  return stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode);
+  struct stat about{};
+  return stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode);
 }
 
 Result<std::string> read_file(const std::string &path) {
@@ -108,8 +108,8 @@ namespace {
 /// Whether the path has something else than a file, as a device (/dev/stderr leads to one), a pipe or a link: what is
 /// written goes through it, and no file may take its place.
 bool is_written_through(const std::string &path) {
-  struct stat found;
-  return lstat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode);
+  struct stat about;
+  return lstat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode);
 }
 
 Status write_through(const std::string &path, std::string_view content) {

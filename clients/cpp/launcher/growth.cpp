@@ -11,8 +11,8 @@ namespace {
 constexpr double instruction_cost = 5;
 constexpr double instructions_per_function = 50;
 
-double number_in(std::string_view payload, const FeaturePlace &place) {
-  return static_cast<double>(integer_in(payload.substr(place.offset, place.size)));
+double number_in(std::string_view payload, const FeatureSlice &slice) {
+  return static_cast<double>(integer_in(payload.substr(slice.offset, slice.size)));
 }
 
 } // namespace

@@ -29,8 +29,8 @@ public:
 
 private:
   double limit_;
-  std::optional<FeaturePlace> cost_;
-  std::optional<FeaturePlace> functions_;
+  std::optional<FeatureSlice> cost_;
+  std::optional<FeatureSlice> functions_;
   double added_ = 0;
   double allowed_ = 0;
 };

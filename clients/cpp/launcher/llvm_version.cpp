@@ -42,12 +42,12 @@ Result<int> run_version(const Strings &start, Signals &signals) {
 }
 
 void add_matches(const std::string &pattern, Strings &files) {
-  glob_t found{};
-  if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
-    for (std::size_t n = 0; n < found.gl_pathc; ++n)
-      if (is_file(found.gl_pathv[n]))
-        files.push_back(real_path(found.gl_pathv[n]));
-  globfree(&found);
+  glob_t matches{};
+  if (glob(pattern.c_str(), 0, nullptr, &matches) == 0)
+    for (std::size_t n = 0; n < matches.gl_pathc; ++n)
+      if (is_file(matches.gl_pathv[n]))
+        files.push_back(real_path(matches.gl_pathv[n]));
+  globfree(&matches);
 }
 
 // The zig that `python -m ziglang` starts; empty unless exactly one is found.
@@ -78,11 +78,11 @@ std::string compiler_file(const Strings &start) {
 
 std::string identity(const Strings &start) {
   const std::string file = compiler_file(start);
-  struct stat found{};
-  if (file.empty() || stat(file.c_str(), &found) != 0)
+  struct stat about{};
+  if (file.empty() || stat(file.c_str(), &about) != 0)
     return "";
-  const long long changed = found.st_mtim.tv_sec * 1000000000LL + found.st_mtim.tv_nsec;
-  return file + " " + std::to_string(found.st_size) + " " + std::to_string(changed);
+  const long long changed = about.st_mtim.tv_sec * 1000000000LL + about.st_mtim.tv_nsec;
+  return file + " " + std::to_string(about.st_size) + " " + std::to_string(changed);
 }
 
 std::string cache_folder() {
@@ -107,13 +107,13 @@ Result<int> remembered(const Strings &start, const std::string &question, const 
   if (const Result<std::string> text = read_file(cached); text.ok())
     if (std::from_chars(text->data(), text->data() + text->size(), answer).ec == std::errc())
       return answer;
-  Result<int> found = ask();
-  if (found.ok() && *found) {
+  Result<int> fresh = ask();
+  if (fresh.ok() && *fresh) {
     // Where the cache cannot be written, the next compilation runs --version again.
     make_folders(folder);
-    (void)write_file(cached, std::to_string(*found));
+    (void)write_file(cached, std::to_string(*fresh));
   }
-  return found;
+  return fresh;
 }
 
 } // namespace policybridge

@@ -18,10 +18,10 @@ constexpr int loads = 1, loads_not = 2;
 
 void add_libraries(const std::string &prefix, Strings &folders) {
   for (const char *pattern : {"/lib/policybridge", "/lib64/policybridge", "/lib/*-linux-gnu*/policybridge"}) {
-    glob_t found{};
-    if (glob((prefix + pattern).c_str(), 0, nullptr, &found) == 0)
-      folders.insert(folders.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);
-    globfree(&found);
+    glob_t matches{};
+    if (glob((prefix + pattern).c_str(), 0, nullptr, &matches) == 0)
+      folders.insert(folders.end(), matches.gl_pathv, matches.gl_pathv + matches.gl_pathc);
+    globfree(&matches);
   }
 }
 
@@ -66,12 +66,12 @@ Result<std::string> find_plugin(const Compiler &compiler, int major, const std::
     return std::string();
   for (const std::string &place : folders_of(folder)) {
     const std::string plugin = real_path(place + "/policybridge-inliner-" + std::to_string(major) + ".so");
-    struct stat found{};
-    if (plugin.empty() || stat(plugin.c_str(), &found) != 0 || !S_ISREG(found.st_mode))
+    struct stat about{};
+    if (plugin.empty() || stat(plugin.c_str(), &about) != 0 || !S_ISREG(about.st_mode))
       continue;
-    const long long changed = found.st_mtim.tv_sec * 1000000000LL + found.st_mtim.tv_nsec;
+    const long long changed = about.st_mtim.tv_sec * 1000000000LL + about.st_mtim.tv_nsec;
     const std::string question =
-        " loads " + plugin + " " + std::to_string(found.st_size) + " " + std::to_string(changed) + " native";
+        " loads " + plugin + " " + std::to_string(about.st_size) + " " + std::to_string(changed) + " native";
     const Result<int> answer =
         remembered(compiler.start, question, [&] { return try_plugin(compiler, plugin, signals); });
     if (!answer.ok())

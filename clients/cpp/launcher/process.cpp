@@ -89,10 +89,10 @@ bool is_alive(const char *process, pid_t group) {
     return false;
   const char *behind_name = strrchr(stat, ')');
   char state = 0;
-  int parent = 0, found = 0;
-  if (!behind_name || sscanf(behind_name + 1, " %c %d %d", &state, &parent, &found) != 3)
+  int parent = 0, its_group = 0;
+  if (!behind_name || sscanf(behind_name + 1, " %c %d %d", &state, &parent, &its_group) != 3)
     return false;
-  return found == group && state != 'Z' && state != 'X';
+  return its_group == group && state != 'Z' && state != 'X';
 }
 
 // A driver ends before its cc1 has removed its files. The cc1 is not a child of the launcher, so look it up in /proc.

@@ -58,16 +58,16 @@ std::string clang_output(const Strings &arguments) {
 } // namespace
 
 std::string source_of(const Strings &arguments) {
-  std::string found;
+  std::string source;
   for (std::size_t place = 0; place < arguments.size(); ++place) {
     const bool is_value = place > 0 && holds(with_word, arguments[place - 1]);
     if (is_value || arguments[place].empty() || !is_source(arguments[place]))
       continue;
-    if (!found.empty())
+    if (!source.empty())
       return "";
-    found = arguments[place];
+    source = arguments[place];
   }
-  return found;
+  return source;
 }
 
 std::string output_of(const Compiler &compiler) {

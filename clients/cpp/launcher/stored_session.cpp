@@ -23,14 +23,14 @@ bool is_hashed(const TensorSpec &spec) {
 
 Result<std::unique_ptr<Session>> StoredSession::open(const Signature &signature, const Decisions &decisions,
                                                      std::uint64_t &applied) {
-  const std::optional<FeaturePlace> own = find_feature(signature, own_decision);
+  const std::optional<FeatureSlice> own = find_feature(signature, own_decision);
   if (!own)
     return invalid_argument("the compiler sends no feature " + std::string(own_decision) +
                             ", which stands where the store has nothing");
   return std::unique_ptr<Session>(new StoredSession(signature, {own->offset, own->size}, decisions, applied));
 }
 
-StoredSession::StoredSession(const Signature &signature, Place own, const Decisions &decisions, std::uint64_t &applied)
+StoredSession::StoredSession(const Signature &signature, Slice own, const Decisions &decisions, std::uint64_t &applied)
     : own_(own), advice_size_(static_cast<std::size_t>(signature.advice.byte_size())), decisions_(decisions),
       applied_(applied) {
   std::size_t offset = 0;
@@ -46,8 +46,8 @@ Result<SessionInfo> StoredSession::info() const { return unimplemented("a store 
 
 DecisionKey StoredSession::next_key(std::string_view observation) {
   text_.clear();
-  for (const Place &place : hashed_)
-    text_ += observation.substr(place.offset, place.size);
+  for (const Slice &slice : hashed_)
+    text_ += observation.substr(slice.offset, slice.size);
   const std::uint64_t hash = sha256_head(text_);
   return {hash, asked_[hash]++};
 }

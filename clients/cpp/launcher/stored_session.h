@@ -33,20 +33,20 @@ public:
   void close() noexcept override {}
 
 private:
-  struct Place {
+  struct Slice {
     std::size_t offset;
     std::size_t size;
   };
 
-  StoredSession(const Signature &signature, Place own, const Decisions &decisions, std::uint64_t &applied);
+  StoredSession(const Signature &signature, Slice own, const Decisions &decisions, std::uint64_t &applied);
 
   DecisionKey next_key(std::string_view observation);
 
-  const Place own_;
+  const Slice own_;
   const std::size_t advice_size_;
   const Decisions &decisions_;
   std::uint64_t &applied_;
-  std::vector<Place> hashed_;
+  std::vector<Slice> hashed_;
   std::string text_; // the input of the hash
   std::unordered_map<std::uint64_t, std::uint64_t> asked_;
 };

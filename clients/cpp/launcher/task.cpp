@@ -24,13 +24,13 @@ Status inline_or_not(const Signature &, std::string_view, std::vector<char> &adv
   return {};
 }
 
-bool is_legal(const FeaturePlace &mask, std::string_view payload, std::size_t position) {
+bool is_legal(const FeatureSlice &mask, std::string_view payload, std::size_t position) {
   const std::size_t width = mask.size / mask.count;
   const std::string_view element = payload.substr(mask.offset + position * width, width);
   return std::any_of(element.begin(), element.end(), is_not_zero);
 }
 
-std::string legal_positions(const FeaturePlace &mask, std::string_view payload) {
+std::string legal_positions(const FeatureSlice &mask, std::string_view payload) {
   std::string positions;
   for (std::size_t position = 0; position < mask.count; ++position)
     if (is_legal(mask, payload, position))
@@ -41,7 +41,7 @@ std::string legal_positions(const FeaturePlace &mask, std::string_view payload) 
 // LLVM crashes on a position that `mask` forbids, because it dereferences an interval that does not exist
 // (llvm/lib/CodeGen/MLRegAllocEvictAdvisor.cpp, tryFindEvictionCandidate).
 Status evictable(const Signature &signature, std::string_view payload, std::vector<char> &advice) {
-  const std::optional<FeaturePlace> mask = find_feature(signature, "mask");
+  const std::optional<FeatureSlice> mask = find_feature(signature, "mask");
   if (!mask || !mask->count)
     return failed_precondition("LLVM sends no feature mask, without which no eviction can be checked");
   const std::int64_t index = integer_in({advice.data(), advice.size()});
@@ -81,8 +81,8 @@ Status Task::check(CompilerKind kind) const {
 }
 
 const Task *task_named(std::string_view name) {
-  const auto found = std::find_if(tasks.begin(), tasks.end(), [name](const Task &task) { return task.name == name; });
-  return found == tasks.end() ? nullptr : &*found;
+  const auto known = std::find_if(tasks.begin(), tasks.end(), [name](const Task &task) { return task.name == name; });
+  return known == tasks.end() ? nullptr : &*known;
 }
 
 bool is_inline(const Task &task) { return task.make_legal == inline_or_not; }

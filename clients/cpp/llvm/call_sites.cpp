@@ -44,8 +44,8 @@ CallSites::CallSites(Module &module) : module_(module) {
 }
 
 std::uint32_t CallSites::name_of(StringRef name) {
-  if (const auto found = indices_.find(name); found != indices_.end())
-    return found->second;
+  if (const auto index = indices_.find(name); index != indices_.end())
+    return index->second;
   names_.push_back(name.str());
   return indices_[names_.back()] = static_cast<std::uint32_t>(names_.size() - 1);
 }
@@ -71,8 +71,8 @@ void CallSites::number(Function &function) {
 
 const CallSites::Numbered *CallSites::find(const CallBase &call) const {
   const MDNode *node = call.getMetadata(metadata_kind);
-  const auto found = node ? calls_.find(node) : calls_.end();
-  return found == calls_.end() ? nullptr : &found->second;
+  const auto call = node ? calls_.find(node) : calls_.end();
+  return call == calls_.end() ? nullptr : &call->second;
 }
 
 Site CallSites::ask(const CallBase &call) {

@@ -8,9 +8,9 @@ using namespace llvm;
 namespace policybridge::plugin {
 
 Error write_output(const std::string &path, function_ref<Error(raw_ostream &)> write) {
-  const sys::fs::file_type found = sys::fs::get_file_type(path, /*Follow=*/false);
+  const sys::fs::file_type type = sys::fs::get_file_type(path, /*Follow=*/false);
   // LLVM's way puts a new file in the place of whatever is there.
-  if (found == sys::fs::file_type::regular_file || found == sys::fs::file_type::file_not_found)
+  if (type == sys::fs::file_type::regular_file || type == sys::fs::file_type::file_not_found)
     return writeToOutput(path, write);
   std::error_code error;
   raw_fd_ostream out(path, error, sys::fs::OF_None);

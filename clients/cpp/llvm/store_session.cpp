@@ -88,8 +88,8 @@ void StoreSession::fail(const Status &why) {
 }
 
 std::optional<bool> StoreSession::find(const Site &site) const {
-  const auto found = decisions_.inlining.find({site.key, 0});
-  return found == decisions_.inlining.end() ? std::nullopt : std::optional(found->second);
+  const auto decision = decisions_.inlining.find({site.key, 0});
+  return decision == decisions_.inlining.end() ? std::nullopt : std::optional(decision->second);
 }
 
 StoreSession::~StoreSession() {

@@ -27,11 +27,11 @@ Status Settings::read_tiles(const SettingsSource &source, std::vector<std::int64
   if (!written_default.empty())
     default_tile.clear();
   for (const std::int64_t size : written_default) {
-    const auto found = std::find(sizes.begin(), sizes.end(), size);
-    if (found == sizes.end())
+    const auto entry = std::find(sizes.begin(), sizes.end(), size);
+    if (entry == sizes.end())
       return invalid_argument("the option default names sizes of the option sizes, which is " + listed(sizes) +
                               ", not " + std::to_string(size));
-    default_tile.push_back(found - sizes.begin());
+    default_tile.push_back(entry - sizes.begin());
   }
   return {};
 }

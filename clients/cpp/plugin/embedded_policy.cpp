@@ -25,16 +25,16 @@ Status EmbeddedPolicy::bind(const std::vector<TensorSpec> &features) {
   embedded_policy_fill(reinterpret_cast<embedded_policy_observation *>(observation_.data()));
   for (std::size_t index = 0; index < embedded_policy_feature_count; ++index) {
     const embedded_policy_tensor &wanted = embedded_policy_features[index];
-    const auto found = std::find_if(features.begin(), features.end(),
-                                    [&](const TensorSpec &spec) { return spec.name == wanted.name; });
-    if (found == features.end()) {
+    const auto feature = std::find_if(features.begin(), features.end(),
+                                      [&](const TensorSpec &spec) { return spec.name == wanted.name; });
+    if (feature == features.end()) {
       if (wanted.has_default)
         continue;
       return invalid_argument(std::string("the policy needs ") + wanted.name + ", which the compiler does not have");
     }
-    if (Status status = check(wanted, *found); !status.ok())
+    if (Status status = check(wanted, *feature); !status.ok())
       return status;
-    moves_.push_back({static_cast<std::size_t>(found - features.begin()), wanted.offset, wanted.size});
+    moves_.push_back({static_cast<std::size_t>(feature - features.begin()), wanted.offset, wanted.size});
   }
   return {};
 }

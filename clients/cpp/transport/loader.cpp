@@ -31,9 +31,9 @@ std::string real_path(const char *path) {
 
 /// The path of the shared object that holds this function; empty where it is the program itself.
 std::string own_object() {
-  Dl_info found{};
-  const bool known = dladdr(reinterpret_cast<const void *>(&own_object), &found) != 0 && found.dli_fname;
-  const std::string path = known ? real_path(found.dli_fname) : "";
+  Dl_info object{};
+  const bool known = dladdr(reinterpret_cast<const void *>(&own_object), &object) != 0 && object.dli_fname;
+  const std::string path = known ? real_path(object.dli_fname) : "";
   return path == real_path("/proc/self/exe") ? "" : path;
 }
 

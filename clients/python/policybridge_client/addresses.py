@@ -13,8 +13,8 @@ def split_addresses(text: str, schemes: Container[str]) -> list[str]:
     Any other comma is part of an address: of a path, or of ``,serdes=NAME``.
     """
     addresses, begin = [], 0
-    for found in _NEXT.finditer(text):
-        if found[1] in schemes:
-            addresses.append(text[begin : found.start()])
-            begin = found.start(1)
+    for match in _NEXT.finditer(text):
+        if match[1] in schemes:
+            addresses.append(text[begin : match.start()])
+            begin = match.start(1)
     return [*addresses, text[begin:]]

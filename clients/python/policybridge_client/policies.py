@@ -265,12 +265,12 @@ class RepositoryClient(Closing):
             OSError: the folder cannot be written.
 
         """
-        found = _find(self.show(version.name), version)
+        chosen = _find(self.show(version.name), version)
         with self._mapped():
-            request = DownloadRequest(version=version_to_pb(found))
+            request = DownloadRequest(version=version_to_pb(chosen))
             stub = ReplicationServiceStub(self._channel)
             receive_files(stub.Download(request, timeout=self._timeout, metadata=self._metadata), folder)
-        return found
+        return chosen
 
     def replicas(self, wait_for: WaitFor = "none", seconds: float = 30.0) -> Replicas:
         """Give the server's replicas; first wait until none, most or all of them serve the server's present state.

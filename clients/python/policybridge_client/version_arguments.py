@@ -10,19 +10,19 @@ from policybridge_serdes import PolicyReference
 
 
 class InterleavedParser(Parser):
-    """A parser of a subcommand that takes options between arguments of which some may be missing.
+    """A parser of a subcommand that takes options between arguments, even if some arguments are missing.
 
-    argparse's own parser takes ``retire inliner --server ADDR 2`` for a command without the version.
+    argparse's own parser reads ``retire inliner --server ADDR 2`` as a command without the version.
     """
 
     _parses = False
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Parse the options first, and the arguments then."""
+        """Parse the options first, then the arguments."""
         if self._parses:
             return super().parse_known_args(args, namespace)
         self._parses = True
-        # argparse takes a % in its own usage for the beginning of a format.
+        # argparse reads a % in its own usage as the beginning of a format.
         self.usage = self.format_usage().removeprefix("usage: ").replace("%", "%%")
         try:
             return self.parse_known_intermixed_args(args, namespace)
@@ -43,12 +43,12 @@ def reference(arguments: argparse.Namespace) -> PolicyReference:
         InvalidError: two versions are given.
 
     """
-    found = PolicyReference.parse(arguments.policy)
+    version = PolicyReference.parse(arguments.policy)
     if arguments.version is None:
-        return found
-    if found.version is not None or found.alias is not None:
+        return version
+    if version.version is not None or version.alias is not None:
         raise InvalidError(f"give {arguments.policy} or a version behind it, {arguments.version}, and not both")
-    return PolicyReference(found.name, version=arguments.version)
+    return PolicyReference(version.name, version=arguments.version)
 
 
 def numbered(arguments: argparse.Namespace) -> PolicyReference:
@@ -58,7 +58,7 @@ def numbered(arguments: argparse.Namespace) -> PolicyReference:
         InvalidError: no number is given, or two.
 
     """
-    found = reference(arguments)
-    if found.version is None:
-        raise InvalidError(f"{found.name}: the number of the version is missing: {found.name}@NUMBER")
-    return found
+    version = reference(arguments)
+    if version.version is None:
+        raise InvalidError(f"{version.name}: the number of the version is missing: {version.name}@NUMBER")
+    return version

@@ -8,22 +8,19 @@ from contextlib import suppress
 from pathlib import Path
 from subprocess import DEVNULL
 from tempfile import TemporaryDirectory, TemporaryFile
-from typing import Final
 
 from msgspec.structs import replace
 
 from policybridge_client.contract import Connection
 from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.host import run_compiler
-from policybridge_client.llvm.process import Surroundings
+from policybridge_client.llvm.process import KEPT_OUTPUT, Surroundings
 from policybridge_client.llvm.statistics import Report
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_train.compiling import limited
 from policybridge_train.compiling.process import Limits
 from policybridge_train.compiling.result import CompileResult, Status
 from policybridge_train.processes.pool import Running
-
-_SHOWN: Final = 2000
 
 
 def compile_hosted(
@@ -54,7 +51,7 @@ def compile_hosted(
             except PolicyBridgeError as error:
                 return CompileResult.failed(str(error))
         said.seek(0)
-        words = said.read(_SHOWN).decode(errors="replace").strip()
+        words = said.read(KEPT_OUTPUT).decode(errors="replace").strip()
         seconds, late = _usage(folder)
         if report.error is not None and not late:
             return CompileResult(status=Status.FAILED, seconds=seconds, message=f"no advice: {report.error}")

@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import IO, Final
+from typing import IO
 
 import numpy as np
 
@@ -20,16 +20,13 @@ from policybridge_client.llvm.channel import Channel
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.defaults import Defaults, UnknownDefaults, defaults_of
 from policybridge_client.llvm.flags import asking_flags, asking_variables
-from policybridge_client.llvm.process import CompilerProcess, Surroundings, Watchdog
+from policybridge_client.llvm.process import KEPT_OUTPUT, CompilerProcess, Surroundings, Watchdog
 from policybridge_client.llvm.signature import check_llvm_signature
 from policybridge_client.llvm.tasks import Task
 from policybridge_core.errors import DeadlineError, InvalidError, PolicyFailedError
 from policybridge_serdes import Signature, Values
 from policybridge_serdes.interactive import Context, Event, Header, InteractiveReader
 from policybridge_train.compiling.process import Limits
-
-_SHOWN: Final = 2000
-"""Bytes of a compiler's output that are kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +143,7 @@ class WaitingCompilation:
         if not status:
             return
         self._said.seek(0)
-        words = self._said.read(_SHOWN).decode(errors="replace").strip()
+        words = self._said.read(KEPT_OUTPUT).decode(errors="replace").strip()
         how = f"signal {status - 128}" if status > 128 else f"status {status}"
         raise PolicyFailedError(
             f"the compiler ended with {how} after {len(self.answers)} decisions: {words}".rstrip(": ")

@@ -61,8 +61,8 @@ v1::Outcome to_message(const Outcome &outcome) {
   for (const std::string &name : names) {
     auto &column = (*message.mutable_contexts()->mutable_columns())[name];
     for (const auto &[context, values] : outcome.contexts) {
-      const auto found = values.find(name);
-      column.add_values(found == values.end() ? std::nan("") : found->second);
+      const auto value = values.find(name);
+      column.add_values(value == values.end() ? std::nan("") : value->second);
     }
   }
   return message;

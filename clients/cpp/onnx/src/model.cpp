@@ -110,16 +110,16 @@ template <class Entry> Result<std::string> OnnxModel::name(std::size_t index) co
 }
 
 Result<OnnxValueInfo> OnnxModel::output(const std::string &name) const {
-  auto found = std::find(outputs_.begin(), outputs_.end(), name);
-  if (found == outputs_.end() && outputs_.size() == 1)
-    found = outputs_.begin();
-  if (found == outputs_.end()) {
+  auto output = std::find(outputs_.begin(), outputs_.end(), name);
+  if (output == outputs_.end() && outputs_.size() == 1)
+    output = outputs_.begin();
+  if (output == outputs_.end()) {
     std::string names;
     for (const std::string &each : outputs_)
       names += (names.empty() ? "" : ", ") + each;
     return failed_precondition("the advice is called " + name + "; the outputs of " + file_ + " are " + names);
   }
-  return value_info<ort::SessionGetOutputTypeInfo>(static_cast<std::size_t>(found - outputs_.begin()), *found);
+  return value_info<ort::SessionGetOutputTypeInfo>(static_cast<std::size_t>(output - outputs_.begin()), *output);
 }
 
 template <class Entry> Result<OnnxValueInfo> OnnxModel::value_info(std::size_t index, std::string name) const {

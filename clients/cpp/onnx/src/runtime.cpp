@@ -19,7 +19,7 @@ Result<void *> opened(const std::string &library) {
   return failed_precondition(std::string("ONNX Runtime cannot be opened: ") + dlerror() + hint);
 }
 
-Result<void *> found(const std::string &library) {
+Result<void *> open_library(const std::string &library) {
   if (!library.empty())
     return opened(library);
   if (const char *named = std::getenv(variable); named && *named)
@@ -33,7 +33,7 @@ Result<void *> found(const std::string &library) {
 } // namespace
 
 Result<std::shared_ptr<const OnnxRuntime>> OnnxRuntime::open(const std::string &library) {
-  Result<void *> handle = found(library);
+  Result<void *> handle = open_library(library);
   if (!handle.ok())
     return handle.status();
   void *symbol = dlsym(*handle, "OrtGetApiBase");

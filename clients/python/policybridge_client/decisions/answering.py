@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from policybridge_client.contract import ClientSession, Connection
 from policybridge_client.decisions.keys import FeaturesKeys
+from policybridge_core.closing import Closing
 from policybridge_core.errors import InvalidError, UnsupportedError
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
 
@@ -13,7 +13,7 @@ _NAME = "decisions"
 _DEFAULT = "inlining_default"
 
 
-class StoreConnection(Connection):
+class StoreConnection(Closing):
     """Answers with the decisions of a section by sequence; with LLVM's own for every other call.
 
     Args:
@@ -48,16 +48,13 @@ class StoreConnection(Connection):
     def close(self) -> None:
         """Do nothing."""
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
-
-class StoreSession(ClientSession):
+class StoreSession(Closing):
     """One compilation."""
 
     id = _NAME
     policy = PolicyVersion(_NAME, 1, "")
-    log_probability = None
+    log_probability: float | None = None
 
     def __init__(self, connection: StoreConnection, signature: Signature) -> None:
         self._connection = connection
@@ -86,6 +83,3 @@ class StoreSession(ClientSession):
 
     def close(self) -> None:
         """Do nothing."""
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -15,13 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from policybridge_client.llvm.process import Watchdog
+from policybridge_client.llvm.process import KEPT_OUTPUT, Watchdog
 from policybridge_core.errors import DeadlineError, InvalidError, UnavailableError
 
 _PAUSE: Final = 0.01
 _DYING: Final = 1.0
-_KEPT_OUTPUT: Final = 2000
-"""Bytes of a compiler's output that an error message has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,9 +134,7 @@ class RunningCompiler:
     def died(self) -> UnavailableError:
         """Make the error for a compiler that ended too early."""
         self._wait(_DYING)
-        return UnavailableError(
-            f"the compiler ended with status {self.status}: {self.output()[-_KEPT_OUTPUT:].strip()}"
-        )
+        return UnavailableError(f"the compiler ended with status {self.status}: {self.output()[-KEPT_OUTPUT:].strip()}")
 
     def finish(self) -> int:
         """Let the compiler finish; return its exit status.

@@ -4,7 +4,6 @@ For compilers that load no plugin: the interactive mode sends the features of ea
 the names.
 """
 
-import select
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +11,6 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from resource import RLIMIT_AS, prlimit
-from time import monotonic
 from typing import IO, Final
 
 import numpy as np
@@ -20,20 +18,17 @@ import numpy as np
 from policybridge_client.decisions.keys import FeaturesKeys
 from policybridge_client.decisions.sites import Numbers, SiteLog
 from policybridge_client.decisions.store import Level
-from policybridge_client.llvm.channel import Channel
+from policybridge_client.llvm.channel import Channel, serve
 from policybridge_client.llvm.compilers import CompilerCommand, Kind
 from policybridge_client.llvm.defaults import Defaults, defaults_of
 from policybridge_client.llvm.flags import asking_flags, asking_variables
-from policybridge_client.llvm.process import CompilerProcess, Surroundings, Watchdog
+from policybridge_client.llvm.process import KEPT_OUTPUT, CompilerProcess, Surroundings, Watchdog
 from policybridge_client.llvm.remarks import PASSES, Remark, aligned, read_remarks
 from policybridge_client.llvm.sources import source_of
 from policybridge_client.llvm.tasks import INLINE, INLINING_DEFAULT
 from policybridge_core.errors import InvalidError, PreconditionError
 from policybridge_serdes import Signature, Values
-from policybridge_serdes.interactive import Event, Header, InteractiveReader
-
-_KEPT_OUTPUT: Final = 2000
-"""Bytes of a compiler's output in a result."""
+from policybridge_serdes.interactive import Event, Header
 
 _ALIASES: Final = {
     "cost": "cost_estimate",
@@ -139,30 +134,14 @@ class _Asking:
             stack.enter_context(Watchdog(process.group, channel.folder))
             prlimit(process.group, RLIMIT_AS, (limits.memory, limits.memory))
             with counted(process.kill):
-                late = not self._serve(process, channel, limits.seconds)
+                late = not serve(process, channel, lambda event: self._answer(event, channel), limits.seconds)
             if late:
                 process.end()
             status = process.wait()
             said.seek(0)
-            message = said.read(_KEPT_OUTPUT).decode(errors="replace").strip()
+            message = said.read(KEPT_OUTPUT).decode(errors="replace").strip()
             log = self._log(_remarks(remarks))
             return Asked(status, late, process.cpu_seconds, message, log)
-
-    def _serve(self, process: CompilerProcess, channel: Channel, seconds: float) -> bool:
-        """Answer until the compiler has exited; return false if it took too long."""
-        end = monotonic() + seconds
-        reader = InteractiveReader()
-        poll = select.poll()
-        for source in (process, channel):
-            poll.register(source, select.POLLIN)
-        while (left := end - monotonic()) > 0:
-            ready = [descriptor for descriptor, _ in poll.poll(left * 1000)]
-            if process.fileno() in ready:
-                return True
-            if ready:
-                for event in reader.feed(channel.read()):
-                    self._answer(event, channel)
-        return False
 
     def _answer(self, event: Event, channel: Channel) -> None:
         if isinstance(event, Header):

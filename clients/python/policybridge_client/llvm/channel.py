@@ -1,13 +1,20 @@
 """The private pair of named pipes between the host and one compiler process."""
 
+import math
 import os
+import select
 import shutil
 import tempfile
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from time import monotonic
 from typing import Final
 
+from policybridge_client.llvm.process import CompilerProcess
+from policybridge_client.llvm.signals import AWAKE_WITHIN
 from policybridge_core.errors import UnavailableError
+from policybridge_serdes.interactive import Event, InteractiveReader
 
 _PIECE: Final = 1 << 16
 """Capacity of a pipe, in bytes."""
@@ -59,3 +66,28 @@ class Channel(AbstractContextManager["Channel"]):
         for pipe in self._pipes:
             os.close(pipe)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def serve(
+    process: CompilerProcess, channel: Channel, answer: Callable[[Event], None], seconds: float = math.inf
+) -> bool:
+    """Pass LLVM's events to ``answer`` until the compiler has exited; return false if ``seconds`` are over first.
+
+    The pipes never report an end; see `Channel`.
+
+    Raises:
+        InvalidError: LLVM breaks the protocol.
+
+    """
+    end = monotonic() + seconds
+    reader = InteractiveReader()
+    poll = select.poll()
+    for source in (process, channel):
+        poll.register(source, select.POLLIN)
+    while (left := end - monotonic()) > 0:
+        ready = [descriptor for descriptor, _ in poll.poll(min(left, AWAKE_WITHIN) * 1000)]
+        if process.fileno() in ready:
+            return True
+        for event in reader.feed(channel.read()) if ready else ():
+            answer(event)
+    return False

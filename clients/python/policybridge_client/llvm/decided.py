@@ -4,7 +4,6 @@ Decisions by site need the plugin, which the native launcher ``policybridge-run`
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -19,7 +18,7 @@ from policybridge_client.llvm.compilers import CompilerCommand, Kind
 from policybridge_client.llvm.config import GROWTH_LIMIT, HostConfig
 from policybridge_client.llvm.defaults import defaults_of
 from policybridge_client.llvm.host import run_compiler
-from policybridge_client.llvm.process import CompilerProcess, Surroundings
+from policybridge_client.llvm.process import Surroundings, run_plain
 from policybridge_client.llvm.signals import Interrupts
 from policybridge_client.llvm.sources import compiles, source_of
 from policybridge_client.llvm.statistics import FAILED, CompilationStatistics, Fallback, Report
@@ -170,14 +169,7 @@ class _Run:
     def _plainly(self) -> Report:
         words = [*self.compiler.start, *self.compiler.arguments]
         begun = perf_counter()
-        with ExitStack() as stack:
-            try:
-                with self.interrupts.held():
-                    process = stack.enter_context(CompilerProcess(words, self.surroundings, {}))
-                status = process.wait()
-            finally:
-                with self.interrupts.held():
-                    stack.close()
+        status = run_plain(words, self.surroundings, self.interrupts)
         return self._report(status, perf_counter() - begun)
 
     def _interactive(self, section: Section) -> Decided:

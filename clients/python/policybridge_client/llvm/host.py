@@ -1,25 +1,24 @@
 """Starting a compiler and answering its observations."""
 
-import select
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
 from policybridge_client.connection import connect
 from policybridge_client.contract import ClientSession, Connection
-from policybridge_client.llvm.channel import Channel
+from policybridge_client.llvm.channel import Channel, serve
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.defaults import defaults_of
 from policybridge_client.llvm.flags import asking_flags, asking_variables
 from policybridge_client.llvm.growth import Growth
 from policybridge_client.llvm.patience import Patience
-from policybridge_client.llvm.process import CompilerProcess, Surroundings, Watchdog
+from policybridge_client.llvm.process import CompilerProcess, Surroundings, Watchdog, run_plain
 from policybridge_client.llvm.record import Compilation, report_outcome
 from policybridge_client.llvm.responder import Responder
-from policybridge_client.llvm.signals import AWAKE_WITHIN, Interrupts
+from policybridge_client.llvm.signals import Interrupts
 from policybridge_client.llvm.sources import source_of
 from policybridge_client.llvm.statistics import FAILED, CompilationStatistics, Fallback, Report
 from policybridge_client.llvm.tasks import Task, load_task
@@ -27,7 +26,6 @@ from policybridge_client.outage import Outage
 from policybridge_client.trace_context import with_trace_context
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes import PolicyReference, SessionOptions, Signature
-from policybridge_serdes.interactive import InteractiveReader
 
 
 def run_compiler(
@@ -130,19 +128,13 @@ class _Host:
         if self._started and not self.compiler.repeatable:
             why = "the compiler uses stdin or stdout, so that it cannot be run once more without the policy"
             return _Ending(FAILED, None, PreconditionError(f"{error}; {why}"))
-        status = self._run_plain()
+        command = [*self.compiler.start, *self.compiler.arguments]
+        status = run_plain(command, self.surroundings, self.interrupts)
         return _Ending(status, Fallback(str(error), error.status, restarted=self._started))
-
-    def _run_plain(self) -> int:
-        with self._guarded() as stack:
-            command = [*self.compiler.start, *self.compiler.arguments]
-            with self.interrupts.held():
-                process = stack.enter_context(CompilerProcess(command, self.surroundings, {}))
-            return process.wait()
 
     def _ask(self) -> int:
         defaults = defaults_of(self.compiler, self.task)
-        with self._guarded() as stack:
+        with self.interrupts.guarded() as stack:
             with self.interrupts.held():
                 channel = stack.enter_context(Channel())
                 flags = asking_flags(self.task, channel.base, self._growth_limit, defaults)
@@ -164,18 +156,8 @@ class _Host:
                 go_on=go_on,
             )
             stack.callback(responder.close)
-            return _serve(process, channel, responder)
-
-    @contextmanager
-    def _guarded(self) -> Iterator[ExitStack]:
-        # The stack closes twice. If a signal arrives just before held(), the outer `with` closes the stack; signals are
-        # raised only once, so nothing interrupts that.
-        with ExitStack() as stack:
-            try:
-                yield stack
-            finally:
-                with self.interrupts.held():
-                    stack.close()
+            serve(process, channel, lambda event: responder.answer(event, channel.reply))
+            return process.wait()
 
     @property
     def _growth_limit(self) -> str:
@@ -200,15 +182,3 @@ class _Host:
         # All sessions of one compilation use one version; a second signature needs a second session.
         first = self.statistics.policy
         return self.config.reference if first is None else PolicyReference(first.name, version=first.version)
-
-
-def _serve(process: CompilerProcess, channel: Channel, responder: Responder) -> int:
-    """Answer until the compiler has exited; return its status. The pipes never report an end (see `Channel`)."""
-    reader = InteractiveReader()
-    poll = select.poll()
-    for source in (process, channel):
-        poll.register(source, select.POLLIN)
-    while process.fileno() not in (ready := dict(poll.poll(AWAKE_WITHIN * 1000))):
-        for event in reader.feed(channel.read() if ready else b""):
-            responder.answer(event, channel.reply)
-    return process.wait()

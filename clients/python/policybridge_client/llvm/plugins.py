@@ -31,7 +31,7 @@ def find_plugin(compiler: CompilerCommand, folder: Path | None = None) -> Path |
     major = llvm_version(compiler.start)
     if compiler.is_zig or compiler.kind is Kind.LLC or not major:
         return None
-    files = ((place / f"policybridge-inliner-{major}.so").absolute() for place in plugin_folders(folder))
+    files = ((each / f"policybridge-inliner-{major}.so").absolute() for each in plugin_folders(folder))
     return next((plugin for plugin in files if _loads(compiler, plugin)), None)
 
 

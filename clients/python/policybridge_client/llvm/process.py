@@ -11,10 +11,13 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import IO, Final
 
-from policybridge_client.llvm.signals import AWAKE_WITHIN
+from policybridge_client.llvm.signals import AWAKE_WITHIN, Interrupts
 
 GRACE: Final = 2.0
 """Seconds between SIGTERM and SIGKILL, in which LLVM removes its unfinished files."""
+
+KEPT_OUTPUT: Final = 2000
+"""Bytes of a compiler's output that a result or a message has."""
 
 _PAUSE: Final = 0.005
 
@@ -124,6 +127,19 @@ class CompilerProcess(AbstractContextManager["CompilerProcess"]):
             self.end()
             self.wait()
         os.close(self._pidfd)
+
+
+def run_plain(command: Sequence[str], surroundings: Surroundings, interrupts: Interrupts) -> int:
+    """Run a compiler without a policy; return its exit status as `CompilerProcess.wait` does.
+
+    Raises:
+        OSError: the compiler cannot be started.
+
+    """
+    with interrupts.guarded() as stack:
+        with interrupts.held():
+            process = stack.enter_context(CompilerProcess(command, surroundings, {}))
+        return process.wait()
 
 
 def _is_alive(group: int) -> bool:

@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import FrameType
 from typing import Final
 
@@ -44,6 +44,18 @@ class Interrupts:
         finally:
             self._holds -= 1
             self._raise()
+
+    @contextmanager
+    def guarded(self) -> Iterator[ExitStack]:
+        """Give a stack whose resources no signal leaves open: it is closed while signals are held."""
+        # The stack closes twice. If a signal arrives just before held(), the outer `with` closes the stack; signals are
+        # raised only once, so nothing interrupts that.
+        with ExitStack() as stack:
+            try:
+                yield stack
+            finally:
+                with self.held():
+                    stack.close()
 
     def arrive(self, number: int, _: FrameType | None) -> None:
         """Handle a signal; only the first one has an effect."""
