@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
 
+from policybridge_client.llvm.process import KEPT_OUTPUT
 from policybridge_core.errors import InvalidError
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.processes.pool import Running
@@ -19,8 +20,6 @@ from policybridge_train.processes.pool import Running
 MIB: Final = 1 << 20
 _MOST_SECONDS: Final = 1e6
 _MOST_MEMORY: Final = 1 << 60
-_SHOWN: Final = 2000
-"""Bytes of a compiler's words that are kept."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def compile_by(
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
         said.seek(0)
-        words = said.read(_SHOWN).decode(errors="replace").strip()
+        words = said.read(KEPT_OUTPUT).decode(errors="replace").strip()
     seconds = usage.ru_utime + usage.ru_stime
     return CompileResult.ended(process.returncode, seconds, words, limits.seconds if late else None)
 
