@@ -38,7 +38,7 @@ def _interrupted(words: list[str], server: str, waiting_in: str) -> None:
 
 
 def test_the_wait_for_the_compilers_next_question_is_interrupted(server: RunningServer, words: list[str]) -> None:
-    _interrupted(words, server.socket, "_serve")
+    _interrupted(words, server.socket, "serve")
 
 
 def test_the_wait_for_a_compiler_without_a_policy_is_interrupted(words: list[str]) -> None:
