@@ -71,8 +71,8 @@ void CallSites::number(Function &function) {
 
 const CallSites::Numbered *CallSites::find(const CallBase &call) const {
   const MDNode *node = call.getMetadata(metadata_kind);
-  const auto call = node ? calls_.find(node) : calls_.end();
-  return call == calls_.end() ? nullptr : &call->second;
+  const auto numbered = node ? calls_.find(node) : calls_.end();
+  return numbered == calls_.end() ? nullptr : &numbered->second;
 }
 
 Site CallSites::ask(const CallBase &call) {
