@@ -23,23 +23,25 @@ struct Gates {
   }
 };
 
-/// Set an option that is off, or back to what it was; one that the command line sets stays.
+SmallVector<StringRef> options_of(const KnownSwitch &option) {
+  SmallVector<StringRef> names;
+  StringRef(option.options.data(), option.options.size()).split(names, ' ');
+  return names;
+}
+
+/// Set an option to true, or back to its default.
 void set_option(StringRef name, bool on) {
   cl::Option *option = cl::getRegisteredOptions().lookup(name);
-  // addOccurrence counts from 0: an option that we have set has 1, as one of the command line, which is never set here.
-  if (!option)
-    return;
   option->reset();
   if (on)
     option->addOccurrence(0, name, "true");
 }
 
-bool is_of_the_command_line(const KnownSwitch &option) {
-  SmallVector<StringRef> names;
-  StringRef(option.options.data(), option.options.size()).split(names, ' ');
-  return any_of(names, [](StringRef name) {
+/// Whether LLVM has all options of a switch, and the command line sets none of them.
+bool can_set(const KnownSwitch &option) {
+  return all_of(options_of(option), [](StringRef name) {
     const cl::Option *found = cl::getRegisteredOptions().lookup(name);
-    return !found || found->getNumOccurrences();
+    return found && !found->getNumOccurrences();
   });
 }
 
@@ -110,15 +112,14 @@ bool PassGate::should_run(StringRef pass, StringRef description) const {
 
 /// Set the options of a switch, which the next pass reads, and those of the one before back.
 void PassGate::set(const KnownSwitch *option) const {
-  if (option == set_ || (option && is_of_the_command_line(*option)))
+  if (option == set_ || (option && !can_set(*option)))
     return;
-  for (const KnownSwitch *each : {set_, option}) {
-    SmallVector<StringRef> names;
-    if (each)
-      StringRef(each->options.data(), each->options.size()).split(names, ' ');
-    for (const StringRef name : names)
-      set_option(name, each == option);
-  }
+  if (set_)
+    for (const StringRef name : options_of(*set_))
+      set_option(name, false);
+  if (option)
+    for (const StringRef name : options_of(*option))
+      set_option(name, true);
   set_ = option;
 }
 
