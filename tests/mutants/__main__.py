@@ -35,8 +35,8 @@ def main() -> int:
         trees: Queue[Tree] = Queue()
         for number in range(arguments.jobs):
             trees.put(Tree(folder / str(number)))
-        ends = time.monotonic() + 60 * arguments.minutes
-        files = [pool.submit(_judge_file, mutants, trees, report, ends) for mutants in by_path.values()]
+        clean, ends = Clean(), time.monotonic() + 60 * arguments.minutes
+        files = [pool.submit(_judge_file, mutants, trees, clean, report, ends) for mutants in by_path.values()]
         for file in files:
             file.result()
         return report.told()
@@ -81,21 +81,32 @@ class Report:
         return int(share < _KILLED)
 
 
-def _judge_file(mutants: list[Mutant], trees: "Queue[Tree]", report: Report, ends: float) -> None:
+class Clean:
+    """How long tests take without a mutant; each set of tests is run once."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[tuple[str, ...], float] = {}
+
+    def seconds(self, tree: Tree, tests: list[str]) -> float:
+        """Give the seconds; 0 if a test fails."""
+        key = tuple(tests)
+        if key not in self._seconds:
+            begun = time.monotonic()
+            failure = tree.failure(tests, 1800)
+            if failure:
+                print(f"left out: without a mutant there is {failure}", flush=True)
+            self._seconds[key] = 0.0 if failure else time.monotonic() - begun
+        return self._seconds[key]
+
+
+def _judge_file(mutants: list[Mutant], trees: "Queue[Tree]", clean: Clean, report: Report, ends: float) -> None:
     """Run the tests of a file without a mutant, which says how long they take, and then with each."""
-    path, tree = mutants[0].path, trees.get()
+    tests, tree = TARGETS[mutants[0].path], trees.get()
     try:
-        begun = time.monotonic()
-        if begun >= ends:
-            return
-        failure = tree.failure(TARGETS[path], 1800)
-        if failure:
-            print(f"{path} is left out: without a mutant there is {failure}", flush=True)
-            return
-        seconds = _PATIENCE * (time.monotonic() - begun) + 60
-        for mutant in mutants:
+        seconds = clean.seconds(tree, tests) if time.monotonic() < ends else 0.0
+        for mutant in mutants if seconds else []:
             if time.monotonic() < ends:
-                report.add(mutant, tree.failure(TARGETS[path], seconds, mutant))
+                report.add(mutant, tree.failure(tests, _PATIENCE * seconds + 60, mutant))
     finally:
         trees.put(tree)
 

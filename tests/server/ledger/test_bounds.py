@@ -1,6 +1,8 @@
 """A ledger is bounded by size and by age; the oldest sessions that are over go first."""
 
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,7 @@ from policybridge_server.ledger.records import Begun, Ended, Lost, Record, Repor
 from policybridge_server.ledger.sqlite import SqliteStore
 from tests.conftest import ServerFactory
 from tests.server.ledger.asking import ask, open_network, rows
+from tests.server.publishing.policies import wait_for
 
 ADVICE: Values = np.zeros(1, SIGNATURE.advice_layout.dtype)
 
@@ -174,3 +177,41 @@ def test_a_record_that_cannot_be_kept_costs_only_its_own_session(tmp_path: Path)
             ("bad", 0, 1),
             ("good", 256, 0),
         ]
+
+
+def test_the_room_of_written_records_is_free_again_and_a_session_that_asks_nothing_adds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "_ROOM", 1000 * (SIGNATURE.features.size + 300))
+    with closing(LedgerRecorder(SqliteStore(tmp_path / "ledger.db", Bounds()))) as recorder:
+        recording = recorder.opened(SessionView("one", PolicyVersion("network", 1, "sha256:0")))
+        recording.bound(SIGNATURE)
+        told: list[PolicyBridgeError | None] = []
+        recorder.start(lambda call, *arguments: call(*arguments))
+        for times in range(1, 6):
+            for row in rows(700):
+                recording.decided(row.tobytes(), ADVICE, None, 1)
+            recorder.report("one", Outcome({"times": times}), told.append)
+            wait_for(lambda: len(told) == times)  # noqa: B023 - it is called in this turn
+            recorder.hand_over()
+        wait_for(lambda: recorder.state.waiting_bytes == 0)
+        assert told == [None] * 5
+        assert (recorder.state.lost, recorder.state.lag) == (0, 0.0)
+        assert recorder.state.written_bytes > 3500 * SIGNATURE.features.size
+    with LedgerReader(tmp_path / "ledger.db") as reader:
+        (found,) = reader.sessions()
+        assert (found.decisions, found.lost) == (3500, 0)
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as database:
+        (empty,) = database.execute("SELECT count(*) FROM segments WHERE count = 0").fetchone()
+    assert empty == 0
+
+
+def test_of_a_record_that_cannot_be_kept_nothing_is_kept(tmp_path: Path) -> None:
+    with closing(SqliteStore(tmp_path / "ledger.db", Bounds())) as store:
+        view = SessionView("one", PolicyVersion("network", 1, "sha256:0"))
+        store.write([Begun(view, 1.0), Reported("one", Outcome({"x": 1.0}, "ok"), 2.0)])
+        # The first value can be written, and the second cannot.
+        bad = Reported("one", Outcome({"x": 2.0, "y": 1 << 70}, "failed"), 3.0)
+        assert list(store.write([bad, Reported("one", Outcome({"z": 3.0}), 4.0)])) == [0]
+    with LedgerReader(tmp_path / "ledger.db") as reader:
+        assert reader.session("one").outcome == Outcome({"x": 1.0, "z": 3.0}, "ok")

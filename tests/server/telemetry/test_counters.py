@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from policybridge_serdes import PolicyReference, SessionOptions, pack
-from policybridge_server.counters import VersionCounters
+from policybridge_server.counters import Histogram, VersionCounters
 from policybridge_server.engine.engine import Engine, Session
 from policybridge_server.repository import Repository
 from tests.repositories import answering, write_python
@@ -60,3 +60,24 @@ def test_the_numbers_of_the_last_16_unloaded_versions_stay_and_go_on_where_one_i
     again.close()
     asked(engine, 1).close()
     assert counted(engine)["many", "1"].decisions == 1, "what is forgotten begins anew"
+
+
+def test_a_quantile_lies_where_its_share_of_the_numbers_lies_below_it() -> None:
+    histogram = Histogram()
+    assert histogram.quantile(0.5) == 0
+    histogram.add(10, 90)
+    histogram.add(1000, 10)
+    # 10 has four bits, 1000 has ten.
+    assert 8 <= histogram.quantile(0.5) < 16
+    assert 512 <= histogram.quantile(0.95) <= 1024
+    assert (histogram.count, histogram.total) == (100, 10_900)
+
+
+def test_a_batch_is_counted_in_each_stage_by_its_decisions() -> None:
+    counters = VersionCounters("many", "1")
+    counters.batch(3, 10, 200, 3000, 40_000)
+    counters.batch(1, 11, 201, 3001, 40_001)
+    stages = (counters.read, counters.queued, counters.evaluated, counters.answered)
+    assert [stage.total for stage in stages] == [41, 801, 12_001, 160_001]
+    assert [stage.count for stage in stages] == [4] * 4
+    assert (counters.decisions, counters.batches.count) == (4, 2)
