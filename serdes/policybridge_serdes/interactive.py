@@ -121,6 +121,11 @@ class InteractiveReader:
         """Whether an event has come in part."""
         return bool(self._pieces)
 
+    @property
+    def held(self) -> int:
+        """Bytes of an event that has come in part."""
+        return self._held
+
     def feed(self, data: bytes) -> list[Event]:
         """Add one piece; return the events that it completes, in order.
 

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from policybridge_server.grpc.calls import Calls
-from policybridge_server.grpc.http2.budget import Memory
 from policybridge_server.grpc.http2.server import Http2Server
 from policybridge_server.grpc.services import add_services
 from policybridge_server.transports.contract import Host
@@ -38,8 +37,7 @@ class GrpcTransport:
 
     async def start(self, host: Host) -> None:
         """Listen; an address in use is an error."""
-        memory = host.shared(Memory, lambda: Memory(host.config.max_buffered_bytes))
-        server = Http2Server(host.loop, host.config.message_limit, host.access, host.doors, memory)
+        server = Http2Server(host.loop, host.config.message_limit, host.access, host.doors, host.memory)
         server.share = host.share
         # Http2Server takes servicers as a grpc.aio.Server does, which has no interface to implement.
         add_services(cast("grpc.aio.Server", server), host, self._calls)

@@ -67,7 +67,7 @@ class HttpTransport:
         listener = bind_tcp(self._asked)
         self._loop = host.loop
         self._counters = host.loop.counters
-        self._guests = HttpGuests(host.doors, Bodies(host.config.message_limit))
+        self._guests = HttpGuests(host.doors, Bodies(host.config.message_limit, host.memory))
         self._guard = HttpGuard(host.access, self._asked, host.config.http_host)
         self._door = TlsDoor(host.access.tls, ["http/1.1"], host.loop) if host.access.tls else None
         self._scheme = "https" if self._door else "http"

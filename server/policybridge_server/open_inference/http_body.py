@@ -8,6 +8,7 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from policybridge_core.errors import InvalidError, TooLargeError, UnavailableError
+from policybridge_server.budget import Budget, Memory
 from policybridge_server.open_inference.binary import HEADER, MOST_JSON, too_long
 from policybridge_server.transports.unpacking import WINDOW_BITS, Unpacking
 
@@ -26,11 +27,13 @@ class Bodies:
 
     Args:
         largest: bytes of one body, unpacked.
+        memory: what all doors of the server may hold.
 
     """
 
-    def __init__(self, largest: int) -> None:
+    def __init__(self, largest: int, memory: Memory) -> None:
         self._largest = largest
+        self._memory = memory
         self._most = 2 * largest
         self._held = 0
 
@@ -46,19 +49,22 @@ class Bodies:
         """
         limit, encoding = self._limit(request), _encoding(request)
         self._check(request.content_length or 0, limit)
-        parts, counted = [bytearray()], 0
+        parts, counted, budget = [bytearray()], 0, Budget(2 * self._most, self._memory)
         try:
             async for size in self._read(request, parts, limit, encoding):
                 counted += size
                 self._hold(size)
+                _take(budget, size)
             request[BODY] = parts[-1]
             yield
         finally:
             self._held -= counted
+            budget.hold(0)
             for part in parts:
                 # At once: the error of a client that went away refers to this frame, and the frame to the error.
                 with suppress(BufferError):
                     part.clear()
+            budget.close()
 
     async def _read(
         self, request: web.Request, parts: list[bytearray], limit: int, encoding: str
@@ -94,6 +100,13 @@ class Bodies:
             raise too_long(size)
         if size > limit:
             raise TooLargeError(f"a body of {size} bytes; at most {limit} are taken")
+
+
+def _take(budget: Budget, size: int) -> None:
+    try:
+        budget.take(size)
+    except TooLargeError as error:
+        raise UnavailableError(str(error)) from error
 
 
 async def _piece(request: web.Request) -> bytes:

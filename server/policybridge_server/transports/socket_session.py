@@ -9,6 +9,7 @@ from typing import Final
 from policybridge_core.errors import InvalidError, PolicyBridgeError, TooLargeError, UnavailableError
 from policybridge_serdes import Codec, ElementType, Outcome, Values, load_serdes
 from policybridge_serdes.interactive import MAX_LINE, Context, Event, Header, InteractiveReader
+from policybridge_server.budget import Budget
 from policybridge_server.engine.engine import Session
 from policybridge_server.transports.channel import SocketChannel
 from policybridge_server.transports.contract import Host
@@ -40,6 +41,7 @@ class SocketSession(ChannelConversation[Event]):
         self._prefix = _ADVICE
         self._sends_chance = False
         self._half = False
+        self._budget = Budget(2 * host.config.message_limit, host.memory)
         # These are set where observations or advice are not plain packed records.
         self._features: Codec | None = None
         self._advice: Codec | None = None
@@ -55,7 +57,11 @@ class SocketSession(ChannelConversation[Event]):
             events = self._reader.feed(data)
             if self._half or self._reader.begun:
                 self._wait_for_the_rest(begun=bool(events))
+                self._sent()
             self._receive(events)
+
+    def _sent(self) -> None:
+        self._budget.hold(self._reader.held + len(self._channel.unsent))
 
     def _wait_for_the_rest(self, *, begun: bool) -> None:
         """Wait for the rest of a message, where the client has sent a part of one; ``begun``: a moment ago."""
@@ -130,6 +136,8 @@ class SocketSession(ChannelConversation[Event]):
         if self._sends_chance:
             frame += _CHANCE.pack(nan if log_probability is None else log_probability)
         self._channel.send(frame)
+        if self._channel.unsent:
+            self._sent()
 
     def _acknowledge(self) -> None:
         if self._session is None:
@@ -181,3 +189,5 @@ class SocketSession(ChannelConversation[Event]):
         super()._end()
         self._line.clear()
         self._reader = InteractiveReader()
+        self._budget.hold(0)
+        self._budget.close()

@@ -9,12 +9,13 @@ from functools import partial
 from typing import Final
 
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_server.grpc.http2.budget import Budget, Patience
+from policybridge_server.budget import Budget
 from policybridge_server.grpc.http2.contract import TimedStream
 from policybridge_server.grpc.http2.frames import PREFACE, Code, Http2Error, goaway_frame
 from policybridge_server.grpc.http2.greeting import FRAME, HTTP1, OURS, has_preface, has_settings, is_http1
 from policybridge_server.grpc.http2.incoming import Incoming
 from policybridge_server.grpc.http2.owner import ConnectionOwner
+from policybridge_server.grpc.http2.patience import Patience
 from policybridge_server.grpc.http2.receiving import Receiving
 from policybridge_server.grpc.http2.sending import Sending
 from policybridge_server.grpc.http2.streams import Streams

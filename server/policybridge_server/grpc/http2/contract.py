@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_server.grpc.http2.budget import Budget, Patience
+from policybridge_server.budget import Budget
+from policybridge_server.grpc.http2.patience import Patience
 from policybridge_server.grpc.http2.sending import Sending
 
 Metadata = Iterable[tuple[str, str | bytes]]

@@ -3,7 +3,7 @@
 import socket
 from typing import Protocol
 
-from policybridge_server.grpc.http2.budget import Memory
+from policybridge_server.budget import Memory
 from policybridge_server.grpc.http2.contract import Call
 from policybridge_server.grpc.http2.stream import Stream
 from policybridge_server.loop import Handler, Loop

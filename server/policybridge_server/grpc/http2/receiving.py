@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from policybridge_server.grpc.http2.budget import Budget
+from policybridge_server.budget import Budget
 from policybridge_server.grpc.http2.contract import TimedStream
 from policybridge_server.grpc.http2.frames import Code, Http2Error, window_frame
 

@@ -9,8 +9,8 @@ import grpc
 
 from policybridge_core.errors import UnavailableError, UnsupportedError
 from policybridge_server.access import Access
+from policybridge_server.budget import Memory
 from policybridge_server.grpc.guard import check_call, request_limit
-from policybridge_server.grpc.http2.budget import Memory
 from policybridge_server.grpc.http2.call import ServicerCall
 from policybridge_server.grpc.http2.connection import Http2Connection
 from policybridge_server.grpc.http2.contract import Call

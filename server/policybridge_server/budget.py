@@ -1,12 +1,10 @@
-"""Limits of the memory that clients use: open calls, their headers, messages, and unread answers."""
+"""What clients may make the server hold in memory; every door draws on it: gRPC, HTTP and the Unix socket."""
 
 import ctypes
-import time
 from contextlib import suppress
 from typing import Final
 
 from policybridge_core.errors import TooLargeError
-from policybridge_server.grpc.http2.frames import Code, Http2Error
 
 _STEP: Final = 64 << 10
 """Bytes that a connection takes from the shared budget at a time, so that small changes do not touch it."""
@@ -95,6 +93,18 @@ class Budget:
             self._memory.held -= self._reserved - kept
             self._keep(kept)
 
+    def hold(self, size: int) -> None:
+        """Count ``size`` bytes in place of those before.
+
+        Raises:
+            TooLargeError: the connection, or all of them together, would hold too much; nothing is changed.
+
+        """
+        if size > self.held:
+            self.take(size - self.held)
+        elif size < self.held:
+            self.give(self.held - size)
+
     def close(self) -> None:
         """Give the memory back that the connection held, now that its calls are over."""
         if self.peak > _MUCH:
@@ -107,47 +117,7 @@ class Budget:
         self._low = 0 if reserved == FREE else max(1, reserved - 4 * _STEP)
 
 
-_BURST: Final = 2000
-_PER_SECOND: Final = 50
-
-
 def _trim() -> None:
     # The C library keeps freed memory, and returns only the end of its heap by itself.
     with suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
-
-
-class Patience:
-    """Bears frames that bring no call further, up to a bound; answers, and time, let it recover.
-
-    Such frames are pings, settings, empty or tiny DATA, resets of calls and the like. Clients send some of them for
-    each answer. A peer that sends thousands of them without need is an attack.
-
-    Attributes:
-        left: points; a frame of such a kind takes one, an answer adds some.
-
-    """
-
-    __slots__ = ("_since", "left")
-
-    def __init__(self) -> None:
-        self.left = _BURST
-        self._since = time.monotonic()
-
-    def spend(self, points: int = 1) -> None:
-        """Bear one frame more.
-
-        Raises:
-            Http2Error: there were too many.
-
-        """
-        self.left = min(self.left, _BURST) - points
-        if self.left < 0:
-            self._recover()
-
-    def _recover(self) -> None:
-        now = time.monotonic()
-        self.left += min(_BURST, int((now - self._since) * _PER_SECOND))
-        self._since = now
-        if self.left < 0:
-            raise Http2Error(Code.ENHANCE_YOUR_CALM, "too many frames that bring no call further")

@@ -1,0 +1,56 @@
+"""What all clients of all doors may make the server hold together (--max-buffered-bytes)."""
+
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.conftest import ServerFactory
+from tests.repositories import answering, write_python
+from tests.server.publishing.policies import wait_for
+from tests.server.transports.beside import asking
+from tests.server.transports.test_socket_protocol import Peer
+
+HEADER = (
+    b'{"features":[{"name":"x","type":"uint8_t","shape":[-1]}],"advice":{"name":"a","type":"int64_t","shape":[1]}}\n'
+)
+HALF = b'{"observation":0,"bytes":20000000}\n' + bytes(8 << 20)
+
+
+def test_half_messages_on_the_socket_are_held_up_to_the_memory_of_all_and_given_back(
+    tmp_path: Path, server_factory: ServerFactory
+) -> None:
+    write_python(tmp_path, "inline", answering("observation['x']"), "inline = true")
+    server = server_factory(tmp_path, "--max-buffered-bytes", 20 << 20)
+
+    def begin(stack: ExitStack) -> Peer:
+        peer = Peer(server)
+        stack.callback(peer.socket.close)
+        stack.callback(peer.file.close)
+        peer.send(b'{"policybridge":1,"policy":"inline"}\n', HEADER)
+        assert "session" in peer.line()
+        peer.send(HALF)
+        return peer
+
+    with asking(server.socket, "inline") as beside:
+        with ExitStack() as stack:
+            peers = [begin(stack) for _ in range(4)]
+            # Two halves fit; at least one of the others is told that its does not.
+            told = [peer.error() for peer in peers if _is_readable(peer.socket)]
+            assert told
+            assert all("all clients together" in error for error in told)
+            before = beside.decisions
+            wait_for(lambda: beside.decisions > before + 10)
+        with ExitStack() as stack:
+            again = begin(stack)
+            again.send(bytes(20_000_000 - (8 << 20)), b"\n")
+            assert again.read(1) in (b"\0", b"\1")
+
+
+def _is_readable(client: socket.socket) -> bool:
+    client.settimeout(5)
+    try:
+        return bool(client.recv(1, socket.MSG_PEEK))
+    except TimeoutError:
+        return False
+    finally:
+        client.settimeout(60)
