@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from policybridge.v1 import policy_service_pb2 as pb
+from policybridge.v1 import tensor_pb2
 from policybridge_client.connection import connect
 from policybridge_serdes import PolicyReference, SessionOptions, pack
 from policybridge_serdes.protobuf import signature_to_pb
@@ -350,10 +351,13 @@ def test_a_packed_message_that_is_cut_off_or_goes_on_is_refused(
 def test_a_message_of_any_characters_is_no_larger_than_clients_read(server: RunningServer, character: str) -> None:
     with grpc.insecure_channel(server.grpc.removeprefix("grpc:")) as channel:
         call = channel.stream_stream(SESSION, pb.SessionRequest.SerializeToString, pb.SessionResponse.FromString)
-        opened = pb.Open(policy=pb.PolicyReference(name=character * 20_000), signature=signature_to_pb(SHAPES))
+        feature = signature_to_pb(SHAPES).features[0]
+        feature.name = character * 20_000
+        twice = tensor_pb2.Signature(features=[feature, feature], advice=feature)
+        opened = pb.Open(policy=pb.PolicyReference(name="echo"), signature=twice)
         with pytest.raises(grpc.RpcError) as failure:
             list(call(iter([pb.SessionRequest(open=opened)]), timeout=60))
-    assert failure.value.code() is grpc.StatusCode.NOT_FOUND
+    assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert character * 100 in (failure.value.details() or "")
 
 
