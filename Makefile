@@ -131,9 +131,10 @@ bench-unary: $(VENV)/test.stamp
 bench-trees: $(VENV)/test.stamp
 	$(BIN)/policybridge bench trees --python $(OTHER) $(BENCH)
 
-# Eleven attacks on our gRPC port and on one of gRPC's own library: a client beside, and the server's memory; ten minutes.
+# Eleven attacks on our gRPC port and on one of gRPC's own library, and some on every other door: a client beside, and the server's memory.
 bench-attacks: $(VENV)/test.stamp
 	$(BIN)/python -m tests.attacks $(BENCH)
+	$(BIN)/python -m tests.attacks.doors
 
 # The cases of h2spec (RFC 9113) against our gRPC port; needs Debian's Go packages, see tests/packages/h2spec.sh.
 h2spec: $(VENV)/test.stamp

@@ -20,7 +20,7 @@ from policybridge_bench.processes import module, server
 from policybridge_core.errors import PolicyFailedError
 from tests.attacks.attacks import ATTACKS
 
-_POLICY: Final = """class Policy:
+POLICY: Final = """class Policy:
     def evaluate(self, observation, session):
         return observation["x"]
 """
@@ -76,7 +76,7 @@ def measure(name: str, port: str, seconds: float, python: str = sys.executable) 
         _beside(address) as beside,
     ):
         time.sleep(_BEFORE)
-        memory = _Memory(pid)
+        memory = Memory(pid)
         memory.start()
         begun = time.monotonic()
         ATTACKS[name](address.partition(":")[2], _PATH, seconds)
@@ -106,7 +106,7 @@ def _server(folder: Path, option: str, python: str, *, few_descriptors: bool) ->
     repository = folder / "policies"
     (repository / "echo" / "1").mkdir(parents=True)
     (repository / "echo" / "policy.toml").write_text('backend = "python"\ninline = true\n')
-    (repository / "echo" / "1" / "policy.py").write_text(_POLICY)
+    (repository / "echo" / "1" / "policy.py").write_text(POLICY)
     command, env = serve_command(python)
     command += ["--repository", str(repository), "--allow-python", option, "127.0.0.1:0"]
     if few_descriptors:
@@ -128,7 +128,7 @@ def _beside(address: str) -> "Iterator[subprocess.Popen[str]]":
         process.wait()
 
 
-class _Memory(threading.Thread):
+class Memory(threading.Thread):
     """Samples the memory of a process until it is told to stop."""
 
     def __init__(self, pid: int) -> None:
