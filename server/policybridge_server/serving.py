@@ -134,6 +134,8 @@ class Daemon:
             self._tell_empty()
         self._engine.versions.preload()
         if self._member.leads:
+            await self._publisher.begin_epochs()
+        if self._member.leads:
             await self._following.start()
         await self._listen(listening)
         if self._member.leads:

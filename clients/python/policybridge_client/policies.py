@@ -125,7 +125,9 @@ class RepositoryClient(Closing):
         self._channel = open_channel(self._target, shown, secure=secure, options=[("grpc.enable_http_proxy", 0)])
         self._stub = RepositoryServiceStub(self._channel)
 
-    def publish(self, policy: str, files: Path, *, config: str = "", aliases: Sequence[str] = ()) -> PolicyVersion:
+    def publish(
+        self, policy: str, files: Path, *, config: str = "", aliases: Sequence[str] = (), adopted: int | None = None
+    ) -> PolicyVersion:
         """Publish a version; return it as soon as new sessions get it.
 
         Args:
@@ -133,6 +135,7 @@ class RepositoryClient(Closing):
             files: a folder of the version's files.
             config: the text of ``policy.toml``, for a new policy.
             aliases: names that the version gets.
+            adopted: the number of a version that replicas keep, whose files these are; ``None``: a new number.
 
         Raises:
             PolicyBridgeError: the version is refused; the message has the reason. The version before it stays.
@@ -140,7 +143,9 @@ class RepositoryClient(Closing):
         """
         if not files.is_dir():
             raise InvalidError(f"{files} is not a folder; a version is a folder of files")
-        header = pb.PublishHeader(policy=policy, config=config, digest=digest(files), aliases=aliases)
+        header = pb.PublishHeader(
+            policy=policy, config=config, digest=digest(files), aliases=aliases, adopted=adopted or 0
+        )
         return version_from_pb(self._call(self._stub.Publish, _messages(header, files)).version)
 
     def publish_weights(

@@ -4,6 +4,7 @@ import argparse
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
@@ -19,7 +20,17 @@ from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_core.terminal import as_json, cleaned, complain, say
 from policybridge_serdes import PolicyVersion
 
-_CHANGES: Final = ("publish", "publish-weights", "alias", "rollout", "promote", "withdraw", "rollback", "retire")
+_CHANGES: Final = (
+    "publish",
+    "publish-weights",
+    "alias",
+    "rollout",
+    "promote",
+    "withdraw",
+    "rollback",
+    "adopt",
+    "retire",
+)
 """The subcommands with ``--wait-for``."""
 
 _TOO_FEW: Final = 3
@@ -52,6 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     download = _command(commands, "download", _download, "write the files of a version into a new folder")
     add_version(download)
     download.add_argument("folder", type=Path, metavar="FOLDER")
+    adopt = _command(commands, "adopt", _adopt, "take a version that replicas keep and the server never had")
+    add_version(adopt)
+    adopt.add_argument(
+        "--from", dest="source", required=True, metavar="ADDR", help="a replica that keeps it, over gRPC"
+    )
     _command(commands, "list", _list, "all policies")
     add_version(_command(commands, "show", _show, "one policy and its versions, or one of them"))
     _command(commands, "replicas", _replicas, "the servers that follow this one, and whether they are current")
@@ -192,6 +208,17 @@ def _retire(client: RepositoryClient, arguments: argparse.Namespace) -> None:
 
 def _download(client: RepositoryClient, arguments: argparse.Namespace) -> None:
     _print_version(arguments, client.download(reference(arguments), arguments.folder))
+
+
+def _adopt(client: RepositoryClient, arguments: argparse.Namespace) -> None:
+    version, credentials = numbered(arguments), Credentials.from_arguments(arguments)
+    with (
+        TemporaryDirectory() as scratch,
+        RepositoryClient(arguments.source, timeout=arguments.timeout, credentials=credentials) as source,
+    ):
+        files = Path(scratch) / "files"
+        source.download(version, files)
+        _print_version(arguments, client.publish(version.name, files, adopted=version.version))
 
 
 def _list(client: RepositoryClient, arguments: argparse.Namespace) -> None:

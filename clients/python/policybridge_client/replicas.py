@@ -22,6 +22,7 @@ class Replica(msgspec.Struct, frozen=True):
         current: whether it serves the leader's state at the time of the call.
         away: seconds since it was connected; ``None`` while it is.
         lacks: versions that it cannot serve, each with the reason.
+        kept: versions that it has and the server never had.
 
     """
 
@@ -29,8 +30,13 @@ class Replica(msgspec.Struct, frozen=True):
     current: bool
     away: float | None
     lacks: list[str]
+    kept: list[str] = []
 
     def __str__(self) -> str:
+        keeps = f", and keeps {', '.join(self.kept)}, which this server never had" if self.kept else ""
+        return f"{self._state()}{keeps}"
+
+    def _state(self) -> str:
         if self.current:
             return f"{self.name} is current"
         if self.away is not None:
@@ -58,8 +64,9 @@ def ask_replicas(channel: grpc.Channel, call: Callable[..., Any], wait_for: Wait
 
 
 def _replica(message: pb.Replica) -> Replica:
+    kept = [f"{each.name}@{each.version}" for each in message.kept]
     away = message.away_seconds if message.HasField("away_seconds") else None
-    return Replica(message.name, message.current, away, [_lack(lack) for lack in message.lacks])
+    return Replica(message.name, message.current, away, [_lack(lack) for lack in message.lacks], kept)
 
 
 def _lack(message: pb.Lack) -> str:

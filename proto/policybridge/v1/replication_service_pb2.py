@@ -26,7 +26,7 @@ from policybridge.v1 import policy_service_pb2 as policybridge_dot_v1_dot_policy
 from policybridge.v1 import repository_service_pb2 as policybridge_dot_v1_dot_repository__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)policybridge/v1/replication_service.proto\x12\x0fpolicybridge.v1\x1a$policybridge/v1/policy_service.proto\x1a(policybridge/v1/repository_service.proto\"p\n\rFollowRequest\x12\'\n\x05hello\x18\x01 \x01(\x0b\x32\x16.policybridge.v1.HelloH\x00\x12+\n\x07\x61\x64opted\x18\x02 \x01(\x0b\x32\x18.policybridge.v1.AdoptedH\x00\x42\t\n\x07message\"!\n\x05Hello\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"A\n\x07\x41\x64opted\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12$\n\x05lacks\x18\x02 \x03(\x0b\x32\x15.policybridge.v1.Lack\"7\n\x04Lack\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x0e\n\x06reason\x18\x03 \x01(\t\"R\n\x0e\x46ollowResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12.\n\x08policies\x18\x02 \x03(\x0b\x32\x1c.policybridge.v1.PolicyState\"\xf6\x01\n\x0bPolicyState\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0e\n\x06\x63onfig\x18\x02 \x01(\t\x12:\n\x07\x61liases\x18\x03 \x03(\x0b\x32).policybridge.v1.PolicyState.AliasesEntry\x12\x30\n\x08versions\x18\x04 \x03(\x0b\x32\x1e.policybridge.v1.PolicyVersion\x12)\n\x07rollout\x18\x05 \x01(\x0b\x32\x18.policybridge.v1.Rollout\x1a.\n\x0c\x41liasesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"B\n\x0f\x44ownloadRequest\x12/\n\x07version\x18\x01 \x01(\x0b\x32\x1e.policybridge.v1.PolicyVersion\"N\n\x0fReplicasRequest\x12*\n\x08wait_for\x18\x01 \x01(\x0e\x32\x18.policybridge.v1.WaitFor\x12\x0f\n\x07seconds\x18\x02 \x01(\x01\"K\n\x10ReplicasResponse\x12\x0b\n\x03met\x18\x01 \x01(\x08\x12*\n\x08replicas\x18\x02 \x03(\x0b\x32\x18.policybridge.v1.Replica\"z\n\x07Replica\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x63urrent\x18\x02 \x01(\x08\x12\x19\n\x0c\x61way_seconds\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12$\n\x05lacks\x18\x04 \x03(\x0b\x32\x15.policybridge.v1.LackB\x0f\n\r_away_seconds*A\n\x07WaitFor\x12\x11\n\rWAIT_FOR_NONE\x10\x00\x12\x11\n\rWAIT_FOR_MOST\x10\x01\x12\x10\n\x0cWAIT_FOR_ALL\x10\x02\x32\x80\x02\n\x12ReplicationService\x12M\n\x06\x46ollow\x12\x1e.policybridge.v1.FollowRequest\x1a\x1f.policybridge.v1.FollowResponse(\x01\x30\x01\x12J\n\x08\x44ownload\x12 .policybridge.v1.DownloadRequest\x1a\x1a.policybridge.v1.FileChunk0\x01\x12O\n\x08Replicas\x12 .policybridge.v1.ReplicasRequest\x1a!.policybridge.v1.ReplicasResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)policybridge/v1/replication_service.proto\x12\x0fpolicybridge.v1\x1a$policybridge/v1/policy_service.proto\x1a(policybridge/v1/repository_service.proto\"p\n\rFollowRequest\x12\'\n\x05hello\x18\x01 \x01(\x0b\x32\x16.policybridge.v1.HelloH\x00\x12+\n\x07\x61\x64opted\x18\x02 \x01(\x0b\x32\x18.policybridge.v1.AdoptedH\x00\x42\t\n\x07message\"!\n\x05Hello\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"f\n\x07\x41\x64opted\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12$\n\x05lacks\x18\x02 \x03(\x0b\x32\x15.policybridge.v1.Lack\x12#\n\x04kept\x18\x03 \x03(\x0b\x32\x15.policybridge.v1.Kept\"F\n\x04Kept\x12/\n\x07version\x18\x01 \x01(\x0b\x32\x1e.policybridge.v1.PolicyVersion\x12\r\n\x05\x65poch\x18\x02 \x01(\t\"7\n\x04Lack\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x0e\n\x06reason\x18\x03 \x01(\t\"R\n\x0e\x46ollowResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12.\n\x08policies\x18\x02 \x03(\x0b\x32\x1c.policybridge.v1.PolicyState\"\xa1\x02\n\x0bPolicyState\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0e\n\x06\x63onfig\x18\x02 \x01(\t\x12:\n\x07\x61liases\x18\x03 \x03(\x0b\x32).policybridge.v1.PolicyState.AliasesEntry\x12\x30\n\x08versions\x18\x04 \x03(\x0b\x32\x1e.policybridge.v1.PolicyVersion\x12)\n\x07rollout\x18\x05 \x01(\x0b\x32\x18.policybridge.v1.Rollout\x12)\n\x07numbers\x18\x06 \x01(\x0b\x32\x18.policybridge.v1.Numbers\x1a.\n\x0c\x41liasesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"{\n\x07Numbers\x12\r\n\x05\x65poch\x18\x01 \x01(\t\x12\x0f\n\x07highest\x18\x02 \x01(\x04\x12\'\n\x07\x65\x61rlier\x18\x03 \x03(\x0b\x32\x16.policybridge.v1.Epoch\x12\'\n\x07\x64ropped\x18\x04 \x03(\x0b\x32\x16.policybridge.v1.Epoch\"&\n\x05\x45poch\x12\r\n\x05\x65poch\x18\x01 \x01(\t\x12\x0e\n\x06number\x18\x02 \x01(\x04\"B\n\x0f\x44ownloadRequest\x12/\n\x07version\x18\x01 \x01(\x0b\x32\x1e.policybridge.v1.PolicyVersion\"N\n\x0fReplicasRequest\x12*\n\x08wait_for\x18\x01 \x01(\x0e\x32\x18.policybridge.v1.WaitFor\x12\x0f\n\x07seconds\x18\x02 \x01(\x01\"K\n\x10ReplicasResponse\x12\x0b\n\x03met\x18\x01 \x01(\x08\x12*\n\x08replicas\x18\x02 \x03(\x0b\x32\x18.policybridge.v1.Replica\"\xa8\x01\n\x07Replica\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x63urrent\x18\x02 \x01(\x08\x12\x19\n\x0c\x61way_seconds\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12$\n\x05lacks\x18\x04 \x03(\x0b\x32\x15.policybridge.v1.Lack\x12,\n\x04kept\x18\x05 \x03(\x0b\x32\x1e.policybridge.v1.PolicyVersionB\x0f\n\r_away_seconds*A\n\x07WaitFor\x12\x11\n\rWAIT_FOR_NONE\x10\x00\x12\x11\n\rWAIT_FOR_MOST\x10\x01\x12\x10\n\x0cWAIT_FOR_ALL\x10\x02\x32\x80\x02\n\x12ReplicationService\x12M\n\x06\x46ollow\x12\x1e.policybridge.v1.FollowRequest\x1a\x1f.policybridge.v1.FollowResponse(\x01\x30\x01\x12J\n\x08\x44ownload\x12 .policybridge.v1.DownloadRequest\x1a\x1a.policybridge.v1.FileChunk0\x01\x12O\n\x08Replicas\x12 .policybridge.v1.ReplicasRequest\x1a!.policybridge.v1.ReplicasResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,30 +35,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_POLICYSTATE_ALIASESENTRY']._loaded_options = None
   _globals['_POLICYSTATE_ALIASESENTRY']._serialized_options = b'8\001'
-  _globals['_WAITFOR']._serialized_start=1097
-  _globals['_WAITFOR']._serialized_end=1162
+  _globals['_WAITFOR']._serialized_start=1461
+  _globals['_WAITFOR']._serialized_end=1526
   _globals['_FOLLOWREQUEST']._serialized_start=142
   _globals['_FOLLOWREQUEST']._serialized_end=254
   _globals['_HELLO']._serialized_start=256
   _globals['_HELLO']._serialized_end=289
   _globals['_ADOPTED']._serialized_start=291
-  _globals['_ADOPTED']._serialized_end=356
-  _globals['_LACK']._serialized_start=358
-  _globals['_LACK']._serialized_end=413
-  _globals['_FOLLOWRESPONSE']._serialized_start=415
-  _globals['_FOLLOWRESPONSE']._serialized_end=497
-  _globals['_POLICYSTATE']._serialized_start=500
-  _globals['_POLICYSTATE']._serialized_end=746
-  _globals['_POLICYSTATE_ALIASESENTRY']._serialized_start=700
-  _globals['_POLICYSTATE_ALIASESENTRY']._serialized_end=746
-  _globals['_DOWNLOADREQUEST']._serialized_start=748
-  _globals['_DOWNLOADREQUEST']._serialized_end=814
-  _globals['_REPLICASREQUEST']._serialized_start=816
-  _globals['_REPLICASREQUEST']._serialized_end=894
-  _globals['_REPLICASRESPONSE']._serialized_start=896
-  _globals['_REPLICASRESPONSE']._serialized_end=971
-  _globals['_REPLICA']._serialized_start=973
-  _globals['_REPLICA']._serialized_end=1095
-  _globals['_REPLICATIONSERVICE']._serialized_start=1165
-  _globals['_REPLICATIONSERVICE']._serialized_end=1421
+  _globals['_ADOPTED']._serialized_end=393
+  _globals['_KEPT']._serialized_start=395
+  _globals['_KEPT']._serialized_end=465
+  _globals['_LACK']._serialized_start=467
+  _globals['_LACK']._serialized_end=522
+  _globals['_FOLLOWRESPONSE']._serialized_start=524
+  _globals['_FOLLOWRESPONSE']._serialized_end=606
+  _globals['_POLICYSTATE']._serialized_start=609
+  _globals['_POLICYSTATE']._serialized_end=898
+  _globals['_POLICYSTATE_ALIASESENTRY']._serialized_start=852
+  _globals['_POLICYSTATE_ALIASESENTRY']._serialized_end=898
+  _globals['_NUMBERS']._serialized_start=900
+  _globals['_NUMBERS']._serialized_end=1023
+  _globals['_EPOCH']._serialized_start=1025
+  _globals['_EPOCH']._serialized_end=1063
+  _globals['_DOWNLOADREQUEST']._serialized_start=1065
+  _globals['_DOWNLOADREQUEST']._serialized_end=1131
+  _globals['_REPLICASREQUEST']._serialized_start=1133
+  _globals['_REPLICASREQUEST']._serialized_end=1211
+  _globals['_REPLICASRESPONSE']._serialized_start=1213
+  _globals['_REPLICASRESPONSE']._serialized_end=1288
+  _globals['_REPLICA']._serialized_start=1291
+  _globals['_REPLICA']._serialized_end=1459
+  _globals['_REPLICATIONSERVICE']._serialized_start=1529
+  _globals['_REPLICATIONSERVICE']._serialized_end=1785
 # @@protoc_insertion_point(module_scope)

@@ -96,20 +96,47 @@ class Adopted(google.protobuf.message.Message):
 
     REVISION_FIELD_NUMBER: builtins.int
     LACKS_FIELD_NUMBER: builtins.int
+    KEPT_FIELD_NUMBER: builtins.int
     revision: builtins.int
     @property
     def lacks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Lack]:
         """All versions that it lacks now, also of earlier responses."""
+
+    @property
+    def kept(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Kept]:
+        """Versions that it has and the leader never had."""
 
     def __init__(
         self,
         *,
         revision: builtins.int = ...,
         lacks: collections.abc.Iterable[global___Lack] | None = ...,
+        kept: collections.abc.Iterable[global___Kept] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["lacks", b"lacks", "revision", b"revision"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["kept", b"kept", "lacks", b"lacks", "revision", b"revision"]) -> None: ...
 
 global___Adopted = Adopted
+
+@typing.final
+class Kept(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: builtins.int
+    EPOCH_FIELD_NUMBER: builtins.int
+    epoch: builtins.str
+    """Of the leader, when the version came."""
+    @property
+    def version(self) -> policybridge.v1.policy_service_pb2.PolicyVersion: ...
+    def __init__(
+        self,
+        *,
+        version: policybridge.v1.policy_service_pb2.PolicyVersion | None = ...,
+        epoch: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["version", b"version"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["epoch", b"epoch", "version", b"version"]) -> None: ...
+
+global___Kept = Kept
 
 @typing.final
 class Lack(google.protobuf.message.Message):
@@ -180,6 +207,7 @@ class PolicyState(google.protobuf.message.Message):
     ALIASES_FIELD_NUMBER: builtins.int
     VERSIONS_FIELD_NUMBER: builtins.int
     ROLLOUT_FIELD_NUMBER: builtins.int
+    NUMBERS_FIELD_NUMBER: builtins.int
     policy: builtins.str
     config: builtins.str
     """Its policy.toml."""
@@ -191,6 +219,8 @@ class PolicyState(google.protobuf.message.Message):
     def versions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[policybridge.v1.policy_service_pb2.PolicyVersion]: ...
     @property
     def rollout(self) -> policybridge.v1.repository_service_pb2.Rollout: ...
+    @property
+    def numbers(self) -> global___Numbers: ...
     def __init__(
         self,
         *,
@@ -199,11 +229,67 @@ class PolicyState(google.protobuf.message.Message):
         aliases: collections.abc.Mapping[builtins.str, builtins.int] | None = ...,
         versions: collections.abc.Iterable[policybridge.v1.policy_service_pb2.PolicyVersion] | None = ...,
         rollout: policybridge.v1.repository_service_pb2.Rollout | None = ...,
+        numbers: global___Numbers | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["rollout", b"rollout"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["aliases", b"aliases", "config", b"config", "policy", b"policy", "rollout", b"rollout", "versions", b"versions"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["numbers", b"numbers", "rollout", b"rollout"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["aliases", b"aliases", "config", b"config", "numbers", b"numbers", "policy", b"policy", "rollout", b"rollout", "versions", b"versions"]) -> None: ...
 
 global___PolicyState = PolicyState
+
+@typing.final
+class Numbers(google.protobuf.message.Message):
+    """The numbers that a policy has given to versions. A version that has one of them and
+    is not in the state is retired. A leader that was restored from an older copy has
+    another epoch, and never had the later versions of the epoch before: replicas keep
+    those.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    EPOCH_FIELD_NUMBER: builtins.int
+    HIGHEST_FIELD_NUMBER: builtins.int
+    EARLIER_FIELD_NUMBER: builtins.int
+    DROPPED_FIELD_NUMBER: builtins.int
+    epoch: builtins.str
+    highest: builtins.int
+    """The highest number that was given."""
+    @property
+    def earlier(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Epoch]:
+        """The oldest first, each with the highest number at its end."""
+
+    @property
+    def dropped(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Epoch]:
+        """Numbers that the leader never gave and whose versions are retired."""
+
+    def __init__(
+        self,
+        *,
+        epoch: builtins.str = ...,
+        highest: builtins.int = ...,
+        earlier: collections.abc.Iterable[global___Epoch] | None = ...,
+        dropped: collections.abc.Iterable[global___Epoch] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["dropped", b"dropped", "earlier", b"earlier", "epoch", b"epoch", "highest", b"highest"]) -> None: ...
+
+global___Numbers = Numbers
+
+@typing.final
+class Epoch(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    EPOCH_FIELD_NUMBER: builtins.int
+    NUMBER_FIELD_NUMBER: builtins.int
+    epoch: builtins.str
+    number: builtins.int
+    def __init__(
+        self,
+        *,
+        epoch: builtins.str = ...,
+        number: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["epoch", b"epoch", "number", b"number"]) -> None: ...
+
+global___Epoch = Epoch
 
 @typing.final
 class DownloadRequest(google.protobuf.message.Message):
@@ -271,6 +357,7 @@ class Replica(google.protobuf.message.Message):
     CURRENT_FIELD_NUMBER: builtins.int
     AWAY_SECONDS_FIELD_NUMBER: builtins.int
     LACKS_FIELD_NUMBER: builtins.int
+    KEPT_FIELD_NUMBER: builtins.int
     name: builtins.str
     current: builtins.bool
     """Whether it serves the leader's state at the time of the call."""
@@ -278,6 +365,10 @@ class Replica(google.protobuf.message.Message):
     """Unset while it is connected. A replica that stays away is forgotten."""
     @property
     def lacks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Lack]: ...
+    @property
+    def kept(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[policybridge.v1.policy_service_pb2.PolicyVersion]:
+        """Versions that it has and the leader never had."""
+
     def __init__(
         self,
         *,
@@ -285,9 +376,10 @@ class Replica(google.protobuf.message.Message):
         current: builtins.bool = ...,
         away_seconds: builtins.float | None = ...,
         lacks: collections.abc.Iterable[global___Lack] | None = ...,
+        kept: collections.abc.Iterable[policybridge.v1.policy_service_pb2.PolicyVersion] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_away_seconds", b"_away_seconds", "away_seconds", b"away_seconds"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_away_seconds", b"_away_seconds", "away_seconds", b"away_seconds", "current", b"current", "lacks", b"lacks", "name", b"name"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_away_seconds", b"_away_seconds", "away_seconds", b"away_seconds", "current", b"current", "kept", b"kept", "lacks", b"lacks", "name", b"name"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_away_seconds", b"_away_seconds"]) -> typing.Literal["away_seconds"] | None: ...
 
 global___Replica = Replica

@@ -26,7 +26,7 @@ from policybridge.v1 import policy_service_pb2 as policybridge_dot_v1_dot_policy
 from policybridge.v1 import tensor_pb2 as policybridge_dot_v1_dot_tensor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(policybridge/v1/repository_service.proto\x12\x0fpolicybridge.v1\x1a$policybridge/v1/policy_service.proto\x1a\x1cpolicybridge/v1/tensor.proto\"z\n\x0ePublishRequest\x12\x30\n\x06header\x18\x01 \x01(\x0b\x32\x1e.policybridge.v1.PublishHeaderH\x00\x12+\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x1a.policybridge.v1.FileChunkH\x00\x42\t\n\x07message\"P\n\rPublishHeader\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0e\n\x06\x63onfig\x18\x02 \x01(\t\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12\x0f\n\x07\x61liases\x18\x04 \x03(\t\"\'\n\tFileChunk\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"m\n\x15PublishWeightsRequest\x12.\n\x04\x62\x61se\x18\x01 \x01(\x0b\x32 .policybridge.v1.PolicyReference\x12\x13\n\x0bsafetensors\x18\x02 \x01(\x0c\x12\x0f\n\x07\x61liases\x18\x03 \x03(\t\"B\n\x0fPublishResponse\x12/\n\x07version\x18\x01 \x01(\x0b\x32\x1e.policybridge.v1.PolicyVersion\"A\n\x0fSetAliasRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\r\n\x05\x61lias\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x04\"6\n\x10SetAliasResponse\x12\x15\n\x08previous\x18\x01 \x01(\x04H\x00\x88\x01\x01\x42\x0b\n\t_previous\"0\n\rRetireRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\"\x10\n\x0eRetireResponse\"\x87\x01\n\x0eRolloutRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\r\n\x05share\x18\x03 \x01(\x01\x12\r\n\x05\x61lias\x18\x04 \x01(\t\x12\x12\n\npromote_if\x18\x05 \x03(\t\x12\x13\n\x0bwithdraw_if\x18\x06 \x03(\t\x12\r\n\x05\x66iles\x18\x07 \x01(\r\"<\n\x0fRolloutResponse\x12)\n\x07rollout\x18\x01 \x01(\x0b\x32\x18.policybridge.v1.Rollout\"U\n\x11\x45ndRolloutRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0f\n\x07promote\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x04\"?\n\x12\x45ndRolloutResponse\x12)\n\x07rollout\x18\x01 \x01(\x0b\x32\x18.policybridge.v1.Rollout\"M\n\x0fRollbackRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\n\n\x02to\x18\x02 \x01(\x04\x12\x0e\n\x06leaves\x18\x03 \x01(\x04\x12\x0e\n\x06reason\x18\x04 \x01(\t\"=\n\x10RollbackResponse\x12)\n\x07rollout\x18\x01 \x01(\x0b\x32\x18.policybridge.v1.Rollout\"\xef\x01\n\x07Rollout\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x0c\n\x04\x62\x61se\x18\x02 \x01(\x04\x12\r\n\x05share\x18\x03 \x01(\x01\x12\r\n\x05\x61lias\x18\x04 \x01(\t\x12\x12\n\npromote_if\x18\x05 \x03(\t\x12\x13\n\x0bwithdraw_if\x18\x06 \x03(\t\x12\r\n\x05\x66iles\x18\x07 \x01(\r\x12\r\n\x05state\x18\x08 \x01(\t\x12\x0e\n\x06reason\x18\t \x01(\t\x12\r\n\x05\x62\x65gun\x18\n \x01(\x01\x12\x12\n\x05\x65nded\x18\x0b \x01(\x01H\x00\x88\x01\x01\x12\x11\n\twithdrawn\x18\x0c \x03(\x04\x12\x10\n\x08progress\x18\r \x01(\tB\x08\n\x06_ended\"\x15\n\x13ListPoliciesRequest\"H\n\x14ListPoliciesResponse\x12\x30\n\x08policies\x18\x01 \x03(\x0b\x32\x1e.policybridge.v1.PolicySummary\"t\n\rPolicySummary\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x03 \x01(\t\x12\x0e\n\x06latest\x18\x04 \x01(\x04\x12\x10\n\x08versions\x18\x05 \x01(\r\x12\r\n\x05\x65rror\x18\x06 \x01(\t\"#\n\x11ShowPolicyRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\"\x96\x02\n\x12ShowPolicyResponse\x12/\n\x07summary\x18\x01 \x01(\x0b\x32\x1e.policybridge.v1.PolicySummary\x12\x41\n\x07\x61liases\x18\x02 \x03(\x0b\x32\x30.policybridge.v1.ShowPolicyResponse.AliasesEntry\x12\x31\n\x08versions\x18\x03 \x03(\x0b\x32\x1f.policybridge.v1.VersionDetails\x12)\n\x07rollout\x18\x04 \x01(\x0b\x32\x18.policybridge.v1.Rollout\x1a.\n\x0c\x41liasesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xb0\x01\n\x0eVersionDetails\x12/\n\x07version\x18\x01 \x01(\x0b\x32\x1e.policybridge.v1.PolicyVersion\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\x12\x0e\n\x06loaded\x18\x03 \x01(\x08\x12\x10\n\x08sessions\x18\x04 \x01(\r\x12-\n\tsignature\x18\x05 \x01(\x0b\x32\x1a.policybridge.v1.Signature\x12\r\n\x05\x65rror\x18\x06 \x01(\t2\x87\x06\n\x11RepositoryService\x12N\n\x07Publish\x12\x1f.policybridge.v1.PublishRequest\x1a .policybridge.v1.PublishResponse(\x01\x12\\\n\x0ePublishWeights\x12&.policybridge.v1.PublishWeightsRequest\x1a .policybridge.v1.PublishResponse(\x01\x12O\n\x08SetAlias\x12 .policybridge.v1.SetAliasRequest\x1a!.policybridge.v1.SetAliasResponse\x12I\n\x06Retire\x12\x1e.policybridge.v1.RetireRequest\x1a\x1f.policybridge.v1.RetireResponse\x12L\n\x07Rollout\x12\x1f.policybridge.v1.RolloutRequest\x1a .policybridge.v1.RolloutResponse\x12U\n\nEndRollout\x12\".policybridge.v1.EndRolloutRequest\x1a#.policybridge.v1.EndRolloutResponse\x12O\n\x08Rollback\x12 .policybridge.v1.RollbackRequest\x1a!.policybridge.v1.RollbackResponse\x12[\n\x0cListPolicies\x12$.policybridge.v1.ListPoliciesRequest\x1a%.policybridge.v1.ListPoliciesResponse\x12U\n\nShowPolicy\x12\".policybridge.v1.ShowPolicyRequest\x1a#.policybridge.v1.ShowPolicyResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(policybridge/v1/repository_service.proto\x12\x0fpolicybridge.v1\x1a$policybridge/v1/policy_service.proto\x1a\x1cpolicybridge/v1/tensor.proto\"z\n\x0ePublishRequest\x12\x30\n\x06header\x18\x01 \x01(\x0b\x32\x1e.policybridge.v1.PublishHeaderH\x00\x12+\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x1a.policybridge.v1.FileChunkH\x00\x42\t\n\x07message\"a\n\rPublishHeader\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0e\n\x06\x63onfig\x18\x02 \x01(\t\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12\x0f\n\x07\x61liases\x18\x04 \x03(\t\x12\x0f\n\x07\x61\x64opted\x18\x05 \x01(\x04\"\'\n\tFileChunk\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"m\n\x15PublishWeightsRequest\x12.\n\x04\x62\x61se\x18\x01 \x01(\x0b\x32 .policybridge.v1.PolicyReference\x12\x13\n\x0bsafetensors\x18\x02 \x01(\x0c\x12\x0f\n\x07\x61liases\x18\x03 \x03(\t\"B\n\x0fPublishResponse\x12/\n\x07version\x18\x01 \x01(\x0b\x32\x1e.policybridge.v1.PolicyVersion\"A\n\x0fSetAliasRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\r\n\x05\x61lias\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x04\"6\n\x10SetAliasResponse\x12\x15\n\x08previous\x18\x01 \x01(\x04H\x00\x88\x01\x01\x42\x0b\n\t_previous\"0\n\rRetireRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\"\x10\n\x0eRetireResponse\"\x87\x01\n\x0eRolloutRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\r\n\x05share\x18\x03 \x01(\x01\x12\r\n\x05\x61lias\x18\x04 \x01(\t\x12\x12\n\npromote_if\x18\x05 \x03(\t\x12\x13\n\x0bwithdraw_if\x18\x06 \x03(\t\x12\r\n\x05\x66iles\x18\x07 \x01(\r\"<\n\x0fRolloutResponse\x12)\n\x07rollout\x18\x01 \x01(\x0b\x32\x18.policybridge.v1.Rollout\"U\n\x11\x45ndRolloutRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0f\n\x07promote\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x04\"?\n\x12\x45ndRolloutResponse\x12)\n\x07rollout\x18\x01 \x01(\x0b\x32\x18.policybridge.v1.Rollout\"M\n\x0fRollbackRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\n\n\x02to\x18\x02 \x01(\x04\x12\x0e\n\x06leaves\x18\x03 \x01(\x04\x12\x0e\n\x06reason\x18\x04 \x01(\t\"=\n\x10RollbackResponse\x12)\n\x07rollout\x18\x01 \x01(\x0b\x32\x18.policybridge.v1.Rollout\"\xef\x01\n\x07Rollout\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x0c\n\x04\x62\x61se\x18\x02 \x01(\x04\x12\r\n\x05share\x18\x03 \x01(\x01\x12\r\n\x05\x61lias\x18\x04 \x01(\t\x12\x12\n\npromote_if\x18\x05 \x03(\t\x12\x13\n\x0bwithdraw_if\x18\x06 \x03(\t\x12\r\n\x05\x66iles\x18\x07 \x01(\r\x12\r\n\x05state\x18\x08 \x01(\t\x12\x0e\n\x06reason\x18\t \x01(\t\x12\r\n\x05\x62\x65gun\x18\n \x01(\x01\x12\x12\n\x05\x65nded\x18\x0b \x01(\x01H\x00\x88\x01\x01\x12\x11\n\twithdrawn\x18\x0c \x03(\x04\x12\x10\n\x08progress\x18\r \x01(\tB\x08\n\x06_ended\"\x15\n\x13ListPoliciesRequest\"H\n\x14ListPoliciesResponse\x12\x30\n\x08policies\x18\x01 \x03(\x0b\x32\x1e.policybridge.v1.PolicySummary\"t\n\rPolicySummary\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x03 \x01(\t\x12\x0e\n\x06latest\x18\x04 \x01(\x04\x12\x10\n\x08versions\x18\x05 \x01(\r\x12\r\n\x05\x65rror\x18\x06 \x01(\t\"#\n\x11ShowPolicyRequest\x12\x0e\n\x06policy\x18\x01 \x01(\t\"\x96\x02\n\x12ShowPolicyResponse\x12/\n\x07summary\x18\x01 \x01(\x0b\x32\x1e.policybridge.v1.PolicySummary\x12\x41\n\x07\x61liases\x18\x02 \x03(\x0b\x32\x30.policybridge.v1.ShowPolicyResponse.AliasesEntry\x12\x31\n\x08versions\x18\x03 \x03(\x0b\x32\x1f.policybridge.v1.VersionDetails\x12)\n\x07rollout\x18\x04 \x01(\x0b\x32\x18.policybridge.v1.Rollout\x1a.\n\x0c\x41liasesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xb0\x01\n\x0eVersionDetails\x12/\n\x07version\x18\x01 \x01(\x0b\x32\x1e.policybridge.v1.PolicyVersion\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\x12\x0e\n\x06loaded\x18\x03 \x01(\x08\x12\x10\n\x08sessions\x18\x04 \x01(\r\x12-\n\tsignature\x18\x05 \x01(\x0b\x32\x1a.policybridge.v1.Signature\x12\r\n\x05\x65rror\x18\x06 \x01(\t2\x87\x06\n\x11RepositoryService\x12N\n\x07Publish\x12\x1f.policybridge.v1.PublishRequest\x1a .policybridge.v1.PublishResponse(\x01\x12\\\n\x0ePublishWeights\x12&.policybridge.v1.PublishWeightsRequest\x1a .policybridge.v1.PublishResponse(\x01\x12O\n\x08SetAlias\x12 .policybridge.v1.SetAliasRequest\x1a!.policybridge.v1.SetAliasResponse\x12I\n\x06Retire\x12\x1e.policybridge.v1.RetireRequest\x1a\x1f.policybridge.v1.RetireResponse\x12L\n\x07Rollout\x12\x1f.policybridge.v1.RolloutRequest\x1a .policybridge.v1.RolloutResponse\x12U\n\nEndRollout\x12\".policybridge.v1.EndRolloutRequest\x1a#.policybridge.v1.EndRolloutResponse\x12O\n\x08Rollback\x12 .policybridge.v1.RollbackRequest\x1a!.policybridge.v1.RollbackResponse\x12[\n\x0cListPolicies\x12$.policybridge.v1.ListPoliciesRequest\x1a%.policybridge.v1.ListPoliciesResponse\x12U\n\nShowPolicy\x12\".policybridge.v1.ShowPolicyRequest\x1a#.policybridge.v1.ShowPolicyResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,49 +38,49 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PUBLISHREQUEST']._serialized_start=129
   _globals['_PUBLISHREQUEST']._serialized_end=251
   _globals['_PUBLISHHEADER']._serialized_start=253
-  _globals['_PUBLISHHEADER']._serialized_end=333
-  _globals['_FILECHUNK']._serialized_start=335
-  _globals['_FILECHUNK']._serialized_end=374
-  _globals['_PUBLISHWEIGHTSREQUEST']._serialized_start=376
-  _globals['_PUBLISHWEIGHTSREQUEST']._serialized_end=485
-  _globals['_PUBLISHRESPONSE']._serialized_start=487
-  _globals['_PUBLISHRESPONSE']._serialized_end=553
-  _globals['_SETALIASREQUEST']._serialized_start=555
-  _globals['_SETALIASREQUEST']._serialized_end=620
-  _globals['_SETALIASRESPONSE']._serialized_start=622
-  _globals['_SETALIASRESPONSE']._serialized_end=676
-  _globals['_RETIREREQUEST']._serialized_start=678
-  _globals['_RETIREREQUEST']._serialized_end=726
-  _globals['_RETIRERESPONSE']._serialized_start=728
-  _globals['_RETIRERESPONSE']._serialized_end=744
-  _globals['_ROLLOUTREQUEST']._serialized_start=747
-  _globals['_ROLLOUTREQUEST']._serialized_end=882
-  _globals['_ROLLOUTRESPONSE']._serialized_start=884
-  _globals['_ROLLOUTRESPONSE']._serialized_end=944
-  _globals['_ENDROLLOUTREQUEST']._serialized_start=946
-  _globals['_ENDROLLOUTREQUEST']._serialized_end=1031
-  _globals['_ENDROLLOUTRESPONSE']._serialized_start=1033
-  _globals['_ENDROLLOUTRESPONSE']._serialized_end=1096
-  _globals['_ROLLBACKREQUEST']._serialized_start=1098
-  _globals['_ROLLBACKREQUEST']._serialized_end=1175
-  _globals['_ROLLBACKRESPONSE']._serialized_start=1177
-  _globals['_ROLLBACKRESPONSE']._serialized_end=1238
-  _globals['_ROLLOUT']._serialized_start=1241
-  _globals['_ROLLOUT']._serialized_end=1480
-  _globals['_LISTPOLICIESREQUEST']._serialized_start=1482
-  _globals['_LISTPOLICIESREQUEST']._serialized_end=1503
-  _globals['_LISTPOLICIESRESPONSE']._serialized_start=1505
-  _globals['_LISTPOLICIESRESPONSE']._serialized_end=1577
-  _globals['_POLICYSUMMARY']._serialized_start=1579
-  _globals['_POLICYSUMMARY']._serialized_end=1695
-  _globals['_SHOWPOLICYREQUEST']._serialized_start=1697
-  _globals['_SHOWPOLICYREQUEST']._serialized_end=1732
-  _globals['_SHOWPOLICYRESPONSE']._serialized_start=1735
-  _globals['_SHOWPOLICYRESPONSE']._serialized_end=2013
-  _globals['_SHOWPOLICYRESPONSE_ALIASESENTRY']._serialized_start=1967
-  _globals['_SHOWPOLICYRESPONSE_ALIASESENTRY']._serialized_end=2013
-  _globals['_VERSIONDETAILS']._serialized_start=2016
-  _globals['_VERSIONDETAILS']._serialized_end=2192
-  _globals['_REPOSITORYSERVICE']._serialized_start=2195
-  _globals['_REPOSITORYSERVICE']._serialized_end=2970
+  _globals['_PUBLISHHEADER']._serialized_end=350
+  _globals['_FILECHUNK']._serialized_start=352
+  _globals['_FILECHUNK']._serialized_end=391
+  _globals['_PUBLISHWEIGHTSREQUEST']._serialized_start=393
+  _globals['_PUBLISHWEIGHTSREQUEST']._serialized_end=502
+  _globals['_PUBLISHRESPONSE']._serialized_start=504
+  _globals['_PUBLISHRESPONSE']._serialized_end=570
+  _globals['_SETALIASREQUEST']._serialized_start=572
+  _globals['_SETALIASREQUEST']._serialized_end=637
+  _globals['_SETALIASRESPONSE']._serialized_start=639
+  _globals['_SETALIASRESPONSE']._serialized_end=693
+  _globals['_RETIREREQUEST']._serialized_start=695
+  _globals['_RETIREREQUEST']._serialized_end=743
+  _globals['_RETIRERESPONSE']._serialized_start=745
+  _globals['_RETIRERESPONSE']._serialized_end=761
+  _globals['_ROLLOUTREQUEST']._serialized_start=764
+  _globals['_ROLLOUTREQUEST']._serialized_end=899
+  _globals['_ROLLOUTRESPONSE']._serialized_start=901
+  _globals['_ROLLOUTRESPONSE']._serialized_end=961
+  _globals['_ENDROLLOUTREQUEST']._serialized_start=963
+  _globals['_ENDROLLOUTREQUEST']._serialized_end=1048
+  _globals['_ENDROLLOUTRESPONSE']._serialized_start=1050
+  _globals['_ENDROLLOUTRESPONSE']._serialized_end=1113
+  _globals['_ROLLBACKREQUEST']._serialized_start=1115
+  _globals['_ROLLBACKREQUEST']._serialized_end=1192
+  _globals['_ROLLBACKRESPONSE']._serialized_start=1194
+  _globals['_ROLLBACKRESPONSE']._serialized_end=1255
+  _globals['_ROLLOUT']._serialized_start=1258
+  _globals['_ROLLOUT']._serialized_end=1497
+  _globals['_LISTPOLICIESREQUEST']._serialized_start=1499
+  _globals['_LISTPOLICIESREQUEST']._serialized_end=1520
+  _globals['_LISTPOLICIESRESPONSE']._serialized_start=1522
+  _globals['_LISTPOLICIESRESPONSE']._serialized_end=1594
+  _globals['_POLICYSUMMARY']._serialized_start=1596
+  _globals['_POLICYSUMMARY']._serialized_end=1712
+  _globals['_SHOWPOLICYREQUEST']._serialized_start=1714
+  _globals['_SHOWPOLICYREQUEST']._serialized_end=1749
+  _globals['_SHOWPOLICYRESPONSE']._serialized_start=1752
+  _globals['_SHOWPOLICYRESPONSE']._serialized_end=2030
+  _globals['_SHOWPOLICYRESPONSE_ALIASESENTRY']._serialized_start=1984
+  _globals['_SHOWPOLICYRESPONSE_ALIASESENTRY']._serialized_end=2030
+  _globals['_VERSIONDETAILS']._serialized_start=2033
+  _globals['_VERSIONDETAILS']._serialized_end=2209
+  _globals['_REPOSITORYSERVICE']._serialized_start=2212
+  _globals['_REPOSITORYSERVICE']._serialized_end=2987
 # @@protoc_insertion_point(module_scope)

@@ -62,12 +62,17 @@ class PublishHeader(google.protobuf.message.Message):
     CONFIG_FIELD_NUMBER: builtins.int
     DIGEST_FIELD_NUMBER: builtins.int
     ALIASES_FIELD_NUMBER: builtins.int
+    ADOPTED_FIELD_NUMBER: builtins.int
     policy: builtins.str
     config: builtins.str
     """policy.toml of a policy that does not exist yet; empty otherwise."""
     digest: builtins.str
     """`sha256:` and the digest that the version's files must have. The version's
     digest, in the response, also covers policy.toml.
+    """
+    adopted: builtins.int
+    """Unless 0: the number of a version that replicas keep and this server never had,
+    whose files these are. Else the version gets a new number.
     """
     @property
     def aliases(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
@@ -80,8 +85,9 @@ class PublishHeader(google.protobuf.message.Message):
         config: builtins.str = ...,
         digest: builtins.str = ...,
         aliases: collections.abc.Iterable[builtins.str] | None = ...,
+        adopted: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["aliases", b"aliases", "config", b"config", "digest", b"digest", "policy", b"policy"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["adopted", b"adopted", "aliases", b"aliases", "config", b"config", "digest", b"digest", "policy", b"policy"]) -> None: ...
 
 global___PublishHeader = PublishHeader
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from policybridge_server.repository.aliases import write_aliases
 from policybridge_server.repository.checks import check_files, check_name, is_name, is_number
 from policybridge_server.repository.config import POLICY_TOML
 from policybridge_server.repository.files import remove_folder, replace_file
+from policybridge_server.repository.numbers import Origin, Taken, read_taken, write_numbers, write_taken
 from policybridge_server.repository.rollout import write_rollout
 from policybridge_server.repository.staging import Staging
 from policybridge_server.repository.toml import check_size, parse_toml
@@ -105,11 +106,29 @@ class Adopter:
         before = {} if known is None or known.config != config else known.versions
         # Somebody may have written others into a file by hand.
         aliases = {alias: number for alias, number in state.aliases.items() if is_name(alias) and alias != LATEST}
-        policy = StoredPolicy(state.name, folder, config, aliases, rollout=state.rollout, text=state.config)
+        policy = StoredPolicy(
+            state.name, folder, config, aliases, rollout=state.rollout, text=state.config, numbers=state.numbers
+        )
         target = _Target(policy)
+        taken = read_taken(folder)
+        kept = _kept(state, taken)
         versions: dict[int, StoredVersion] = {}
+        for number in kept:
+            identity = version_digest(taken.versions[number].files, config)
+            versions[number] = StoredVersion(PolicyVersion(state.name, number, identity), folder / str(number), config)
         for number, wanted in sorted(state.versions.items()):
             stored = StoredVersion(PolicyVersion(state.name, number, wanted), folder / str(number), config)
+            origin = taken.versions.get(number)
+            if origin is not None and version_digest(origin.files, config) != wanted and state.numbers is not None:
+                # A number stands for one version for ever: clients and ledgers name it.
+                versions[number], kept[number] = _as_taken(stored, origin), origin.epoch
+                target.lack(
+                    number,
+                    PreconditionError(
+                        f"this server has another version of that number, {versions[number].policy.digest}"
+                    ),
+                )
+                continue
             if number in before and before[number].policy == stored.policy:
                 versions[number] = before[number]
                 continue
@@ -118,7 +137,8 @@ class Adopter:
                 versions[number] = stored
             except (PolicyBridgeError, OSError) as error:
                 target.lack(number, error, passing=True)
-        target.policy = replace(policy, versions=versions)
+        target.policy = replace(policy, versions=versions, kept=kept)
+        _remember(target.policy, taken)
         return target
 
     def _bring(self, stored: StoredVersion, fetch: Fetch) -> None:
@@ -160,7 +180,7 @@ class Adopter:
             self._engine.versions.admit(loaded)
         if known is None or _differ(known, target.policy):
             self._repository.put(target.policy)
-        self._retire(known, state)
+        self._retire(known, state, target.policy.kept)
         self._engine.versions.unload_unused()
         await self._publisher.peers.take(self._repository.policy(state.name))
 
@@ -225,13 +245,47 @@ class Adopter:
             return self._engine.loaded(PolicyReference(name))
         return None
 
-    def _retire(self, known: StoredPolicy | None, state: PolicyState) -> None:
+    def _retire(self, known: StoredPolicy | None, state: PolicyState, kept: Container[int]) -> None:
         if known is None:
             return
-        gone = [number for number in known.versions if number not in state.versions]
+        gone = [number for number in known.versions if number not in state.versions and number not in kept]
         if gone:
             # Their sessions go on: the files are removed after the last one.
             self._publisher.retention.retire(known, gone)
+
+
+def _kept(state: PolicyState, taken: Taken) -> dict[int, str]:
+    """Give the versions, with their epochs, that the leader does not have and never had: nobody has retired them."""
+    if state.numbers is None:
+        return {}
+    numbers = state.numbers
+    found = {number: origin.epoch for number, origin in taken.versions.items() if number not in state.versions}
+    return {number: epoch for number, epoch in found.items() if not numbers.had(number, epoch)}
+
+
+def _as_taken(stored: StoredVersion, origin: Origin) -> StoredVersion:
+    identity = version_digest(origin.files, stored.config)
+    return replace(stored, policy=replace(stored.policy, digest=identity))
+
+
+def _remember(policy: StoredPolicy, taken: Taken) -> None:
+    """Write which versions were taken, with the digests of their files and the epochs of their numbers."""
+    if policy.numbers is None:
+        return
+    versions = {
+        number: taken.versions[number]
+        if number in policy.kept or _is_same(taken.versions.get(number), version)
+        else Origin(policy.numbers.epoch_of(number), digest(version.folder))
+        for number, version in policy.versions.items()
+    }
+    now = Taken(versions, tuple(sorted(policy.kept)))
+    if now != taken:
+        write_taken(policy.folder, now)
+        write_numbers(policy.folder, policy.numbers)
+
+
+def _is_same(origin: Origin | None, version: StoredVersion) -> bool:
+    return origin is not None and version_digest(origin.files, version.config) == version.policy.digest
 
 
 def _check(state: PolicyState) -> None:
@@ -255,11 +309,13 @@ def _aliases(known: StoredPolicy | None, policy: StoredPolicy) -> dict[str, int]
 
 def _differ(known: StoredPolicy, now: StoredPolicy) -> bool:
     # An error is not equal to another one of the same text.
-    same = (known.config, known.changed, known.versions, known.rollout) == (
+    same = (known.config, known.changed, known.versions, known.rollout, known.kept, known.numbers) == (
         now.config,
         now.changed,
         now.versions,
         now.rollout,
+        now.kept,
+        now.numbers,
     )
     return not same or known.refused.keys() != now.refused.keys()
 

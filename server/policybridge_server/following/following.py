@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from policybridge_core.errors import PolicyBridgeError, UnavailableError
+from policybridge_serdes import PolicyVersion
 from policybridge_server.following.adopting import MEANWHILE, Adopter
 from policybridge_server.following.source import Change, Source
 from policybridge_server.following.state import Lack, PolicyState
@@ -104,7 +105,16 @@ class Follower:
             for name in names:
                 self._lacks[name] = await self._adopt_one(self._policies[name], seen)
             lacks = [lack for each in self._lacks.values() for lack in each]
-            await self._run(partial(self._source.adopted, self._revision, lacks))
+            await self._run(partial(self._source.adopted, self._revision, lacks, self._kept()))
+
+    def _kept(self) -> list[tuple[PolicyVersion, str]]:
+        policies = [policy for name in self._policies if (policy := self._repository.find(name)) is not None]
+        return [
+            (policy.versions[number].policy, epoch)
+            for policy in policies
+            for number, epoch in policy.kept.items()
+            if number in policy.versions
+        ]
 
     async def _adopt_one(self, state: PolicyState, seen: int) -> list[Lack]:
         before = self._lacks.get(state.name, [])

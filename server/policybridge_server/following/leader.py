@@ -15,6 +15,7 @@ from policybridge_server.config import ServerConfig
 from policybridge_server.following.source import Change
 from policybridge_server.following.state import MOST_LACKS, Lack, lack_to_pb, state_from_pb
 from policybridge_server.repository.files import replace_file
+from policybridge_server.repository.numbers import MOST_KEPT
 from policybridge_server.repository.staging import Staging
 
 _ID = ".replica"
@@ -63,9 +64,10 @@ class LeaderSource:
         for chunk in self._link.download(pb.DownloadRequest(version=version)):
             staging.write(chunk.path, chunk.data)
 
-    def adopted(self, revision: int, lacks: Sequence[Lack]) -> None:
+    def adopted(self, revision: int, lacks: Sequence[Lack], kept: Sequence[tuple[PolicyVersion, str]]) -> None:
         """Tell the leader."""
-        self._link.adopted(pb.Adopted(revision=revision, lacks=map(lack_to_pb, lacks[:MOST_LACKS])))
+        told = [pb.Kept(version=version_to_pb(version), epoch=epoch) for version, epoch in kept[:MOST_KEPT]]
+        self._link.adopted(pb.Adopted(revision=revision, lacks=map(lack_to_pb, lacks[:MOST_LACKS]), kept=told))
 
     def close(self) -> None:
         """End the calls."""

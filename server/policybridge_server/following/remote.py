@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
+from policybridge_serdes import PolicyVersion
 from policybridge_server.following.source import Change
 from policybridge_server.following.state import Lack, PolicyState
 from policybridge_server.repository.aliases import LARGEST
@@ -115,7 +116,12 @@ class RemoteSource:
         """Write the files of a version; what they are is checked by the caller."""
         self._repository.fetch(policy, number, staging)
 
-    def adopted(self, revision: int, lacks: Sequence[Lack]) -> None:  # noqa: ARG002
+    def adopted(
+        self,
+        revision: int,  # noqa: ARG002
+        lacks: Sequence[Lack],
+        kept: Sequence[tuple[PolicyVersion, str]] = (),  # noqa: ARG002
+    ) -> None:
         """Look again later at policies of which something could not be had."""
         for lack in lacks:
             if lack.passing:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from policybridge_core.text import PeerText
+from policybridge_serdes import PolicyVersion
 from policybridge_server.following.state import Lack
 from policybridge_server.repository import Repository
 
@@ -40,6 +41,7 @@ class Replica:
         name: for people.
         revision: of the repository that it serves.
         lacks: what it lacks of that.
+        kept: versions that it has and the leader never had.
         left: when its last connection ended, by `time.monotonic`; ``None`` while it is connected.
         connections: of this replica that are open.
 
@@ -48,6 +50,7 @@ class Replica:
     name: PeerText
     revision: int = 0
     lacks: Sequence[Lack] = ()
+    kept: Sequence[PolicyVersion] = ()
     left: float | None = None
     connections: int = 0
 
@@ -123,9 +126,11 @@ class Replicas:
             replica.connections -= 1
             replica.left = None if replica.connections else self.clock()
 
-    def adopted(self, replica: Replica, revision: int, lacks: Sequence[Lack]) -> None:
+    def adopted(
+        self, replica: Replica, revision: int, lacks: Sequence[Lack], kept: Sequence[PolicyVersion] = ()
+    ) -> None:
         """Note what a replica serves."""
-        replica.revision, replica.lacks = revision, lacks
+        replica.revision, replica.lacks, replica.kept = revision, lacks, kept
         self._changed.set()
         self._changed = asyncio.Event()
 

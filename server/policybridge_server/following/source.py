@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from policybridge_serdes import PolicyVersion
 from policybridge_server.following.state import Lack, PolicyState
 from policybridge_server.repository.staging import Staging
 
@@ -53,8 +54,8 @@ class Source(Protocol):
         """
         ...
 
-    def adopted(self, revision: int, lacks: Sequence[Lack]) -> None:
-        """Take the news that this server serves the change, all but what it lacks."""
+    def adopted(self, revision: int, lacks: Sequence[Lack], kept: Sequence[tuple[PolicyVersion, str]]) -> None:
+        """Take the news that this server serves the change without ``lacks``, and keeps versions with their epochs."""
         ...
 
     def close(self) -> None:

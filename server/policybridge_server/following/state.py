@@ -13,6 +13,7 @@ from policybridge_core.errors import InvalidError
 from policybridge_core.text import PeerText
 from policybridge_serdes.messages import version_to_pb
 from policybridge_server.repository import PolicyConfig, StoredPolicy
+from policybridge_server.repository.numbers import Numbers
 from policybridge_server.repository.rollout import Rollout
 
 MOST_LACKS: Final = 100
@@ -29,6 +30,7 @@ class PolicyState:
         aliases: those that were set while a server ran.
         rollout: the one that runs, or else the last one.
         versions: number → digest of the version.
+        numbers: those that were given; ``None``: the source does not say, and a version that it lacks is retired.
 
     """
 
@@ -37,6 +39,7 @@ class PolicyState:
     aliases: Mapping[str, int] = field(default_factory=dict)
     rollout: Rollout | None = None
     versions: Mapping[int, str] = field(default_factory=dict)
+    numbers: Numbers | None = None
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,12 @@ def state_to_pb(policy: StoredPolicy) -> pb.PolicyState:
     rollout = None if state.rollout is None else _rollout_to_pb(state.rollout)
     versions = [version_to_pb(version.policy) for version in policy.versions.values()]
     return pb.PolicyState(
-        policy=state.name, config=state.config, aliases=state.aliases, versions=versions, rollout=rollout
+        policy=state.name,
+        config=state.config,
+        aliases=state.aliases,
+        versions=versions,
+        rollout=rollout,
+        numbers=_numbers_to_pb(policy),
     )
 
 
@@ -92,7 +100,25 @@ def state_from_pb(message: pb.PolicyState) -> PolicyState:
     """
     rollout = _rollout_from_pb(message.rollout) if message.HasField("rollout") else None
     versions = {version.version: version.digest for version in message.versions}
-    return PolicyState(message.policy, message.config, dict(message.aliases), rollout, versions)
+    numbers = _numbers_from_pb(message.numbers) if message.HasField("numbers") else None
+    return PolicyState(message.policy, message.config, dict(message.aliases), rollout, versions, numbers)
+
+
+def _numbers_to_pb(policy: StoredPolicy) -> pb.Numbers | None:
+    numbers = policy.numbers
+    if numbers is None:
+        return None
+    dropped = [pb.Epoch(epoch=epoch, number=each) for epoch, given in numbers.dropped.items() for each in given]
+    earlier = [pb.Epoch(epoch=epoch, number=last) for epoch, last in numbers.earlier.items()]
+    return pb.Numbers(epoch=numbers.epoch, highest=policy.given, earlier=earlier, dropped=dropped)
+
+
+def _numbers_from_pb(message: pb.Numbers) -> Numbers:
+    dropped: dict[str, list[int]] = {}
+    for each in message.dropped:
+        dropped.setdefault(each.epoch, []).append(each.number)
+    earlier = {each.epoch: each.number for each in message.earlier}
+    return Numbers(message.epoch, message.highest, earlier, dropped)
 
 
 def lack_to_pb(lack: Lack) -> pb.Lack:

@@ -14,11 +14,13 @@ from policybridge_core.digest import version_files
 from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
 from policybridge_core.text import PeerText, without_paths
 from policybridge_serdes import PolicyReference
-from policybridge_serdes.messages import version_from_pb
+from policybridge_serdes.messages import version_from_pb, version_to_pb
 from policybridge_server.following.replicas import Replica, Replicas, WaitFor
 from policybridge_server.following.state import MOST_LACKS, lack_from_pb, lack_to_pb, state_to_pb
 from policybridge_server.grpc.calls import Calls, Method, add_service
+from policybridge_server.publishing.publisher import Publisher
 from policybridge_server.repository import Repository, StoredPolicy
+from policybridge_server.repository.numbers import MOST_KEPT, is_digest
 from policybridge_server.transports.contract import Host
 
 _PIECE: Final = 256 << 10
@@ -33,7 +35,7 @@ _WAITS: Final = {
 def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:  # noqa: ARG001
     """Serve ReplicationService on ``server``."""
     repository = host.opener.engine.repository
-    methods = _Methods(repository, replicas_of(host))
+    methods = _Methods(repository, replicas_of(host), host.publisher)
     by_name: dict[str, Method] = {
         "Follow": methods.follow,
         "Download": methods.download,
@@ -50,7 +52,8 @@ def replicas_of(host: Host) -> Replicas:
 
 
 class _Methods:
-    def __init__(self, repository: Repository, replicas: Replicas) -> None:
+    def __init__(self, repository: Repository, replicas: Replicas, publisher: Publisher) -> None:
+        self._publisher = publisher
         self._repository = repository
         self._replicas = replicas
 
@@ -83,7 +86,11 @@ class _Methods:
         async for request in requests:
             if request.HasField("adopted"):
                 lacks = [lack_from_pb(lack) for lack in request.adopted.lacks[:MOST_LACKS]]
-                self._replicas.adopted(replica, request.adopted.revision, lacks)
+                told = [(version_from_pb(each.version), each.epoch) for each in request.adopted.kept[:MOST_KEPT]]
+                # Of policies that this server has, so that no text of a replica's own is kept.
+                kept = [each for each in told if self._repository.find(each[0].name) and is_digest(each[0].digest)]
+                self._replicas.adopted(replica, request.adopted.revision, lacks, [version for version, _ in kept])
+                await self._publisher.heard(kept)
 
     def _change(self, sent: int, revision: int) -> pb.FollowResponse:
         policies = [policy for policy in self._repository.changed_since(sent) if self._is_followed(policy)]
@@ -132,4 +139,5 @@ def _replica(replica: Replica, is_current: bool) -> pb.Replica:
     lacks = [lack_to_pb(lack) for lack in replica.lacks]
     for lack in lacks:
         lack.reason = without_paths(lack.reason)
-    return pb.Replica(name=replica.name, current=is_current, away_seconds=replica.away, lacks=lacks)
+    kept = map(version_to_pb, replica.kept)
+    return pb.Replica(name=replica.name, current=is_current, away_seconds=replica.away, lacks=lacks, kept=kept)

@@ -51,7 +51,12 @@ class _Methods:
             raise PreconditionError("the first message of a publication is `header`")
         header = first.header
         version = await self._publisher.publish(
-            header.policy, header.config, _pieces(requests), header.digest, list(header.aliases)
+            header.policy,
+            header.config,
+            _pieces(requests),
+            header.digest,
+            list(header.aliases),
+            adopted=header.adopted or None,
         )
         return pb.PublishResponse(version=version_to_pb(version))
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from policybridge_core.errors import NotFoundError, PolicyBridgeError, PreconditionError
+from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_serdes import PolicyReference, PolicyVersion
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.opener import SessionOpener
@@ -18,6 +18,7 @@ from policybridge_server.publishing.compatibility import check_compatible
 from policybridge_server.publishing.peers import Peers
 from policybridge_server.publishing.rollouts import check_not_rolled_out
 from policybridge_server.repository import StoredPolicy, StoredVersion, version_digest
+from policybridge_server.repository.numbers import Numbers, begin_epoch
 
 _LOG = logging.getLogger(__name__)
 
@@ -86,7 +87,7 @@ class Publication(AbstractAsyncContextManager["Publication"]):
         """Wait until no other version is loaded or published. The turn ends with the block."""
         await self._turn.enter_async_context(self._opener.changing())
 
-    async def publish(
+    async def publish(  # noqa: PLR0913 - all that a version is made of
         self,
         policy: StoredPolicy,
         number: int,
@@ -94,6 +95,7 @@ class Publication(AbstractAsyncContextManager["Publication"]):
         *,
         aliases: Sequence[str] = (),
         probed: Probe | None = None,
+        identity: str | None = None,
     ) -> PolicyVersion:
         """Let new sessions get the version ``number`` of ``policy``, once it has been checked, loaded and warmed up.
 
@@ -103,6 +105,7 @@ class Publication(AbstractAsyncContextManager["Publication"]):
             seal: brings the files to the disk and gives the digest of the files alone.
             aliases: name the version from now on.
             probed: what is known of the same architecture with other weights.
+            identity: the digest that the version must have; ``None``: any.
 
         Raises:
             PolicyBridgeError: a stage failed, and this server is as it was before.
@@ -116,20 +119,26 @@ class Publication(AbstractAsyncContextManager["Publication"]):
         current = await self._current(policy.name)
         clients = [] if current is None else current.clients()
 
+        begun: list[Numbers] = []
+
         def stages() -> LoadedVersion:
-            identity = version_digest(seal(), policy.usable)
-            stored = StoredVersion(PolicyVersion(policy.name, number, identity), folder, policy.usable)
+            found = version_digest(seal(), policy.usable)
+            if identity not in (None, found):
+                raise InvalidError(f"these files have the digest {found}, and {policy.name}@{number} has {identity}")
+            stored = StoredVersion(PolicyVersion(policy.name, number, found), folder, policy.usable)
             loaded = versions.prepare(stored, files.folder, probed, rehearse=True)
             self._undo.callback(loaded.close)
             if current is not None and current.stored.policy.version < number:
                 check_compatible(loaded, current, clients)
             files.place(folder)
             if origin is not None:
-                origin.push(folder, identity, policy.text)
+                origin.push(folder, found, policy.text)
                 self._undo.callback(origin.withdraw, policy.name, number)
             if aliases:
                 self._undo.callback(repository.write_aliases, policy.folder, policy.changed)
                 repository.write_aliases(policy.folder, changed.changed)
+            # The first version of a policy: it has a folder now.
+            begun.append(begin_epoch(policy.folder, [*policy.versions, number], policy.numbers))
             return loaded
 
         try:
@@ -142,7 +151,8 @@ class Publication(AbstractAsyncContextManager["Publication"]):
             # The client knows its files, and not the folder where they were staged.
             text = str(error).replace(f"{files.folder}/", "").replace(str(files.folder), "the version")
             raise type(error)(text) from error
-        self._switch(changed, loaded)
+        elsewhere = {each: told for each, told in policy.elsewhere.items() if each != number}
+        self._switch(replace(changed, numbers=begun[0], elsewhere=elsewhere), loaded)
         self._switched = True
         self._engine.counters.publications["published"] += 1
         await self._peers.take(self._engine.repository.policy(policy.name))

@@ -7,10 +7,12 @@ thread, so that every session gets either the old version or the new one.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterable, Sequence
+from collections.abc import AsyncIterable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from policybridge_core.errors import NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_serdes import PolicyReference, PolicyVersion
@@ -27,6 +29,15 @@ from policybridge_server.repository import Limits, StoredPolicy, StoredVersion
 from policybridge_server.repository.checks import check_name
 from policybridge_server.repository.config import PolicyConfig
 from policybridge_server.repository.files import folder_size
+from policybridge_server.repository.numbers import (
+    LONGEST_EPOCH,
+    MOST_KEPT,
+    MOST_SKIPPED,
+    Numbers,
+    begin_epoch,
+    is_digest,
+    write_numbers,
+)
 from policybridge_server.repository.reading import read_policy
 from policybridge_server.repository.retired import is_retired
 from policybridge_server.repository.staging import FolderInPlace, Staging
@@ -80,8 +91,68 @@ class Publisher:
         self.retention = Retention(self._repository, self._engine.versions, keep_versions, self.peers)
         self.rollouts = Rollouts(opener, self._permission, self.peers)
 
-    async def publish(
-        self, name: str, config: str, files: AsyncIterable[tuple[str, bytes]], digest: str, aliases: Sequence[str] = ()
+    async def begin_epochs(self) -> None:
+        """Note for each policy of this server's own folders which numbers were given; see `Numbers`."""
+        for policy in self.policies():
+            if (
+                self._permission.allowed
+                and policy.folder.parent in self._repository.writable
+                and policy.numbers
+                != (
+                    numbers := await asyncio.to_thread(
+                        begin_epoch, policy.folder, [*policy.versions, *policy.refused], policy.numbers
+                    )
+                )
+            ):
+                if policy.numbers is not None:
+                    _LOG.warning(
+                        "the repository of %s is a copy: what was published after the copy was made is not in it. "
+                        "Replicas keep such versions; `policybridge policies replicas` names them",
+                        policy.name,
+                    )
+                self._repository.put(replace(policy, numbers=numbers))
+
+    async def heard(self, kept: Iterable[tuple[PolicyVersion, str]]) -> None:
+        """Take the news that a replica keeps versions, with their epochs, that this repository does not have."""
+        for version, epoch in kept:
+            async with self._opener.changing():
+                policy = self._repository.find(version.name)
+                if policy is None or policy.numbers is None or not self._permission.allowed:
+                    continue
+                number, is_known = version.version, policy.elsewhere.get(version.version) == (epoch, version.digest)
+                is_here = number in policy.versions or number in policy.refused or policy.numbers.had(number, epoch)
+                # A replica may err, or lie: it makes the leader skip few numbers and remember few versions.
+                is_sound = is_digest(version.digest) and len(epoch) <= LONGEST_EPOCH
+                has_room = len(policy.elsewhere) < MOST_KEPT and 0 < number <= policy.given + MOST_SKIPPED
+                if is_known or is_here or not (is_sound and has_room):
+                    continue
+                await self._put_numbers(
+                    replace(policy, elsewhere={**policy.elsewhere, number: (epoch, version.digest)}),
+                    _skipped(policy.numbers, policy.given, number, epoch),
+                )
+                _LOG.warning(
+                    "a replica keeps %s@%d (%s), which this server never had; `policybridge policies adopt` takes it, "
+                    "`retire` removes it there",
+                    version.name,
+                    number,
+                    version.digest,
+                )
+
+    async def _put_numbers(self, policy: StoredPolicy, numbers: Numbers) -> None:
+        if numbers != policy.numbers:
+            await asyncio.to_thread(write_numbers, policy.folder, numbers)
+        self._repository.put(replace(policy, numbers=numbers))
+        await self.peers.take(self._repository.policy(policy.name))
+
+    async def publish(  # noqa: PLR0913 - the header of a publication
+        self,
+        name: str,
+        config: str,
+        files: AsyncIterable[tuple[str, bytes]],
+        digest: str,
+        aliases: Sequence[str] = (),
+        *,
+        adopted: int | None = None,
     ) -> PolicyVersion:
         """Publish a version of the policy ``name``.
 
@@ -91,6 +162,7 @@ class Publisher:
             files: pieces of the version's files, each with its file's path; the pieces of one file follow each other.
             digest: of the files.
             aliases: name the version from now on.
+            adopted: the number of a version that replicas keep, which these files are; ``None``: a new number.
 
         Raises:
             InvalidError: a name or a path is not allowed, or the files have another digest.
@@ -115,8 +187,10 @@ class Publisher:
             if known is None and now is not None:
                 raise PreconditionError(f"policy {name!r} was made meanwhile; publish again, without config")
             policy = now or policy
+            number = _next_number(policy) if adopted is None else adopted
+            identity = None if adopted is None else _kept_elsewhere(policy, adopted)[1]
             return await publication.publish(
-                policy, _next_number(policy), partial(staging.seal, digest), aliases=aliases
+                policy, number, partial(staging.seal, digest), aliases=aliases, identity=identity
             )
 
     async def publish_weights(
@@ -248,6 +322,9 @@ class Publisher:
         self._permission.check()
         async with self._opener.changing():
             policy = self._permission.writable(name)
+            if number in policy.elsewhere and policy.numbers is not None:
+                await self._drop(policy, policy.numbers, number)
+                return
             if number not in policy.refused:
                 policy.resolve(PolicyReference(name, version=number))
             names = policy.named(number)
@@ -255,6 +332,13 @@ class Publisher:
                 raise PreconditionError(f"{name}@{number} is {', '.join(names)}; let these name another version first")
             await self.retention.retire(policy, [number])
             await self.peers.take(self._repository.policy(name))
+
+    async def _drop(self, policy: StoredPolicy, numbers: Numbers, number: int) -> None:
+        """Let replicas retire a version that this server never had."""
+        epoch, _ = policy.elsewhere[number]
+        dropped = {**numbers.dropped, epoch: [*numbers.dropped.get(epoch, ()), number]}
+        elsewhere = {each: told for each, told in policy.elsewhere.items() if each != number}
+        await self._put_numbers(replace(policy, elsewhere=elsewhere), msgspec.structs.replace(numbers, dropped=dropped))
 
     async def reread(self) -> None:
         """Take from the disk what another process of this server has changed there and told nobody: it was killed."""
@@ -264,7 +348,7 @@ class Publisher:
                     continue
                 now = await asyncio.to_thread(read_policy, policy.folder)
                 gone = [number for number in policy.versions if is_retired(policy.folder / str(number))]
-                self._repository.put(replace(policy, changed=now.changed, rollout=now.rollout))
+                self._repository.put(replace(policy, changed=now.changed, rollout=now.rollout, numbers=now.numbers))
                 if gone:
                     await self.retention.retire(policy, gone)
                 if self._repository.policy(policy.name) != policy:
@@ -328,11 +412,25 @@ async def _parsed(config: str, where: str) -> PolicyConfig:
 
 
 def _next_number(policy: StoredPolicy) -> int:
-    number = max([0, *policy.versions, *policy.refused]) + 1
+    number = policy.given + 1
     # Somebody may be copying a folder in right now, or one that is retired is being removed.
     while (policy.folder / str(number)).exists() or is_retired(policy.folder / str(number)):
         number += 1
     return number
+
+
+def _skipped(numbers: Numbers, given: int, number: int, epoch: str) -> Numbers:
+    """Give the numbers after the news that a replica keeps a version of this number and epoch."""
+    if epoch == numbers.epoch:
+        # The repository is older than its replicas, though it looks like no copy.
+        return numbers.next_epoch(given, number)
+    return msgspec.structs.replace(numbers, highest=max(numbers.highest, given, number))
+
+
+def _kept_elsewhere(policy: StoredPolicy, number: int) -> tuple[str, str]:
+    if number not in policy.elsewhere:
+        raise PreconditionError(f"no replica keeps a {policy.name}@{number} that this server does not have")
+    return policy.elsewhere[number]
 
 
 def _staged(policy: Path, limits: Limits, config: str = "") -> Staging:

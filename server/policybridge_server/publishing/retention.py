@@ -5,13 +5,17 @@ import logging
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from policybridge_server.engine.versions import LoadedVersions
 from policybridge_server.publishing.peers import Peers
 from policybridge_server.repository import Repository, StoredPolicy, StoredVersion
+from policybridge_server.repository.numbers import Numbers, write_numbers
 from policybridge_server.repository.retired import is_retired, mark_retired, remove_version
 
 _LOG = logging.getLogger(__name__)
@@ -58,9 +62,12 @@ class Retention:
         for number in numbers:
             _LOG.info("%s@%d is retired; its files are deleted after its last session", policy.name, number)
         versions = [policy.versions[number] for number in numbers if number in policy.versions]
+        given = _given(policy, numbers)
+        if given is not None:
+            self._repository.put(replace(self._repository.policy(policy.name), numbers=given))
         self._repository.forget(policy.name, numbers)
         self._retired.update(policy.folder / str(number) for number in numbers)
-        marked = asyncio.get_running_loop().run_in_executor(self._disk, self._mark, policy.folder, list(numbers))
+        marked = asyncio.get_running_loop().run_in_executor(self._disk, self._mark, policy.folder, list(numbers), given)
         loaded = {version.folder for version in versions if self._versions.get(version.policy) is not None}
         for number in numbers:
             if policy.folder / str(number) not in loaded:
@@ -68,7 +75,10 @@ class Retention:
         self._versions.unload_unused()
         return marked
 
-    def _mark(self, policy: Path, numbers: Sequence[int]) -> None:
+    def _mark(self, policy: Path, numbers: Sequence[int], given: Numbers | None) -> None:
+        if given is not None:
+            # Before the folders are gone, which show the highest number otherwise.
+            write_numbers(policy, given)
         origin = self._repository.origin(policy)
         if origin is not None:
             for number in numbers:
@@ -109,3 +119,11 @@ class Retention:
     def close(self) -> None:
         """Finish what is queued for the disk."""
         self._disk.shutdown()
+
+
+def _given(policy: StoredPolicy, retired: Sequence[int]) -> Numbers | None:
+    """Give what is to be remembered of the numbers, if the highest one is retired."""
+    numbers = policy.numbers
+    if numbers is None or policy.given not in retired or policy.given <= numbers.highest:
+        return None
+    return msgspec.structs.replace(numbers, highest=policy.given)

@@ -6,6 +6,8 @@
 ``DIR/<policy>/<number>/…``           a version; its files never change
 ``DIR/<policy>/aliases.toml``         the aliases that were set while a server ran; they override those of policy.toml
 ``DIR/<policy>/rollout.json``          the roll-out that runs, or else the last one
+``DIR/<policy>/numbers.json``          the numbers that were given to versions; see `Numbers`
+``DIR/<policy>/taken.json``            in a replica's copy: the versions that it took
 ``DIR/…/.publish-*``, ``.retired-*``  files that are being published, or being removed; a server that may publish
                                       removes at its start what a crash has left of them
 ``DIR/<policy>/.out-<number>``        this version is retired; its folder is removed after its last session

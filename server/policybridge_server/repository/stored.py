@@ -9,6 +9,7 @@ from typing import Final
 from policybridge_core.errors import NotFoundError, PreconditionError
 from policybridge_serdes import PolicyReference, PolicyVersion
 from policybridge_server.repository.config import PolicyConfig
+from policybridge_server.repository.numbers import Numbers
 from policybridge_server.repository.rollout import LATEST, Rollout
 
 _DIGEST: Final = "sha256:"
@@ -41,6 +42,9 @@ class StoredPolicy:
         refused: number → error of a version that is not served.
         rollout: the one that runs, or else the last one; ``None``: there never was one.
         text: of its ``policy.toml``; empty where there is none.
+        numbers: those that it has given; ``None``: no server that may publish has served it.
+        kept: at a replica: number → epoch of versions that its leader never had; no alias names them.
+        elsewhere: at a leader: number → epoch and digest of versions that replicas keep.
 
     """
 
@@ -52,6 +56,9 @@ class StoredPolicy:
     refused: Mapping[int, PreconditionError] = field(default_factory=dict)
     rollout: Rollout | None = None
     text: str = ""
+    numbers: Numbers | None = None
+    kept: Mapping[int, str] = field(default_factory=dict)
+    elsewhere: Mapping[int, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def usable(self) -> PolicyConfig:
@@ -74,7 +81,12 @@ class StoredPolicy:
     @cached_property
     def highest(self) -> int | None:
         """The highest number; ``None`` without a version."""
-        return max(self.versions, default=None)
+        return max((number for number in self.versions if number not in self.kept), default=None)
+
+    @property
+    def given(self) -> int:
+        """The highest number that was ever given to a version."""
+        return max([0 if self.numbers is None else self.numbers.highest, 0, *self.versions, *self.refused])
 
     @cached_property
     def latest(self) -> int | None:
@@ -83,7 +95,7 @@ class StoredPolicy:
 
     def holds_back(self, number: int) -> bool:
         """Whether ``latest`` does not name this version, because it is rolled out, or was withdrawn or rolled back."""
-        return self.rollout is not None and self.rollout.holds_back(number)
+        return number in self.kept or (self.rollout is not None and self.rollout.holds_back(number))
 
     @cached_property
     def shared_out(self) -> Rollout | None:

@@ -42,7 +42,7 @@ def test_a_corrupt_artifact_leaves_the_old_version_serving_and_nothing_behind(
     with pytest.raises(PreconditionError, match=r"^adder@2 cannot be loaded: model\.onnx cannot be loaded: "):
         server.repository.publish("adder", files)
     assert server.ask()[1] == 100
-    assert {path.name for path in (policies / "adder").iterdir()} == {"1", "policy.toml"}
+    assert {path.name for path in (policies / "adder").iterdir()} == {"1", "numbers.json", "policy.toml"}
     assert server.repository.publish("adder", write_adder(tmp_path / "good", 300)).version == 2
     assert server.ask()[1] == 300
 
@@ -197,7 +197,7 @@ def test_a_publication_out_of_order_is_refused_by_what_is_wrong(
 ) -> None:
     with pytest.raises(error, match=message):
         messages(server, *requests)
-    assert {path.name for path in (policies / "adder").iterdir()} == {"1", "policy.toml"}
+    assert {path.name for path in (policies / "adder").iterdir()} == {"1", "numbers.json", "policy.toml"}
 
 
 def test_a_publisher_that_goes_away_leaves_nothing_behind(server: Client, policies: Path) -> None:
@@ -210,7 +210,7 @@ def test_a_publisher_that_goes_away_leaves_nothing_behind(server: Client, polici
 
     with pytest.raises(PolicyBridgeError):
         raw._call(raw._stub.Publish, some())
-    wait_for(lambda: {path.name for path in (policies / "adder").iterdir()} == {"1", "policy.toml"})
+    wait_for(lambda: {path.name for path in (policies / "adder").iterdir()} == {"1", "numbers.json", "policy.toml"})
 
 
 def test_a_version_whose_alias_cannot_be_written_is_not_published(
@@ -219,7 +219,12 @@ def test_a_version_whose_alias_cannot_be_written_is_not_published(
     (policies / "adder" / "aliases.toml").mkdir()
     with pytest.raises(PreconditionError, match="the repository cannot be written: "):
         server.repository.publish("adder", write_adder(tmp_path / "new", 200), aliases=["stable"])
-    assert {path.name for path in (policies / "adder").iterdir()} == {"1", "aliases.toml", "policy.toml"}
+    assert {path.name for path in (policies / "adder").iterdir()} == {
+        "1",
+        "aliases.toml",
+        "numbers.json",
+        "policy.toml",
+    }
     assert server.ask()[1] == 100
 
 
@@ -251,7 +256,7 @@ def test_a_publication_that_its_client_cancels_while_it_is_loaded_is_undone(poli
         # The server has noticed when it has closed the connection.
         wait_for(lambda: len(list(open_files.iterdir())) < before)
         go.touch()
-        wait_for(lambda: {path.name for path in (policies / "code").iterdir()} == {"1", "policy.toml"})
+        wait_for(lambda: {path.name for path in (policies / "code").iterdir()} == {"1", "numbers.json", "policy.toml"})
         assert (server.ask("code")[1], server.repository.show("code").aliases) == (1, {})
         assert server.repository.publish("code", files, aliases=["stable"]).version == 2
         assert server.ask("code@stable")[1] == 2

@@ -61,7 +61,7 @@ def test_a_path_that_leads_anywhere_else_is_refused(server: Client, policies: Pa
     ]
     with pytest.raises(InvalidError, match="is no path of an artifact"):
         server.repository._call(server.repository._stub.Publish, iter(requests))
-    assert {file.name for file in (policies / "adder").iterdir()} == {"1", "policy.toml"}
+    assert {file.name for file in (policies / "adder").iterdir()} == {"1", "numbers.json", "policy.toml"}
 
 
 def test_more_bytes_or_files_than_the_operator_allows_are_refused(server: Client, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_weights_that_are_not_those_of_the_base_are_refused(
     with pytest.raises(PreconditionError, match=message):
         server.repository.publish_weights(PolicyReference("adder"), weights)
     assert server.ask()[1] == 100
-    assert {path.name for path in (policies / "adder").iterdir()} == {"1", "policy.toml"}
+    assert {path.name for path in (policies / "adder").iterdir()} == {"1", "numbers.json", "policy.toml"}
 
 
 def test_weights_with_nan_are_refused(server: Client, tmp_path: Path) -> None:

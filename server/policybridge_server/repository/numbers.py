@@ -1,0 +1,142 @@
+"""``DIR/<policy>/numbers.json``: the numbers that a policy has given to versions, in this repository and before."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+
+from policybridge_core.errors import PreconditionError
+from policybridge_server.repository.files import replace_file
+
+_FILE: Final = "numbers.json"
+
+MOST_SKIPPED: Final = 10_000
+"""Numbers that a replica may make a leader skip with one version."""
+
+MOST_KEPT: Final = 100
+"""Versions of a policy that a leader remembers its replicas to keep."""
+
+LONGEST_EPOCH: Final = 64
+"""Characters."""
+
+_DIGEST: Final = re.compile("sha256:[0-9a-f]{64}")
+
+
+def is_digest(text: str) -> bool:
+    """Whether ``text`` is a version's digest."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+class Numbers(msgspec.Struct, frozen=True):
+    """What is known of a policy's numbers; no number is given to two versions.
+
+    A repository that is restored from an older copy does not know the versions that were published since. So each copy
+    has an epoch of its own, which replicas compare with the epoch of their versions.
+
+    Attributes:
+        epoch: of the repository.
+        highest: the highest number that was given, also to a version that is retired.
+        earlier: epoch before this one → the highest number at its end, the oldest epoch first.
+        dropped: epoch → numbers beyond that whose versions replicas are to retire.
+        folder: inode of the policy's folder; a copy has another one.
+
+    """
+
+    epoch: str
+    highest: int = 0
+    earlier: dict[str, int] = {}
+    dropped: dict[str, list[int]] = {}
+    folder: int = 0
+
+    def had(self, number: int, epoch: str) -> bool:
+        """Whether the repository has, or had, the version that got this number in ``epoch``."""
+        last = self.highest if epoch == self.epoch else self.earlier.get(epoch, 0)
+        return number <= last or number in self.dropped.get(epoch, ())
+
+    def epoch_of(self, number: int) -> str:
+        """Give the epoch in which a version of the repository got its number."""
+        return next((epoch for epoch, last in self.earlier.items() if number <= last), self.epoch)
+
+    def next_epoch(self, given: int, highest: int) -> "Numbers":
+        """Begin another epoch.
+
+        Args:
+            given: the highest number that the repository itself has given.
+            highest: the highest number that it must not give again.
+
+        """
+        return Numbers(uuid4().hex, max(given, highest), {**self.earlier, self.epoch: given}, self.dropped, self.folder)
+
+
+def begin_epoch(policy: Path, numbers: Iterable[int], known: Numbers | None) -> Numbers:
+    """Give what is known of the numbers of the policy in this folder; another epoch begins if the folder is a copy.
+
+    Raises:
+        OSError: the folder cannot be written.
+
+    """
+    folder, given = policy.stat().st_ino, max([0, *numbers])
+    if known is not None and known.folder == folder:
+        return known
+    if known is None:
+        now = Numbers(uuid4().hex, given, folder=folder)
+    else:
+        given = max(given, known.highest)
+        now = msgspec.structs.replace(known.next_epoch(given, given), folder=folder)
+    write_numbers(policy, now)
+    return now
+
+
+def read_numbers(policy: Path) -> Numbers | None:
+    """Read the numbers of the policy in this folder; ``None``: no server that may publish has served it.
+
+    Raises:
+        PreconditionError: the file cannot be used.
+
+    """
+    file = policy / _FILE
+    if not file.is_file():
+        return None
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Numbers)
+    except msgspec.DecodeError as error:
+        raise PreconditionError(f"{file}: {error}; without this file numbers may be given again") from error
+
+
+def write_numbers(policy: Path, numbers: Numbers) -> None:
+    """Replace the numbers of the policy in this folder, all at once and durably."""
+    replace_file(policy / _FILE, msgspec.json.format(msgspec.json.encode(numbers)) + b"\n")
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Of a version at a replica: the leader's epoch of its number, and the digest of its files."""
+
+    epoch: str
+    files: str
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """``taken.json`` in a replica's copy: the versions that it took, and those that its leader never had."""
+
+    versions: Mapping[int, Origin] = {}
+    kept: tuple[int, ...] = ()
+
+
+_TAKEN: Final = "taken.json"
+
+
+def read_taken(policy: Path) -> Taken:
+    """Read which versions a replica took; empty if this is no replica's copy."""
+    file = policy / _TAKEN
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Taken) if file.is_file() else Taken()
+    except msgspec.DecodeError as error:
+        raise PreconditionError(f"{file}: {error}; without this file the versions are taken anew") from error
+
+
+def write_taken(policy: Path, taken: Taken) -> None:
+    """Replace the record of the versions that a replica took."""
+    replace_file(policy / _TAKEN, msgspec.json.encode(taken) + b"\n")
