@@ -107,3 +107,13 @@ def test_without_exploration_the_best_legal_choice_is_taken_and_nan_is_an_error(
     assert isinstance(best, tuple)
     assert (best[0]["advice"].item(), best[1]) == (1, None)
     assert isinstance(nan, PolicyFailedError)
+
+
+def test_the_mask_is_the_feature_that_policy_toml_names_with_one_element_for_each_choice() -> None:
+    mask = TensorSpec("legal", ElementType.INT64, (3,))
+    assert Head(HeadConfig(scores="logits"), _SCORES).mask_of(Layout((mask,))) is None
+    head = Head(HeadConfig(scores="logits", mask="legal"), _SCORES)
+    assert head.mask_of(Layout((_OWN, mask))) == "legal"
+    for wrong in (_OWN, TensorSpec("legal", ElementType.INT64, (2,)), TensorSpec("legal", ElementType.INT64, (-1,))):
+        with pytest.raises(InvalidError, match="the legality mask 'legal' needs 3 elements"):
+            head.mask_of(Layout((wrong,)))
