@@ -15,7 +15,7 @@ from policybridge_serdes import Values
 from policybridge_server.ledger.query import SessionRecord
 from policybridge_server.ledger.reader import LedgerReader
 from tests.kills.asker import digested, observed
-from tests.kills.messages import Acknowledged, Asked, Published, Said
+from tests.kills.messages import Acknowledged, Asked, Named, Naming, Published, Said
 
 _LEAST_KEPT = 0.5
 """Part of its bound that a ledger has at least, when retention has dropped something."""
@@ -33,6 +33,7 @@ class Figures:
         dropped: of them, those of sessions that retention dropped in their turn.
         ends: sessions whose end was acknowledged.
         published: versions that were acknowledged.
+        named: changes of `latest` that were acknowledged: publications, steps of roll-outs, ways back.
         late: the most decisions of a session that never reports which were missing though made some seconds before.
         faults: a sentence for each lost or damaged record.
 
@@ -42,6 +43,7 @@ class Figures:
     dropped: int = 0
     ends: int = 0
     published: int = 0
+    named: int = 0
     late: int = 0
     faults: list[str] = field(default_factory=list)
 
@@ -184,8 +186,10 @@ class RepositoryCheck:
         self._figures.published += len(fresh)
         self._digests |= {each.version: each.digest for each in fresh}
         client = RepositoryClient(address)
-        listed = {each.version: each for each in client.show(self._policy).versions}
+        details = client.show(self._policy)
+        listed = {each.version: each for each in details.versions}
         client.close()
+        self._check_latest(said, details.summary.latest)
         for version, digest in self._digests.items():
             if version not in listed and version > max(listed, default=0) - self._keep:
                 self._figures.blame([f"version {version} was published and is missing"])
@@ -193,3 +197,16 @@ class RepositoryCheck:
                 self._figures.blame([f"version {version} is another one than that which was published"])
         hidden = [path.name for path in self._repository.rglob(".*") if path.is_dir()]
         self._figures.blame(f"a publication left {name}" for name in hidden if name.startswith(".publish"))
+
+    def _check_latest(self, said: Iterable[Said], latest: int) -> None:
+        """Check that `latest` is as acknowledged, or as the change would make it that was under way at the kill."""
+        steps = [each for each in said if isinstance(each, Naming | Named)]
+        named = [each.latest for each in steps if isinstance(each, Named)]
+        self._figures.named += len(named)
+        allowed = {named[-1]} if named else set()
+        under_way = steps[-1].latest if steps and isinstance(steps[-1], Naming) else None
+        if under_way:
+            allowed.add(under_way)
+        is_new = under_way == 0 and latest > max(self._digests, default=0)
+        if named and not is_new and latest not in allowed:
+            self._figures.blame([f"latest is {latest}, and one of {sorted(allowed)} was acknowledged or under way"])

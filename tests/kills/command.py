@@ -24,6 +24,9 @@ _KEEP: Final = 5
 _MOST_SAID: Final = 300
 """Messages of the clients after which a server is killed, at most."""
 
+_MOST_PUBLISHED: Final = 16
+"""Messages of the publisher that are waited for, at most."""
+
 _PATIENCE: Final = 20.0
 _LOOK: Final = 0.01
 """Seconds: to wait for those messages, and between two looks at them."""
@@ -125,6 +128,7 @@ class _Killing:
         addresses = server.wait_ready()
         grpc, socket = (next(each for each in addresses if each.startswith(kind)) for kind in ("grpc:", "socket:"))
         self._versions.check(grpc, self._published)
+        self._published = []
         return server, grpc, socket
 
     def _jump(self) -> None:
@@ -145,14 +149,16 @@ class _Killing:
             publisher = self._forked(Publishing(grpc, _PUBLISHED, files, scratch))
             stack.callback(publisher.close)
             published.listen(publisher.output)
-            killed = self._kill(server, publisher, asked)
+            killed = self._kill(server, publisher, asked, published)
             self._published = published.all()
             self._ledger.check(asked.all(), killed)
 
-    def _kill(self, server: Killed, publisher: Killed, asked: _Heard) -> float:
+    def _kill(self, server: Killed, publisher: Killed, asked: _Heard, published: _Heard) -> float:
         """Kill both at random moments, in any order, while the clock jumps; give the moment of the server's end."""
         first, second = sorted(self._random.randrange(_MOST_SAID) for _ in range(2))
         asked.wait(first)
+        # The first publication of a server takes longer than the others.
+        published.wait(self._random.randrange(_MOST_PUBLISHED))
         self._jump()
         early = self._random.random() < 0.5
         if early:
@@ -179,6 +185,7 @@ def _print(killing: _Killing) -> int:
     print(f"killed: {killing.servers} servers, {killing.publishers} publishers")
     print(f"acknowledged decisions: {figures.decisions}, of them dropped in their turn by retention: {figures.dropped}")
     print(f"acknowledged ends of sessions: {figures.ends}; acknowledged versions: {figures.published}")
+    print(f"acknowledged changes of latest, by publications, roll-outs and ways back: {figures.named}")
     print(f"decisions that nobody acknowledged and that were missing 2 s later, at most: {figures.late}")
     print(f"lost or damaged: {len(figures.faults)}")
     for fault in figures.faults[:20]:

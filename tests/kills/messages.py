@@ -72,11 +72,23 @@ class Published(msgspec.Struct, tag=True):
     digest: str
 
 
+class Naming(msgspec.Struct, tag=True):
+    """A change of `latest` begins; ``latest`` is the version that it is to name, 0: a new one."""
+
+    latest: int
+
+
+class Named(msgspec.Struct, tag=True):
+    """The server has acknowledged that `latest` names this version."""
+
+    latest: int
+
+
 class Over(msgspec.Struct, tag=True):
     """The server is gone, and all was told."""
 
 
-Said = Acknowledged | Asked | Published | Over
+Said = Acknowledged | Asked | Published | Naming | Named | Over
 
 
 def say(message: Said) -> None:
