@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -141,9 +142,7 @@ def _replica(target: Target) -> None:
     for number in range(6):
         hello = kind(hello=replication_service_pb2.Hello(id=f"{number}"))
         told = kind(adopted=replication_service_pb2.Adopted(revision=1, lacks=[lack]))
-        target.call(
-            lambda channel, each=(hello, told): list(ReplicationServiceStub(channel).Follow(iter(each), timeout=5))
-        )
+        target.call(partial(_followed, messages=(hello, told)))
     target.call(lambda channel: ReplicationServiceStub(channel).Replicas(replication_service_pb2.ReplicasRequest()))
 
 
