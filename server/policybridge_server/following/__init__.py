@@ -1,4 +1,4 @@
-"""Policies that come from elsewhere: from a leader, or from an address of fsspec; and the replicas of a leader."""
+"""Policies from other places: a leader, or an address of fsspec; and the replicas of a leader."""
 
 from policybridge_server.following.start import Following
 

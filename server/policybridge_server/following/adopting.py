@@ -1,4 +1,4 @@
-"""A server's copy of a policy becomes what the source says: its files first, then one step for new sessions."""
+"""Updates a server's copy of a policy to the source's state: first the files, then one step for new sessions."""
 
 import asyncio
 import logging
@@ -29,16 +29,16 @@ from policybridge_server.repository.toml import check_size, parse_toml
 
 _LOG = logging.getLogger(__name__)
 
-MEANWHILE: Final = PeerText("it was changed here meanwhile")
-"""The reason for which nothing was done, if ``still`` gives false."""
+MEANWHILE: Final = PeerText("it was changed here at the same time")
+"""The reason of an update that did nothing because ``still`` was false."""
 
 Fetch = Callable[[str, int, str, Staging], None]
-"""Writes the files of a version: policy, number, digest, and where to."""
+"""Writes the files of a version, given policy, number, digest and target folder."""
 
 
 @dataclass
 class _Target:
-    """What a policy becomes, and what comes of it on the way."""
+    """The new state of a policy, and the progress of its update."""
 
     policy: StoredPolicy
     lacks: list[Lack] = field(default_factory=list)
@@ -49,12 +49,12 @@ class _Target:
 
 
 class Adopter:
-    """Makes the policies in one folder those of a source. For the loop thread, and for one policy at a time.
+    """Keeps the policies in one folder equal to those of a source. For the loop thread, and for one policy at a time.
 
     Args:
-        opener: of the engine whose sessions get the versions.
-        publisher: of the server.
-        folder: holds the copies; nobody else changes it.
+        opener: opens the sessions that get the versions.
+        publisher: the server's publisher.
+        folder: the folder of the copies, which only this object changes.
 
     """
 
@@ -67,15 +67,15 @@ class Adopter:
         self._refused: dict[PolicyVersion, str] = {}
 
     async def adopt(self, state: PolicyState, fetch: Fetch, *, still: Callable[[], bool] = lambda: True) -> list[Lack]:
-        """Let new sessions get what ``state`` says; give what cannot be served of it.
+        """Apply ``state`` for new sessions; return the parts that cannot be served.
 
         Versions that the state does not have are retired. New sessions see one step: its versions, its aliases and its
-        roll-out together. A version that cannot be had or loaded is lacking, and everything else counts all the same.
+        roll-out together. A version that cannot be fetched or loaded is left out; all other versions apply.
 
         Args:
-            state: of one policy.
+            state: the state of one policy.
             fetch: writes the files of a version; called in a thread.
-            still: whether nothing has changed here since the state was read; where it gives false, nothing is done.
+            still: whether nothing has changed here since the state was read; if false, do nothing.
 
         """
         known = self._repository.find(state.name)
@@ -104,7 +104,7 @@ class Adopter:
         if not toml.is_file() or toml.read_text() != state.config:
             replace_file(toml, state.config.encode())
         before = {} if known is None or known.config != config else known.versions
-        # Somebody may have written others into a file by hand.
+        # A file may have other values, written by hand.
         aliases = {alias: number for alias, number in state.aliases.items() if is_name(alias) and alias != LATEST}
         policy = StoredPolicy(
             state.name, folder, config, aliases, rollout=state.rollout, text=state.config, numbers=state.numbers
@@ -142,7 +142,7 @@ class Adopter:
         return target
 
     def _bring(self, stored: StoredVersion, fetch: Fetch) -> None:
-        """Bring the files of a version into its folder, unless they are there."""
+        """Fetch the files of a version into its folder, unless they are there."""
         folder, wanted = stored.folder, stored.policy.digest
         if self._publisher.retention.is_retired(folder):
             raise PreconditionError("another version of this number is being removed here")
@@ -158,7 +158,7 @@ class Adopter:
             found = version_digest(staging.seal(), stored.config)
             if found != wanted:
                 raise PreconditionError(
-                    f"what came of {stored} has the digest {found}, and not {wanted}; it is not used"
+                    f"the files fetched for {stored} have the digest {found}, not {wanted}; they are not used"
                 )
             staging.place(folder)
         except BaseException:
@@ -185,7 +185,7 @@ class Adopter:
         await self._publisher.peers.take(self._repository.policy(state.name))
 
     async def _load(self, target: _Target, known: StoredPolicy | None, undo: ExitStack) -> None:
-        """Load the new versions that an alias names; where one is refused, `latest` may name another."""
+        """Load the new versions that an alias names; if one is refused, `latest` may name another."""
         current = self._current(target.policy.name)
         clients = [] if current is None else current.clients()
         while (stored := self._next(target, known)) is not None:
@@ -208,7 +208,7 @@ class Adopter:
             raise
 
     def _next(self, target: _Target, known: StoredPolicy | None) -> StoredVersion | None:
-        """Give a version that has to be loaded; refuse those that were refused before."""
+        """Return a version that has to be loaded; refuse those that were refused before."""
         for stored in [each for each in target.policy.versions.values() if each.policy in self._refused]:
             self._refuse(target, stored, PreconditionError(self._refused[stored.policy]))
         for number, stored in target.policy.versions.items():
@@ -289,7 +289,7 @@ def _is_same(origin: Origin | None, version: StoredVersion) -> bool:
 
 
 def _check(state: PolicyState) -> None:
-    """Check what becomes a name or a number of a file, or is written into one: whoever wrote it may err."""
+    """Check values that become names or contents of files, because the source may be wrong."""
     check_name(state.name)
     for number in state.versions:
         if not is_number(str(number)):
@@ -297,7 +297,7 @@ def _check(state: PolicyState) -> None:
 
 
 def _aliases(known: StoredPolicy | None, policy: StoredPolicy) -> dict[str, int]:
-    """Give the aliases; one whose version is lacking stays where it is, if it can."""
+    """Return the aliases; an alias of a missing version keeps its old version, if it can."""
     before = {} if known is None else known.changed
     wanted = {name: [number, before.get(name)] for name, number in policy.changed.items()}
     found = {
@@ -308,7 +308,7 @@ def _aliases(known: StoredPolicy | None, policy: StoredPolicy) -> dict[str, int]
 
 
 def _differ(known: StoredPolicy, now: StoredPolicy) -> bool:
-    # An error is not equal to another one of the same text.
+    # Two errors with the same text are not equal.
     same = (known.config, known.changed, known.versions, known.rollout, known.kept, known.numbers) == (
         now.config,
         now.changed,

@@ -30,9 +30,9 @@ class Follower:
     """Takes the changes of one source. For the loop thread.
 
     Args:
-        source: where the policies come from.
-        adopter: makes them those of this server.
-        repository: of this server.
+        source: the source of the policies.
+        adopter: applies them to this server.
+        repository: this server's repository.
 
     """
 
@@ -73,14 +73,14 @@ class Follower:
                     await self._take(taken)
             except PolicyBridgeError as error:
                 if not told:
-                    _LOG.warning("%s cannot be followed; what it gave is served on: %s", self._source.name, error)
+                    _LOG.warning("%s cannot be followed; its last policies are served on: %s", self._source.name, error)
                 told = True
             self._tried.set()
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _next(self, changes: Iterator[Change]) -> tuple[Change, int] | None:
-        # The revision before the look: if something changes here meanwhile, what was seen may be older.
+        # The revision before the look: if the repository changes in between, the result may be older.
         revision = self._repository.revision
         change = next(changes, None)
         return None if change is None else (change, revision)
@@ -121,7 +121,7 @@ class Follower:
         lacks = await self._adopter.adopt(state, self._source.fetch, still=lambda: self._is_unchanged(state.name, seen))
         for lack in lacks:
             if lack not in before and lack.reason != MEANWHILE:
-                _LOG.warning("%s has what is not served here: %s", self._source.name, lack)
+                _LOG.warning("%s has policies that are not served here: %s", self._source.name, lack)
         return lacks
 
     def _is_unchanged(self, name: str, seen: int) -> bool:

@@ -35,8 +35,8 @@ class LeaderSource:
     """See `Source`.
 
     Args:
-        config: says who the leader is, and what to show it.
-        folder: of the copies; holds this replica's own id.
+        config: the leader's address, and the credentials for it.
+        folder: the folder of the copies, which has this replica's own id.
 
     Raises:
         PolicyBridgeError: the address or a file of the credentials cannot be used.
@@ -54,7 +54,7 @@ class LeaderSource:
         self._link = made(config.follow, *files)
 
     def changes(self) -> Iterator[Change]:
-        """Give what the leader tells."""
+        """Yield the leader's changes."""
         for response in self._link.follow(pb.Hello(id=self._id, name=self._own_name)):
             yield Change([state_from_pb(policy) for policy in response.policies], response.revision)
 
@@ -75,7 +75,7 @@ class LeaderSource:
 
 
 def _id(folder: Path) -> str:
-    """Give the id of the replica whose copies are in ``folder``: the leader knows it again after a restart."""
+    """Give the id of the replica whose copies are in ``folder``: the leader recognises it after a restart."""
     file = folder / _ID
     if not file.is_file():
         replace_file(file, uuid4().hex.encode())

@@ -1,4 +1,4 @@
-"""Where a server's policies are: folders of its own, and copies of what is elsewhere."""
+"""The folders of a server's policies: its own, and copies of other places."""
 
 import hashlib
 import os
@@ -57,7 +57,7 @@ def origins(config: ServerConfig) -> dict[Path, RemoteRepository]:
 
 
 def copies(config: ServerConfig, environment: Mapping[str, str] = os.environ) -> list[Copy]:
-    """Give the copies, whose folders may not be there yet."""
+    """Return the copies, whose folders may not exist yet."""
     cache = config.cache or _cache(environment)
     made = [Copy(each, cache / _name(each)) for each in config.repository if is_address(each)]
     return [*made, *([Copy(config.follow, cache / _name(config.follow), followed=True)] if config.follow else [])]

@@ -28,9 +28,9 @@ class RemoteSource:
     """See `Source`.
 
     Args:
-        repository: what is looked at.
+        repository: the repository at the address.
         interval: seconds between two looks.
-        may_be_new: whether somebody who sees it for the first time expects it to be empty.
+        may_be_new: whether it may be empty at the first look.
         clock: gives seconds, as `time.monotonic` does.
 
     """
@@ -81,7 +81,7 @@ class RemoteSource:
                 try:
                     yield self._state(name, entries)
                 except PreconditionError as error:
-                    _LOG.warning("policy %s stays as it is: %s", name, error)
+                    _LOG.warning("policy %s stays unchanged: %s", name, error)
                 except PolicyBridgeError:
                     del self._seen[name]
                     raise
@@ -101,7 +101,7 @@ class RemoteSource:
             raise PreconditionError(f"{self.name}/{name}/{ROLLOUT} cannot be used: {error}") from error
 
     def _digest(self, name: str, number: int, mark: str) -> str:
-        """Give the digest that a version's manifest says; a manifest is read once."""
+        """Return the digest of a version's manifest; a manifest is read once."""
         known = self._digests.get((name, number, mark))
         if known is None:
             try:
@@ -113,7 +113,7 @@ class RemoteSource:
         return known
 
     def fetch(self, policy: str, number: int, digest: str, staging: Staging) -> None:  # noqa: ARG002
-        """Write the files of a version; what they are is checked by the caller."""
+        """Write the files of a version; the caller checks them."""
         self._repository.fetch(policy, number, staging)
 
     def adopted(
@@ -122,7 +122,7 @@ class RemoteSource:
         lacks: Sequence[Lack],
         kept: Sequence[tuple[PolicyVersion, str]] = (),  # noqa: ARG002
     ) -> None:
-        """Look again later at policies of which something could not be had."""
+        """Look again later at policies with missing parts."""
         for lack in lacks:
             if lack.passing:
                 self._again.setdefault(lack.policy, self._clock() + (_AGAIN if lack.version else self._interval))

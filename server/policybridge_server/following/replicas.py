@@ -1,4 +1,4 @@
-"""The replicas that follow this server, and what each of them serves."""
+"""The replicas that follow this server, and the state of each."""
 
 import asyncio
 import math
@@ -16,7 +16,7 @@ from policybridge_server.following.state import Lack
 from policybridge_server.repository import Repository
 
 REMEMBERED: Final = 600.0
-"""Seconds for which a replica that is away counts."""
+"""Seconds that a disconnected replica still counts."""
 
 _LOOK: Final = 0.05
 """Seconds between two looks at replicas of other processes."""
@@ -26,7 +26,7 @@ _MOST: Final = 1000
 
 
 class WaitFor(StrEnum):
-    """How many replicas somebody waits for."""
+    """The number of replicas to wait for."""
 
     NONE = "none"
     MOST = "most"
@@ -38,12 +38,12 @@ class Replica:
     """One replica.
 
     Attributes:
-        name: for people.
-        revision: of the repository that it serves.
-        lacks: what it lacks of that.
+        name: text for people.
+        revision: the repository's revision that it serves.
+        lacks: the versions that it lacks of that.
         kept: versions that it has and the leader never had.
-        left: when its last connection ended, by `time.monotonic`; ``None`` while it is connected.
-        connections: of this replica that are open.
+        left: the end of its last connection, by `time.monotonic`; ``None`` while it is connected.
+        connections: number of its open connections.
 
     """
 
@@ -82,10 +82,10 @@ class View:
 
 @dataclass(frozen=True)
 class Waited:
-    """What somebody who waited for replicas learns.
+    """The result of a wait for replicas.
 
     Attributes:
-        met: whether as many serve what this server serves as were waited for.
+        met: whether enough replicas serve this server's state.
         replicas: all of them by name, and whether each is current.
 
     """
@@ -117,7 +117,7 @@ class Replicas:
         self._forget()
         replica = self._known.setdefault(identity, Replica(name))
         replica.name, replica.left = name, None
-        # It is told everything anew.
+        # It gets the whole state again.
         replica.revision, replica.lacks = 0, ()
         replica.connections += 1
         try:
@@ -129,18 +129,18 @@ class Replicas:
     def adopted(
         self, replica: Replica, revision: int, lacks: Sequence[Lack], kept: Sequence[PolicyVersion] = ()
     ) -> None:
-        """Note what a replica serves."""
+        """Record the state of a replica."""
         replica.revision, replica.lacks, replica.kept = revision, lacks, kept
         self._changed.set()
         self._changed = asyncio.Event()
 
     def view(self) -> View:
-        """Give what is known in this process."""
+        """Return the replicas known in this process."""
         self._forget()
         return View(os.getpid(), self.repository.revision, self._known)
 
     async def wait(self, wanted: WaitFor, seconds: float) -> Waited:
-        """Wait until so many replicas serve what this server serves now, or for some seconds."""
+        """Wait until this number of replicas serves this server's present state, or until the time-out."""
         end = time.monotonic() + seconds
         views = [self.view(), *await self.gather()]
         needed = {view.process: view.revision for view in views}

@@ -1,4 +1,4 @@
-"""The contract of a source: where the policies of a copy come from."""
+"""The contract of a source of policies."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from policybridge_server.repository.staging import Staging
 
 @dataclass(frozen=True)
 class Change:
-    """Policies that have changed, as they are now.
+    """Changed policies, in their present state.
 
     Attributes:
         policies: all of them in the first change.
@@ -24,12 +24,12 @@ class Change:
 
 
 class Source(Protocol):
-    """Where policies come from. All methods but `close` block; they are called in threads.
+    """A source of policies. All methods except `close` block; they are called in threads.
 
     Attributes:
-        name: for people, such as ``the leader grpc:HOST:PORT``.
-        polled: whether it is looked at from time to time, and changed by this server too. Then it gives a policy again
-            of which something was lacking that may be there at the next try.
+        name: text for people, such as ``the leader grpc:HOST:PORT``.
+        polled: whether it is read periodically, and changed by this server too. Then it yields a policy again
+            whose missing parts may exist at the next try.
 
     """
 
@@ -40,7 +40,7 @@ class Source(Protocol):
         """Give the policies, then each change, until `close`. After an error it is called again.
 
         Raises:
-            PolicyBridgeError: the source cannot be reached, or is none.
+            PolicyBridgeError: the source cannot be reached, or is not a source.
 
         """
         ...

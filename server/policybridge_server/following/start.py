@@ -1,4 +1,4 @@
-"""Starts and ends what a server follows."""
+"""Starts and ends the following of other servers."""
 
 import asyncio
 import logging
@@ -39,7 +39,7 @@ class Following:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Begin to follow; wait until the policies that are there now are served, or the source cannot be reached.
+        """Begin to follow; wait until its present policies are served, or the source cannot be reached.
 
         Raises:
             PolicyBridgeError: an address cannot be used.
@@ -62,6 +62,6 @@ class Following:
         return RemoteSource(RemoteRepository(copy.origin), self._config.poll, may_be_new=self._config.allow_publish)
 
     def stop(self) -> None:
-        """Follow no more; what was taken stays."""
+        """Stop following; the copies stay."""
         for task in self._tasks:
             task.cancel()

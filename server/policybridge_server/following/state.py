@@ -1,4 +1,4 @@
-"""All that new sessions of a policy follow from, as a leader tells it or a remote repository holds it."""
+"""The whole state of a policy for new sessions, from a leader or a remote repository."""
 
 import json
 from collections.abc import Mapping
@@ -25,10 +25,10 @@ class PolicyState:
     """One policy.
 
     Attributes:
-        name: of the policy.
+        name: the policy's name.
         config: the text of its ``policy.toml``.
-        aliases: those that were set while a server ran.
-        rollout: the one that runs, or else the last one.
+        aliases: aliases set while a server ran.
+        rollout: the running roll-out, or else the last one.
         versions: number → digest of the version.
         numbers: those that were given; ``None``: the source does not say, and a version that it lacks is retired.
 
@@ -44,13 +44,13 @@ class PolicyState:
 
 @dataclass(frozen=True)
 class Lack:
-    """What a replica does not serve.
+    """A version or policy that a replica does not serve.
 
     Attributes:
-        policy: its name.
-        version: its number; ``None``: the whole policy.
-        reason: for people.
-        passing: whether it may be there at the next try, although nothing else changes.
+        policy: the policy's name.
+        version: the version's number; ``None``: the whole policy.
+        reason: text for people.
+        passing: whether the next try may succeed without any other change.
 
     """
 
@@ -95,7 +95,7 @@ def state_from_pb(message: pb.PolicyState) -> PolicyState:
     """Convert the state of a policy.
 
     Raises:
-        InvalidError: its roll-out is none.
+        InvalidError: its roll-out is malformed.
 
     """
     rollout = _rollout_from_pb(message.rollout) if message.HasField("rollout") else None
@@ -122,7 +122,7 @@ def _numbers_from_pb(message: pb.Numbers) -> Numbers:
 
 
 def lack_to_pb(lack: Lack) -> pb.Lack:
-    """Convert what a replica lacks."""
+    """Convert a missing version."""
     return pb.Lack(policy=lack.policy, version=lack.version or 0, reason=lack.reason)
 
 
@@ -146,4 +146,4 @@ def _rollout_from_pb(message: repository_service_pb2.Rollout) -> Rollout:
     try:
         return msgspec.convert({**fields, "ended": message.ended if message.HasField("ended") else None}, Rollout)
     except msgspec.ValidationError as error:
-        raise InvalidError(f"the roll-out of version {message.version} is none: {error}") from error
+        raise InvalidError(f"the roll-out of version {message.version} is malformed: {error}") from error

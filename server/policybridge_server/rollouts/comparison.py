@@ -15,7 +15,7 @@ SAMPLES: Final = 4000
 """Of the bootstrap, where a version is judged by it."""
 
 _DRAWN: Final = 1 << 17
-"""Numbers that are drawn in one step: numpy holds the interpreter meanwhile, for less than a millisecond."""
+"""Numbers drawn in one step, in which numpy holds the interpreter for less than a millisecond."""
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class Change:
     """An outcome of two versions.
 
     Attributes:
-        name: of the outcome, or `FAILED`.
-        files: that both have compiled.
+        name: the outcome's name, or `FAILED`.
+        files: number of files that both versions have compiled.
         base: its sum over these files with the base; of `FAILED`, the part that failed.
         version: likewise, with the version.
-        change: of the sum, as a part of the base's; of `FAILED`, the difference.
-        low: where the interval of the change begins.
-        high: where it ends.
+        change: the relative change of the sum; of `FAILED`, the difference.
+        low: the lower end of the interval of the change.
+        high: the upper end.
 
     """
 
@@ -81,7 +81,7 @@ def _changes(name: str, files: int, sums: npt.NDArray[np.float64]) -> npt.NDArra
     base, version = sums[:, 0], sums[:, 1]
     if name == FAILED:
         return np.asarray((version - base) / files)
-    # A sample may hold files alone whose base is 0.
+    # A sample may have only files whose base is 0.
     return np.asarray(np.divide(version - base, base, out=np.full_like(base, np.inf), where=base > 0))
 
 

@@ -23,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 
 _PERIOD: Final = 1.0
 _REST: Final = 20
-"""A comparison is followed by a pause of so many times its length, but at least of `_PERIOD` seconds."""
+"""A comparison is followed by a pause of this multiple of its time, but at least of `_PERIOD` seconds."""
 
 _ALONE: Final = 32
 """Reporters that are left out one by one."""
@@ -33,7 +33,7 @@ Verdict = Literal["promoted", "withdrawn", "undecided"]
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a comparison came to."""
+    """The result of a comparison."""
 
     verdict: Verdict
     reason: str
@@ -66,7 +66,7 @@ class Stand:
 
 
 class Judge:
-    """Watches the roll-outs that run. Reads the ledger in a thread; all else is done on the loop thread.
+    """Watches the running roll-outs. Reads the ledger in a thread; all other work is done on the loop thread.
 
     A version is withdrawn as soon as more files fail with it than chance explains; see `failing`. For conditions, the
     versions are compared when both have compiled a roll-out's ``files``, twice as many, four times, and so on. If
@@ -77,7 +77,7 @@ class Judge:
     Args:
         publisher: whose roll-outs are watched.
         trials: the files that failed in this process.
-        ledger: the place of the outcomes, and its kind; ``None``: there is none.
+        ledger: the place of the outcomes, and its kind; ``None`` without a ledger.
 
     """
 
@@ -100,7 +100,7 @@ class Judge:
         try:
             await self._judge(policy, rollout)
         except PolicyBridgeError as error:
-            # The same at each try, until somebody does something about it.
+            # The same at each try, until an operator acts.
             if str(error) != self._told:
                 self._told = str(error)
                 _LOG.warning("the roll-out of %s@%d cannot be judged: %s", policy.name, rollout.version, error)
@@ -151,7 +151,7 @@ class Judge:
 
 def _overtaken(policy: StoredPolicy, rollout: Rollout) -> str:
     if rollout.version not in policy.versions:
-        return f"version {rollout.version} is not served any more"
+        return f"version {rollout.version} is no longer served"
     return f"version {policy.highest} was published meanwhile"
 
 

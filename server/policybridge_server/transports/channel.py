@@ -28,7 +28,7 @@ class Channel:
         incoming: descriptor to read from, non-blocking.
         outgoing: descriptor to write to, non-blocking; for a socket the same as ``incoming``.
         close: closes the descriptors.
-        loop: where their events are served.
+        loop: the loop of their events.
         handler: gets the events. On EPOLLOUT it calls `send_waiting`.
 
     Attributes:
@@ -39,12 +39,12 @@ class Channel:
 
     def __init__(self, incoming: int, outgoing: int, close: Callable[[], None], loop: Loop, handler: Handler) -> None:
         self.is_open = True
-        # A bytearray: to append to it, or to take from its front, does not copy what it holds.
+        # A bytearray: appending to it, or cutting its front, does not copy its content.
         self.unsent = bytearray()
         self._incoming = incoming
         self._outgoing = outgoing
         self._close = close
-        # As `partial` they cost no call of Python's. They raise BlockingIOError where there is nothing, or no room.
+        # A `partial` needs no Python call. They raise BlockingIOError if there is nothing to read, or no room.
         self._take: Callable[[int], bytes] = partial(os.read, incoming)
         self._put: Callable[[bytes | bytearray], int] = partial(os.write, outgoing)
         self._loop = loop
@@ -55,7 +55,7 @@ class Channel:
             loop.watch(outgoing, handler, 0)
 
     def receive(self) -> bytes | None:
-        """Give what has arrived: ``b""`` at the end or on a broken connection, ``None`` for nothing yet."""
+        """Return the arrived bytes: ``b""`` at the end or on a broken connection, ``None`` for nothing yet."""
         try:
             data = self._take(self._wanted)
         except BlockingIOError:
@@ -66,7 +66,7 @@ class Channel:
         return data
 
     def send(self, data: bytes) -> None:
-        """Send ``data`` after all that still waits. Errors are ignored: the next read reports a broken connection."""
+        """Send ``data`` after the waiting bytes. Errors are ignored: the next read reports a broken connection."""
         if not self.is_open:
             return
         if self.unsent:
@@ -78,7 +78,7 @@ class Channel:
             self._watch()
 
     def send_waiting(self) -> None:
-        """Send as much of what waits as the client takes."""
+        """Send as many of the waiting bytes as the client takes."""
         del self.unsent[: self._write(self.unsent)]
         if not self.unsent:
             self._watch()
@@ -92,7 +92,7 @@ class Channel:
             return len(data)
 
     def read(self, wanted: bool) -> None:
-        """Read what arrives, or leave it in the kernel's buffer, where it makes the client wait."""
+        """Read arriving bytes, or leave them in the kernel's buffer to make the client wait."""
         if wanted != self._reading:
             self._reading = wanted
             self._watch()
@@ -125,6 +125,6 @@ class SocketChannel(Channel):
         self._connection = connection
 
     def finish(self) -> None:
-        """Tell the client that nothing more will be sent; what it still sends can be received."""
+        """Tell the client that nothing more will be sent; its own bytes can still be received."""
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_WR)

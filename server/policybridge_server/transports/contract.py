@@ -20,16 +20,16 @@ _Shared = TypeVar("_Shared")
 
 @dataclass(frozen=True)
 class Host:
-    """What a transport is given.
+    """The parts of the server for a transport.
 
     Attributes:
         opener: opens the sessions.
         publisher: takes new versions.
-        loop: the transport runs on it.
+        loop: the transport's loop.
         config: the operator's limits.
-        access: what clients need.
-        recorder: of the ledger; ``None`` without one.
-        share: of the connections, where several processes listen on the same sockets; ``None``: this one takes all.
+        access: the rules for clients.
+        recorder: the ledger's recorder; ``None`` without a ledger.
+        share: this process's share of connections on shared sockets; ``None``: it takes all.
 
     """
 
@@ -70,7 +70,7 @@ class Transport(Protocol):
         """Listen.
 
         Raises:
-            UnavailableError: the address cannot be used; the message names it and says why.
+            UnavailableError: the address cannot be used; the message names it and the reason.
 
         """
 

@@ -1,7 +1,7 @@
-"""One client's session, one question at a time: what is the same over sockets, gRPC and pipes.
+"""One client's session, one question at a time: the common part of sockets, gRPC and pipes.
 
-A message is handed on only when the one before it is answered. So answers keep their order, whatever thread makes
-them, and a client that does not wait for its answers costs one buffer: while messages wait, nothing more is read.
+A message is passed on only when the one before it is answered. So answers keep their order, whatever thread makes
+them, and a client that does not wait for its answers costs one buffer: while messages wait, no more bytes are read.
 """
 
 import select
@@ -24,7 +24,7 @@ _Message = TypeVar("_Message")
 class Conversation(ABC, Generic[_Message]):
     """Opens one session, hands it a client's messages, and is the sink of its answers.
 
-    A transport says in a subclass how a message is read, how an answer is written, and how reading is paused.
+    A transport's subclass reads messages, writes answers, and pauses reading.
 
     Args:
         host: opens the session.
@@ -43,7 +43,7 @@ class Conversation(ABC, Generic[_Message]):
 
     @property
     def _client(self) -> str:
-        """Who the session counts for: one host, or all of this machine together."""
+        """The client that the session counts for: one host, or all of this machine together."""
         return "this machine"
 
     @property
@@ -53,11 +53,11 @@ class Conversation(ABC, Generic[_Message]):
 
     @abstractmethod
     def _take(self, message: _Message) -> None:
-        """Act on one message; what it raises becomes a `fail`. No other is taken while ``_unanswered`` is true."""
+        """Act on one message; its error becomes a `fail`. No other is taken while ``_unanswered`` is true."""
 
     @abstractmethod
     def _opened(self, session: Session) -> None:
-        """Tell the client that its session is open; what it raises becomes a `fail`."""
+        """Tell the client that its session is open; an error becomes a `fail`."""
 
     @abstractmethod
     def _reply(self, advice: Values, log_probability: float | None) -> None:
@@ -69,10 +69,10 @@ class Conversation(ABC, Generic[_Message]):
 
     @abstractmethod
     def fail(self, error: PolicyBridgeError) -> None:
-        """Tell the client why there is no advice; the session is over."""
+        """Send the client the error instead of advice; this ends the session."""
 
     def _acknowledge(self) -> None:
-        """Tell the client that its outcome is recorded, where its protocol can."""
+        """Tell the client that its outcome is recorded, if its protocol can."""
 
     def _receive(self, messages: Iterable[_Message]) -> None:
         """Take messages in their order, each after the answer to the one before."""
@@ -126,7 +126,7 @@ class Conversation(ABC, Generic[_Message]):
         session.submit(row)
 
     def answer(self, advice: Values, log_probability: float | None) -> None:
-        """Send the advice, and take the next message if it is there already."""
+        """Send the advice, and take the next message if it has arrived."""
         if self._over:
             return  # a worker still had the observation when the session ended
         try:
@@ -137,7 +137,7 @@ class Conversation(ABC, Generic[_Message]):
             self._answered()
 
     def _report(self, session: Session, outcome: Outcome | None) -> None:
-        """Record an outcome, or with ``None`` what there is so far; it is answered as an observation is."""
+        """Record an outcome, or with ``None`` the decisions so far; it is answered like an observation."""
         self._unanswered = True
         session.report(outcome, self._reported)
 
@@ -152,7 +152,7 @@ class Conversation(ABC, Generic[_Message]):
         self.fail(as_error(error, self._name, "" if self._session is None else self._session.view.id))
 
     def _end(self) -> None:
-        """End the session and forget what waits; a second call does nothing."""
+        """End the session and drop waiting messages; a second call does nothing."""
         self._over = True
         self._waiting.clear()
         if self._session is not None:

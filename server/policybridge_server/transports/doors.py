@@ -1,8 +1,8 @@
 """The clients that the server waits for, and the file descriptors that it keeps back.
 
-A client that says nothing costs a descriptor. So each wait for a client has a limit, and the last descriptors are for
-the server's own files: its ledger, its models, its listeners. An open session waits for nothing: its compiler may
-think for as long as it likes.
+A silent client costs a descriptor. So each wait for a client has a limit, and the last descriptors are for
+the server's own files: its ledger, its models, its listeners. An open session has no limit: its compiler may
+think for any time.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ _LINGER: Final = 1.0
 """Seconds in which a client can read why its session ended, before the connection is closed."""
 
 _MOST: Final = 16
-"""Guests of one kind that are dismissed in one turn: thousands may have come together."""
+"""Limit of guests of one kind dismissed in one turn, because thousands may be due together."""
 
 
 class Wait(Enum):
-    """What a client owes.
+    """The next message that a client owes.
 
     Attributes:
         HELLO: the first words of its connection.
         OPEN: the first message of a call; the call has no descriptor of its own.
         MESSAGE: the rest of a message that it has begun.
         IDLE: nothing, but its connection carries neither a session nor a call.
-        LEAVING: nothing more; it may still read why it was refused.
+        LEAVING: nothing more; it may still read the reason of its refusal.
 
     """
 
@@ -42,14 +42,14 @@ class Wait(Enum):
 
 
 _GIVEN_UP: Final = (Wait.LEAVING, Wait.HELLO, Wait.IDLE)
-"""The waits that end early where descriptors run out, in this order; of one kind, the longest wait first."""
+"""The waits that end early when descriptors run out, in this order; within one kind, the longest first."""
 
 
 class Guest(Protocol):
     """A connection, or a call, that the server waits for."""
 
     def dismiss(self, error: PolicyBridgeError) -> None:
-        """Tell the client the error where its protocol can, and end the connection or the call."""
+        """Send the client the error if its protocol can, and end the connection or the call."""
 
 
 class Doors:
@@ -82,7 +82,7 @@ class Doors:
         self._due = 0.0
 
     def expect(self, guest: Guest, wait: Wait) -> None:
-        """Begin to wait for ``guest``; an earlier wait for it is over."""
+        """Begin to wait for ``guest``; this ends an earlier wait for it."""
         self.satisfied(guest)
         now = time.monotonic()
         self._kinds[guest] = wait
@@ -98,7 +98,7 @@ class Doors:
             del self._begun[wait][guest]
 
     def make_room(self) -> bool:
-        """Dismiss one guest that carries no session, so that another client can come; say whether there was one."""
+        """Dismiss one guest without a session to make room for another client; return whether there was one."""
         for wait in _GIVEN_UP:
             for guest in self._begun[wait]:
                 self._dismiss(guest, UnavailableError("the server is full and gives the place to another client"))
@@ -112,7 +112,7 @@ class Doors:
         self._timer = self.loop.call_later(max(0.0, due - time.monotonic()), self._look)
 
     def _look(self) -> None:
-        """Dismiss those whose time is over, some in each turn, and look again when the next one's is."""
+        """Dismiss guests whose time is over, some in each turn, and look again when the next one's is."""
         self._timer = None
         now = time.monotonic()
         for wait, limit in self._limits.items():
@@ -140,6 +140,6 @@ def _late(wait: Wait, limit: float) -> PolicyBridgeError:
 
 def _boundary(reserve: int) -> int:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # The kernel gives the lowest descriptor that is free. So all below the one that it gives are in use, whatever
-    # for, and nothing need be counted.
+    # The kernel returns the lowest free descriptor. So all descriptors below it are in use, whatever
+    # for, and need not be counted.
     return 1 << 30 if limit == resource.RLIM_INFINITY else limit - min(reserve, limit // 4)

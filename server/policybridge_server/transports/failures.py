@@ -8,15 +8,15 @@ _LOG = logging.getLogger(__name__)
 
 
 def as_error(error: Exception, what: str, session: str = "") -> PolicyBridgeError:
-    """Give the error that the client is told.
+    """Return the error for the client.
 
     An exception that is no `PolicyBridgeError` is a fault of the server. The log gets its traceback, the
     client its text.
 
     Args:
-        error: what was raised.
-        what: what failed, for the log: ``"a session on the socket"``.
-        session: id of the session that it belongs to, if it is known.
+        error: the exception.
+        what: the failing part, for the log: ``"a session on the socket"``.
+        session: the session's id, if known.
 
     """
     if isinstance(error, PolicyBridgeError):

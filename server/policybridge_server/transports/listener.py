@@ -20,19 +20,19 @@ _ACCEPT_PAUSE: Final = 0.1
 _BACKLOG: Final = 1024
 
 _MOST: Final = 64
-"""Connections that are accepted in one turn, so that those who are there already need not wait for all newcomers."""
+"""Limit of connections accepted in one turn, so that existing ones need not wait for all new ones."""
 
 _TRIES: Final = 4
-"""Turns in which a connection that somebody gives up must be closed."""
+"""Turns within which a dismissed connection must be closed."""
 
 _PLACES: Final = 8
-"""Guests that are dismissed for one newcomer, at most: others that come at the same time may take the places."""
+"""Limit of guests dismissed for one new client; other new clients may take the free places."""
 
 _LEFT: Final = 0.004
-"""Seconds for which a connection is left to a process that has less to do, at most `_LOOKS` times."""
+"""Seconds that a connection is left to a less busy process, at most `_LOOKS` times."""
 
 _LOOKS: Final = 25
-"""A process that evaluates a batch, or waits for a core of a busy machine, comes within these 0.1 s; one hangs else."""
+"""Looks, 0.1 s in all, within which a busy process accepts; a process that does not hangs."""
 
 
 class Share(Protocol):
@@ -42,24 +42,24 @@ class Share(Protocol):
         """Whether this process does."""
 
     def connection(self, change: int) -> None:
-        """Count a connection of this process that came (1) or went (-1)."""
+        """Count an opened (1) or closed (-1) connection of this process."""
 
 
 class Listener:
     """Accepts inside the loop's turns.
 
-    Where descriptors run out, the client that was silent for longest gives its place to the newcomer; where all have
-    sessions, the newcomer is refused.
+    If descriptors run out, the client that was silent for longest is closed for the new one; if all have
+    sessions, the new client is refused.
 
     Args:
-        listener: bound; the object owns it.
-        loop: where its events are served.
-        doors: keep descriptors back.
+        listener: the bound socket, owned by this object.
+        loop: the loop of its events.
+        doors: reserve descriptors.
         accepted: called with each connection, which is non-blocking, and its client's address.
-        refusal: what a client reads that finds no place.
+        refusal: the bytes for a client without a place.
 
     Attributes:
-        share: says which process takes a connection; ``None``: no other process listens on the socket.
+        share: decides which process takes a connection; ``None``: no other process listens on the socket.
 
     """
 
@@ -108,7 +108,7 @@ class Listener:
                 self._refuse(connection)
 
     def _leave(self) -> None:
-        """Leave what waits to a process that has fewer connections; look whether it comes."""
+        """Leave waiting connections to a process with fewer connections; check that it accepts them."""
         self._loop.rewatch(self._listener.fileno(), 0)
         self._loop.call_later(_LEFT, self._look)
 
@@ -124,7 +124,7 @@ class Listener:
         self._accepted(connection, address)
 
     def _take_lower(self, connection: socket.socket, address: Any, tries: int) -> None:
-        """Move the connection to the lowest descriptor that is free: the one of the guest that left."""
+        """Move the connection to the lowest free descriptor, that of the dismissed guest."""
         with suppress(OSError):
             moved = connection.dup()
             connection.close()
@@ -152,7 +152,7 @@ class Listener:
         self._loop.call_later(_ACCEPT_PAUSE, self._resume)
 
     def _warn(self, message: str) -> None:
-        # Once until a client finds its place again: who makes trouble must not fill the disk by the log.
+        # Once until a client is accepted again, so that an attacker cannot fill the disk by the log.
         if not self._troubled:
             self._troubled = True
             _LOG.warning("%s: %s", self._listener.getsockname(), message)
@@ -197,7 +197,7 @@ def check_port(address: str) -> tuple[str, int]:
     """Take ``HOST:PORT`` apart.
 
     Raises:
-        UnavailableError: it is none.
+        UnavailableError: it is not one.
 
     """
     host, colon, port = address.rpartition(":")

@@ -34,7 +34,7 @@ class Running(Generic[_Item]):
         return item in self._items
 
     async def drain(self, grace: float, end: Callable[[_Item], object], last: float = 0.0) -> None:
-        """Wait until nothing runs, at most ``grace`` seconds; then ``end`` what is left and wait ``last`` seconds."""
+        """Wait until nothing runs, at most ``grace`` seconds; then ``end`` the rest and wait ``last`` seconds."""
         await self._empty(grace)
         for item in self:
             end(item)

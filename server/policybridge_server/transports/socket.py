@@ -1,4 +1,4 @@
-"""Transport `socket`: LLVM's interactive protocol behind one JSON line, on a Unix socket; see proto/SOCKET.md."""
+"""Transport `socket`: LLVM's interactive protocol after one JSON line, on a Unix socket; see proto/SOCKET.md."""
 
 import socket
 from pathlib import Path
@@ -24,7 +24,7 @@ class SocketTransport:
 
     @property
     def address(self) -> str:
-        """The path, as clients take it."""
+        """The path, in clients' form."""
         return f"socket:{self._path}"
 
     async def start(self, host: Host) -> None:

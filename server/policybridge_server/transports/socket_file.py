@@ -1,4 +1,4 @@
-"""The file of a Unix socket: who may bind it, and who removes it."""
+"""Binding and removing the file of a Unix socket."""
 
 import errno
 import os
@@ -39,7 +39,7 @@ class SocketFile:
 
 
 def _identity(path: Path) -> tuple[int, int, int]:
-    """Tell a file from others; its number alone may be that of a file that was removed before."""
+    """Return the identity of a file; its inode alone may be reused after a removal."""
     found = path.lstat()
     return found.st_dev, found.st_ino, found.st_mtime_ns
 

@@ -73,7 +73,7 @@ def parse_hello(line: bytes) -> Hello | Report:
     """Read the client's first line.
 
     Raises:
-        InvalidError: the line is neither a hello nor a report; the message says what is wrong.
+        InvalidError: the line is neither a hello nor a report; the message names the fault.
 
     """
     try:
@@ -92,5 +92,5 @@ def opened_line(session_id: str, policy: PolicyVersion) -> bytes:
 
 
 def error_line(error: PolicyBridgeError) -> bytes:
-    """Write the line that tells an error and ends a session."""
+    """Write the line of an error that ends a session."""
     return msgspec.json.encode({"error": {"status": int(error.status), "message": without_paths(str(error))}}) + b"\n"

@@ -42,7 +42,7 @@ class SocketSession(ChannelConversation[Event]):
         self._sends_chance = False
         self._half = False
         self._budget = Budget(2 * host.config.message_limit, host.memory)
-        # These are set where observations or advice are not plain packed records.
+        # These are set if observations or advice are not plain packed records.
         self._features: Codec | None = None
         self._advice: Codec | None = None
         self._channel: SocketChannel = SocketChannel(connection, host.loop, self)
@@ -64,7 +64,7 @@ class SocketSession(ChannelConversation[Event]):
         self._budget.hold(self._reader.held + len(self._channel.unsent))
 
     def _wait_for_the_rest(self, *, begun: bool) -> None:
-        """Wait for the rest of a message, where the client has sent a part of one; ``begun``: a moment ago."""
+        """Wait for the rest of a message, if the client has sent a part; ``begun``: just now."""
         doors, half = self._host.doors, self._reader.begun and not (self._paused or self._over)
         if half and (begun or not self._half):
             doors.expect(self, Wait.MESSAGE)
@@ -74,7 +74,7 @@ class SocketSession(ChannelConversation[Event]):
 
     def _pause(self, paused: bool) -> None:
         super()._pause(paused)
-        # What is not read cannot come.
+        # While reading is paused, no message can arrive.
         self._wait_for_the_rest(begun=True)
 
     def _greet(self, data: bytes) -> None:
@@ -147,7 +147,7 @@ class SocketSession(ChannelConversation[Event]):
             self._channel.send(_ADVICE + RECORDED)
 
     def fail(self, error: PolicyBridgeError) -> None:
-        """Send the error where the framing has room for one, and end the session."""
+        """Send the error if the framing has room for one, and end the session."""
         if self._over:
             return
         self._host.loop.counters.told("socket", error.status)

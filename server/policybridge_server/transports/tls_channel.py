@@ -1,4 +1,4 @@
-"""A channel over TLS: what uses it sees the bytes inside, and the same events as those of a plain socket."""
+"""A channel over TLS, with the decrypted bytes and the events of a plain socket."""
 
 import logging
 import select
@@ -21,12 +21,12 @@ class TlsChannel(SocketChannel):
     """A connected, non-blocking socket with the server's side of TLS.
 
     The steps of the handshake run on ``handshakes``, because their arithmetic takes up to milliseconds. It does not
-    hold the interpreter lock, so clients that connect again and again keep that thread busy, and not the loop. What
-    is sent before the end of the handshake waits. The handler gives up a client that is too slow, as one without TLS.
+    hold the interpreter lock, so clients that reconnect again and again keep that thread busy, and not the loop. Data
+    sent before the end of the handshake waits. The handler closes a client that is too slow, as without TLS.
 
     Args:
         connection: wrapped for TLS; no byte of the handshake has been read yet.
-        loop: where its events are served.
+        loop: the loop of its events.
         handler: gets the events after the handshake; EPOLLHUP if the handshake fails.
         handshakes: runs the handshakes.
 
@@ -89,7 +89,7 @@ class TlsChannel(SocketChannel):
         try:
             while size > 0 and (data := self._read_record(size)):
                 taken += data
-                # epoll does not report what OpenSSL holds: read that, and another record only after a full one.
+                # epoll does not report OpenSSL's buffer: read it, and another record only after a full one.
                 size = self._tls.pending() or (wanted - len(taken) if len(data) == _RECORD else 0)
         except BlockingIOError:
             if not taken:
@@ -133,7 +133,7 @@ class TlsChannel(SocketChannel):
             super()._watch()
 
     def finish(self) -> None:
-        """Tell the client that nothing more will be sent; what it still sends can be received."""
+        """Tell the client that nothing more will be sent; its own bytes can still be received."""
         if not self._established:
             self._refuse("the connection ends before it")
             return

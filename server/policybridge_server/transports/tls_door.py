@@ -13,9 +13,9 @@ class TlsDoor:
     """Wraps the connections of one port, and has the thread of their handshakes.
 
     Args:
-        files: of the server.
-        protocols: those that the port speaks, by their names in ALPN.
-        loop: where the connections are served.
+        files: the server's TLS files.
+        protocols: the port's protocols, by their names in ALPN.
+        loop: the loop of the connections.
 
     Raises:
         InvalidError: the files cannot be used.

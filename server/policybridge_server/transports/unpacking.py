@@ -17,7 +17,7 @@ class Unpacking:
 
     Args:
         encoding: one of `WINDOW_BITS`.
-        message: packed.
+        message: the packed message.
         limit: bytes of the largest message, unpacked.
         what: names the message in errors.
 
@@ -65,7 +65,7 @@ class Unpacking:
         if ended and not self._unpacker.eof:
             raise InvalidError(f"{self._what} is no whole {self._encoding}: it is cut off")
         if self._unpacker.eof and (self._unpacker.unused_data or self._at < len(self._packed)):
-            raise InvalidError(f"{self._what} is no {self._encoding} alone: something follows its end")
+            raise InvalidError(f"{self._what} is not only {self._encoding}: there are bytes after its end")
 
     @property
     def done(self) -> bool:

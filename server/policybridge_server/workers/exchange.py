@@ -1,4 +1,4 @@
-"""What workers tell each other: the parent carries it, because they know nobody else."""
+"""Messages between workers: the parent passes them on, because workers know only the parent."""
 
 import asyncio
 import logging
@@ -18,16 +18,16 @@ from policybridge_server.workers.turn import Turn
 from policybridge_server.workers.welcome import Welcome
 
 _SOON: Final = 2.0
-"""Seconds in which a worker tells its numbers. Whoever asked gets those of the others then."""
+"""Seconds for a worker to send its numbers. After them the asking worker gets those of the others."""
 
 
 class Exchange:
     """Answers the calls of workers, mostly by asking the others. For the loop thread.
 
     Args:
-        count: how many workers there are to be.
-        listening: what they listen on.
-        table: descriptor of the memory that they share, see `table`.
+        count: the number of workers.
+        listening: the workers' sockets.
+        table: descriptor of their shared memory, see `table`.
 
     Attributes:
         members: the process in each worker's place; ``None`` before its first one.
@@ -63,7 +63,7 @@ class Exchange:
         return member
 
     def others(self, member: Member) -> list[Member]:
-        """Give the processes beside one."""
+        """Return the processes other than one."""
         return [each for each in self.members if each is not None and each is not member]
 
     def serving(self) -> list[Member]:
@@ -71,14 +71,14 @@ class Exchange:
         return [each for each in self.members if each is not None and each.ready.is_set()]
 
     def keep_numbers(self, member: Member) -> None:
-        """Keep what a process has counted, which has ended."""
+        """Keep the counts of an ended process."""
         if member.counted is not None:
             self._past = merged([self._past, member.counted], past=True)
 
     async def release(self, member: Member, *, stopping: bool) -> None:
         """End the turn of a process that has ended in it; the others read the disk again unless the server stops."""
         if self._turn.end(member) and not stopping:
-            # It may have changed the disk and told nobody.
+            # It may have changed the disk before it could report.
             for each in self.others(member):
                 if each.ready.is_set():
                     with suppress(PolicyBridgeError):
@@ -86,7 +86,7 @@ class Exchange:
                         return
 
     async def _join(self, member: Member) -> Welcome:
-        """Let a worker take part in changes from now on, and give it what the others serve."""
+        """Let a worker take part in changes from now on, and send it the others' policies."""
         policies = await self._policies(member)
         return Welcome(
             member.index,
@@ -115,7 +115,7 @@ class Exchange:
             elif member.index == 0 and not joined:
                 member.joined = True
                 return None
-            # The first worker reads the folders, and says then what it serves.
+            # The first worker reads the folders, and then reports its policies.
             await asyncio.sleep(0.01)
 
     async def _ready(self, member: Member, addresses: list[str], policies: int) -> None:
@@ -138,10 +138,10 @@ class Exchange:
         self._turn.end(member)
 
     async def _ask_others(self, member: Member, name: str, *arguments: Any) -> list[Any]:
-        """Call all other workers; give the answers of those that did not go away meanwhile.
+        """Call all other workers; return the answers of those that did not end in between.
 
         Raises:
-            PolicyBridgeError: what one of them raised.
+            PolicyBridgeError: the error of one of them.
 
         """
         joined = [each for each in self.others(member) if each.joined]
@@ -152,28 +152,28 @@ class Exchange:
         return [answer for answer in answers if not isinstance(answer, BaseException)]
 
     async def _snapshots(self, member: Member, own: Any) -> list[Any]:
-        """Take a worker's numbers, and give those of the others, also of those that have ended."""
+        """Take a worker's numbers, and return those of the others, also of ended ones."""
         member.counted = own
         answers = await self._soon(member, "snapshot")
         for each, answer in answers.items():
-            # No counter may fall, so the numbers of a silent worker are those that it told last.
+            # No counter may fall, so use the last numbers of a silent worker.
             each.counted = answer or (each.counted and replace(each.counted, answering=0))
         found = [each.counted for each in answers if each.counted is not None and each.ready.is_set()]
         return found if self._past is None else [*found, self._past]
 
     async def _gather(self, member: Member, name: str) -> list[Any]:
-        """Call all other workers; give the answers that come soon."""
+        """Call all other workers; return the answers that arrive in time."""
         answers = await self._soon(member, name)
         return [answer for answer in answers.values() if answer is not None]
 
     async def _soon(self, member: Member, name: str) -> dict[Member, Any]:
-        """Call all other workers that serve; ``None`` is the answer of one that is gone, or stands still."""
+        """Call all other workers that serve; ``None`` is the answer of a worker that has ended, or hangs."""
         serving = [each for each in self.others(member) if each.ready.is_set()]
         answers = await asyncio.gather(*(_soon(each, name) for each in serving))
         return dict(zip(serving, answers, strict=True))
 
     async def _report(self, member: Member, session_id: str, outcome: Any, reporter: str) -> bool:
-        """Report an outcome where its session is; say whether a worker has it."""
+        """Report an outcome to its session's worker; return whether there is one."""
         for each in self.others(member):
             if each.ready.is_set() and session_id.endswith(each.mark):
                 with suppress(LineClosedError):

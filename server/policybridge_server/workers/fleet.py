@@ -27,17 +27,17 @@ from policybridge_server.workers.line import Line
 from policybridge_server.workers.welcome import Welcome
 
 _SOON: Final = 5.0
-"""Seconds in which the parent answers a question about the other workers. They have 2 s of these to answer it."""
+"""Seconds for the parent to answer a question about the other workers. They have 2 s of these."""
 
 
 class Fleet:
     """Implements `Peers` by a line to the parent. For the loop thread.
 
     Args:
-        line: to the parent.
-        loop: of this process.
-        engine: of this process.
-        welcome: what the parent has told it.
+        line: the line to the parent.
+        loop: this process's loop.
+        engine: this process's engine.
+        welcome: the parent's first message.
 
     """
 
@@ -80,7 +80,7 @@ class Fleet:
             raise
 
     async def take(self, policy: StoredPolicy) -> None:
-        """Let all others serve the policy as it is here now."""
+        """Let all others serve the present state of the policy here."""
         await self._line.call("others", "take", policy)
 
     def when_left(self, folder: Path, call: Callable[[], None]) -> None:
@@ -96,11 +96,11 @@ class Fleet:
             call()
 
     async def gather(self, what: str) -> list[Any]:
-        """Ask all others for ``what``."""
+        """Send all others the question ``what``."""
         return await self._soon("gather", what)
 
     async def snapshots(self, own: Snapshot) -> list[Snapshot]:
-        """Give the numbers of the other processes, and of those that have ended."""
+        """Return the numbers of the other processes, and of ended ones."""
         return await self._soon("snapshots", own)
 
     async def _soon(self, name: str, *arguments: Any) -> list[Any]:
@@ -133,7 +133,7 @@ class Fleet:
 
 
 class Answers:
-    """What a worker does for the others. For the loop thread.
+    """Answers the questions of other workers. For the loop thread.
 
     Args:
         host: of this process.
@@ -202,7 +202,7 @@ class Answers:
         return replicas_of(self._host).view()
 
     async def policies(self) -> list[StoredPolicy]:
-        """Give what the repository holds."""
+        """Return the policies of the repository."""
         return self._publisher.policies()
 
     async def sessions(self) -> Counter[PolicyVersion]:
@@ -222,7 +222,7 @@ class Answers:
         return self._publisher.rollouts.progress
 
     async def state(self) -> dict[str, Any]:
-        """Give what the page shows of this process."""
+        """Return the page's view of this process."""
         return server_state(self._host)
 
     async def reread(self) -> None:

@@ -11,21 +11,21 @@ from typing import Any, Final
 from policybridge_core.errors import PolicyBridgeError, UnavailableError, UnknownError
 
 Handler = Callable[..., Awaitable[Any]]
-"""Answers one kind of call; what it raises is raised on the other side, too."""
+"""Answers one kind of call; its error is raised on the other side, too."""
 
 _LENGTH: Final = 8
 _CALL, _CANCEL, _ANSWER, _ERROR = range(4)
 
 
 class LineClosedError(UnavailableError):
-    """The process at the other end is gone."""
+    """The process at the other end has ended."""
 
 
 def ask_first(end: socket.socket, name: str, *arguments: Any) -> Any:
     """Call the handler ``name`` of the other side before there is a `Line` on this one; wait for the answer.
 
     Raises:
-        LineClosedError: the other side is gone.
+        LineClosedError: the other side has ended.
 
     """
     data = pickle.dumps((_CALL, 0, name, arguments))
@@ -33,7 +33,7 @@ def ask_first(end: socket.socket, name: str, *arguments: Any) -> Any:
         end.sendall(len(data).to_bytes(_LENGTH, "little") + data)
         _, _, answer = pickle.loads(_exactly(end, int.from_bytes(_exactly(end, _LENGTH), "little")))  # noqa: S301
     except OSError as error:
-        raise LineClosedError(f"the parent is gone: {error.strerror}") from error
+        raise LineClosedError(f"the parent has ended: {error.strerror}") from error
     if isinstance(answer, Exception):
         raise answer
     return answer
@@ -44,7 +44,7 @@ def _exactly(end: socket.socket, size: int) -> bytes:
     while len(data) < size:
         part = end.recv(size - len(data))
         if not part:
-            raise LineClosedError("the parent is gone")
+            raise LineClosedError("the parent has ended")
         data += part
     return bytes(data)
 
@@ -52,7 +52,7 @@ def _exactly(end: socket.socket, size: int) -> bytes:
 class Line:
     """One end of a socket pair. For the loop thread.
 
-    The values are pickled: nobody but a process of this server ever holds the other end.
+    The values are pickled: only a process of this server ever has the other end.
 
     Args:
         handlers: answer the calls of the other side, by their names; calls are begun in their order.
@@ -73,7 +73,7 @@ class Line:
         self._reader, self._writer = await asyncio.open_connection(sock=end)
 
     async def serve(self) -> None:
-        """Answer calls and take answers, until the other side is gone; then what still runs here is cancelled."""
+        """Answer calls and take answers, until the other side ends; then cancel the running calls."""
         reader = self._reader
         if reader is None:
             raise LineClosedError("the line is not open")
@@ -117,8 +117,8 @@ class Line:
         """Call the handler ``name`` of the other side. A cancellation cancels it there, too.
 
         Raises:
-            LineClosedError: the other side is gone, or goes before it answers.
-            PolicyBridgeError: what the handler raised.
+            LineClosedError: the other side has ended, or ends before it answers.
+            PolicyBridgeError: the handler's error.
 
         """
         number = next(self._numbers)

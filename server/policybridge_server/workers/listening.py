@@ -14,17 +14,17 @@ from policybridge_server.transports.socket_file import SocketFile, bind_unix
 _UNIX: Final = "unix:"
 
 _LEADERS: Final = ("grpcio", "http", "pipe", "transport")
-"""The fields of addresses that the first worker alone serves."""
+"""The fields of addresses that only the first worker serves."""
 
 
 class Listening:
-    """Binds what the configuration names.
+    """Binds the configured addresses.
 
-    A worker that dies takes none of the sockets with it: clients that have not been accepted yet wait for another one.
+    The sockets outlive a worker that dies: clients not yet accepted wait for another one.
 
     Args:
-        config: of the server.
-        access: says who may be served where.
+        config: the server's configuration.
+        access: the rules for addresses.
 
     Attributes:
         config: with the real ports.
@@ -77,7 +77,7 @@ class Listening:
         self.sockets[address] = bound.fileno()
 
     def of_worker(self, index: int) -> ServerConfig:
-        """Give the configuration of a worker: the first one serves every address, the others those that all share."""
+        """Give the configuration of a worker: the first one serves every address, the others only the shared ones."""
         return self.config if index == 0 else msgspec.structs.replace(self.config, **{name: [] for name in _LEADERS})
 
     def given(self, index: int) -> dict[str, int]:
@@ -94,7 +94,7 @@ class Listening:
         self.config = msgspec.structs.replace(self.config, grpcio=grpcio)
 
     def close(self) -> None:
-        """Listen no longer: when all workers have closed theirs, nobody does. Remove the files, but not systemd's."""
+        """Stop listening, once all workers have closed their sockets. Remove the files, except systemd's."""
         for file in self._files:
             file.remove()
         self._files.clear()

@@ -23,21 +23,21 @@ class Member:
     """A worker's process.
 
     Args:
-        index: of the worker; a process that takes the place of another one has the same.
-        handlers: answer its calls.
+        index: the worker's number; a process that replaces another one has the same.
+        handlers: the handlers of its calls.
 
     Attributes:
         index: likewise.
-        mark: with which the ids of its sessions end; each process has its own.
-        line: to it.
+        mark: the end of its sessions' ids; each process has its own.
+        line: the line to it.
         joined: whether it takes part in changes of the repository.
         ready: whether it serves.
-        addresses: where it listens.
-        policies: how many it serves.
-        error: why it could not start, in its own words.
-        counted: its numbers, as they were told last.
-        loops: whether its loop runs, so that it shows so by its beats.
-        silent: seconds since it last did, counted while the parent itself ran.
+        addresses: its listening addresses.
+        policies: the number of its policies.
+        error: its own message of a failed start.
+        counted: its last numbers.
+        loops: whether its loop runs, as its beats show.
+        silent: seconds since its last beat, counted while the parent itself ran.
         fault: why the parent has ended it; empty if it has not.
 
     """
@@ -66,7 +66,7 @@ class Member:
         return 0 if self._process is None else self._process.pid
 
     async def run(self, descriptors: Sequence[int]) -> str:
-        """Start the process, answer it until it ends, and say how it ended.
+        """Start the process, answer it until it ends, and describe its end.
 
         Args:
             descriptors: that it gets, with the numbers that they have here.
@@ -82,7 +82,7 @@ class Member:
                 *arguments,
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(), *descriptors),
-                # The parent alone heeds a terminal's signals.
+                # Only the parent handles a terminal's signals.
                 start_new_session=True,
                 env={name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"},
             )

@@ -1,4 +1,4 @@
-"""The parent: binds the sockets and keeps the workers running; `exchange` carries what they tell each other.
+"""The parent: binds the sockets and keeps the workers running; `exchange` passes their messages on.
 
 It takes no connection and makes no decision.
 """
@@ -34,7 +34,7 @@ _STARTS: Final = 3
 """So many processes in a row may end before they serve; then the server ends."""
 
 _LATER: Final = 0.5
-"""Seconds before another process is started in the place of one that did not come to serve."""
+"""Seconds before the replacement of a process that ended before it served."""
 
 
 def serve_with_workers(config: ServerConfig, *, reread: Callable[[], ServerConfig] | None = None) -> None:
@@ -71,10 +71,10 @@ class Parent:
     """Runs the workers. For the loop thread.
 
     Args:
-        config: of the server.
-        listening: what they listen on.
-        store: of the ledger, which they write themselves; ``None`` without one.
-        reread: reads the configuration again.
+        config: the server's configuration.
+        listening: the workers' sockets.
+        store: the store of the ledger that the workers write; ``None`` without a ledger.
+        reread: rereads the configuration.
 
     """
 
@@ -98,7 +98,7 @@ class Parent:
         self._spawned: set[asyncio.Task[None]] = set()
 
     async def run(self, output: TextIO) -> None:
-        """Start the workers, tell that they serve, and wait until a signal ends the server or no worker can start.
+        """Start the workers, announce that they serve, and wait until a signal ends the server or no worker can start.
 
         Raises:
             PolicyBridgeError: a worker cannot start.
@@ -118,7 +118,7 @@ class Parent:
             watching.cancel()
 
     async def _told(self, output: TextIO) -> None:
-        """Wait until all serve, say so, then wait for a signal."""
+        """Wait until all serve, announce it, then wait for a signal."""
         asked = asyncio.create_task(self._signals.get())
         ready = asyncio.create_task(self._all_ready())
         try:
@@ -174,14 +174,14 @@ class Parent:
             self._failed.set_exception(error)
 
     async def _bury(self, member: Member) -> None:
-        """Do what a process cannot do itself any more."""
+        """Clean up after an ended process."""
         self._rows[member.index].leave()
         self._exchange.keep_numbers(member)
         if self._store is not None:
             try:
                 await asyncio.to_thread(self._store.interrupt, member.mark)
             except PolicyBridgeError as error:
-                _LOG.warning("the ledger does not say that sessions were interrupted: %s", error)
+                _LOG.warning("the ledger could not record that sessions were interrupted: %s", error)
         await self._exchange.release(member, stopping=self._stopping)
 
     def _begin_reload(self) -> None:

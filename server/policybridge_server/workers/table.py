@@ -1,4 +1,4 @@
-"""What the workers tell each other without a message: a table in shared memory, in which each writes its own row."""
+"""The workers' state without messages: a table in shared memory, in which each writes its own row."""
 
 import mmap
 import os
@@ -18,11 +18,11 @@ _COLUMNS: Final = _FIRST + 3 * _CLIENTS
 _ABSENT: Final = 1 << 30
 
 BEAT_SECONDS: Final = 1.0
-"""A worker whose loop runs shows so once within these."""
+"""Seconds within which a running loop beats once."""
 
 
 def make_table(workers: int) -> int:
-    """Give the descriptor of a new table, in which all workers are absent."""
+    """Return the descriptor of a new table, in which all workers are absent."""
     descriptor = os.memfd_create("policybridge-workers")
     os.ftruncate(descriptor, workers * _COLUMNS * 4)
     for index in range(workers):
@@ -68,7 +68,7 @@ class Row:
         self._own[_BEATS] = (self._own[_BEATS] + 1) % _ABSENT
 
     def connection(self, change: int) -> None:
-        """Count a connection that came (1) or went (-1)."""
+        """Count an opened (1) or closed (-1) connection."""
         self._own[_CONNECTIONS] += change
 
     def takes(self) -> bool:

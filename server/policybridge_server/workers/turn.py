@@ -1,10 +1,10 @@
-"""Whose turn it is to change the repository."""
+"""The turns of processes that change the repository."""
 
 import asyncio
 
 
 class Turn:
-    """Is held by one process at a time, in the order in which they ask. For the loop thread."""
+    """A lock held by one process at a time, in the order of the requests. For the loop thread."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -16,7 +16,7 @@ class Turn:
         self._owner = owner
 
     def end(self, owner: object) -> bool:
-        """End the turn; say whether it was that of ``owner``."""
+        """End the turn; return whether it was that of ``owner``."""
         if self._owner is not owner:
             return False
         self._owner = None

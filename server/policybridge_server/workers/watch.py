@@ -1,4 +1,4 @@
-"""The watch over the workers: one whose loop stands still is ended, so that another process takes its place."""
+"""The watch over the workers: one whose loop hangs is ended and replaced."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from policybridge_server.workers.table import BEAT_SECONDS, Row
 _LOG = logging.getLogger(__name__)
 
 _TOLD: Final = 5
-"""Seconds after which a worker's silence is told."""
+"""Seconds after which a worker's silence is logged."""
 
 _SHORTEST: Final = 10
 """Seconds of silence that a worker survives, however short the time limit of a decision is."""

@@ -1,4 +1,4 @@
-"""What the parent tells a worker at its start."""
+"""The parent's first message to a worker."""
 
 from dataclasses import dataclass
 
@@ -8,17 +8,17 @@ from policybridge_server.repository import StoredPolicy
 
 @dataclass(frozen=True)
 class Welcome:
-    """What a worker needs to know.
+    """The data for a worker's start.
 
     Attributes:
-        index: of the worker.
-        count: of all.
-        config: its own.
-        log_level: of the server.
-        mark: with which the ids of its sessions end.
+        index: the worker's number.
+        count: the number of workers.
+        config: the worker's configuration.
+        log_level: the server's log level.
+        mark: the end of its sessions' ids.
         table: descriptor of the table in shared memory.
         sockets: descriptors by address.
-        policies: what the repository holds; ``None``: it reads the folders.
+        policies: the repository's policies; ``None``: it reads the folders.
 
     """
 

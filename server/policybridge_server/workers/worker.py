@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> None:
     if os.getppid() != parent:
         return
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # The parent says what is to be done; systemd sends signals to all processes of a service. Not SIG_IGN: what a
+        # The parent decides; systemd sends signals to all processes of a service. Not SIG_IGN: processes that a
         # policy starts would inherit that.
         signal.signal(number, lambda *_: None)
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -61,7 +61,7 @@ def _run(end: socket.socket, welcome: Welcome) -> None:
     _take_sockets(welcome)
     with make_recorder(config, shared=True, drops=welcome.index == 0) as recorder, make_tracer(config) as tracer:
         engine = make_engine(config, recorder, tracer, welcome.policies)
-        # Workers that stay awake leave a core to the compilers; see `Loop` for one of them alone.
+        # Workers that stay awake must leave a core to the compilers; see `Loop` for a single one.
         spin = config.spin / 1e6 if len(os.sched_getaffinity(0)) > welcome.count else 0.0
         with asyncio.Runner(loop_factory=lambda: Loop(engine.flush, spin, engine.counters)) as runner:
             worker = _Worker(welcome, engine, cast("Loop", runner.get_loop()), recorder)
@@ -76,7 +76,7 @@ def _take_sockets(welcome: Welcome) -> None:
 
 
 class _Worker:
-    """Serves until the parent says otherwise, and ends with the parent."""
+    """Serves until the parent stops it, and ends with the parent."""
 
     def __init__(self, welcome: Welcome, engine: Engine, loop: Loop, recorder: LedgerRecorder | None) -> None:
         self._handlers: dict[str, Handler] = {}
@@ -142,7 +142,7 @@ class _Worker:
 
     async def _serve_line(self) -> None:
         await self._line.serve()
-        # Without the parent nobody ends this process, and another server may already serve in its place.
+        # Without the parent no process ends this one, and another server may already serve in its place.
         os._exit(1)
 
     async def _drain(self) -> None:

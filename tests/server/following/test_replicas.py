@@ -153,7 +153,7 @@ def test_a_replica_uses_no_file_whose_digest_is_another(tmp_path: Path) -> None:
         write_adder(tmp_path / "policies" / "adder" / "1", 666)
         with replica(running.grpc, tmp_path / "r") as (follower, _):
             (lacking,) = leader.repository.replicas("all", 0.1).behind
-            assert "adder@1: what came of adder@1 has the digest" in str(lacking)
+            assert "adder@1: the files fetched for adder@1 have the digest" in str(lacking)
             assert [each.versions for each in follower.repository.policies()] == [0]
 
 
