@@ -1,4 +1,4 @@
-"""Whether a new version may take the place of an old one: it must accept what clients of the old one send."""
+"""Whether a new version may replace an old one: it must accept the signatures of the old one's clients."""
 
 from collections.abc import Iterable
 
@@ -18,7 +18,7 @@ def check_compatible(new: LoadedVersion, old: LoadedVersion, clients: Iterable[S
 
     """
     if (new.signature, new.stored.config) == (old.signature, old.stored.config):
-        # Binding depends on nothing else.
+        # Binding depends only on these.
         return
     for client in [*_smallest_client(new, old), *clients]:
         try:
@@ -28,7 +28,7 @@ def check_compatible(new: LoadedVersion, old: LoadedVersion, clients: Iterable[S
 
 
 def _smallest_client(new: LoadedVersion, old: LoadedVersion) -> list[Signature]:
-    """Give the signature with no feature beyond those that ``old`` needs; none where ``old`` does not declare them."""
+    """Return the signature with only the features that ``old`` needs; none if ``old`` does not declare them."""
     features, advice = old.signature.features, old.signature.advice or new.signature.advice
     if features is None or advice is None:
         return []

@@ -24,39 +24,39 @@ class Peers(Protocol):
         """Give the numbers of the processes that this one counts for: its own, and that of a parent."""
 
     def turn(self) -> AbstractAsyncContextManager[None]:
-        """Give what is held while this process changes the repository: no other one does meanwhile."""
+        """Return the lock for changes of the repository, which excludes the other processes."""
 
     async def prepare(self, version: StoredVersion, *, published: bool) -> None:
         """Let all others load a version, without letting sessions get it before `take`.
 
         Args:
-            version: lies in its folder.
-            published: whether it is new, and must take what the clients of the one before send.
+            version: the version, with its files in their folder.
+            published: whether it is new, and must accept the signatures of its predecessor's clients.
 
         Raises:
-            PolicyBridgeError: one of them cannot; none of them keeps it then.
+            PolicyBridgeError: one of them cannot; then none keeps it.
 
         """
 
     async def take(self, policy: StoredPolicy) -> None:
-        """Let all others serve the policy as it is here now; return when they do."""
+        """Let all others serve the policy's present state here; return when they do."""
 
     def when_left(self, folder: Path, call: Callable[[], None]) -> None:
         """Call ``call`` when no other process has the version in this folder loaded."""
 
     async def gather(self, what: str) -> list[Any]:
-        """Ask all others for ``what``; those that are gone, or stand still, do not answer.
+        """Send all others the question ``what``; those that have ended, or hang, do not answer.
 
         Raises:
-            UnavailableError: the process that reaches the others stands still.
+            UnavailableError: the process that reaches the others hangs.
 
         """
 
     async def snapshots(self, own: Any) -> list[Any]:
-        """Give the numbers of all others, also of those that have ended; they get this process's ``own``.
+        """Return the numbers of all others, also of ended ones; they get this process's ``own``.
 
         Raises:
-            UnavailableError: the process that reaches the others stands still.
+            UnavailableError: the process that reaches the others hangs.
 
         """
 

@@ -12,9 +12,9 @@ class Permission:
     """Refuses changes that the operator does not allow. For the loop thread.
 
     Args:
-        opener: of the engine whose sessions get the versions.
+        opener: opens the sessions that get the versions.
         allowed: whether the operator lets clients publish.
-        leader: the address of the server that alone takes changes, if this one is a replica.
+        leader: the address of the leader, which takes the changes, if this server is a replica.
 
     Attributes:
         allowed: likewise.
@@ -50,7 +50,7 @@ class Permission:
 
         Raises:
             NotFoundError: there is no such policy.
-            PreconditionError: it is a part of the package.
+            PreconditionError: it is a bundled policy.
 
         """
         policy = self._repository.policy(name)

@@ -41,13 +41,13 @@ class Publication(AbstractAsyncContextManager["Publication"]):
     """Owns the files of a new version until new sessions get it. For the loop thread.
 
     When the block is left before the switch, because of an error or a cancellation at any stage, everything is undone:
-    the files are removed, the model is freed, the aliases are as they were.
+    the files are removed, the model is freed, the aliases are restored.
 
     Args:
-        opener: of the engine that loads the version.
-        files: those of the version.
+        opener: opens the engine's sessions.
+        files: the version's files.
         switch: lets new sessions get the loaded version of the policy.
-        peers: get the version before this process does, or nobody does.
+        peers: get the version before this process; if one fails, none gets it.
 
     """
 
@@ -77,7 +77,7 @@ class Publication(AbstractAsyncContextManager["Publication"]):
                 await self.run(self._undo.close)
             except Exception:
                 # The caller gets the error of the stage. What is left in staging folders is removed at the next start.
-                _LOG.exception("a publication that failed could not be undone whole")
+                _LOG.exception("a failed publication could not be undone completely")
 
     def undo(self, step: Callable[[], object]) -> None:
         """Do ``step`` too, if the block is left before the switch."""
@@ -100,15 +100,15 @@ class Publication(AbstractAsyncContextManager["Publication"]):
         """Let new sessions get the version ``number`` of ``policy``, once it has been checked, loaded and warmed up.
 
         Args:
-            policy: as it is before.
-            number: of the version.
-            seal: brings the files to the disk and gives the digest of the files alone.
-            aliases: name the version from now on.
-            probed: what is known of the same architecture with other weights.
+            policy: the policy before the publication.
+            number: the version's number.
+            seal: writes the files to the disk and returns the digest of only the files.
+            aliases: the aliases to move to the version.
+            probed: the probe of the same architecture with other weights.
             identity: the digest that the version must have; ``None``: any.
 
         Raises:
-            PolicyBridgeError: a stage failed, and this server is as it was before.
+            PolicyBridgeError: a stage failed, and this server is unchanged.
 
         """
         for alias in aliases:
@@ -148,7 +148,7 @@ class Publication(AbstractAsyncContextManager["Publication"]):
             self._engine.counters.publications["refused"] += 1
             if files.folder == folder:
                 raise
-            # The client knows its files, and not the folder where they were staged.
+            # The client knows its files, not the folder where they were staged.
             text = str(error).replace(f"{files.folder}/", "").replace(str(files.folder), "the version")
             raise type(error)(text) from error
         elsewhere = {each: told for each, told in policy.elsewhere.items() if each != number}
@@ -159,7 +159,7 @@ class Publication(AbstractAsyncContextManager["Publication"]):
         return loaded.stored.policy
 
     async def _current(self, name: str) -> LoadedVersion | None:
-        """Give the version that new sessions get now, loaded; ``None`` where there is none that can be loaded."""
+        """Return the loaded version for new sessions; ``None`` if none can be loaded."""
         reference = PolicyReference(name)
         with suppress(NotFoundError, PreconditionError):
             return self._engine.loaded(reference) or await self.run(partial(self._engine.load, reference))
@@ -168,7 +168,7 @@ class Publication(AbstractAsyncContextManager["Publication"]):
     async def run(self, work: Callable[[], _Result]) -> _Result:
         """Run ``work``, which may block, in a thread.
 
-        A cancellation is raised only when the thread has ended: nothing is undone beside a thread that still works.
+        A cancellation is raised only when the thread has ended: nothing is undone while the thread still works.
 
         Raises:
             PreconditionError: the files cannot be read or written.
@@ -183,6 +183,6 @@ class Publication(AbstractAsyncContextManager["Publication"]):
             while not running.done():
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait({running})
-            # Look at its error, if any; asyncio would log it as one that nobody has handled.
+            # Read its error, if any; otherwise asyncio would log it as unhandled.
             running.exception()
             raise

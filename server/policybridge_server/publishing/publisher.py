@@ -1,6 +1,6 @@
-"""The publisher: publishes and retires versions, sets aliases, and describes what the repository holds.
+"""The publisher: publishes and retires versions, sets aliases, and describes the repository.
 
-Whatever takes time is done in a thread, for one version at a time. The switch of new sessions is one step on the loop
+Slow work is done in a thread, for one version at a time. The switch of new sessions is one step on the loop
 thread, so that every session gets either the old version or the new one.
 """
 
@@ -48,7 +48,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class VersionDescription:
-    """A version for people: ``signature`` is given where it is loaded, ``error`` where it is refused, or hangs."""
+    """A version for people: ``signature`` is set if it is loaded, ``error`` if it is refused, or hangs."""
 
     policy: PolicyVersion
     bytes: int = 0
@@ -61,11 +61,11 @@ class Publisher:
     """Changes the repository of a running server. For the loop thread.
 
     Args:
-        opener: of the engine whose sessions get the versions.
+        opener: opens the sessions that get the versions.
         allowed: whether the operator lets clients publish.
-        keep_versions: how many versions of a policy are not retired, beside those that an alias names; ``None``: all.
-        peers: the server's other processes, if it has some.
-        leader: the address of the server that alone takes changes, where this one follows another.
+        keep_versions: number of a policy's newest versions to keep, besides those with an alias; ``None``: all.
+        peers: the server's other processes, if any.
+        leader: the address of the leader, which takes the changes, if this server is a replica.
 
     Attributes:
         peers: likewise.
@@ -157,18 +157,18 @@ class Publisher:
         """Publish a version of the policy ``name``.
 
         Args:
-            name: of the policy.
+            name: the policy's name.
             config: the text of ``policy.toml`` for a policy that does not exist yet; else empty, or the same.
             files: pieces of the version's files, each with its file's path; the pieces of one file follow each other.
-            digest: of the files.
-            aliases: name the version from now on.
-            adopted: the number of a version that replicas keep, which these files are; ``None``: a new number.
+            digest: the digest of the files.
+            aliases: the aliases to move to the version.
+            adopted: number of a version that replicas keep and that has these files; ``None``: a new number.
 
         Raises:
             InvalidError: a name or a path is not allowed, or the files have another digest.
             NotFoundError: there is no such policy, and no config for it.
             PreconditionError: the operator does not allow it, another config is in use, or the version cannot be
-                loaded or does not take what clients of the one before send.
+                loaded or does not accept the signatures of its predecessor's clients.
             TooLargeError: the version is larger than the limits.
 
         """
@@ -185,7 +185,7 @@ class Publisher:
             await publication.begin()
             now = self._repository.find(name)
             if known is None and now is not None:
-                raise PreconditionError(f"policy {name!r} was made meanwhile; publish again, without config")
+                raise PreconditionError(f"policy {name!r} was created at the same time; publish again, without config")
             policy = now or policy
             number = _next_number(policy) if adopted is None else adopted
             identity = None if adopted is None else _kept_elsewhere(policy, adopted)[1]
@@ -202,7 +202,7 @@ class Publisher:
 
         Raises:
             NotFoundError: there is no such base.
-            InvalidError: ``weights`` are no safetensors.
+            InvalidError: ``weights`` are not safetensors.
             PreconditionError: the operator does not allow it, the backend cannot replace weights, or the tensors are
                 not those of the base.
             TooLargeError: the weights are larger than the limits.
@@ -231,7 +231,7 @@ class Publisher:
             )
 
     async def add_policy(self, folder: Path) -> None:
-        """Add the policy that somebody has put into its place at ``folder``, without its versions."""
+        """Add the policy of the copied folder ``folder``, without its versions."""
         async with self._opener.changing():
             # A publication may have made it, with versions that were acknowledged, or undone it since it was found.
             known = self._repository.find(folder.name)
@@ -243,7 +243,7 @@ class Publisher:
             await self.peers.take(self._repository.policy(policy.name))
 
     async def publish_folder(self, folder: Path) -> None:
-        """Publish the version that somebody has put into its place at ``folder``.
+        """Publish the version of the copied folder ``folder``.
 
         Raises:
             PolicyBridgeError: it is refused; a client that asks for this version gets the same message.
@@ -253,7 +253,7 @@ class Publisher:
         async with self._publication(files) as publication:
             await publication.begin()
             policy, number = self._repository.policy(folder.parent.name), int(folder.name)
-            # Another process may have undone its publication meanwhile.
+            # Another process may have undone its publication.
             if number in policy.versions or self.retention.is_retired(folder) or not folder.is_dir():
                 return
             try:
@@ -341,7 +341,7 @@ class Publisher:
         await self._put_numbers(replace(policy, elsewhere=elsewhere), msgspec.structs.replace(numbers, dropped=dropped))
 
     async def reread(self) -> None:
-        """Take from the disk what another process of this server has changed there and told nobody: it was killed."""
+        """Read unreported changes of another process of this server, which was killed, from the disk."""
         async with self._opener.changing():
             for policy in self.policies():
                 if policy.folder.parent not in self._repository.writable:
@@ -356,7 +356,7 @@ class Publisher:
 
     @property
     def is_replica(self) -> bool:
-        """Whether another server alone takes changes."""
+        """Whether a leader takes the changes."""
         return self._permission.leader is not None
 
     @property
@@ -365,12 +365,12 @@ class Publisher:
         return self._repository.limits
 
     async def progress(self, name: str) -> str:
-        """Say how far the comparison of the roll-out of a policy is; empty: nobody has looked yet."""
+        """Return the progress of the comparison of a policy's roll-out; empty before the first one."""
         known = [self.rollouts.progress, *await self.peers.gather("progress")]
         return next((each[name] for each in known if name in each), "")
 
     def policies(self) -> list[StoredPolicy]:
-        """Give all policies as they are now, in the order of their names."""
+        """Return all policies in their present state, by name."""
         return [self._repository.policy(name) for name in sorted(self._repository.policies())]
 
     async def describe(self, name: str) -> tuple[StoredPolicy, list[VersionDescription]]:
@@ -402,7 +402,7 @@ class Publisher:
         return VersionDescription(stored.policy, size, loaded.sessions + elsewhere, loaded.signature, loaded.trouble)
 
     def close(self) -> None:
-        """Finish removing what is retired."""
+        """Finish the removal of retired versions."""
         self.retention.close()
 
 
@@ -413,7 +413,7 @@ async def _parsed(config: str, where: str) -> PolicyConfig:
 
 def _next_number(policy: StoredPolicy) -> int:
     number = policy.given + 1
-    # Somebody may be copying a folder in right now, or one that is retired is being removed.
+    # A folder may be being copied in, or a retired one being removed.
     while (policy.folder / str(number)).exists() or is_retired(policy.folder / str(number)):
         number += 1
     return number

@@ -21,17 +21,17 @@ from policybridge_server.repository.retired import is_retired, mark_retired, rem
 _LOG = logging.getLogger(__name__)
 
 _MARKED: Final = 10.0
-"""Seconds in which a process has marked what it retires."""
+"""Seconds within which a process has marked its retired versions."""
 
 
 class Retention:
     """Retires versions. For the loop thread.
 
     Args:
-        repository: holds them.
-        versions: those that are loaded.
-        keep_versions: how many of a policy are not retired, beside those that an alias names; ``None``: all.
-        peers: may have sessions on a version, too.
+        repository: the repository of the versions.
+        versions: the loaded versions.
+        keep_versions: number of a policy's newest versions to keep, besides those with an alias; ``None``: all.
+        peers: the other processes, which may also have sessions on a version.
 
     """
 
@@ -50,7 +50,7 @@ class Retention:
         versions.on_unload(self._unloaded)
 
     def retire_old(self, name: str) -> None:
-        """Retire all but the newest versions of the policy ``name`` and those that an alias names, if asked for."""
+        """Retire all versions of the policy ``name`` except the newest and those with an alias, if configured."""
         if self._keep_versions is None:
             return
         policy = self._repository.policy(name)
@@ -87,7 +87,7 @@ class Retention:
 
     def is_retired(self, folder: Path) -> bool:
         """Whether the version in this folder is retired and not removed yet."""
-        # Another process marks what it retires a moment after it was told here.
+        # Another process marks its retired versions a moment after it reports them.
         told = time.monotonic() - self._forgotten.get(folder, -_MARKED) < _MARKED
         return folder in self._retired or told or is_retired(folder)
 
@@ -111,13 +111,13 @@ class Retention:
         self._peers.when_left(folder, partial(self._delete, folder))
 
     def _delete(self, folder: Path) -> None:
-        # A warning, which is logged without --verbose too: files that are gone do not come back.
+        # A warning, which is logged without --verbose too, because deleted files do not come back.
         _LOG.warning("%s is deleted: the version is retired, and no session is on it", folder)
         removed = asyncio.get_running_loop().run_in_executor(self._disk, remove_version, folder)
         removed.add_done_callback(lambda _: self._retired.discard(folder))
 
     def close(self) -> None:
-        """Finish what is queued for the disk."""
+        """Finish the queued work on the disk."""
         self._disk.shutdown()
 
 

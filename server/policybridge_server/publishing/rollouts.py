@@ -27,18 +27,18 @@ _Change = Callable[[StoredPolicy], Rollout]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What somebody wants to roll out.
+    """A requested roll-out.
 
     Attributes:
-        version: of the policy.
-        share: of the files of new sessions, above 0 and up to 1.
-        alias: whose sessions are shared out.
+        version: the policy's version.
+        share: the share of the files of new sessions, above 0 and up to 1.
+        alias: the alias whose sessions are shared out.
         promote_if: see `Rollout`.
         withdraw_if: likewise.
         files: likewise.
 
     Raises:
-        InvalidError: the share or a condition is none.
+        InvalidError: the share or a condition is malformed.
 
     """
 
@@ -64,11 +64,11 @@ class Rollouts:
     Attributes:
         progress: policy → how far the comparison of its roll-out is; known in the process that compares.
 
-    Every step is on the disk, beside the policy's aliases, before it counts, and then in the ledger, if there is one.
+    Every step is written to the disk, beside the policy's aliases, before it counts, and then to the ledger, if any.
 
     Args:
-        opener: of the engine whose sessions are shared out.
-        permission: which changes clients may make.
+        opener: opens the sessions to share out.
+        permission: the changes that clients may make.
         peers: the server's other processes.
 
     """
@@ -82,10 +82,10 @@ class Rollouts:
         self.progress: dict[str, str] = {}
 
     async def begin(self, name: str, wanted: Wanted) -> Rollout:
-        """Begin a roll-out of the policy ``name``, or change the one of this version that runs.
+        """Begin a roll-out of the policy ``name``, or change the running one of this version.
 
         Raises:
-            InvalidError: the share or a condition is none.
+            InvalidError: the share or a condition is malformed.
             NotFoundError: there is no such policy, version or alias.
             PreconditionError: another roll-out runs, the operator does not allow it, the version cannot be loaded, or
                 there are conditions and no ledger.
@@ -94,7 +94,7 @@ class Rollouts:
         self._permission.check()
         if (wanted.promote_if or wanted.withdraw_if) and not self._engine.records:
             raise PreconditionError("conditions compare outcomes, which this server does not record; see --ledger")
-        # Load it first: sessions must not wait for it, and one that is broken must get none.
+        # Load it first: sessions must not wait for it, and a broken version must get none.
         loaded = await self._opener.version(PolicyReference(name, version=wanted.version))
         await self._peers.prepare(loaded.stored, published=False)
         changes = self._running(name) is not None
@@ -127,13 +127,13 @@ class Rollouts:
         """
         self._permission.check()
         target = back.target(self._permission.writable(name))
-        # Load it first: a version that is broken must not take the place of one that answers.
+        # Load it first: a broken version must not replace one that answers.
         loaded = await self._opener.version(PolicyReference(name, version=target))
         await self._peers.prepare(loaded.stored, published=False)
         return await self._change(name, "rolled back", partial(_rolled_back, replace(back, to=target)))
 
     async def compared(self, name: str, reason: str) -> Rollout:
-        """Note that the versions were compared, and the reason for what follows; see `end`."""
+        """Record a comparison of the versions, and the reason for the next step; see `end`."""
         self._permission.check()
         return await self._change(name, "compared", partial(_compared, reason))
 
@@ -160,7 +160,7 @@ class Rollouts:
         try:
             await wait_recorded(partial(self._engine.record, step))
         except PolicyBridgeError as error:
-            # It counts all the same: it is written down beside the aliases.
+            # The step counts all the same, because it is written beside the aliases.
             _LOG.warning("the ledger lacks a step of the roll-out of %s: %s", step.policy, error)
 
 
@@ -190,7 +190,7 @@ def _begun(wanted: Wanted, policy: StoredPolicy) -> Rollout:
             )
         return msgspec.structs.replace(now, **settings, reason="", looks=0)
     base = _base(policy, wanted)
-    # A version that was withdrawn must not be `latest` again because another one is rolled out.
+    # A withdrawn version must not become `latest` again because of another roll-out.
     withdrawn = _held_back(policy) - ({wanted.version} if wanted.alias == LATEST else set())
     return Rollout(
         version=wanted.version,
@@ -212,7 +212,7 @@ def _base(policy: StoredPolicy, wanted: Wanted) -> int:
         return base
     if number != policy.highest:
         raise PreconditionError(
-            f"{policy.name}@latest is {policy.highest} already; the newest version alone is rolled out to `latest`, any"
+            f"{policy.name}@latest is {policy.highest} already; only the newest version is rolled out to `latest`, any"
             " version to another alias"
         )
     others = [each for each in policy.versions if each != number and not policy.holds_back(each)]
@@ -227,7 +227,7 @@ def _held_back(policy: StoredPolicy) -> set[int]:
 
 @dataclass(frozen=True)
 class Back:
-    """The way back that somebody wants for ``latest``.
+    """A requested way back for ``latest``.
 
     Attributes:
         to: the version that it names then; ``None``: the one before.
@@ -269,7 +269,7 @@ class Back:
 
 
 def _rolled_back(back: Back, policy: StoredPolicy) -> Rollout:
-    # Without any `latest`, a version that is named again is a way forward.
+    # Without any `latest`, a version that gets a name again is a way forward.
     target, latest = back.target(policy), policy.latest or 0
     withdrawn = _held_back(policy) - {target} | {number for number in policy.versions if number > target}
     forward = target > latest

@@ -14,7 +14,7 @@ _AT_ONCE: Final = 1 << 20
 
 
 class Spool:
-    """A file without a name, which is gone when it is closed. For one thread at a time.
+    """A file without a name, which is deleted when it is closed. For one thread at a time.
 
     Args:
         folder: on the file system that has room for it.
@@ -29,7 +29,7 @@ class Spool:
         self._pieces = bytearray()
 
     async def fill(self, pieces: AsyncIterable[bytes], publication: Publication) -> None:
-        """Take all pieces; ``publication`` runs what blocks.
+        """Take all pieces; ``publication`` runs the blocking steps.
 
         Raises:
             TooLargeError: they are more than the limit.

@@ -1,11 +1,11 @@
-"""Versions that somebody copies or renames into the repository while the server runs.
+"""Versions copied or renamed into the repository while the server runs.
 
 A folder ``DIR/<policy>/<number>/`` is complete when nothing in it has changed for `SETTLED` seconds. The file system's
 change times (ctime) are compared, because a copying tool cannot set them. A rename of the folder is no change: a
 version that was written elsewhere on the file system is complete at once. A complete folder is published; a folder
 that is refused, with the reason in the log, is tried again when it changes.
 
-A ``policy.toml`` that changes under served versions changes none of them; the log says so.
+A ``policy.toml`` that changes under served versions changes none of them; this is logged.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ class FolderWatcher:
     """Publishes new folders. For the loop thread.
 
     Args:
-        repository: whose folders are watched.
+        repository: the repository to watch.
         publisher: publishes the versions.
-        folders: those that are watched; ``None``: all of the repository.
+        folders: the folders to watch; ``None``: all of the repository.
 
     """
 
@@ -44,7 +44,7 @@ class FolderWatcher:
         self._repository = repository
         self._folders = repository.folders if folders is None else tuple(folders)
         self._publisher = publisher
-        # Do not try again what was refused at start, unless it changes.
+        # Do not retry versions refused at start, unless they change.
         self._tried = {folder: changed for folder, changed in self._found().items() if self._is_refused(folder)}
         self._configs = self._found_configs()
 
@@ -69,7 +69,7 @@ class FolderWatcher:
             await asyncio.sleep(_PERIOD)
 
     async def _publish_complete(self) -> bool:
-        """Publish the folders that are complete; say whether there was no new folder at all."""
+        """Publish the complete folders; return whether there was no new folder."""
         found = await asyncio.to_thread(self._found)
         new = {folder: changed for folder, changed in found.items() if self._tried.get(folder) != changed}
         complete = [folder for folder, changed in new.items() if time.time() - changed >= SETTLED]
@@ -96,7 +96,7 @@ class FolderWatcher:
             policy = self._repository.policy(name)
             if before.get(name) != changed and read_policy(policy.folder).config != policy.config:
                 _LOG.warning(
-                    "policy.toml of %s has changed; its versions stay as they are until this server is started again,"
+                    "policy.toml of %s has changed; its versions stay unchanged until this server is restarted,"
                     " and have new digests then",
                     name,
                 )
@@ -109,7 +109,7 @@ class FolderWatcher:
                 for policy in policy_folders(repository):
                     found.update(self._unserved(policy))
             except OSError as error:
-                # It is removed or forbidden while it is looked at. An error would end the watch, and nothing tell so.
+                # It is removed or forbidden during the look. An error would end the watch silently.
                 _LOG.warning("new policies and versions in %s cannot be looked for: %s", repository, error)
         return found
 

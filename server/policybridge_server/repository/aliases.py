@@ -29,7 +29,7 @@ def write_aliases(policy: Path, aliases: Mapping[str, int]) -> None:
     """Replace the aliases of the policy in this folder, all at once and durably.
 
     Raises:
-        PreconditionError: there are too many; the file stays as it is.
+        PreconditionError: there are too many; the file stays unchanged.
 
     """
     if not aliases:

@@ -1,4 +1,4 @@
-"""Checks of what comes into the repository: names, paths, files. They raise an error that says what would be right."""
+"""Checks of names, paths and files for the repository. They raise an error that names the cure."""
 
 import re
 import stat
@@ -20,7 +20,7 @@ _LONGEST_PATH: Final = 1000
 
 @dataclass(frozen=True)
 class Limits:
-    """How large a version may be: its bytes (as they are, and with its archives unpacked) and its number of files."""
+    """The limits of a version: its bytes (also with its archives unpacked) and its number of files."""
 
     bytes: int = 1 << 30
     files: int = 1000
@@ -98,7 +98,7 @@ def check_files(folder: Path, limits: Limits) -> None:
             continue
         if not stat.S_ISREG(status.st_mode):
             kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "no plain file"
-            raise PreconditionError(f"{path} is {kind}; a version's files lie in its own folder")
+            raise PreconditionError(f"{path} is {kind}; a version's files must be in its own folder")
         count, total = count + 1, total + status.st_size
         unpacked += max(status.st_size, _unpacked(path))
         _check_limits(folder, limits, total, unpacked, count)

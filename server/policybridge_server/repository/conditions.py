@@ -8,7 +8,7 @@ from policybridge_core.errors import InvalidError
 from policybridge_core.session import check_length
 
 FAILED: Final = "failed"
-"""In place of an outcome's name: the part of the compilations whose status is neither ``ok`` nor empty."""
+"""Instead of an outcome's name: the share of the compilations whose status is neither ``ok`` nor empty."""
 
 _FORM: Final = re.compile(
     r"\s*(?P<name>[^<>]*[^<>\s])\s*(?P<sign>[<>])\s*(?P<limit>[-+]?\d+(\.\d*)?([eE][-+]?\d+)?)\s*%\s*"
@@ -20,9 +20,9 @@ class Condition:
     """How an outcome of the new version must have changed.
 
     Attributes:
-        name: of the outcome, or `FAILED`.
+        name: the outcome's name, or `FAILED`.
         below: whether the change must be below the limit; else it must be above.
-        limit: of the change: of the outcome's sum over all files, as a part of it; of `FAILED`, the difference.
+        limit: limit of the relative change of the outcome's sum over all files; for `FAILED`, of the difference.
 
     """
 

@@ -12,18 +12,18 @@ from policybridge_server.repository.checks import check_alias
 POLICY_TOML: Final = "policy.toml"
 
 _MOST_SECONDS: Final = 1e9
-"""30 years, as in the server's configuration: no lock can be waited for without end, or for as long as ever."""
+"""30 years, as in the server's configuration, because a wait for a lock needs a finite limit."""
 
 
 class HeadConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The ``[head]`` of a ``policy.toml``: the model's output scores choices, and one of them is the advice.
 
     Attributes:
-        scores: what the output is: ``logits`` or ``probabilities``, one per choice; or ``choice``, the choice itself.
-        choices: with ``scores = "choice"``: how many choices there are; they are 0 to ``choices`` − 1.
-        mask: the client's feature with an element per choice, 0 where the choice is illegal.
+        scores: the kind of output: ``logits`` or ``probabilities``, one per choice; or ``choice``, the choice itself.
+        choices: with ``scores = "choice"``: the number of choices, 0 to ``choices`` − 1.
+        mask: the client's feature with an element per choice, 0 if the choice is illegal.
         advice: the advice's name.
-        type: its element type, an integer one.
+        type: the advice's element type, an integer type.
 
     Raises:
         ValueError: ``choices`` is missing, or given for scores.
@@ -45,23 +45,23 @@ class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     """A ``policy.toml``. Defaults are left out of a version's digest (`version_digest`): a new key changes none.
 
     Attributes:
-        backend: what loads the versions: ``onnx``, ``python``, …
+        backend: the backend of the versions: ``onnx``, ``python``, …
         description: shown in lists of policies.
-        inline: evaluate on the loop thread (true) or in a worker (false); absent: decided by the time that it takes.
+        inline: evaluate on the loop thread (true) or in a worker (false); absent: by its time.
         aliases: alias → version number, until it is set otherwise; ``latest`` is always the highest number.
-        features: the inputs in LLVM's JSON form, if the artifact does not say them.
+        features: the inputs in LLVM's JSON form, if the artifact does not declare them.
         advice: the output, likewise.
         rename: input of the policy → feature of the client, if their names differ.
-        fill: input → value that it gets if the client lacks the feature.
-        head: makes advice of scores, if the model gives scores.
-        settings: for the backend to read.
+        fill: input → its value if the client lacks the feature.
+        head: turns scores into advice, if the model gives scores.
+        settings: settings of the backend.
         probe: input → value in the observations of the probe; absent: random numbers.
         isolation: where a version runs: in the server's process, or in a process of its own.
         memory_limit: bytes that the version's own process may allocate.
         decision_timeout: seconds for one decision; absent: the server's.
 
     Raises:
-        ValueError: two keys exclude each other, or an alias is none.
+        ValueError: two keys exclude each other, or an alias is malformed.
 
     """
 
@@ -93,6 +93,6 @@ class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
 
 def is_policy(folder: Path) -> bool:
-    """Whether ``folder`` has a ``policy.toml``; one that cannot be looked into has none."""
+    """Whether ``folder`` has a ``policy.toml``; one that cannot be read has none."""
     # Not `Path.is_file`, which raises an error where a permission is missing.
     return os.path.isfile(folder / POLICY_TOML)  # noqa: PTH113

@@ -1,4 +1,4 @@
-"""A repository without a policy: what was probably meant."""
+"""A hint for a repository without a policy."""
 
 from pathlib import Path
 from typing import Final
@@ -10,7 +10,7 @@ _FORM: Final = f"a repository holds a folder for each policy: NAME/{POLICY_TOML}
 
 
 def say_empty(repository: Path) -> str | None:
-    """Say that this folder holds no policy, and what would be right; ``None`` if it holds one."""
+    """Return a message that this folder has no policy, with the cure; ``None`` if it has one."""
     if _holds_policies(repository):
         return None
     if _is_served(repository):

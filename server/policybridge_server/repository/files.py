@@ -53,7 +53,7 @@ def remove_folder(folder: Path) -> None:
 
 
 def remove_leftovers(parent: Path) -> None:
-    """Remove what a crash has left of publications and removals in ``parent``."""
+    """Remove the remains of publications and removals in ``parent`` after a crash."""
     for path in parent.iterdir():
         if path.name.startswith((PUBLISHING, REMOVING)):
             if path.is_dir() and not path.is_symlink():

@@ -1,4 +1,4 @@
-"""Policies without a ``policy.toml``: the files of a version tell the backend where they can be those of one only."""
+"""Policies without a ``policy.toml``: the files of a version give the backend, if only one has such files."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,13 +13,13 @@ _SUFFIXES: Final = {
     ".pt2": ("torch", "model.pt2"),
     ".tflite": ("litert", "model.tflite"),
 }
-"""Of models that say themselves what they take and give: suffix → backend, and the file that it looks for by itself."""
+"""Self-describing models: suffix → backend, and its default file."""
 
 _NAMES: Final = {"saved_model.pb": "tensorflow", "policy.py": "python"}
 
 
 def has_versions(policy: Path) -> bool:
-    """Whether a folder has the versions of a policy; one that cannot be read has none."""
+    """Whether a folder has the versions of a policy; false if it cannot be read."""
     try:
         return any(_versions(policy))
     except OSError:
@@ -34,12 +34,12 @@ def guess_config(policy: Path) -> PolicyConfig:
     """Make the config of a policy without a ``policy.toml`` by the files of its newest version.
 
     Raises:
-        PreconditionError: they are those of no backend, or of several.
+        PreconditionError: they are files of no backend, or of several.
 
     """
     newest = max(_versions(policy), key=lambda folder: int(folder.name))
     files = sorted(file.name for file in newest.iterdir() if file.is_file())
-    # A Python policy may consult models, which lie beside it.
+    # A Python policy may have models beside it.
     found = [name for name in files if name == "policy.py"] or [name for name in files if _is_known(name)]
     if len(found) != 1:
         tells = "no file of" if not found else f"{', '.join(found)} of"

@@ -16,10 +16,10 @@ _FILE: Final = ".lock"
 
 @contextmanager
 def lock_for_changes(repositories: Iterable[Path]) -> Iterator[None]:
-    """Hold the lock of each folder, and remove what a crash of the server before has left in them.
+    """Hold the lock of each folder, and remove the remains of an earlier server's crash in them.
 
     Raises:
-        PreconditionError: another server holds one of the locks, or a folder cannot be written.
+        PreconditionError: another server has one of the locks, or a folder cannot be written.
 
     """
     with ExitStack() as stack:

@@ -44,7 +44,7 @@ def policy_folders(repository: Path) -> Iterator[Path]:
 
 
 def version_folders(policy: Path) -> Iterator[Path]:
-    """Give the folders of a policy's versions, without those that are retired."""
+    """Return the folders of a policy's versions, without retired ones."""
     return (
         folder for folder in policy.iterdir() if is_number(folder.name) and folder.is_dir() and not is_retired(folder)
     )
@@ -70,7 +70,7 @@ def changed_at(path: Path) -> float:
 def read_policy(folder: Path) -> StoredPolicy:
     """Read a policy without its versions. If its config cannot be used, the error takes the config's place.
 
-    Without a ``policy.toml`` the backend is told by the files of its newest version.
+    Without a ``policy.toml`` the backend follows from the files of its newest version.
     """
     name = folder.name
     file = folder / POLICY_TOML
@@ -123,10 +123,10 @@ def read_version(folder: Path, config: PolicyConfig, limits: Limits) -> StoredVe
 
 
 def check_unchanged(version: StoredVersion) -> None:
-    """Check that the files are still those that the version's digest was made of.
+    """Check that the files still have the version's digest.
 
     Raises:
-        PreconditionError: somebody has changed them.
+        PreconditionError: they have been changed.
 
     """
     if version_digest(digest(version.folder), version.config) != version.policy.digest:

@@ -47,12 +47,12 @@ class File(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What a version is made of.
+    """The manifest of a version.
 
     Attributes:
-        digest: of the version.
-        folder: beside the manifest, with the files.
-        files: by their paths in the folder.
+        digest: the version's digest.
+        folder: the folder of the files, beside the manifest.
+        files: size and digest by path in the folder.
 
     """
 
@@ -65,7 +65,7 @@ class RemoteRepository:
     """Reads and writes one address. All methods block.
 
     Args:
-        address: such as ``s3://BUCKET/FOLDER``; fsspec's own environment and files say how it is reached.
+        address: such as ``s3://BUCKET/FOLDER``; fsspec's own environment and files configure the access.
 
     Raises:
         PreconditionError: a package for this kind of address is not installed.
@@ -96,7 +96,7 @@ class RemoteRepository:
         )
 
     def entries(self, policy: str) -> dict[str, str]:
-        """Give what lies in a policy's folder, without the folders: name → a text that changes with the content.
+        """Return the files in a policy's folder: name → a text that changes with the content.
 
         Raises:
             UnavailableError: the address cannot be read.
@@ -134,7 +134,7 @@ class RemoteRepository:
         """Give the manifest of a version.
 
         Raises:
-            PreconditionError: it is none, or not there.
+            PreconditionError: it is malformed or missing.
             UnavailableError: the address cannot be read.
 
         """
@@ -150,7 +150,7 @@ class RemoteRepository:
         """Write the files of a version into ``staging``.
 
         Raises:
-            PreconditionError: a file has not the size or the digest that the manifest says.
+            PreconditionError: a file's size or digest is not the manifest's.
             PolicyBridgeError: the manifest cannot be used, or the address cannot be read.
 
         """
@@ -185,7 +185,7 @@ class RemoteRepository:
 
         Raises:
             PreconditionError: the number is taken, or the policy has another ``policy.toml`` there.
-            UnavailableError: the address cannot be written; the version is not there then.
+            UnavailableError: the address cannot be written; then the version does not exist.
 
         """
         policy, number = version.parent.name, int(version.name)
@@ -257,7 +257,7 @@ class RemoteRepository:
 
     @contextmanager
     def _reached(self) -> Iterator[None]:
-        """Make an error of ours of what fails in between, but for files that are not there or are there already."""
+        """Turn errors of the block into ours, except for missing and already existing files."""
         try:
             yield
         except (FileNotFoundError, FileExistsError, PolicyBridgeError):

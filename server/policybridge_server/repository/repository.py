@@ -1,4 +1,4 @@
-"""The repository: the policies in some folders, in memory as they are now."""
+"""The repository: the policies of some folders, in memory."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -21,12 +21,12 @@ BUNDLED: Final = Path(__file__).parents[1] / "bundled"
 
 
 def is_bundled(folder: Path) -> bool:
-    """Whether ``folder`` lies in the package itself, whose code is as trusted as the server's own."""
+    """Whether ``folder`` is bundled in the package, whose code is as trusted as the server's own."""
     return folder.resolve().is_relative_to(BUNDLED.resolve())
 
 
 def writable(folders: Iterable[Path]) -> list[Path]:
-    """Give those of ``folders`` that may be changed."""
+    """Return the folders of ``folders`` that may be changed."""
     return [folder for folder in folders if folder.resolve() != BUNDLED.resolve()]
 
 
@@ -35,16 +35,16 @@ class Repository:
 
     Args:
         folders: each with a folder per policy.
-        limits: how large a version may be.
-        policies: what the folders hold, if another process has read them; ``None``: they are read.
-        origins: of the folders that are copies of an address that this server may write; changes are made there first.
+        limits: the limits of a version.
+        policies: the folders' policies, if another process has read them; ``None``: read them.
+        origins: the origins of folders that are copies of a writable address; changes are made there first.
 
     Attributes:
         revision: grows with each change.
 
     Raises:
         NotFoundError: one of ``folders`` does not exist.
-        PreconditionError: two folders hold a policy of the same name.
+        PreconditionError: two folders have a policy of the same name.
 
     """
 
@@ -86,14 +86,14 @@ class Repository:
         return list(self._policies)
 
     def find(self, name: str) -> StoredPolicy | None:
-        """Give the policy called ``name`` as it is now, or ``None``."""
+        """Return the present state of the policy ``name``, or ``None``."""
         return self._policies.get(name)
 
     def policy(self, name: str) -> StoredPolicy:
-        """Give the policy called ``name`` as it is now.
+        """Return the present state of the policy ``name``.
 
         Raises:
-            NotFoundError: there is none; the message lists all policies.
+            NotFoundError: there is no such policy; the message lists all policies.
 
         """
         policy = self._policies.get(name)
@@ -111,14 +111,14 @@ class Repository:
         """Find the version that ``reference`` means now.
 
         Raises:
-            NotFoundError: no such policy, version or alias; the message lists what there is.
+            NotFoundError: no such policy, version or alias; the message lists the existing ones.
             PreconditionError: its ``policy.toml`` cannot be used, or the version is refused.
 
         """
         return self.policy(reference.name).resolve(reference)
 
     def chosen(self, reference: PolicyReference, file: str) -> PolicyReference:
-        """Give what a session asks for that compiles ``file``; see `StoredPolicy.chosen`."""
+        """Return the version for a session that compiles ``file``; see `StoredPolicy.chosen`."""
         policy = self._policies.get(reference.name)
         return reference if policy is None else policy.chosen(reference, file)
 
@@ -136,14 +136,14 @@ class Repository:
             tell()
 
     def origin(self, policy: Path) -> RemoteRepository | None:
-        """Give what the folder of a policy is a copy of; ``None`` if it is none."""
+        """Return the origin of a policy's folder; ``None`` if it is not a copy."""
         return self._origins.get(policy.parent)
 
     def write_aliases(self, policy: Path, aliases: Mapping[str, int]) -> None:
         """Write the aliases of the policy in this folder, durably; they are not served yet. Blocks.
 
         Raises:
-            UnavailableError: the folder is a copy, and what it is a copy of cannot be written.
+            UnavailableError: the folder is a copy, and its origin cannot be written.
 
         """
         origin = self.origin(policy)
@@ -163,7 +163,7 @@ class Repository:
         return [self._policies[name] for name, changed in self._revisions.items() if changed > revision]
 
     def on_change(self, tell: Callable[[], None]) -> Callable[[], None]:
-        """Call ``tell`` after each change, until the function that this gives is called."""
+        """Call ``tell`` after each change, until the returned function is called."""
         self._told.append(tell)
         return lambda: self._told.remove(tell)
 

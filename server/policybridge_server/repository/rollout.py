@@ -1,4 +1,4 @@
-"""``DIR/<policy>/rollout.json``: the roll-out that runs, or else the last one."""
+"""``DIR/<policy>/rollout.json``: the running roll-out, or else the last one."""
 
 import hashlib
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from policybridge_server.repository.files import replace_file
 LATEST: Final = "latest"
 
 FILES: Final = 20
-"""That both versions have compiled before they are first compared, if nobody says another number."""
+"""Default number of files that both versions have compiled before the first comparison."""
 
 _FILE: Final = "rollout.json"
 
@@ -21,22 +21,22 @@ State = Literal["running", "promoted", "withdrawn"]
 
 
 class Rollout(msgspec.Struct, frozen=True, kw_only=True):
-    """A share of an alias's new sessions gets a version, the others another one.
+    """A share of an alias's new sessions gets one version, the others another one.
 
     Attributes:
-        version: that is rolled out.
-        base: what the other sessions get.
-        alias: whose sessions are shared out.
-        share: of the files, 0 to 1.
+        version: the version to roll out.
+        base: the version of the other sessions.
+        alias: the alias whose sessions are shared out.
+        share: the share of the files, 0 to 1.
         promote_if: conditions that must all hold for the server to promote it.
         withdraw_if: conditions of which one must hold for the server to withdraw it.
         files: that both versions have compiled before they are first compared.
-        state: whether it runs, or how it ended.
-        reason: why it is in this state, or what was compared last.
+        state: whether it runs, or its end.
+        reason: why it is in this state, or the last comparison.
         begun: seconds since 1970.
         ended: likewise; ``None`` while it runs.
-        looks: how often the versions were compared.
-        withdrawn: further versions that `latest` does not name: those of earlier roll-outs, and those that were rolled
+        looks: number of comparisons.
+        withdrawn: further versions excluded from `latest`: those of earlier roll-outs, and those rolled
             back.
 
     """
@@ -80,12 +80,12 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class RolloutStep:
-    """What happened to a roll-out.
+    """A step of a roll-out.
 
     Attributes:
-        policy: its name.
+        policy: the policy's name.
         what: ``begun``, ``changed``, ``compared``, ``promoted`` or ``withdrawn``.
-        rollout: as it is after the step.
+        rollout: the roll-out after the step.
         when: seconds since 1970.
 
     """

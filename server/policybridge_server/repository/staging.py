@@ -33,8 +33,8 @@ class Staging:
         self._is_first = bool(config)
         self._root = hidden(policy.parent if config else policy, PUBLISHING)
         self.folder = self._root / FIRST if config else self._root
-        # Without its parents: where somebody has removed them, a version would come to lie there alone, without the
-        # policy.toml that this server knows and the next one does not.
+        # Without its parents: if they have been removed, a version would be there alone, without the
+        # policy.toml, which this server knows and the next one does not.
         self._root.mkdir()
         if config:
             self.folder.mkdir()
@@ -81,7 +81,7 @@ class Staging:
             self._file = None
 
     def link(self, base: Path) -> None:
-        """Add the files of the version in the folder ``base``, as hard links where the file system has them."""
+        """Add the files of the version in the folder ``base``, as hard links if the file system has them."""
         for file in version_files(base):
             target = self.folder / file.relative_to(base)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -94,8 +94,8 @@ class Staging:
         """Bring everything to the disk itself, and give the digest.
 
         Raises:
-            InvalidError: the digest is not the one that was ``announced``: something was lost or changed on the way.
-            PreconditionError: there is no file, or one that is not allowed.
+            InvalidError: the digest is not the ``announced`` one: files were lost or changed on the way.
+            PreconditionError: there is no file, or a file is not allowed.
             TooLargeError: the version is larger than the limits, as it is or with its archives unpacked.
 
         """
@@ -113,7 +113,7 @@ class Staging:
         return digest
 
     def place(self, target: Path) -> None:
-        """Rename to ``target``, the version's folder; the folder of a new policy comes with it.
+        """Rename to ``target``, the version's folder; the folder of a new policy, too.
 
         Raises:
             PreconditionError: there is something already.
@@ -134,7 +134,7 @@ class Staging:
 
 
 class FolderInPlace:
-    """The files of a version that somebody else has put into its place. They are neither moved nor removed.
+    """The files of a copied version, which are neither moved nor removed.
 
     Attributes:
         folder: holds them.
@@ -160,4 +160,4 @@ class FolderInPlace:
         """Do nothing: the files are there."""
 
     def remove(self) -> None:
-        """Do nothing: the files are somebody else's."""
+        """Do nothing: the files are not the server's."""

@@ -14,7 +14,7 @@ from policybridge_server.repository.rollout import LATEST, Rollout
 
 _DIGEST: Final = "sha256:"
 _SHORTEST: Final = len(_DIGEST) + 12
-"""Characters of a digest that a client must give; ``policybridge policies show`` shows so many."""
+"""The least characters of a digest that a client must give, as ``policybridge policies show`` prints."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,15 @@ class StoredPolicy:
     """One policy.
 
     Attributes:
-        name: also that of its folder.
-        folder: holds ``policy.toml`` and the versions.
-        config: its ``policy.toml``, or the error for which that cannot be used.
+        name: the policy's name, and that of its folder.
+        folder: the folder of ``policy.toml`` and the versions.
+        config: its ``policy.toml``, or the error in it.
         changed: the aliases of ``aliases.toml``, which override those of ``policy.toml``.
-        versions: number → version that is served.
-        refused: number → error of a version that is not served.
-        rollout: the one that runs, or else the last one; ``None``: there never was one.
-        text: of its ``policy.toml``; empty where there is none.
-        numbers: those that it has given; ``None``: no server that may publish has served it.
+        versions: number → served version.
+        refused: number → error of a refused version.
+        rollout: the running roll-out, or else the last one; ``None``: there never was one.
+        text: the text of its ``policy.toml``; empty without one.
+        numbers: the numbers it has used; ``None``: no server that may publish has served it.
         kept: at a replica: number → epoch of versions that its leader never had; no alias names them.
         elsewhere: at a leader: number → epoch and digest of versions that replicas keep.
 
@@ -90,7 +90,7 @@ class StoredPolicy:
 
     @cached_property
     def latest(self) -> int | None:
-        """What ``latest`` names: the highest number that no roll-out holds back; ``None`` where there is none."""
+        """What ``latest`` names: the highest number that no roll-out holds back; ``None`` if there is none."""
         return max((number for number in self.versions if not self.holds_back(number)), default=None)
 
     def holds_back(self, number: int) -> bool:
@@ -99,7 +99,7 @@ class StoredPolicy:
 
     @cached_property
     def shared_out(self) -> Rollout | None:
-        """The roll-out by which new sessions are shared out now.
+        """The roll-out that shares out new sessions now.
 
         There is none when a newer version has become ``latest``, or the version is not served.
         """
@@ -110,7 +110,7 @@ class StoredPolicy:
         return None if overtaken else rollout
 
     def chosen(self, reference: PolicyReference, file: str) -> PolicyReference:
-        """Give what a session asks for that compiles ``file``: if a roll-out takes it, the version itself."""
+        """Return the reference for a session that compiles ``file``: if a roll-out takes it, the version itself."""
         rollout = self.shared_out
         if rollout is None or reference.version is not None or (reference.alias or LATEST) != rollout.alias:
             return reference
@@ -129,7 +129,7 @@ class StoredPolicy:
         """Find the version that ``reference`` means now.
 
         Raises:
-            NotFoundError: no such version or alias; the message lists what there is.
+            NotFoundError: no such version or alias; the message lists the existing ones.
             PreconditionError: the ``policy.toml`` cannot be used, or the version is refused.
 
         """
