@@ -130,7 +130,7 @@ def test_a_replica_serves_on_without_its_leader_and_catches_up(tmp_path: Path) -
     with replica(address, tmp_path / "r", log=log) as (follower, own):
         # It is started again, and the leader is still away.
         assert follower.ask()[1] == 200
-        assert "cannot be followed; what it gave is served on" in log.read_text()
+        assert "cannot be followed; its last policies are served on" in log.read_text()
         # A version that was withdrawn meanwhile is never served, however late it comes.
         listen = ["--grpc", address.removeprefix("grpc:")]
         write_adder(tmp_path / "policies" / "adder" / "3", 300)
