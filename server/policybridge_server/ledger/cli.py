@@ -63,14 +63,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_import(parser: argparse.ArgumentParser) -> None:
     _add_ledger(parser)
     parser.add_argument("logs", nargs="+", type=Path, metavar="LOG", help="a file; each of its contexts is a session")
-    parser.add_argument("--policy", default="imported", metavar="NAME", help="who decided (default: imported)")
-    parser.add_argument("--version", type=int, default=1, metavar="N", help="of the policy (default: 1)")
+    parser.add_argument("--policy", default="imported", metavar="NAME", help="the sessions' policy (default: imported)")
+    parser.add_argument("--version", type=int, default=1, metavar="N", help="the policy's version (default: 1)")
     parser.add_argument("--label", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="repeatable")
     parser.add_argument(
         "--reward",
         choices=["sum", "last"],
         default="sum",
-        help="what a session's outcome is: the sum of its rewards (default), or the last, where all are the same",
+        help="a session's outcome: the sum of its rewards (default), or the last one, if all are the same",
     )
 
 
@@ -125,7 +125,7 @@ def _list(reader: LedgerReader, arguments: argparse.Namespace) -> None:
     if first is None:
         check_filters(reader, query)
     found = itertools.chain(() if first is None else (first,), sessions)
-    # In a pipe lines may be as long as they like.
+    # In a pipe lines may have any length.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in (_json(each.to_json()) for each in found) if arguments.json else table(found, width):
         say(line)

@@ -15,9 +15,9 @@ class Instant:
     """One moment.
 
     Attributes:
-        wall: seconds since 1970, as the machine's clock is set.
+        wall: seconds since 1970, by the machine's clock.
         boot: names the boot of the machine; uptimes of one boot can be compared.
-        uptime: seconds since the boot, those in which the machine slept included.
+        uptime: seconds since the boot, including those in which the machine slept.
 
     """
 
@@ -51,8 +51,8 @@ class SystemClock:
 def seconds_between(earlier: Instant, later: Instant) -> float:
     """Give the seconds that passed, never less than 0.
 
-    Within one boot this does not depend on how the clock is set. After a restart of the machine only the time of day
-    can tell.
+    Within one boot this does not depend on the clock. After a restart of the machine only the time of day
+    is known.
     """
     same_boot = earlier.boot == later.boot
     return max(0.0, later.uptime - earlier.uptime if same_boot else later.wall - earlier.wall)

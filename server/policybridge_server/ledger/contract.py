@@ -19,10 +19,10 @@ class Bounds:
     """How large a ledger may grow; the oldest sessions that are over are dropped first. ``None``: no bound.
 
     Attributes:
-        bytes: of the ledger's file.
-        age: seconds since a session began.
+        bytes: limit of the ledger's file.
+        age: limit in seconds since a session began.
         clock: measures the age.
-        spool: folder of what waits for a database that is away; ``None``: nothing may wait.
+        spool: folder of records for a database that is away; ``None``: none may wait.
 
     """
 
@@ -52,7 +52,7 @@ class Store(Protocol):
         """
 
     def prune(self) -> bool | None:
-        """Drop some of what exceeds the bounds, in a fraction of a second, because acknowledgements wait meanwhile.
+        """Drop some of what exceeds the bounds, in a fraction of a second, because acknowledgements wait for it.
 
         Returns:
             Whether there may be more to drop; then this is called again soon.
@@ -95,7 +95,7 @@ class Reader(Protocol):
         """Give a session's decisions in their order, in batches of any size, each with one signature and context.
 
         Raises:
-            DroppedError: the session is gone, and not all of its decisions were given.
+            DroppedError: the session was dropped before all of its decisions were returned.
 
         """
 
@@ -121,7 +121,7 @@ class Ledger(Protocol):
         """Open the ledger at ``place``, a `Place`, for reading.
 
         Raises:
-            UnavailableError: there is none, or it cannot be read.
+            UnavailableError: the ledger is missing, or cannot be read.
 
         """
 
@@ -130,7 +130,7 @@ class SharedStore(Store, Protocol):
     """The store of a server whose processes write one ledger: it holds the ledger for them, and writes no records."""
 
     def interrupt(self, mark: str) -> None:
-        """Mark the sessions as interrupted that are not over and whose ids end with ``mark``: their process is gone.
+        """Mark the open sessions as interrupted whose ids end with ``mark``, because their process has ended.
 
         Raises:
             UnavailableError: nothing could be written.
@@ -172,8 +172,8 @@ def load_ledger(place: Place, kind: str | None = None) -> Ledger:
     """Make the kind of ledger called ``kind``; without one, that which ``place`` looks like.
 
     Raises:
-        NotFoundError: there is no such kind; the message lists the kinds there are.
-        InvalidError: such a ledger is not at such a place.
+        NotFoundError: there is no such kind; the message lists the known kinds.
+        InvalidError: this kind of ledger cannot be at this place.
 
     """
     own = _DATABASE if isinstance(place, DatabaseUrl) else _FILE

@@ -19,7 +19,7 @@ _BUSY: Final = 5.0
 """Seconds to wait for another program that holds the file locked."""
 
 _LOG_PAGES: Final = 1000
-"""Of the write-ahead log, after which SQLite moves it into the file. Fewer where the whole ledger is to be small."""
+"""Pages of the write-ahead log after which SQLite moves it into the file; fewer for a small ledger."""
 
 _FEWEST_LOG_PAGES: Final = 64
 _LOG_BYTES: Final = 16 << 20
@@ -27,12 +27,12 @@ _LOG_BYTES: Final = 16 << 20
 
 
 class Database:
-    """Opens the file for writing, or makes a new one; refuses a file that another server writes, by whatever name.
+    """Opens the file for writing, or makes a new one; refuses a file that another server writes, under any name.
 
     Args:
-        path: of the file; ``-wal``, ``-shm`` and ``-lock`` stand beside it, or beside the file that a link names.
-        most: bytes that the file is meant to have.
-        joins: whether another process of this server holds the locks.
+        path: path of the file; ``-wal``, ``-shm`` and ``-lock`` are beside it, or beside the target of a link.
+        most: the intended limit of the file in bytes.
+        joins: whether another process of this server has the locks.
 
     Raises:
         UnavailableError: from any method, it cannot be written; at opening also, another server writes it, it is no
@@ -75,7 +75,7 @@ class Database:
         (size,) = self.run("PRAGMA page_size").fetchone()
         pages = _LOG_PAGES if most is None else most // 4 // size
         self.run(f"PRAGMA wal_autocheckpoint = {max(_FEWEST_LOG_PAGES, min(pages, _LOG_PAGES))}")
-        # Adds what ledgers of earlier versions lack.
+        # Adds tables that ledgers of earlier versions lack.
         self._connection.executescript(CREATE)
 
     def run(self, statement: str, *values: Any) -> sqlite3.Cursor:
@@ -92,7 +92,7 @@ class Database:
         return int(found)
 
     def size(self) -> tuple[int, int]:
-        """Give the bytes of the file that are in use, and those that are free."""
+        """Return the used bytes of the file, and the free ones."""
         free, each = self.number("PRAGMA freelist_count"), self.number("PRAGMA page_size")
         return (self.number("PRAGMA page_count") - free) * each, free * each
 
@@ -103,12 +103,12 @@ class Database:
         return 0
 
     def empty_log(self) -> None:
-        """Move what is in the log into the file, as far as that is possible now."""
+        """Move the log into the file, as far as that is possible now."""
         with suppress(sqlite3.Error):
             self.run("PRAGMA wal_checkpoint(PASSIVE)")
 
     def shrink(self, pages: int) -> None:
-        """Give up to so many free pages back to the file system."""
+        """Return up to ``pages`` free pages to the file system."""
         # `execute` would free one page only.
         self._connection.executescript(f"PRAGMA incremental_vacuum({pages})")
 
@@ -127,7 +127,7 @@ class Database:
                 raise
 
     def _check_place(self) -> None:
-        # SQLite writes on into a file that was removed or renamed, where nobody finds what is acknowledged.
+        # SQLite writes on into a file that was removed or renamed, where no reader finds the acknowledged records.
         if _identity(self._file) != self._is:
             raise UnavailableError(
                 f"the ledger {self._path} was removed, renamed or replaced while it is written; put the file back "
@@ -142,7 +142,7 @@ class Database:
 
 
 def _identity(file: Path) -> tuple[int, int] | None:
-    """Tell a file from all others, whatever they are called; ``None``: there is none."""
+    """Return the identity of a file, whatever its name; ``None`` if there is none."""
     try:
         found = file.stat()
     except FileNotFoundError:
@@ -151,7 +151,7 @@ def _identity(file: Path) -> tuple[int, int] | None:
 
 
 class _NoLocks:
-    """Those of a process whose server's parent holds the locks."""
+    """The locks of a process whose server's parent has them."""
 
     def add(self, file: Path) -> None: ...
 
@@ -186,7 +186,7 @@ class _Locks:
 def _create(path: Path) -> None:
     """Make an empty ledger: whole under another name first, because the process may be killed at any moment."""
     new = path.with_name(f"{path.name}-new")
-    # What lies beside a file that is gone belongs to nothing; SQLite would take it for parts of the new file.
+    # Remove files beside a deleted one; SQLite would take them for parts of the new file.
     for suffix in ("-new", "-new-journal", "-new-wal", "-new-shm", "-journal", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
     try:

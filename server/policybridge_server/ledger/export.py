@@ -51,7 +51,7 @@ class Score:
         """Give the value for each decision's session; shape [n].
 
         Raises:
-            InvalidError: a session lacks it, and there is no default.
+            InvalidError: a session lacks the outcome, and there is no default.
 
         """
         values = batch.outcome(self.name)
@@ -71,8 +71,8 @@ def one_signature(batches: Iterator[DecisionBatch]) -> tuple[Signature, Iterator
     """Give the signature of the first of ``batches``, and all of them, which must have it too.
 
     Raises:
-        NotFoundError: there is none.
-        InvalidError: while iterating, one has another signature.
+        NotFoundError: there is no decision.
+        InvalidError: while iterating, a decision has another signature.
 
     """
     first = next(batches, None)
@@ -99,7 +99,7 @@ def trajectory_name(batch: DecisionBatch, row: int) -> str:
 
 
 def export_log(reader: LedgerReader, query: Query, target: Path, score: Score | None) -> int:
-    """Write LLVM's training log: the features, the decision as the last of them, and a reward where ``score`` is given.
+    """Write LLVM's training log: the features, the decision as the last of them, and a reward if ``score`` is given.
 
     Contexts are called ``SESSION`` or ``SESSION/CONTEXT``, so that every one is one trajectory. The reward of each
     decision is the outcome ``score`` of its session.

@@ -53,7 +53,7 @@ def mapped(path: Path) -> Iterator[None]:
 
 @contextmanager
 def undamaged(place: Place) -> Iterator[None]:
-    """Raise what goes wrong in making values of the ledger's rows as `InvalidError`: the rows are damaged."""
+    """Raise errors of converting the ledger's rows as `InvalidError`: the rows are damaged."""
     try:
         yield
     except (TypeError, ValueError, KeyError, IndexError, OverflowError, MemoryError, msgspec.MsgspecError) as error:
@@ -65,7 +65,7 @@ def refusal(session_id: str, lost: int | None) -> PolicyBridgeError | None:
 
     Args:
         session_id: the session's.
-        lost: decisions that it lost; ``None``: there is no such session.
+        lost: number of its lost decisions; ``None``: there is no such session.
 
     """
     if lost is None:

@@ -1,4 +1,4 @@
-"""Whether a file is a ledger; found out by reading alone, so that a file of somebody else stays as it is."""
+"""Whether a file is a ledger; only reads, so that a foreign file stays unchanged."""
 
 import os
 import sqlite3
@@ -19,10 +19,10 @@ _WAL: Final = 2
 
 
 def is_ledger(path: Path) -> bool:
-    """Say whether a ledger is there; ``False``: there is no file yet, or an empty one.
+    """Return whether there is a ledger; ``False``: there is no file yet, or an empty one.
 
     Raises:
-        UnavailableError: there is something else; the message says what. Or it cannot be read.
+        UnavailableError: there is another kind of file, which the message names; or it cannot be read.
         InvalidError: it is damaged.
 
     """
@@ -41,7 +41,7 @@ def is_ledger(path: Path) -> bool:
     application = int.from_bytes(header[_APPLICATION], "big")
     if application not in (0, APPLICATION):
         raise UnavailableError(f"{path} is no ledger: it is the SQLite file of another application")
-    # To read a file in WAL mode SQLite makes two files beside it, unless it is told that nobody writes.
+    # To read a file in WAL mode SQLite makes two files beside it, unless the file is declared immutable.
     alone = header[_WRITE_FORMAT] == _WAL and not _log(path).exists()
     with mapped(path), closing(_connect(path, alone=alone)) as database:
         if not application:
@@ -58,7 +58,7 @@ def _check_kind(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise UnavailableError(f"{path} is no ledger: it is no regular file")
     if found.st_nlink > 1:
-        # SQLite keeps what was written last beside one of the names, so that it is missing under the other.
+        # SQLite keeps the last writes beside one of the names, so that they are missing under the other.
         raise UnavailableError(
             f"the ledger {path} has {found.st_nlink} names (hard links); remove all but one, and use a copy or a "
             "symbolic link instead"
@@ -66,7 +66,7 @@ def _check_kind(path: Path, found: os.stat_result) -> None:
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
-    """Connect to a ledger to read it; one on a read-only disk is taken as it is."""
+    """Connect to a ledger to read it; one on a read-only disk is read as immutable."""
     frozen = bool(os.statvfs(path).f_flag & os.ST_RDONLY)
     return _connect(path, alone=frozen and not _log(path).exists())
 
@@ -82,7 +82,7 @@ def _connect(path: Path, *, alone: bool) -> sqlite3.Connection:
 
 
 def _check_tables(path: Path, database: sqlite3.Connection) -> None:
-    """Refuse a file that says nothing of its application, unless it has a ledger's tables."""
+    """Refuse a file without an application id, unless it has a ledger's tables."""
     for table, columns in TABLES.items():
         found = {name for (name,) in database.execute("SELECT name FROM pragma_table_info(?)", (table,))}
         if not found.issuperset(columns.split()):

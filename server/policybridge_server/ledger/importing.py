@@ -21,7 +21,7 @@ _DECISIONS: Final = 256
 """In a segment, at most."""
 
 STATUS: Final = "imported"
-"""The status of the outcome of sessions that come from a log with a score."""
+"""The outcome's status of sessions from a log with a score."""
 
 Reward = Literal["sum", "last"]
 """How the rewards of a context become its session's outcome."""
@@ -29,11 +29,11 @@ Reward = Literal["sum", "last"]
 
 @dataclass(frozen=True)
 class Origin:
-    """What a log does not say of itself.
+    """The properties of sessions that a log lacks.
 
     Attributes:
-        policy: who decided.
-        labels: of its sessions.
+        policy: the policy of the sessions.
+        labels: the sessions' labels.
         reward: how the rewards of a context become its session's outcome.
 
     """
@@ -128,7 +128,7 @@ def _signature(header: LogHeader) -> Signature:
     if header.advice is not None and (not specs or specs[-1].name != header.advice.name):
         raise InvalidError(
             f"the log has no decisions: its last feature is not {header.advice.name!r}, which its header names as the "
-            "advice. What LLVM writes to an interactive channel has none; those that LLVM logs in development mode do"
+            "advice. LLVM's interactive channel has no decisions; its logs of the development mode have"
         )
     if len(specs) < 2:
         raise InvalidError("a log has one feature at least, and the decision as the last one")

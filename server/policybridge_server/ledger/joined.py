@@ -11,7 +11,7 @@ from policybridge_server.ledger.trajectory import DecisionBatch
 
 
 class JoinedReader:
-    """Implements `Reader`. Sessions get numbers that say which ledger they are of.
+    """Implements `Reader`. Sessions get numbers that identify their ledger.
 
     Args:
         readers: of the ledgers; they are closed with this one.
@@ -28,7 +28,7 @@ class JoinedReader:
                 stack.enter_context(closing(reader))
 
     def sessions(self, query: Query) -> Iterator[SessionRecord]:
-        """Give the sessions of all ledgers, those that were opened first before the others."""
+        """Give the sessions of all ledgers, in the order of their opening."""
         each = [self._numbered(index, reader, query) for index, reader in enumerate(self._readers)]
         return heapq.merge(*each, key=lambda session: session.opened)
 

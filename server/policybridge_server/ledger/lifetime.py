@@ -1,4 +1,4 @@
-"""For how long a ledger has lived: the time by which its sessions grow old, however the machine's clock is set."""
+"""The lifetime of a ledger: the time that ages its sessions, independent of the machine's clock."""
 
 from policybridge_server.ledger.clock import Clock, Instant, seconds_between
 from policybridge_server.ledger.database import Database

@@ -1,4 +1,4 @@
-"""Sessions as lines for people, and what to say of a filter that no session meets."""
+"""Sessions as lines for people, and the message for a filter without matches."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ _HEADS: Final = ("SESSION", "OPENED", "POLICY", "DECISIONS", "STATUS", "LABELS")
 _NUMBER: Final = 3
 _ID: Final = 12
 _MEASURED: Final = 1000
-"""Rows by which the columns' widths are chosen; those after them may be wider."""
+"""Number of rows that set the columns' widths; later rows may be wider."""
 
 _NARROWEST: Final = 12
 _COMMAND: Final = "compilation"
@@ -25,7 +25,7 @@ _KNOWN: Final = 20
 
 
 def table(sessions: Iterable[SessionRecord], width: int | None) -> Iterator[str]:
-    """Give a head and a line for each session; ``width``: characters of a line, ``None``: as many as it takes."""
+    """Give a head and a line for each session; ``width``: characters of a line, ``None``: no limit."""
     rows = map(_row, sessions)
     first = list(itertools.islice(rows, _MEASURED))
     widths = [max(map(len, column)) for column in zip(_HEADS, *first, strict=True)]
@@ -64,7 +64,7 @@ def check_filters(reader: LedgerReader, query: Query) -> None:
     """Check that each part of a query by itself is met by some session of the ledger.
 
     Raises:
-        NotFoundError: no session has such a policy, label or status; the message says what there is.
+        NotFoundError: no session has such a policy, label or status; the message lists the existing ones.
 
     """
     policies, statuses, labels = set[str](), set[str](), set[str]()

@@ -24,10 +24,10 @@ _STORED: Final = "data"
 
 
 def export_minari(reader: LedgerReader, query: Query, target: Path, score: Score | None) -> int:
-    """Write a dataset: the folder's name is its id, and Minari finds it where MINARI_DATASETS_PATH is its parent.
+    """Write a dataset: the folder's name is its id, and Minari finds it if MINARI_DATASETS_PATH is its parent.
 
-    The action is the advice. The reward is 0 but for the last step, where it is the session's outcome ``score``. There
-    is one observation more than steps, as Minari wants it: the last one stands there twice. The metadata of each
+    The action is the advice. The reward is the session's outcome ``score`` in the last step, and 0 before. There
+    is one observation more than steps, as Minari requires: the last one is repeated. The metadata of each
     episode have ``session``, ``policy`` and ``version``. A session that was interrupted is truncated, others terminate.
 
     Raises:
@@ -39,7 +39,7 @@ def export_minari(reader: LedgerReader, query: Query, target: Path, score: Score
     name = target.name.removesuffix(PART)
     try:
         parse_dataset_id(name)
-    except (TypeError, ValueError):  # TypeError where it has no version
+    except (TypeError, ValueError):  # TypeError if it has no version
         raise InvalidError(
             f"{name!r} is no id of a Minari dataset; name the folder NAME-v0, with letters, digits, - and _"
         ) from None
@@ -108,7 +108,7 @@ def _space(layout: Layout) -> gymnasium.spaces.Dict:
 
 def _box(spec: TensorSpec) -> gymnasium.spaces.Box:
     if not spec.fixed or spec.type.is_text:
-        raise InvalidError(f"{spec}: a Minari dataset holds tensors of a fixed size, of numbers, alone")
+        raise InvalidError(f"{spec}: a Minari dataset has only numeric tensors of a fixed size")
     kind = spec.type.dtype
     least, most = (0, 1) if kind.kind == "b" else (-np.inf, np.inf)
     return gymnasium.spaces.Box(least, most, _shape(spec), kind.type)

@@ -1,6 +1,6 @@
 """Columns of a segment as compressed bytes, and back: one column holds one record per decision.
 
-Records of a fixed layout follow each other as they are. For other layouts the column begins with the sizes of the
+Records of a fixed layout are concatenated. For other layouts the column begins with the sizes of the
 records, one uint32 each; then follow the records in the session form of the SerDes `bitstream`.
 """
 

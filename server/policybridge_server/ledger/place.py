@@ -1,4 +1,4 @@
-"""Where a ledger is: a file, or a database by its URL."""
+"""The place of a ledger: a file, or the URL of a database."""
 
 import glob
 import re
@@ -20,15 +20,15 @@ _URL: Final = re.compile(
 
 _SECRET: Final = ("password", "sslpassword")
 _SHOWN: Final = ("host", "port", "user", "dbname")
-"""Options of a URL that say where the database is. The others may be secret in future versions of libpq."""
+"""Options of a URL that locate the database. Others may be secret in future versions of libpq."""
 
 
 @dataclass(frozen=True)
 class DatabaseUrl:
-    """The URL of a database. As text it shows no password, and no option that does not say where the database is.
+    """The URL of a database. Its text has no password, and only options that locate the database.
 
     Attributes:
-        secret: the whole URL, for libpq alone.
+        secret: the whole URL, only for libpq.
 
     """
 
@@ -78,7 +78,7 @@ def parse_place(text: str | Path) -> Place:
 
 
 def check_shown(text: str) -> str:
-    """Check a place that is an argument of a command, which everybody on the machine can read.
+    """Check a place that is an argument of a command, which every user of the machine can read.
 
     Raises:
         InvalidError: it has a password, or it cannot be read.
@@ -87,7 +87,7 @@ def check_shown(text: str) -> str:
     place = parse_place(text)
     if isinstance(place, DatabaseUrl) and place.has_password:
         raise InvalidError(
-            f"the URL of the ledger has a password, which `ps` shows to everybody; write {place}, and give the "
+            f"the URL of the ledger has a password, which `ps` shows to every user; write {place}, and give the "
             "password in ~/.pgpass or by PGPASSWORD"
         )
     return text

@@ -1,4 +1,4 @@
-"""The files of a ledger are for the server's user alone, because observations tell what the sources say."""
+"""The files of a ledger are for the server's user alone, because observations reveal the sources."""
 
 import os
 import pwd
@@ -9,7 +9,7 @@ from typing import Final
 from policybridge_core.errors import UnavailableError
 
 _PARTS: Final = ("", "-wal", "-shm", "-journal", "-lock")
-"""The files beside a ledger are as good as the ledger: SQLite takes over the changes that stand in them."""
+"""The files beside a ledger are part of it: SQLite applies their changes."""
 
 PRIVATE: Final = 0o600
 

@@ -1,4 +1,4 @@
-"""Which sessions to read from a ledger, and what is known of each."""
+"""Queries of a ledger's sessions, and the properties of each."""
 
 import sys
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ _LABEL: Final = "EXISTS (SELECT 1 FROM json_each(sessions.labels) AS label WHERE
 
 @dataclass(frozen=True)
 class Query:
-    """Which sessions to read: those that meet all conditions; without a condition, all sessions.
+    """Selects the sessions that meet all conditions; without a condition, all sessions.
 
     Attributes:
         policy: its name.
@@ -66,7 +66,7 @@ class SessionRecord:
         closed: ``None`` while it is open.
         interrupted: whether its server was killed before it ended.
         decisions: number of decisions in the ledger.
-        lost: number of decisions that were dropped because the ledger could not keep up.
+        lost: number of decisions dropped because the ledger could not keep up.
         outcome: ``None`` if none was reported.
 
     """
@@ -85,7 +85,7 @@ class SessionRecord:
     outcome: Outcome | None
 
     def to_json(self) -> dict[str, object]:
-        """Give what ``policybridge sessions`` writes."""
+        """Return the fields that ``policybridge sessions`` writes."""
         outcome = self.outcome and {"values": dict(self.outcome.values), "status": self.outcome.status}
         exploration = self.exploration and vars(self.exploration)
         return {**vars(self), "policy": vars(self.policy), "outcome": outcome, "exploration": exploration}

@@ -15,15 +15,15 @@ from policybridge_server.ledger.trajectory import DecisionBatch, Trajectory, joi
 class LedgerReader(AbstractContextManager["LedgerReader"]):
     """Reads a ledger; any number of readers may do so, also while a server writes. For one thread.
 
-    Every read is short and sees everything that was written before it. A session comes whole or not at all: what goes
-    through many sessions skips those that a server drops meanwhile; a session that is dropped when some of its
-    decisions were given already, which happens only to very large ones, is an error.
+    Every read is short and sees all earlier writes. A session is read whole or not at all: reading many sessions
+    skips those that a server drops meanwhile; a session dropped after some of its
+    decisions were returned, which happens only to very large ones, is an error.
 
     Args:
-        places: of the ledger: a file, or the URL of a database; or several, which are read as one. Their sessions are
-            in the order in which they were opened, by the clocks of their machines.
-        kind: the name of the kind of ledger, as ``--ledger-store`` of the server takes it; ``None``: what the place
-            looks like.
+        places: the ledger's place: a file, or the URL of a database; or several, read as one. Their sessions are
+            in the order of their opening, by the clocks of their machines.
+        kind: the name of the kind of ledger, as in the server's ``--ledger-store``; ``None``: by the
+            place.
 
     Raises:
         InvalidError: a URL cannot be read.
@@ -60,7 +60,7 @@ class LedgerReader(AbstractContextManager["LedgerReader"]):
         """Give the session whose id is, or begins with, ``session_id``.
 
         Raises:
-            NotFoundError: there is none, or more than one.
+            NotFoundError: there is no such session, or more than one.
 
         """
         found = list(self.sessions(Query(session=session_id)))
@@ -76,10 +76,10 @@ class LedgerReader(AbstractContextManager["LedgerReader"]):
         return self._reader.segments(session)
 
     def context_outcomes(self, session: SessionRecord) -> Mapping[str, Mapping[str, float]]:
-        """Give what a session's outcomes say of each context (function), by name; the latest number of each.
+        """Return a session's outcomes by context (function) and name; the latest number of each.
 
         Raises:
-            DroppedError: the session is gone.
+            DroppedError: the session was dropped.
 
         """
         return self._reader.context_outcomes(session)

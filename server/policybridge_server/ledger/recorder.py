@@ -25,7 +25,7 @@ _BYTES: Final = 1 << 18
 """Of observations in a segment, about."""
 
 _DECISION: Final = 300
-"""Bytes that Python's objects for a decision take beside the observation, about."""
+"""Approximate bytes of Python's objects for a decision besides the observation."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class LedgerRecording:
     """The record of one session; implements `Recording`. Made by `LedgerRecorder.opened`.
 
     Attributes:
-        kept: whether there is one: there is none of a session that began when the ledger had no room.
+        kept: whether there is a record: a session that began while the ledger had no room has none.
 
     """
 
@@ -191,7 +191,7 @@ class LedgerRecording:
             acknowledge(_no_record(self._session.id))
 
     def settle(self) -> None:
-        """Give the writer the decisions so far, and the number of those that were left out."""
+        """Pass the writer the decisions so far, and the number of dropped ones."""
         self.hand_over()
         if self._lost and self.kept:
             self._writer.put(Lost(self._session.id, self._lost))

@@ -16,7 +16,7 @@ _LOW: Final = 0.9
 
 _SEGMENT: Final = 100
 _SESSION: Final = 1000
-"""Bytes that a segment and a session take beside the segment's columns, about."""
+"""Approximate bytes of a segment and a session besides the segment's columns."""
 
 _OLDEST: Final = "SELECT number FROM sessions WHERE closed IS NOT NULL ORDER BY number LIMIT ?"
 
@@ -56,7 +56,7 @@ class Retention:
         self._lifetime = lifetime
 
     def step(self) -> bool:
-        """Do a bounded part of the work; say whether there may be more."""
+        """Do a bounded part of the work; return whether there may be more."""
         with self._database.transaction():
             if self._remove_segments() or self._drop(self._too_old() or self._too_many()):
                 return True
@@ -77,7 +77,7 @@ class Retention:
         return [number for number, lived in self._database.run(_BIRTHS, _SESSIONS) if lived < before]
 
     def _too_many(self) -> list[int]:
-        """Give the oldest sessions, as many as take what is over the bound in bytes."""
+        """Return the oldest sessions whose bytes exceed the bound."""
         used, _ = self._database.size()
         if self._bounds.bytes is None or used <= self._bounds.bytes:
             return []

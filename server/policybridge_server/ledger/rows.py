@@ -60,7 +60,7 @@ class EndRow(msgspec.Struct, frozen=True, tag=3, array_like=True):
 
 
 class OutcomeRow(msgspec.Struct, frozen=True, tag=4, array_like=True):
-    """An outcome; ``values`` is ``None`` where only the acknowledgement of the rows before this one is wanted."""
+    """An outcome; ``values`` is ``None`` if only the earlier rows are to be acknowledged."""
 
     session: str
     when: float
@@ -110,7 +110,7 @@ def decode(data: bytes) -> list[Row]:
 
 
 def line(reporter: str) -> str:
-    """Give the line of one reporter among those of a session; none of one whom the operator trusts."""
+    """Return a reporter's line among those of a session; none for one that the operator trusts."""
     return f"{reporter}\n" if reporter else ""
 
 

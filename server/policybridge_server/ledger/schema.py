@@ -3,7 +3,7 @@
 from typing import Final
 
 APPLICATION: Final = 0x50424C47
-"""The ``application_id`` in the file's header, "PBLG": so a ledger is told from other SQLite files without a query."""
+"""The ``application_id`` in the file's header, "PBLG": it identifies a ledger without a query."""
 
 FORMAT: Final = 1
 """Number of this form of the tables; a ledger of another form is refused."""
@@ -106,4 +106,4 @@ TABLES: Final = {
     "segments": "session first count signature context observations advices chances latencies",
     "outcomes": "session name value",
 }
-"""Columns by which a ledger is told that was written before it had an ``application_id``."""
+"""Columns that identify a ledger from before the ``application_id``."""

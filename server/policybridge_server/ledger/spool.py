@@ -36,7 +36,7 @@ _LARGE: Final = 16 << 20
 
 
 def default_spool() -> Path:
-    """Give the folder of the spools where none is named: in the state folder of systemd's service, or of the user.
+    """Return the default folder of the spools: in the state folder of systemd's service, or of the user.
 
     Raises:
         UnavailableError: the user has no home.
@@ -55,7 +55,7 @@ def default_spool() -> Path:
 
 
 def spool_of(place: Place, folder: Path | None) -> Path | None:
-    """Give the folder of a ledger's spool: ``folder``, or the default; ``None``: the ledger has none.
+    """Give the folder of a ledger's spool: ``folder``, or the default; ``None``: the ledger has no spool.
 
     Raises:
         UnavailableError: there is no default here.
@@ -92,11 +92,11 @@ class Batch:
 class Spool:
     """One file of waiting batches. Used by any thread.
 
-    A server that opens the file of one that was killed sends what that one left, under the name of that one.
+    A server that opens the file of a killed one sends its records under the killed one's name.
 
     Args:
-        file: which nobody else has open.
-        lock: the descriptor by which that is so; it is closed with the spool.
+        file: the file, which no other server has open.
+        lock: the descriptor of its lock; it is closed with the spool.
 
     Raises:
         UnavailableError: from any method, the file cannot be used.
@@ -124,7 +124,7 @@ class Spool:
             return self._database.execute(statement, values).fetchall()
 
     def begin(self, when: float) -> None:
-        """Say that the servers that wrote this spool before are gone, and that this one writes it now."""
+        """Record that the earlier writers of this spool have ended, and that this one writes it now."""
         with self._transaction():
             before = [writer for (writer,) in self._database.execute("SELECT id FROM writers")]
             if before:
@@ -159,7 +159,7 @@ class Spool:
                 raise
 
     def oldest(self, size: int) -> list[Batch]:
-        """Give the oldest batches, of one writer: one at least where there is any, and else up to ``size`` bytes."""
+        """Give the oldest batches, of one writer: at least one if there is any, and at most ``size`` bytes."""
         found: list[Batch] = []
         with self._mutex, mapped(self.file):
             for row in self._database.execute("SELECT number, writer, rows FROM batches ORDER BY number"):
@@ -193,7 +193,7 @@ def open_spool(folder: Path, name: str) -> Spool:
     """Open the first spool of ``name`` in a folder that no other server has; the folder is made.
 
     Raises:
-        UnavailableError: it cannot be used; the message says how another folder is named.
+        UnavailableError: it cannot be used; the message has the option for another folder.
 
     """
     try:
@@ -211,7 +211,7 @@ def open_spool(folder: Path, name: str) -> Spool:
 
 
 def left_spools(folder: Path, name: str) -> Iterator[Spool]:
-    """Open the spools of ``name`` that no server has, and in which rows wait; one after the other.
+    """Open the unlocked spools of ``name`` with waiting rows, one after the other.
 
     Raises:
         UnavailableError: one cannot be used.
@@ -239,7 +239,7 @@ def _opened(file: Path, lock: int) -> Spool:
 
 
 def _locked(file: Path) -> int | None:
-    """Lock a spool, and give what holds the lock; ``None``: another server has it."""
+    """Lock a spool, and return the lock's descriptor; ``None``: another server has it."""
     descriptor = os.open(
         file.with_name(f"{file.name}-lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE
     )

@@ -34,7 +34,7 @@ from policybridge_server.ledger.sqlite_summary import SqliteSummary
 _LOG = logging.getLogger(__name__)
 
 _LONG_LOG: Final = 64 << 20
-"""Bytes of SQLite's write-ahead log from which on it is said that a reader keeps it from being moved into the file."""
+"""Bytes of SQLite's write-ahead log above which a blocking reader is logged."""
 
 _OWN_ERRORS: Final = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 """SQLite's errors about one record, and not about the file."""
@@ -108,9 +108,9 @@ class SqliteStore:
                     if error is not None:
                         refused[position] = error
         except BaseException:
-            # The transaction was rolled back, and with it perhaps the rows that these numbers stand for.
+            # The transaction was rolled back, perhaps with the rows of these numbers.
             self._signatures.clear()
-            # What is in the log already may still find room in the file; then the log is used again from its beginning.
+            # The log may still fit into the file; then it is reused from its beginning.
             self._database.empty_log()
             raise
         self._written = True
@@ -198,7 +198,7 @@ class SqliteStore:
             self._run(_ADD_CONTEXTS, row.contexts, row.session)
 
     def prune(self) -> bool:
-        """Drop some of what exceeds the bounds; say whether there may be more."""
+        """Drop some of the sessions beyond the bounds; return whether there may be more."""
         self._warn_of_long_log()
         with mapped(self._path):
             if self._retention.step():
@@ -210,7 +210,7 @@ class SqliteStore:
         return False
 
     def interrupt(self, mark: str) -> None:
-        """Mark the sessions of a process that is gone."""
+        """Mark the sessions of an ended process."""
         with self._database.transaction():
             self._run(_INTERRUPT, self._clock.now().wall, f"%{mark}")
 

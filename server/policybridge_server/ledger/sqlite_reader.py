@@ -44,7 +44,7 @@ class SqliteReader(TableReader):
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        # What is written meanwhile stays in the log.
+        # Later writes stay in the log.
         with mapped(self._path):
             self._database.execute("BEGIN")
             try:

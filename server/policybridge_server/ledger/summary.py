@@ -1,4 +1,4 @@
-"""Summaries of a ledger: what people look at, found by the database itself, without reading whole sessions."""
+"""Summaries of a ledger for people, computed by the database without reading whole sessions."""
 
 from abc import abstractmethod
 from collections import Counter
@@ -46,7 +46,7 @@ _FROM: Final = "SELECT * FROM segments WHERE session = ? AND first + count > ? O
 
 @dataclass(frozen=True)
 class VersionSums:
-    """What the ledger holds of a version: numbers of sessions, of those with an outcome, and of those that failed."""
+    """A version in the ledger: numbers of its sessions, of those with an outcome, and of failed ones."""
 
     policy: str
     version: int
@@ -107,7 +107,7 @@ class Summary(Protocol):
         """Give the numbers of sessions, decisions and so on of the whole ledger, and those of each version."""
 
     def newest(self, query: Query, before: int | None, most: int) -> Sequence[tuple[SessionRecord, str]]:
-        """Give sessions and what each compiled, the newest first: at most so many, of those with a lower number."""
+        """Return sessions and their files, newest first: at most ``count``, of those with a lower number."""
 
     def decisions(self, session: SessionRecord, first: int, most: int) -> Sequence[DecisionBatch]:
         """Give batches of a session's decisions that hold at least those from step ``first`` on, ``most`` of them."""
@@ -145,7 +145,7 @@ class TableSummary(TableReader):
 
     @abstractmethod
     def _file(self, row: Any) -> str:
-        """Give what a session compiles."""
+        """Return a session's file."""
 
     def totals(self) -> tuple[Mapping[str, int], Sequence[VersionSums]]:
         """Give the numbers of the ledger and of each version."""

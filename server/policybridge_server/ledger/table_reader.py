@@ -1,4 +1,4 @@
-"""Reading a ledger that is tables: what is the same whatever database holds them."""
+"""Reading a ledger of tables: the common part of all databases."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ from policybridge_server.ledger.query import Query, SessionRecord
 from policybridge_server.ledger.trajectory import DecisionBatch
 
 _PAGE: Final = 200
-"""Sessions in one read: a longer one would keep the database from cleaning up behind its writers."""
+"""Sessions in one read: a longer read would block the cleaning up of the database."""
 
 _CHUNK: Final = 32 << 20
 """Bytes of segments in one read, about. A session that has fewer is read whole, or found to be dropped."""
@@ -35,7 +35,7 @@ _OUTCOMES: Final = "SELECT name, value FROM outcomes WHERE session = ?"
 class TableReader(ABC):
     """Implements `Reader`. Every read is short, so that servers can write at the same time.
 
-    Statements are those of SQLite; a database with other placeholders puts its own in their place.
+    Statements are those of SQLite; a database with other placeholders replaces them.
 
     Args:
         place: of the ledger; messages name it.
@@ -64,7 +64,7 @@ class TableReader(ABC):
 
     @abstractmethod
     def _stream(self, statement: str, *values: Any) -> Iterable[Any]:
-        """Run a statement in a transaction whose rows may be too many for the memory."""
+        """Run a statement in a transaction whose rows may exceed the memory."""
 
     def _condition(self, query: Query) -> tuple[str, list[Any]]:
         return query.to_sql()
@@ -101,7 +101,7 @@ class TableReader(ABC):
             )
 
     def _chunk(self, session: SessionRecord, first: int) -> tuple[list[Any], bool]:
-        """Read segments after that of step ``first``, while the session is there; say whether there may be more."""
+        """Read segments after that of step ``first``, while the session exists; return whether there may be more."""
         with self._transaction():
             if not self._rows("SELECT 1 FROM sessions WHERE number = ?", session.number):
                 raise DroppedError(
@@ -147,7 +147,7 @@ class TableReader(ABC):
             )
 
     def _signature(self, number: int) -> Signature:
-        """Give a signature: in a transaction, unless it was asked for before."""
+        """Return a signature: in a transaction, unless it is cached."""
         if number not in self._signatures:
             rows = self._rows("SELECT text FROM signatures WHERE number = ?", number)
             (header,) = InteractiveReader(UNLIMITED).feed(rows[0]["text"].encode() + b"\n") if rows else (None,)

@@ -1,7 +1,7 @@
 """TFRecord files of ``tf.train.SequenceExample``, which the trainer of ml-compiler-opt reads; without TensorFlow.
 
-The message (tensorflow/core/example/example.proto and feature.proto) has maps, lists and numbers alone, so it is put
-together from bytes: a class of protobuf's would clash with TensorFlow's own where both are loaded.
+The message (tensorflow/core/example/example.proto and feature.proto) has only maps, lists and numbers, so it is put
+together from bytes: a class of protobuf's would clash with TensorFlow's own if both are loaded.
 """
 
 import struct
@@ -32,11 +32,11 @@ Columns = dict[str, list[bytes]]
 
 
 def export_tfrecord(reader: LedgerReader, query: Query, target: Path, score: Score | None) -> int:
-    """Write one SequenceExample for each trajectory, which is a session, or a function of one where LLVM names it.
+    """Write one SequenceExample for each trajectory, which is a session, or a function of one if LLVM names it.
 
-    The feature lists are the features, the advice, by their own names; ``reward`` (float) where ``score`` is given, in
+    The feature lists are the features, the advice, by their own names; ``reward`` (float) if ``score`` is given, in
     each step the session's outcome; and ``log_probability`` in sessions that explored. The context has ``session``,
-    ``policy``, ``version`` and ``module``, which is what was compiled, as the compiler names it.
+    ``policy``, ``version`` and ``module``, the compiler's name of the module.
 
     Raises:
         InvalidError: the sessions have several signatures, or one lacks the outcome.
@@ -95,7 +95,7 @@ def _lists(columns: Columns) -> dict[str, bytes]:
 
 
 def _encoder(spec: TensorSpec) -> Callable[[Any], bytes]:
-    """Give what serializes a feature of one step: from a number, or from a list of numbers."""
+    """Return a serializer of a feature of one step: from a number, or from a list of numbers."""
     if spec.type.is_text:
         encode: Callable[[Sequence[Any]], bytes] = _texts
     elif spec.type in (ElementType.FLOAT, ElementType.DOUBLE):

@@ -17,13 +17,13 @@ class DecisionBatch:
 
     Attributes:
         signature: of observations and advice.
-        sessions: those that the decisions belong to.
+        sessions: the decisions' sessions.
         session: of each decision, the index in ``sessions``.
         steps: counted from 1 in each session.
         contexts: the function or module of each.
         observations: records of ``signature.features``.
         advices: records of ``signature.advice_layout``.
-        log_probabilities: NaN where the session did not explore.
+        log_probabilities: NaN if the session did not explore.
         nanoseconds: from the submission of each to its advice, in the server.
 
     """
@@ -42,7 +42,7 @@ class DecisionBatch:
         return len(self.steps)
 
     def outcome(self, name: str) -> npt.NDArray[np.float64]:
-        """Give for each decision the value ``name`` of its session's outcome, NaN where there is none; shape [n]."""
+        """Give for each decision the value ``name`` of its session's outcome, NaN if there is none; shape [n]."""
         numbers = [session.outcome.values.get(name, np.nan) if session.outcome else np.nan for session in self.sessions]
         values: npt.NDArray[np.float64] = np.array(numbers, np.float64)[self.session]
         return values
@@ -67,10 +67,10 @@ _COLUMNS: Final = ("session", "observations", "advices", *_PLAIN_COLUMNS)
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
-    """A whole session: one batch, or several in order where its signature changed.
+    """A whole session: one batch, or several in order if its signature changed.
 
     Attributes:
-        session: who asked, and what came of it.
+        session: the session, with its outcome.
         batches: its decisions.
 
     """

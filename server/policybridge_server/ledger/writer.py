@@ -28,7 +28,7 @@ _PRUNE_BYTES: Final = 1 << 20
 """Bytes after which the store is pruned, if they are written sooner."""
 
 _STEP: Final = 4 << 20
-"""Bytes of one transaction, about: what is acknowledged in it waits for all of it."""
+"""Approximate bytes of one transaction, because its acknowledgements wait for all of it."""
 
 _ROOM: Final = 256 << 20
 """Bytes of memory that records may take while they wait for a store that is slow or cannot be written."""
@@ -47,8 +47,8 @@ class Writer:
     ``put``, ``put_urgent`` and ``has_room`` are for the loop thread, which never waits for the writer. Only
     ``put_urgent`` wakes the writer's thread, because handing the interpreter from thread to thread slows decisions.
 
-    A transaction is bounded. Where one cannot be written, such as on a disk that is nearly full, the next one is an
-    eighth as large, so that as much is written as there is room for.
+    A transaction is bounded. If one cannot be written, for example on a nearly full disk, the next one is an
+    eighth as large, so that the room is used.
     """
 
     def __init__(self, store: Store) -> None:
@@ -57,7 +57,7 @@ class Writer:
         self._waiting: deque[_Item] = deque()
         self._wake = threading.Event()
         self._stopping = False
-        # Bytes. The loop thread alone changes the first one, the writer's thread alone the second.
+        # Bytes. Only the loop thread changes the first one, only the writer's thread the second.
         self._put_bytes = 0
         self._written_bytes = 0
         self._pruned_bytes = 0
@@ -107,7 +107,7 @@ class Writer:
 
     @property
     def lag(self) -> float:
-        """Seconds for which records have been waiting, without a moment at which all were written; 0: none waits."""
+        """Seconds since all records were last written; 0: none waits."""
         since = self._behind_since
         return 0.0 if since is None else monotonic() - since
 
@@ -146,7 +146,7 @@ class Writer:
             self._behind_since = monotonic()
 
     def _write(self) -> bool:
-        """Write the oldest of the records that wait, as many as one transaction may have; say whether that worked."""
+        """Write the oldest waiting records, at most one transaction; return whether that worked."""
         items = self._oldest()
         try:
             refused = self._store.write([record for record, _ in items]) if items else {}
@@ -162,7 +162,7 @@ class Writer:
         self._acknowledge(items, refused)
         self._step = min(2 * self._step, _STEP)
         if self._failure and not self._waiting:
-            _LOG.warning("the ledger can be written again; all that waited is written")
+            _LOG.warning("the ledger can be written again; all waiting records are written")
             self._failure = ""
         return True
 
@@ -179,8 +179,8 @@ class Writer:
         self._step = max(1, min(self._step, size) // 8)
         if str(error) != self._failure:
             self._failure = str(error) or repr(error)
-            _LOG.error("the ledger cannot be written; up to %d MiB wait in memory: %s", _ROOM >> 20, error)
-        # All that wait are told, also those of later transactions: clients must not wait for a disk.
+            _LOG.error("the ledger cannot be written; up to %d MiB of records wait in memory: %s", _ROOM >> 20, error)
+        # Refuse all waiting records, also those of later transactions: clients must not wait for a disk.
         # They are not dropped: a transaction that failed at its end may have been written.
         self._acknowledge(list(self._waiting), {}, UnavailableError(_LATER))
         self._waiting = deque((record, None) for record, _ in self._waiting)

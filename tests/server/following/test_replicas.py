@@ -171,7 +171,7 @@ def test_a_replica_follows_over_tls_with_a_token_of_the_scope_follow(tmp_path: P
     with leading(tmp_path / "policies", tmp_path / "l", *secured) as (leader, running):
         with replica(running.grpc, tmp_path / "x", *shown, files["read"], log=log) as (refused, _):
             assert refused.repository.policies() == []
-            assert "follow" in log.read_text().partition("what it gave is served on")[2]
+            assert "follow" in log.read_text().partition("its last policies are served on")[2]
         with replica(running.grpc, tmp_path / "r", *shown, files["follow"]) as (follower, _):
             assert follower.ask() == leader.ask()
             publisher = Credentials(ca=authority.ca, token_file=files["publish"])

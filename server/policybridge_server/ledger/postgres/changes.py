@@ -1,4 +1,4 @@
-"""What many rows come to for each session, so that its own row is written once."""
+"""The sum of many rows for each session, so that its own row is written once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,12 +19,12 @@ from policybridge_server.ledger.rows import (
 )
 
 Named = tuple[Any, Row]
-"""A row, and the name by which its refusal is told."""
+"""A row, and its key for a refusal."""
 
 
 @dataclass
 class Change:
-    """What rows come to for one session.
+    """The sum of rows for one session.
 
     Attributes:
         begun: ``None``: it was begun before.
@@ -77,12 +77,12 @@ class Change:
 
     @property
     def changes_session(self) -> bool:
-        """Whether the session's own row is another one after it."""
+        """Whether it changes the session's own row."""
         return bool(self.decisions or self.lost or self.closed is not None or self.reported is not None)
 
 
 def by_session(rows: Sequence[Named]) -> dict[str, Change]:
-    """Give what rows come to, by the sessions' ids.
+    """Return the sums of rows by the sessions' ids.
 
     Raises:
         psycopg.errors.UniqueViolation: a session begins twice.

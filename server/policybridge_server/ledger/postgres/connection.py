@@ -19,25 +19,25 @@ SCHEMA: Final = "policybridge"
 _DEFAULTS: Final = {
     "application_name": "policybridge",
     "connect_timeout": "5",
-    # A machine that vanished is noticed after so many seconds, or milliseconds.
+    # Seconds, or milliseconds, after which an unreachable machine is noticed.
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "3",
     "tcp_user_timeout": "15000",
     "client_encoding": "UTF8",
 }
-"""Of libpq's options, where the URL does not give them."""
+"""Defaults of libpq's options, if the URL does not give them."""
 
 _FATAL: Final = re.compile(
     r"FATAL:\s+(?!the database system is|sorry, too many|remaining connection slots|terminating)"
 )
-"""What a database says that will not let us in later either."""
+"""Errors of a database that a later try will not cure."""
 
 Connected = psycopg.Connection[dict[str, Any]]
 
 
 class RefusedError(UnavailableError):
-    """The database is there and will not serve us: a wrong password, no right, tables of a newer version."""
+    """The database refuses: a wrong password, a missing right, tables of a newer version."""
 
 
 def connect(url: DatabaseUrl) -> Connected:
@@ -52,7 +52,7 @@ def connect(url: DatabaseUrl) -> Connected:
     try:
         given = conninfo_to_dict(url.secret)
     except psycopg.Error:
-        # The database's library tells which part of the URL is wrong, and that may be a part of the password.
+        # libpq's message quotes the wrong part of the URL, which may be a part of the password.
         raise InvalidError(f"the URL of the ledger's database ({url}) cannot be read by libpq") from None
     options: dict[str, Any] = {name: value for name, value in _DEFAULTS.items() if name not in given}
     with mapped(url):
@@ -68,7 +68,7 @@ def mapped(url: DatabaseUrl) -> Iterator[None]:
     """Raise the database's errors as ours.
 
     Raises:
-        RefusedError: it refuses what we may do.
+        RefusedError: a right is missing.
         UnavailableError: it cannot be used now.
 
     """
@@ -82,7 +82,7 @@ def mapped(url: DatabaseUrl) -> Iterator[None]:
 
 
 def _told(url: DatabaseUrl, error: psycopg.Error) -> str:
-    """Give an error's first lines, without the password, whoever put it there."""
+    """Give an error's first lines, without the password."""
     text = " ".join(str(error).split()) or type(error).__name__
     for name in ("password", "sslpassword"):
         secret = conninfo_to_dict(url.secret).get(name)

@@ -20,14 +20,14 @@ _STEP: Final = 4 << 20
 """Bytes of one transaction, about."""
 
 _PATIENCE: Final = 1.0
-"""Seconds that an acknowledgement waits for the database, before what is in the spool is enough."""
+"""Seconds that an acknowledgement waits for the database, before the spool suffices."""
 
 _AGAIN: Final = (0.1, 2.0)
 """Seconds between two tries to connect: at first, and in the end."""
 
 _PRUNE: Final = 5.0
 _ADOPT: Final = 30.0
-"""Seconds between two looks for the spools of servers that are gone."""
+"""Seconds between two looks for the spools of ended servers."""
 
 _END: Final = 10.0
 """Seconds that the end of a server waits for the database."""
@@ -37,13 +37,13 @@ Refusals = Mapping[int, PolicyBridgeError]
 
 
 class Drain:
-    """Sends all that a spool has, and what comes into it.
+    """Sends the records of a spool, and all later ones.
 
     Args:
-        url: of the database.
-        spool: is drained, and never closed here.
-        bounds: of the ledger.
-        left: gives the spools of servers that are gone, to be drained too; it is called from time to time.
+        url: the database's URL.
+        spool: the spool to drain; it is not closed here.
+        bounds: the ledger's bounds.
+        left: returns the spools of ended servers, to be drained too; called periodically.
 
     Attributes:
         away: whether acknowledgements do not wait for the database: it is away, or too slow.
@@ -68,7 +68,7 @@ class Drain:
         self._thread = threading.Thread(target=self._run, name="ledger drain", daemon=True)
 
     def connect(self) -> None:
-        """Try to connect; what goes wrong is told once, when it begins.
+        """Try to connect; a failure is logged once, when it begins.
 
         Raises:
             PolicyBridgeError: the database is away, or it refuses.
@@ -87,7 +87,7 @@ class Drain:
             self._changed.notify_all()
 
     def wait(self, number: int) -> Refusals | None:
-        """Wait until a batch is in the database, and give what that refuses; ``None``: it is in the spool alone."""
+        """Wait until a batch is in the database, and return its refusals; ``None``: it is only in the spool."""
         with self._changed:
             self._changed.wait_for(lambda: self._sent >= number or self.away, _PATIENCE)
             if self._sent < number:
@@ -102,10 +102,10 @@ class Drain:
         if not self.away:
             self.away = True
             self._told = f"the ledger {self._url} does not answer within {_PATIENCE:g} s"
-            _LOG.warning("%s; what is in the spool %s is acknowledged now", self._told, self._spool.file)
+            _LOG.warning("%s; records are acknowledged when they are in the spool %s", self._told, self._spool.file)
 
     def close(self) -> None:
-        """Send what can be sent, and end."""
+        """Send as much as possible, and end."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -126,7 +126,7 @@ class Drain:
                 if not self._turn():
                     break
             except Exception as error:
-                # Whatever it is, the rows wait in the spool, and decisions go on.
+                # After any error, the rows wait in the spool, and decisions go on.
                 self._lose(error)
                 if self._closing:
                     break
@@ -136,7 +136,7 @@ class Drain:
             self._sender.close()
 
     def _turn(self) -> bool:
-        """Send some of what waits; where nothing does, rest or do other work. Say whether to go on."""
+        """Send some waiting rows; if there are none, rest or do other work. Return whether to go on."""
         if self.drain_some(self._spool):
             self._pause = _AGAIN[0]
             return True
@@ -154,7 +154,7 @@ class Drain:
         return True
 
     def drain_some(self, spool: Spool) -> bool:
-        """Send the oldest batches of a spool; ``False``: there is none."""
+        """Send the oldest batches of a spool; ``False`` if there is none."""
         batches = spool.oldest(_STEP)
         if not batches or self._sender is None:
             return False
@@ -165,7 +165,7 @@ class Drain:
                 self._refused |= refused
                 self._sent = last
                 self._changed.notify_all()
-        # Not before it is told: an acknowledgement must not wait for the disk.
+        # Only after the acknowledgement, which must not wait for the disk.
         spool.remove(last)
         return True
 
@@ -175,7 +175,7 @@ class Drain:
                 return
             self.away = False
         if self._told:
-            _LOG.warning("the ledger %s can be written again; all that waited in the spool is written", self._url)
+            _LOG.warning("the ledger %s can be written again; the spool is empty", self._url)
             self._told = ""
 
     def _lose(self, error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""The tables of the ledger in PostgreSQL, and how those of earlier versions become these."""
+"""The tables of the ledger in PostgreSQL, and the migrations of earlier versions."""
 
 from typing import Final
 
@@ -107,14 +107,14 @@ ALTER TABLE sessions ADD COLUMN alias text COLLATE "C" NOT NULL DEFAULT '',
 """
 
 MIGRATIONS: Final = (_TABLES, _CHOSEN)
-"""What makes the tables of format 1, 2, … of those of the format before. None is ever changed."""
+"""The statements that migrate to format 1, 2, … from the format before. They are never changed."""
 
 
 def migrate(connection: Connected, url: DatabaseUrl) -> None:
-    """Bring the tables to the newest format; where there are none, make them.
+    """Bring the tables to the newest format; if there are none, make them.
 
     Raises:
-        RefusedError: they are those of a newer version, or this user may not make them.
+        RefusedError: the tables are of a newer version, or this user may not make them.
         UnavailableError: the database is away.
 
     """
@@ -145,7 +145,7 @@ def check_format(connection: Connected, url: DatabaseUrl) -> None:
 
     Raises:
         RefusedError: they are those of a newer version.
-        UnavailableError: there are none, or those of an older version, or the database is away.
+        UnavailableError: there are no tables, or older ones, or the database is away.
 
     """
     with mapped(url):

@@ -1,4 +1,4 @@
-"""Partitions: sessions that came here within about a day, with all that belongs to them; retention drops the oldest."""
+"""Partitions: the sessions of about a day, with their rows; retention drops the oldest."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -18,7 +18,7 @@ _TABLES: Final = {
     "outcomes": "session",
     "context_outcomes": "session",
 }
-"""Each table with partitions, and the column that says which one a row belongs to."""
+"""Each table with partitions, and the column that selects a row's partition."""
 
 _LOCK: Final = 0x50424C48
 """One server drops at a time."""
@@ -33,7 +33,7 @@ _SMALLEST: Final = 1 << 20
 """Bytes of a partition: its empty tables and indexes have 0.1 MiB."""
 
 _SESSIONS: Final = 200
-"""Sessions that are removed in one step where a partition cannot be dropped."""
+"""Number of sessions removed in one step if a partition cannot be dropped."""
 
 _FORGOTTEN: Final = "1 day"
 """After this the sessions of a server that writes no more count as over."""
@@ -69,8 +69,8 @@ class Partitions:
     """Begins partitions, and drops them. Every step is short; locks are held for milliseconds.
 
     Args:
-        connection: to the database.
-        bounds: of the ledger.
+        connection: the database's connection.
+        bounds: the ledger's bounds.
         writer: the server's name, or none.
 
     """
@@ -82,14 +82,14 @@ class Partitions:
         self._last: Instant | None = None
 
     def begin_first(self) -> None:
-        """Begin a partition where there is none yet."""
+        """Begin a partition if there is none yet."""
         with transaction(self._connection):
             self._run("SELECT pg_advisory_xact_lock(%s)", _LOCK)
             if not self._number("SELECT count(*) AS number FROM partitions"):
                 self._begin(1)
 
     def step(self) -> bool:
-        """Do a part of the work; say whether there may be more."""
+        """Do a part of the work; return whether there may be more."""
         try:
             with transaction(self._connection, _PATIENCE):
                 if not self._number("SELECT pg_try_advisory_xact_lock(%s)::integer AS number", _LOCK):
@@ -98,7 +98,7 @@ class Partitions:
                 self._begin_next()
                 return self._drop()
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
-            # Somebody reads for long. The next step tries again.
+            # A long read blocks it. The next step tries again.
             return False
 
     def _live(self) -> None:
@@ -139,13 +139,13 @@ class Partitions:
     def _begin(self, partition: int) -> None:
         for table in _TABLES:
             name, (first, after) = f"{table}_p{partition}", _bounds(partition)
-            # To attach a table holds up nobody; to create it as a partition would.
+            # Attaching a table blocks no reader; creating it as a partition would.
             self._run(f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)")
             self._run(f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ({first}) TO ({after})")
         self._run("INSERT INTO partitions VALUES (%s, (SELECT lived FROM lifetime))", partition)
 
     def _drop(self) -> bool:
-        """Drop what exceeds the bounds: one partition, or some sessions of one that has open sessions."""
+        """Drop sessions beyond the bounds: one partition, or some sessions of one that has open sessions."""
         for partition in self._exceeding():
             open_sessions = (
                 "SELECT count(*) AS number FROM sessions WHERE closed IS NULL AND number >= %s AND number < %s"
@@ -171,7 +171,7 @@ class Partitions:
             if not (old or large):
                 return
             yield row["number"]
-            # It has open sessions and nothing else: the next one is tried.
+            # It has only open sessions: try the next one.
             size -= 0 if bytes_ is None else self._size(row["number"])
 
     def _remove_sessions(self, partition: int) -> bool:

@@ -14,7 +14,7 @@ from policybridge_server.ledger.table_reader import TableReader
 _LABEL: Final = "labels::json ->> ? = ?"
 
 _FETCHED: Final = 16
-"""Segments that come at a time."""
+"""Number of segments fetched at a time."""
 
 _SIZE: Final = """
 SELECT coalesce(sum(pg_total_relation_size(pg_class.oid)), 0)::bigint AS size FROM pg_class
@@ -23,7 +23,7 @@ JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = ? AND relki
 
 
 class PostgresReader(TableReader):
-    """Reads the database; a connection that is lost is made anew by the next read.
+    """Reads the database; the next read replaces a lost connection.
 
     Args:
         url: of the database.

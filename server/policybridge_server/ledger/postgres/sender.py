@@ -14,7 +14,7 @@ from policybridge_server.ledger.postgres.partitions import Partitions
 from policybridge_server.ledger.postgres.tables import Tables
 from policybridge_server.ledger.spool import Batch
 
-# What is acknowledged must be on the database's disk, because it leaves the spool.
+# Acknowledged rows must be on the database's disk, because they leave the spool.
 _DURABLE: Final = "synchronous_commit = on"
 
 _KNOWN: Final = "INSERT INTO writers VALUES (%s, 0, clock_timestamp()) ON CONFLICT DO NOTHING"
@@ -54,7 +54,7 @@ class Sender:
         self._tables = Tables(self._connection)
 
     def send(self, batches: list[Batch]) -> dict[int, dict[int, PolicyBridgeError]]:
-        """Send batches of one writer in one transaction, but those that the database has; give what it refuses."""
+        """Send batches of one writer in one transaction, without those that the database has; return its refusals."""
         writer = batches[0].writer
         try:
             with mapped(self._url), transaction(self._connection, _DURABLE):
@@ -72,7 +72,7 @@ class Sender:
         return found
 
     def _waiting(self, writer: str, batches: list[Batch]) -> list[Batch]:
-        """Mark batches as sent, and give those that were not yet: a commit may have succeeded without an answer."""
+        """Mark batches as sent, and return the unsent ones: a commit may have succeeded without an answer."""
         found = self._connection.execute(_MARK, (writer,)).fetchone()
         if found is None:
             self._connection.execute(_KNOWN, (writer,))
@@ -83,12 +83,12 @@ class Sender:
         return waiting
 
     def interrupt(self, mark: str, when: float) -> None:
-        """Mark the sessions as interrupted that are not over and whose ids end with ``mark``."""
+        """Mark the open sessions as interrupted whose ids end with ``mark``."""
         with mapped(self._url), transaction(self._connection):
             self._connection.execute(_INTERRUPT, (when, f"%{mark}"))
 
     def prune(self) -> bool:
-        """Do a part of what retention asks for; say whether there may be more."""
+        """Do a part of the retention; return whether there may be more."""
         with mapped(self._url):
             return self._partitions.step()
 

@@ -25,7 +25,7 @@ from policybridge_server.ledger.spool import Batch, left_spools, open_spool
 _LOG = logging.getLogger(__name__)
 
 _KNOWN: Final = 100_000
-"""Sessions of which it is remembered that they were begun here."""
+"""Limit of remembered sessions that began here."""
 
 
 class PostgresStore:
@@ -66,7 +66,7 @@ class PostgresStore:
         except (RefusedError, InvalidError):
             raise
         except UnavailableError:
-            # The drain tries again at once, and tells it.
+            # The drain tries again at once, and logs the failure.
             self._drain.away = True
 
     @property
@@ -80,7 +80,7 @@ class PostgresStore:
         return self._drain.away
 
     def write(self, records: Sequence[Record]) -> Mapping[int, PolicyBridgeError]:
-        """Write all ``records`` into the spool, and wait for the database where one is to be acknowledged."""
+        """Write all ``records`` into the spool, and wait for the database if one is to be acknowledged."""
         rows, refused = _packed(self._packer, records)
         number = self._spool.append(rows)
         self._note(rows)
@@ -100,7 +100,7 @@ class PostgresStore:
             self._begun.popitem(last=False)
 
     def _own_refusals(self, rows: Sequence[Row]) -> dict[int, PolicyBridgeError]:
-        """Say what cannot be acknowledged while the database is away."""
+        """Return the records that cannot be acknowledged while the database is away."""
         refused: dict[int, PolicyBridgeError] = {}
         for position, row in enumerate(rows):
             if isinstance(row, EndRow | OutcomeRow):
@@ -114,21 +114,21 @@ class PostgresStore:
         """Do nothing: the drain prunes when nothing waits."""
 
     def _drain_left(self, drain: Drain) -> None:
-        """Send what servers left that are gone."""
+        """Send the records of ended servers."""
         for spool in left_spools(self._folder, self._name):
-            _LOG.warning("the spool %s of a server that is gone is drained", spool.file)
+            _LOG.warning("the spool %s of an ended server is drained", spool.file)
             spool.begin(self._clock.now().wall)
             while drain.drain_some(spool):
                 pass
 
     def close(self) -> None:
-        """Send what can be sent, and close everything."""
+        """Send as much as possible, and close everything."""
         self._drain.close()
         self._spool.close()
 
 
 class DirectStore:
-    """Writes the database without a spool; implements `Store`. Where the database is away, nothing is written.
+    """Writes the database without a spool; implements `Store`. While the database is away, nothing is written.
 
     Args:
         url: of the database; it is connected to when that is needed.
@@ -168,12 +168,12 @@ class DirectStore:
         return refused | told.get(self._batches, {})
 
     def interrupt(self, mark: str) -> None:
-        """Mark the sessions as interrupted that are not over and whose ids end with ``mark``: their process is gone."""
+        """Mark the open sessions as interrupted whose ids end with ``mark``, because their process has ended."""
         with self._connected() as sender:
             sender.interrupt(mark, self._bounds.clock.now().wall)
 
     def prune(self) -> bool:
-        """Drop some of what exceeds the bounds."""
+        """Drop some of the sessions beyond the bounds."""
         with self._connected() as sender:
             return sender.prune()
 
@@ -199,7 +199,7 @@ class PostgresLedger:
 
 
 def _packed(packer: Packer, records: Sequence[Record]) -> tuple[list[Row], dict[int, PolicyBridgeError]]:
-    """Give the rows of all records; one that cannot be packed costs no other one."""
+    """Return the rows of all records; one that cannot be packed does not affect the others."""
     rows: list[Row] = []
     refused: dict[int, PolicyBridgeError] = {}
     for position, record in enumerate(records):

@@ -20,7 +20,7 @@ from policybridge_server.ledger.rows import REPORTERS, InterruptedRow, LostRow, 
 _LOG = logging.getLogger(__name__)
 
 _KNOWN: Final = 10_000
-"""Sessions whose numbers are remembered."""
+"""Limit of remembered sessions' numbers."""
 
 _OWN_FAULTS: Final = ("22", "23", "54")
 """Classes of the errors that are about one row: its data, a constraint, or a limit of the database."""
@@ -40,7 +40,7 @@ FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::float8[], %s::float8[]
 AS new (number, decisions, lost, closed, reported, status, reporters, failures)
 WHERE sessions.number = new.number AND sessions.number BETWEEN %s AND %s
 """  # noqa: S608 - our own number
-# The first and the last number tell the planner which few of hundreds of partitions there are to look at.
+# The first and the last number let the planner skip most of hundreds of partitions.
 
 _FORGET: Final = """
 DELETE FROM outcomes USING unnest(%s::bigint[], %s::text[]) AS new (session, name)
@@ -89,7 +89,7 @@ _CONTEXTS: Final = {"session": "int8", "outcomes": "bytea"}
 
 
 class Tables:
-    """Writes rows. Used in transactions; after one that was rolled back `forget` is called.
+    """Writes rows. Used in transactions; after a rollback call `forget`.
 
     Args:
         connection: to the database.
@@ -122,7 +122,7 @@ class Tables:
         except psycopg.Error as error:
             if not _is_own_fault(error):
                 raise
-        # One of them is refused, or its partition was dropped meanwhile.
+        # One of them is refused, or its partition has been dropped.
         self.forget()
         refused: dict[Any, PolicyBridgeError] = {}
         for name, row in rows:
@@ -158,8 +158,8 @@ class Tables:
         return refused
 
     def _find(self, changes: Mapping[str, Change]) -> None:
-        """Find the numbers of the sessions that were begun before."""
-        # Ids are unique, and each session is begun once: none that begins here is there already.
+        """Find the numbers of earlier sessions."""
+        # Ids are unique, and each session begins once, so a session that begins here cannot exist.
         unknown = [key for key, change in changes.items() if change.begun is None and key not in self._numbers]
         if unknown:
             found = self._connection.execute("SELECT id, number FROM sessions WHERE id = ANY(%s)", (unknown,))

@@ -1,4 +1,4 @@
-"""Text that PostgreSQL cannot hold as it is: it refuses the character NUL, which names of clients may have."""
+"""Escapes of text for PostgreSQL, which refuses the character NUL; clients' names may have it."""
 
 from typing import Any, Final
 
@@ -11,12 +11,12 @@ _ESCAPES: Final = str.maketrans({"\0": f"{_ESCAPE}0", _ESCAPE: f"{_ESCAPE}1"})
 
 
 def escaped(text: str) -> str:
-    """Give the text that stands for ``text`` in the tables: itself, unless it has one of two control characters."""
+    """Return the escaped ``text`` for the tables: itself, unless it has one of two control characters."""
     return text.translate(_ESCAPES) if "\0" in text or _ESCAPE in text else text
 
 
 def unescaped(text: str) -> str:
-    """Give the text that ``text`` in the tables stands for."""
+    """Return the text of the escaped ``text`` in the tables."""
     return text.replace(f"{_ESCAPE}0", "\0").replace(f"{_ESCAPE}1", _ESCAPE) if _ESCAPE in text else text
 
 
@@ -36,7 +36,7 @@ class _TextLoader(Loader):
 
 
 def adapt_text(connection: Connection[Any]) -> None:
-    """Let all text on a connection be escaped on its way there, and be what it was on its way back."""
+    """Escape all text on a connection on its way there, and unescape it on its way back."""
     connection.adapters.register_dumper(str, _BinaryDumper)
     connection.adapters.register_dumper(str, _TextDumper)
     connection.adapters.register_loader("text", _TextLoader)
