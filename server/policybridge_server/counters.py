@@ -222,11 +222,11 @@ class Counters:
 
     def version_of(self, session_id: str) -> VersionCounters:
         """Return the numbers of an ended session's version, for its outcome."""
-        found = self._recent.get(session_id)
-        if found is None:
+        recent = self._recent.get(session_id)
+        if recent is None:
             self._loaded.setdefault((OTHER, ""), self._other)
             return self._other
-        return found
+        return recent
 
     def told(self, transport: str, status: int) -> None:
         """Count an error sent to a client, by the number of its gRPC status."""

@@ -168,9 +168,9 @@ class _TurnSelector(selectors.BaseSelector):
         busy = perf_counter_ns() - counters.woke
         turns.buckets[busy.bit_length()] += 1
         turns.total += busy
-        found = self._awake(timeout) if self._lone else self.epoll.poll(timeout)
+        ready = self._awake(timeout) if self._lone else self.epoll.poll(timeout)
         counters.woke = perf_counter_ns()
-        for fd, events in found:
+        for fd, events in ready:
             handler = self._handlers.get(fd)
             if handler is not None:
                 handler.ready(events)

@@ -47,10 +47,10 @@ def given_socket(address: str) -> socket.socket | None:
     for descriptor in _passed():
         with suppress(OSError):
             os.set_inheritable(descriptor, False)
-            found = socket.socket(fileno=os.dup(descriptor))
-            if found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) and _name(found) == address:
-                return found
-            found.close()
+            listener = socket.socket(fileno=os.dup(descriptor))
+            if listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) and _name(listener) == address:
+                return listener
+            listener.close()
     return None
 
 
@@ -61,15 +61,15 @@ def give(bound: Mapping[str, int]) -> None:
 
 def _bound() -> dict[str, int]:
     text = os.environ.get(_BOUND, "")
-    found = json.loads(text) if text else {}
-    return dict(found["sockets"]) if found and found["process"] == os.getpid() else {}
+    descriptors = json.loads(text) if text else {}
+    return dict(descriptors["sockets"]) if descriptors and descriptors["process"] == os.getpid() else {}
 
 
 def given_addresses() -> Iterator[str]:
     """Give the addresses of all listening sockets that were passed."""
     for descriptor in _passed():
-        with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as found:
-            yield _name(found)
+        with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as listener:
+            yield _name(listener)
 
 
 def _passed() -> range:

@@ -42,7 +42,7 @@ _TESTS: Final = {
     "engine/failures.py": "telemetry/test_log",
     "engine/head.py": "engine/test_head",
     "engine/pace.py": "engine/test_pace",
-    "engine/place.py": "engine/test_pace engine/test_worker",
+    "engine/model_host.py": "engine/test_pace engine/test_worker",
     "engine/single.py": "grpc/test_unary_calls",
     "engine/worker.py": "engine/test_worker",
     "ledger/clock.py": "ledger/test_clock",

@@ -12,10 +12,10 @@ def host_of(address: str) -> str:
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach the name or address; false if it is unknown."""
     try:
-        found = {str(each[4][0]) for each in socket.getaddrinfo(host or None, None, type=socket.SOCK_STREAM)}
+        addresses = {str(each[4][0]) for each in socket.getaddrinfo(host or None, None, type=socket.SOCK_STREAM)}
     except (OSError, UnicodeError):
         return False
-    return bool(host) and all(ip_address(address.partition("%")[0]).is_loopback for address in found)
+    return bool(host) and all(ip_address(address.partition("%")[0]).is_loopback for address in addresses)
 
 
 def is_loopback_address(text: str) -> bool:

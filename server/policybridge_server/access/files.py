@@ -39,10 +39,10 @@ class WatchedFiles:
 
 def _identity(path: Path) -> tuple[int, ...] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_ino, found.st_size, found.st_mode
+    return status.st_mtime_ns, status.st_ino, status.st_size, status.st_mode
 
 
 def check_secret(path: Path, what: str) -> None:

@@ -99,12 +99,12 @@ class Tokens:
         if self._watched.changed():
             self.reload()
         digest = _digest(token)
-        found = None
+        owner = None
         for client in self._clients:
             # All are compared, each in constant time, so that the time reveals nothing.
             if hmac.compare_digest(client.digest, digest):
-                found = client
-        return found
+                owner = client
+        return owner
 
     def reload(self) -> None:
         """Read the file; if it cannot be used, keep the old tokens."""

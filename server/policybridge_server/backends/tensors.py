@@ -140,10 +140,10 @@ class Interface:
         self.batched = _batched([*inputs, output], settings)
         specs = [self._spec(port) for port in inputs]
         _check_packs(settings.pack, specs)
-        found = [(spec, () if spec.name in unused else _features(spec, settings.pack)) for spec in specs]
-        features = Layout.of(feature for _, those in found for feature in those)
+        members = [(spec, () if spec.name in unused else _features(spec, settings.pack)) for spec in specs]
+        features = Layout.of(feature for _, those in members for feature in those)
         self.signature = ModelSignature(features, self._spec(output))
-        self.inputs = _place(found, features)
+        self.inputs = _place(members, features)
 
     def _spec(self, port: Port) -> TensorSpec:
         dims = port.dims[1:] if self.batched else port.dims
@@ -247,10 +247,10 @@ def _features(spec: TensorSpec, packs: Mapping[str, Pack]) -> tuple[TensorSpec, 
     return packs[spec.name].specs(spec.name) if spec.name in packs else (spec,)
 
 
-def _place(found: Sequence[tuple[TensorSpec, tuple[TensorSpec, ...]]], layout: Layout) -> list[Input]:
+def _place(members: Sequence[tuple[TensorSpec, tuple[TensorSpec, ...]]], layout: Layout) -> list[Input]:
     """Find the place of each input's features in a record. They are adjacent, so that packing needs only views."""
     inputs, offset = [], 0
-    for spec, features in found:
+    for spec, features in members:
         runs: tuple[Run, ...] = ()
         if layout.fixed and features == (spec,):
             # One feature keeps its shape; several become a vector.

@@ -8,8 +8,8 @@ from policybridge_core.errors import PolicyBridgeError, PolicyFailedError
 from policybridge_server.counters import VersionCounters
 from policybridge_server.engine.decision import Decision, Result
 from policybridge_server.engine.evaluator import Evaluator
+from policybridge_server.engine.model_host import ModelHost
 from policybridge_server.engine.pace import INLINE_SECONDS
-from policybridge_server.engine.place import Place
 
 _INLINE: Final = int(INLINE_SECONDS * 1e9)
 
@@ -33,7 +33,7 @@ class Batcher:
     def __init__(
         self,
         evaluator: Evaluator,
-        place: Place,
+        place: ModelHost,
         schedule: Callable[["Batcher"], None],
         ignored: tuple[str, ...],
         counters: VersionCounters,

@@ -12,7 +12,7 @@ from policybridge_server.engine.batcher import Batcher
 from policybridge_server.engine.binding import bind
 from policybridge_server.engine.evaluator import Evaluator
 from policybridge_server.engine.head import Head
-from policybridge_server.engine.place import Place
+from policybridge_server.engine.model_host import ModelHost
 from policybridge_server.engine.probe import Probe
 from policybridge_server.repository import StoredVersion
 
@@ -33,11 +33,11 @@ class LoadedVersion:
 
     """
 
-    def __init__(self, stored: StoredVersion, model: Model, head: Head | None, found: Probe, place: Place) -> None:
+    def __init__(self, stored: StoredVersion, model: Model, head: Head | None, probe: Probe, place: ModelHost) -> None:
         self.stored = stored
         self.counters = place.counters
         self.head = head
-        self.probe = found
+        self.probe = probe
         self.signature = model.signature if head is None else ModelSignature(model.signature.features, head.advice)
         self.sessions = 0
         self._place = place

@@ -16,8 +16,8 @@ from policybridge_server.counters import Counters
 from policybridge_server.engine.failures import Failures
 from policybridge_server.engine.head import Head
 from policybridge_server.engine.loaded import LoadedVersion
+from policybridge_server.engine.model_host import ModelHost, Rules
 from policybridge_server.engine.pace import INLINE_SECONDS
-from policybridge_server.engine.place import Place, Rules
 from policybridge_server.engine.probe import Probe, confirm_probe, probe
 from policybridge_server.engine.timeouts import Timeouts
 from policybridge_server.engine.worker import stack_of
@@ -126,9 +126,9 @@ def _load(stored: StoredVersion, given: Allowances, folder: Path | None, probed:
             head = None if stored.config.head is None else Head(stored.config.head, model.signature.advice)
             given_values, runs_code = stored.config.probe, load_backend(stored.config.backend).runs_code
             if probed is None:
-                found = probe(model, given_values, must_answer=not runs_code)
+                measured = probe(model, given_values, must_answer=not runs_code)
             else:
-                found = confirm_probe(model, probed, given_values)
+                measured = confirm_probe(model, probed, given_values)
             undo.pop_all()
     except PolicyBridgeError as error:
         raise PreconditionError(f"{stored} cannot be loaded: {error}") from error
@@ -138,8 +138,8 @@ def _load(stored: StoredVersion, given: Allowances, folder: Path | None, probed:
             raise
         raise PreconditionError(f"{stored} cannot be loaded: {describe(error)}") from error
     counters = (given.counters or Counters()).version(stored.policy.name, stored.policy.version)
-    place = Place(model, _rules(stored, given, model, found), given.loop, Failures(str(stored)), counters)
-    return LoadedVersion(stored, model, head, found, place)
+    place = ModelHost(model, _rules(stored, given, model, measured), given.loop, Failures(str(stored)), counters)
+    return LoadedVersion(stored, model, head, measured, place)
 
 
 def _model(stored: StoredVersion, given: Allowances, folder: Path | None = None) -> Model:
@@ -161,13 +161,13 @@ def _allowed(stored: StoredVersion, given: Allowances) -> float:
     return stored.config.decision_timeout or given.timeouts.decision
 
 
-def _rules(stored: StoredVersion, given: Allowances, model: Model, found: Probe) -> Rules:
+def _rules(stored: StoredVersion, given: Allowances, model: Model, measured: Probe) -> Rules:
     # A process is ended by its `ProcessModel` when it takes too long.
     allowed = None if isinstance(model, ProcessModel) else _allowed(stored, given)
     movable = stored.config.inline is None and model.inline is None
     return Rules(
         str(stored),
-        _inline(stored, model, found),
+        _inline(stored, model, measured),
         allowed,
         given.timeouts.load,
         movable,
@@ -175,7 +175,7 @@ def _rules(stored: StoredVersion, given: Allowances, model: Model, found: Probe)
     )
 
 
-def _inline(stored: StoredVersion, model: Model, found: Probe) -> bool:
+def _inline(stored: StoredVersion, model: Model, measured: Probe) -> bool:
     if isinstance(model, ProcessModel):
         return False
     if stored.config.inline is not None:
@@ -183,4 +183,4 @@ def _inline(stored: StoredVersion, model: Model, found: Probe) -> bool:
     if model.inline is not None:
         return model.inline
     # A model of unknown pace begins in a worker, and moves to the loop thread when it is fast.
-    return found.seconds is not None and found.seconds < INLINE_SECONDS
+    return measured.seconds is not None and measured.seconds < INLINE_SECONDS

@@ -155,10 +155,10 @@ class Adopter:
         staging = Staging(folder.parent, self._repository.limits)
         try:
             fetch(stored.policy.name, stored.policy.version, wanted, staging)
-            found = version_digest(staging.seal(), stored.config)
-            if found != wanted:
+            actual = version_digest(staging.seal(), stored.config)
+            if actual != wanted:
                 raise PreconditionError(
-                    f"the files fetched for {stored} have the digest {found}, not {wanted}; they are not used"
+                    f"the files fetched for {stored} have the digest {actual}, not {wanted}; they are not used"
                 )
             staging.place(folder)
         except BaseException:
@@ -300,11 +300,11 @@ def _aliases(known: StoredPolicy | None, policy: StoredPolicy) -> dict[str, int]
     """Return the aliases; an alias of a missing version keeps its old version, if it can."""
     before = {} if known is None else known.changed
     wanted = {name: [number, before.get(name)] for name, number in policy.changed.items()}
-    found = {
+    aliases = {
         name: [each for each in numbers if each is not None and each in policy.versions]
         for name, numbers in wanted.items()
     }
-    return {name: numbers[0] for name, numbers in found.items() if numbers}
+    return {name: numbers[0] for name, numbers in aliases.items() if numbers}
 
 
 def _differ(known: StoredPolicy, now: StoredPolicy) -> bool:

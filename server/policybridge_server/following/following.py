@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from policybridge_core.errors import PolicyBridgeError, UnavailableError
 from policybridge_serdes import PolicyVersion
 from policybridge_server.following.adopting import MEANWHILE, Adopter
-from policybridge_server.following.source import Change, Source
+from policybridge_server.following.source import Source, SourceChange
 from policybridge_server.following.state import Lack, PolicyState
 from policybridge_server.repository import Repository
 
@@ -79,13 +79,13 @@ class Follower:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _next(self, changes: Iterator[Change]) -> tuple[Change, int] | None:
+    def _next(self, changes: Iterator[SourceChange]) -> tuple[SourceChange, int] | None:
         # The revision before the look: if the repository changes in between, the result may be older.
         revision = self._repository.revision
         change = next(changes, None)
         return None if change is None else (change, revision)
 
-    async def _take(self, taken: tuple[Change, int]) -> None:
+    async def _take(self, taken: tuple[SourceChange, int]) -> None:
         change, seen = taken
         for state in change.policies:
             self._policies[state.name] = state

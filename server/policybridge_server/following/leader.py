@@ -12,7 +12,7 @@ from policybridge_core.plugins import load_part
 from policybridge_serdes import PolicyVersion
 from policybridge_serdes.messages import version_to_pb
 from policybridge_server.config import ServerConfig
-from policybridge_server.following.source import Change
+from policybridge_server.following.source import SourceChange
 from policybridge_server.following.state import MOST_LACKS, Lack, lack_to_pb, state_from_pb
 from policybridge_server.repository.files import replace_file
 from policybridge_server.repository.numbers import MOST_KEPT
@@ -53,10 +53,10 @@ class LeaderSource:
         files = (config.follow_ca, config.follow_certificate, config.follow_key, config.follow_token_file)
         self._link = made(config.follow, *files)
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[SourceChange]:
         """Yield the leader's changes."""
         for response in self._link.follow(pb.Hello(id=self._id, name=self._own_name)):
-            yield Change([state_from_pb(policy) for policy in response.policies], response.revision)
+            yield SourceChange([state_from_pb(policy) for policy in response.policies], response.revision)
 
     def fetch(self, policy: str, number: int, digest: str, staging: Staging) -> None:
         """Write the files of a version."""

@@ -10,7 +10,7 @@ import msgspec
 
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes import PolicyVersion
-from policybridge_server.following.source import Change
+from policybridge_server.following.source import SourceChange
 from policybridge_server.following.state import Lack, PolicyState
 from policybridge_server.repository.aliases import LARGEST
 from policybridge_server.repository.remote import ALIASES, POLICY, ROLLOUT, RemoteRepository, numbers
@@ -55,7 +55,7 @@ class RemoteSource:
         self._again: dict[str, float] = {}
         self._closed = threading.Event()
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[SourceChange]:
         """Give all policies, and then those that have changed since the look before."""
         is_first = True
         while not self._closed.is_set():
@@ -63,7 +63,7 @@ class RemoteSource:
             if is_first and not self._seen and not self._may_be_new:
                 _LOG.warning("%s holds no policy", self.name)
             if changed or is_first:
-                yield Change(changed)
+                yield SourceChange(changed)
             is_first = False
             self._closed.wait(self._interval)
 

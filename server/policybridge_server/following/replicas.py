@@ -145,11 +145,11 @@ class Replicas:
         views = [self.view(), *await self.gather()]
         needed = {view.process: view.revision for view in views}
         while True:
-            found = sorted(_merged(views, needed), key=lambda each: each[0].name)
-            met = _is_met(wanted, [is_current for _, is_current in found])
+            replicas = sorted(_merged(views, needed), key=lambda each: each[0].name)
+            met = _is_met(wanted, [is_current for _, is_current in replicas])
             left = end - time.monotonic()
             if met or left <= 0:
-                return Waited(met, found)
+                return Waited(met, replicas)
             # A replica of another process is looked for from time to time.
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), min(left, _LOOK) if len(views) > 1 else left)
@@ -165,12 +165,12 @@ class Replicas:
 
 def _merged(views: Sequence[View], needed: Mapping[int, int]) -> list[tuple[Replica, bool]]:
     """Give each replica once, as the process knows it to which it is connected, or was last."""
-    found: dict[PeerText, tuple[Replica, bool]] = {}
+    merged: dict[PeerText, tuple[Replica, bool]] = {}
     for view in views:
         for key, replica in view.replicas.items():
-            if key not in found or _last(replica) > _last(found[key][0]):
-                found[key] = replica, replica.is_current(needed.get(view.process, view.revision))
-    return list(found.values())
+            if key not in merged or _last(replica) > _last(merged[key][0]):
+                merged[key] = replica, replica.is_current(needed.get(view.process, view.revision))
+    return list(merged.values())
 
 
 def _last(replica: Replica) -> float:

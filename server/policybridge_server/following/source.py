@@ -10,7 +10,7 @@ from policybridge_server.repository.staging import Staging
 
 
 @dataclass(frozen=True)
-class Change:
+class SourceChange:
     """Changed policies, in their present state.
 
     Attributes:
@@ -36,7 +36,7 @@ class Source(Protocol):
     name: str
     polled: bool
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[SourceChange]:
         """Give the policies, then each change, until `close`. After an error it is called again.
 
         Raises:

@@ -106,8 +106,8 @@ class _Servicer:
         method = self._methods.get(name, _refuse)
         if isinstance(method, WithContext):
             return method.call
-        found: Callable[[Any], Any] = method
-        return lambda request, _context: found(request)
+        plain: Callable[[Any], Any] = method
+        return lambda request, _context: plain(request)
 
 
 def _refuse(_: Any) -> Any:

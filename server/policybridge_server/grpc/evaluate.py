@@ -78,8 +78,8 @@ class Evaluate:
 
     def start(self, request: bytes, call: UnaryCall) -> None:
         """Answer in this turn if the form is known and its version is loaded; in a task otherwise."""
-        found = self._forms.find(request)
-        if found is None or not self._submit(*found, call):
+        known = self._forms.find(request)
+        if known is None or not self._submit(*known, call):
             call.run(self.answer(request))
 
     def _submit(self, known: _Known, values: Sequence[bytes], call: UnaryCall) -> bool:
@@ -129,10 +129,10 @@ class Evaluate:
         return _Request(reference_from_pb(request.policy), serdes, name, typed, layout, values, advice)
 
     def _remember(self, data: bytes, request: _Request, known: _Known) -> None:
-        found = _value_spans(data, request)
+        spans = _value_spans(data, request)
         # The values of an unusual message may be elsewhere: the fields of a message may come twice.
-        if b"".join(data[start:end] for start, end in found) == request.values.tobytes():
-            self._forms.remember(data, found, known)
+        if b"".join(data[start:end] for start, end in spans) == request.values.tobytes():
+            self._forms.remember(data, spans, known)
 
 
 def _reply(call: UnaryCall, prefix: bytes, result: list[Values] | PolicyBridgeError) -> None:

@@ -124,10 +124,10 @@ def _list(reader: LedgerReader, arguments: argparse.Namespace) -> None:
     first = next(sessions, None)
     if first is None:
         check_filters(reader, query)
-    found = itertools.chain(() if first is None else (first,), sessions)
+    listed = itertools.chain(() if first is None else (first,), sessions)
     # In a pipe lines may have any length.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in (_json(each.to_json()) for each in found) if arguments.json else table(found, width):
+    for line in (_json(each.to_json()) for each in listed) if arguments.json else table(listed, width):
         say(line)
 
 

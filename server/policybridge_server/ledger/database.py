@@ -44,24 +44,24 @@ class Database:
     def __init__(self, path: Path, most: int | None = None, *, joins: bool = False) -> None:
         self._path = path
         with mapped(path):
-            found = path.resolve()
-        check_private(found)
-        is_ledger(found)
-        self._locks: _NoLocks | _Locks = _NoLocks() if joins else _Locks(path, found)
+            target = path.resolve()
+        check_private(target)
+        is_ledger(target)
+        self._locks: _NoLocks | _Locks = _NoLocks() if joins else _Locks(path, target)
         try:
             with mapped(path):
-                self._open(found, most)
+                self._open(target, most)
         except BaseException:
             self._locks.close()
             raise
 
-    def _open(self, found: Path, most: int | None) -> None:
-        if not is_ledger(found):
-            _create(found)
-        self._locks.add(found)
-        self._file, self._is = found, _identity(found)
-        self._log = found.with_name(f"{found.name}-wal")
-        self._connection = sqlite3.connect(found, _BUSY, isolation_level=None, check_same_thread=False)
+    def _open(self, target: Path, most: int | None) -> None:
+        if not is_ledger(target):
+            _create(target)
+        self._locks.add(target)
+        self._file, self._is = target, _identity(target)
+        self._log = target.with_name(f"{target.name}-wal")
+        self._connection = sqlite3.connect(target, _BUSY, isolation_level=None, check_same_thread=False)
         try:
             self._prepare(most)
         except BaseException:
@@ -144,10 +144,10 @@ class Database:
 def _identity(file: Path) -> tuple[int, int] | None:
     """Return the identity of a file, whatever its name; ``None`` if there is none."""
     try:
-        found = file.stat()
+        status = file.stat()
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 class _NoLocks:
@@ -161,10 +161,10 @@ class _NoLocks:
 class _Locks:
     """The locks of a writer: of the name, by which SQLite finds the log; and of the file, which may have more names."""
 
-    def __init__(self, path: Path, found: Path) -> None:
+    def __init__(self, path: Path, target: Path) -> None:
         self._path = path
         self._descriptors: list[int] = []
-        self.add(found.with_name(f"{found.name}-lock"), os.O_CREAT)
+        self.add(target.with_name(f"{target.name}-lock"), os.O_CREAT)
 
     def add(self, file: Path, flags: int = 0) -> None:
         try:

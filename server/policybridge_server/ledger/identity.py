@@ -28,11 +28,11 @@ def is_ledger(path: Path) -> bool:
     """
     with mapped(path):
         try:
-            found = path.stat()
+            status = path.stat()
         except FileNotFoundError:
             return False
-        _check_kind(path, found)
-        if not found.st_size:
+        _check_kind(path, status)
+        if not status.st_size:
             return False
         with path.open("rb") as file:
             header = file.read(_HEADER)
@@ -52,15 +52,15 @@ def is_ledger(path: Path) -> bool:
     return True
 
 
-def _check_kind(path: Path, found: os.stat_result) -> None:
-    if stat.S_ISDIR(found.st_mode):
+def _check_kind(path: Path, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
         raise UnavailableError(f"{path} is no ledger: it is a folder; name a file in it")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise UnavailableError(f"{path} is no ledger: it is no regular file")
-    if found.st_nlink > 1:
+    if status.st_nlink > 1:
         # SQLite keeps the last writes beside one of the names, so that they are missing under the other.
         raise UnavailableError(
-            f"the ledger {path} has {found.st_nlink} names (hard links); remove all but one, and use a copy or a "
+            f"the ledger {path} has {status.st_nlink} names (hard links); remove all but one, and use a copy or a "
             "symbolic link instead"
         )
 
@@ -72,8 +72,8 @@ def connect_reader(path: Path) -> sqlite3.Connection:
 
 
 def _log(path: Path) -> Path:
-    found = path.resolve()
-    return found.with_name(f"{found.name}-wal")
+    target = path.resolve()
+    return target.with_name(f"{target.name}-wal")
 
 
 def _connect(path: Path, *, alone: bool) -> sqlite3.Connection:
@@ -84,6 +84,6 @@ def _connect(path: Path, *, alone: bool) -> sqlite3.Connection:
 def _check_tables(path: Path, database: sqlite3.Connection) -> None:
     """Refuse a file without an application id, unless it has a ledger's tables."""
     for table, columns in TABLES.items():
-        found = {name for (name,) in database.execute("SELECT name FROM pragma_table_info(?)", (table,))}
-        if not found.issuperset(columns.split()):
+        present = {name for (name,) in database.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+        if not present.issuperset(columns.split()):
             raise UnavailableError(f"{path} is no ledger: it is a SQLite file without a ledger's table {table!r}")

@@ -19,7 +19,7 @@ _URL: Final = re.compile(
 )
 
 _SECRET: Final = ("password", "sslpassword")
-_SHOWN: Final = ("host", "port", "user", "dbname")
+_LOCATING: Final = ("host", "port", "user", "dbname")
 """Options of a URL that locate the database. Others may be secret in future versions of libpq."""
 
 
@@ -37,26 +37,26 @@ class DatabaseUrl:
     @property
     def has_password(self) -> bool:
         """Whether a password is part of the URL."""
-        found = _URL.fullmatch(self.secret)
-        return found is None or bool(found["password"]) or any(name in _SECRET for name, _ in _options(found))
+        match = _URL.fullmatch(self.secret)
+        return match is None or bool(match["password"]) or any(name in _SECRET for name, _ in _options(match))
 
     def __str__(self) -> str:
-        found = _URL.fullmatch(self.secret)
-        if found is None:
+        match = _URL.fullmatch(self.secret)
+        if match is None:
             return "postgresql://…"
-        user = f"{found['user']}@" if found["user"] else ""
-        database = f"/{found['database']}" if found["database"] else ""
-        shown = [(name, value) for name, value in _options(found) if name in _SHOWN]
+        user = f"{match['user']}@" if match["user"] else ""
+        database = f"/{match['database']}" if match["database"] else ""
+        shown = [(name, value) for name, value in _options(match) if name in _LOCATING]
         options = f"?{urlencode(shown, safe='/')}" if shown else ""
-        return f"postgresql://{user}{found['hosts']}{database or '/' * bool(options)}{options}"
+        return f"postgresql://{user}{match['hosts']}{database or '/' * bool(options)}{options}"
 
 
 Place = Path | DatabaseUrl
 """Of a ledger."""
 
 
-def _options(found: re.Match[str]) -> list[tuple[str, str]]:
-    return parse_qsl(found["options"] or "", keep_blank_values=True)
+def _options(match: re.Match[str]) -> list[tuple[str, str]]:
+    return parse_qsl(match["options"] or "", keep_blank_values=True)
 
 
 def parse_place(text: str | Path) -> Place:
@@ -100,12 +100,12 @@ def expand(texts: Iterable[str]) -> list[str]:
         InvalidError: no file fits a pattern.
 
     """
-    found: list[str] = []
+    files: list[str] = []
     for text in texts:
         fitting = [text]
         if isinstance(parse_place(text), Path) and glob.has_magic(text) and not Path(text).exists():
             fitting = sorted(glob.glob(text))  # noqa: PTH207 - the pattern may begin anywhere
             if not fitting:
                 raise InvalidError(f"no file fits {text!r}")
-        found += fitting
-    return list(dict.fromkeys(found))
+        files += fitting
+    return list(dict.fromkeys(files))

@@ -37,15 +37,15 @@ def check_private(path: Path) -> None:
             _check(file, file.lstat(), beside=bool(part))
 
 
-def _check(file: Path, found: os.stat_result, *, beside: bool) -> None:
-    if found.st_uid not in (os.geteuid(), 0):
+def _check(file: Path, status: os.stat_result, *, beside: bool) -> None:
+    if status.st_uid not in (os.geteuid(), 0):
         raise UnavailableError(
-            f"the ledger cannot be written: {file} belongs to another user, {_name(found.st_uid)}: serve as that user, "
-            "or name another file"
+            f"the ledger cannot be written: {file} belongs to another user, {_name(status.st_uid)}: serve as that "
+            "user, or name another file"
         )
-    if beside and not stat.S_ISREG(found.st_mode):
+    if beside and not stat.S_ISREG(status.st_mode):
         raise UnavailableError(f"the ledger cannot be written: {file} is no regular file; remove it")
-    if stat.S_ISREG(found.st_mode) and found.st_mode & stat.S_IWOTH:
+    if stat.S_ISREG(status.st_mode) and status.st_mode & stat.S_IWOTH:
         raise UnavailableError(f"the ledger cannot be written: every user may write {file}: chmod o-w")
 
 

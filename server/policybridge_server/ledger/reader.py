@@ -63,8 +63,8 @@ class LedgerReader(AbstractContextManager["LedgerReader"]):
             NotFoundError: there is no such session, or more than one.
 
         """
-        found = list(self.sessions(Query(session=session_id)))
-        exact = [session for session in found if session.id == session_id] or found
+        sessions = list(self.sessions(Query(session=session_id)))
+        exact = [session for session in sessions if session.id == session_id] or sessions
         if len(exact) != 1:
             raise NotFoundError(
                 f"{len(exact) or 'no'} sessions of {', '.join(map(str, self._places))} begin with {session_id!r}"

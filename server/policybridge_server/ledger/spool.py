@@ -160,15 +160,15 @@ class Spool:
 
     def oldest(self, size: int) -> list[Batch]:
         """Give the oldest batches, of one writer: at least one if there is any, and at most ``size`` bytes."""
-        found: list[Batch] = []
+        batches: list[Batch] = []
         with self._mutex, mapped(self.file):
             for row in self._database.execute("SELECT number, writer, rows FROM batches ORDER BY number"):
                 batch = Batch(*row)
                 size -= len(batch.rows)
-                if found and (size < 0 or batch.writer != found[0].writer):
+                if batches and (size < 0 or batch.writer != batches[0].writer):
                     break
-                found.append(batch)
-        return found
+                batches.append(batch)
+        return batches
 
     def remove(self, last: int) -> None:
         """Remove the batches up to number ``last``, which are in the database."""

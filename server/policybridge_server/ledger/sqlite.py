@@ -179,8 +179,8 @@ class SqliteStore:
 
     def _refusal(self, session_id: str) -> PolicyBridgeError | None:
         """Say why a session's decisions cannot be acknowledged; ``None``: they can."""
-        found = self._run("SELECT lost FROM sessions WHERE id = ?", session_id).fetchone()
-        return refusal(session_id, None if found is None else found[0])
+        row = self._run("SELECT lost FROM sessions WHERE id = ?", session_id).fetchone()
+        return refusal(session_id, None if row is None else row[0])
 
     def _merge(self, row: OutcomeRow, values: Mapping[str, float]) -> None:
         """Add an outcome to the earlier ones; a name that was reported before gets its new value."""

@@ -28,5 +28,5 @@ class SqliteSummary(TableSummary, SqliteReader):
     def _file(self, row: Any) -> str:
         if not self._has("files"):
             return ""
-        found = self._rows("SELECT name FROM files WHERE session = ?", row["number"])
-        return str(found[0]["name"]) if found else ""
+        rows = self._rows("SELECT name FROM files WHERE session = ?", row["number"])
+        return str(rows[0]["name"]) if rows else ""

@@ -72,12 +72,12 @@ class Values:
 
     base: int
     version: int
-    found: Sequence[Value]
+    values: Sequence[Value]
 
     @property
     def reporters(self) -> Counter[str]:
         """How many of the values each reporter has a part in."""
-        return Counter(reporter for value in self.found for reporter in value.reporters)
+        return Counter(reporter for value in self.values for reporter in value.reporters)
 
     def pairs(self, without: frozenset[str] = frozenset()) -> npt.NDArray[np.float64]:
         """Give the last value of each file that both versions have compiled, in base and version; shape [n, 2].
@@ -87,7 +87,7 @@ class Values:
 
         """
         last: dict[tuple[str, int], Value] = {}
-        for value in self.found:
+        for value in self.values:
             key = (value.file, value.version)
             if not value.reporters & without and (key not in last or last[key].number < value.number):
                 last[key] = value
@@ -221,8 +221,8 @@ def open_summary(place: str | Path, kind: str | None = None) -> Summary:
         UnavailableError: the ledger cannot be read.
 
     """
-    found = parse_place(place)
-    ledger: Any = load_ledger(found, kind)
+    parsed = parse_place(place)
+    ledger: Any = load_ledger(parsed, kind)
     if not hasattr(ledger, "open_summary"):
         raise UnsupportedError(f"ledgers of the kind {kind!r} have no summaries")
-    return cast("_Summarized", ledger).open_summary(found)
+    return cast("_Summarized", ledger).open_summary(parsed)

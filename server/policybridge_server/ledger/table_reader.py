@@ -165,8 +165,8 @@ class TableReader(ABC):
     def _session(self, row: Any) -> SessionRecord:
         outcome = None
         if row["reported"] is not None:
-            found = self._rows(_OUTCOMES, row["number"])
-            outcome = Outcome({pair["name"]: pair["value"] for pair in found}, row["status"])
+            rows = self._rows(_OUTCOMES, row["number"])
+            outcome = Outcome({pair["name"]: pair["value"] for pair in rows}, row["status"])
         exploration = row["exploration"]
         return SessionRecord(
             number=row["number"],

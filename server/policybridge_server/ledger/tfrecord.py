@@ -110,12 +110,12 @@ def _encoder(spec: TensorSpec) -> Callable[[Any], bytes]:
         # Most features are small counts, of which few different ones occur.
         if isinstance(value, list):
             return encode(value)
-        found = known.get(value)
-        if found is None:
-            found = encode([value])
+        encoded = known.get(value)
+        if encoded is None:
+            encoded = encode([value])
             if len(known) < 1 << 16:
-                known[value] = found
-        return found
+                known[value] = encoded
+        return encoded
 
     return remembered
 

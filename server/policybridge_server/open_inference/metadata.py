@@ -120,14 +120,16 @@ class Metadata:
         if not name:
             names = sorted(repository.policies())
             return pb.ModelStatisticsResponse(
-                model_stats=[each for found in names for each in self._policy_statistics(repository.policy(found))]
+                model_stats=[
+                    each for policy_name in names for each in self._policy_statistics(repository.policy(policy_name))
+                ]
             )
         policy = repository.policy(name)
         if not number:
             return pb.ModelStatisticsResponse(model_stats=list(self._policy_statistics(policy)))
         stored = policy.resolve(reference_to(name, number))
-        found = [each for each in self._policy_statistics(policy) if each.version == str(stored.policy.version)]
-        return pb.ModelStatisticsResponse(model_stats=found)
+        statistics = [each for each in self._policy_statistics(policy) if each.version == str(stored.policy.version)]
+        return pb.ModelStatisticsResponse(model_stats=statistics)
 
     def _policy_statistics(self, policy: StoredPolicy) -> Iterator[pb.ModelStatistics]:
         for _, stored in sorted(policy.versions.items()):

@@ -60,8 +60,8 @@ class RequestReader:
             InvalidError: it is no request, or contradicts itself.
 
         """
-        found = self._forms.find(data)
-        request = _with_values(*found) if found else None
+        known = self._forms.find(data)
+        request = _with_values(*known) if known else None
         if request is None:
             request = read_request(parsed(pb.ModelInferRequest.FromString, data))
             if request.step is None:
@@ -70,10 +70,10 @@ class RequestReader:
 
     def _remember(self, data: bytes, request: InferRequest) -> None:
         ids, values = list(spans(data, (_ID,))), list(spans(data, (_RAW_INPUT_CONTENTS,)))
-        found = [*ids, *values]
+        shown = [*ids, *values]
         # Fields in another order, or typed contents, are unusual: such requests are parsed.
-        if len(ids) < 2 and found == sorted(found) and [data[start:end] for start, end in values] == request.payloads:
-            self._forms.remember(data, found, request)
+        if len(ids) < 2 and shown == sorted(shown) and [data[start:end] for start, end in values] == request.payloads:
+            self._forms.remember(data, shown, request)
 
 
 def _with_values(known: InferRequest, values: Sequence[bytes]) -> InferRequest | None:

@@ -105,10 +105,11 @@ class Records:
         first = _number("from", asked.get("from", "1"))
         count = min(_number("count", asked.get("count", "100")), _MOST)
         with self._summary() as summary:
-            found = summary.newest(Query(session=session_id), None, 2)
-            if len(found) != 1:
-                raise NotFoundError(f"the ledger has {len(found) or 'no'} sessions whose ids begin with {session_id!r}")
-            record, file = found[0]
+            sessions = summary.newest(Query(session=session_id), None, 2)
+            if len(sessions) != 1:
+                count_of = len(sessions) or "no"
+                raise NotFoundError(f"the ledger has {count_of} sessions whose ids begin with {session_id!r}")
+            record, file = sessions[0]
             batches = summary.decisions(record, first, count)
             decisions = [decision for batch in batches for decision in _decisions(batch)]
         return {
@@ -121,8 +122,8 @@ class Records:
         conditions = [parse_condition(text) for text in (*rollout.promote_if, *rollout.withdraw_if)]
         with self._summary() as summary:
             names = [condition.name for condition in conditions] + [FAILED]
-            found = summary.outcome_names(policy, rollout.version, _OUTCOMES)
-            names += [name for name in found if name not in _NO_COSTS]
+            outcomes = summary.outcome_names(policy, rollout.version, _OUTCOMES)
+            names += [name for name in outcomes if name not in _NO_COSTS]
             pairs = {name: summary.values(policy, rollout, name).pairs() for name in dict.fromkeys(names)}
             _, versions = summary.totals()
             steps = summary.steps(policy, _STEPS)

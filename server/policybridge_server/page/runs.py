@@ -76,8 +76,8 @@ def shown_runs(folders: Iterable[Path]) -> list[dict[str, Any]]:
 
     A file that cannot be read gives a run with an ``error``.
     """
-    found = sorted(((file.stat().st_mtime, file) for folder in folders for file in _files(folder)), reverse=True)
-    return [_shown(file, changed) for changed, file in found[:_MOST]]
+    files = sorted(((file.stat().st_mtime, file) for folder in folders for file in _files(folder)), reverse=True)
+    return [_shown(file, changed) for changed, file in files[:_MOST]]
 
 
 def _files(folder: Path) -> Iterator[Path]:

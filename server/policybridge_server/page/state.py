@@ -51,10 +51,10 @@ async def whole_state(host: Host) -> dict[str, Any]:
 
 def _add_versions(policies: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
     """Add another process's numbers of each version; both serve the same versions."""
-    found = {(policy["name"], each["version"]): each for policy in others for each in policy["versions"]}
+    versions_elsewhere = {(policy["name"], each["version"]): each for policy in others for each in policy["versions"]}
     for policy in policies:
         for version in policy["versions"]:
-            other = found.get((policy["name"], version["version"]))
+            other = versions_elsewhere.get((policy["name"], version["version"]))
             if other is not None:
                 version["loaded"] = version["loaded"] or other["loaded"]
                 version["sessions"] += other["sessions"]

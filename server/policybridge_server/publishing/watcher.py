@@ -70,12 +70,12 @@ class FolderWatcher:
 
     async def _publish_complete(self) -> bool:
         """Publish the complete folders; return whether there was no new folder."""
-        found = await asyncio.to_thread(self._found)
-        new = {folder: changed for folder, changed in found.items() if self._tried.get(folder) != changed}
+        seen = await asyncio.to_thread(self._found)
+        new = {folder: changed for folder, changed in seen.items() if self._tried.get(folder) != changed}
         complete = [folder for folder, changed in new.items() if time.time() - changed >= SETTLED]
         for folder in complete:
             await self._publish(folder)
-        self._tried = {folder: changed for folder, changed in found.items() if folder in complete or folder not in new}
+        self._tried = {folder: changed for folder, changed in seen.items() if folder in complete or folder not in new}
         return not new
 
     def _found_configs(self) -> dict[str, float]:
@@ -103,15 +103,15 @@ class FolderWatcher:
 
     def _found(self) -> dict[Path, float]:
         """Give the folders of policies and versions that are not served, with the time of their last change."""
-        found: dict[Path, float] = {}
+        folders: dict[Path, float] = {}
         for repository in self._folders:
             try:
                 for policy in policy_folders(repository):
-                    found.update(self._unserved(policy))
+                    folders.update(self._unserved(policy))
             except OSError as error:
                 # It is removed or forbidden during the look. An error would end the watch silently.
                 _LOG.warning("new policies and versions in %s cannot be looked for: %s", repository, error)
-        return found
+        return folders
 
     def _unserved(self, folder: Path) -> dict[Path, float]:
         known = self._repository.find(folder.name)

@@ -47,7 +47,7 @@ def parse_condition(text: str) -> Condition:
 
     """
     check_length(text, "a condition")
-    found = _FORM.fullmatch(text)
-    if found is None:
+    match = _FORM.fullmatch(text)
+    if match is None:
         raise InvalidError(f"the condition {text!r} is not NAME < NUMBER% or NAME > NUMBER%, such as text < -0.1%")
-    return Condition(found["name"], found["sign"] == "<", float(found["limit"]) / 100)
+    return Condition(match["name"], match["sign"] == "<", float(match["limit"]) / 100)

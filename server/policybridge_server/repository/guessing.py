@@ -40,15 +40,15 @@ def guess_config(policy: Path) -> PolicyConfig:
     newest = max(_versions(policy), key=lambda folder: int(folder.name))
     files = sorted(file.name for file in newest.iterdir() if file.is_file())
     # A Python policy may have models beside it.
-    found = [name for name in files if name == "policy.py"] or [name for name in files if _is_known(name)]
-    if len(found) != 1:
-        tells = "no file of" if not found else f"{', '.join(found)} of"
+    candidates = [name for name in files if name == "policy.py"] or [name for name in files if _is_known(name)]
+    if len(candidates) != 1:
+        tells = "no file of" if not candidates else f"{', '.join(candidates)} of"
         raise PreconditionError(
             f"policy {policy.name!r} has no {POLICY_TOML}, and {tells} version {newest.name} says which backend it is "
             f"for. One alone of {', '.join([*_NAMES, *(f'*{suffix}' for suffix in _SUFFIXES)])} does; otherwise write "
             f'a {POLICY_TOML} with `backend = "…"`'
         )
-    return _config(found[0])
+    return _config(candidates[0])
 
 
 def _is_known(name: str) -> bool:

@@ -107,11 +107,11 @@ class RemoteRepository:
     def _listed(self, path: str) -> dict[str, tuple[str, str]]:
         with self._reached():
             try:
-                found = self._files.ls(path, detail=True, refresh=True)
+                entries = self._files.ls(path, detail=True, refresh=True)
             except FileNotFoundError:
                 # An object store has no empty folders.
                 return {}
-        return {entry["name"].rstrip("/").rpartition("/")[2]: (entry["type"], _mark(entry)) for entry in found}
+        return {entry["name"].rstrip("/").rpartition("/")[2]: (entry["type"], _mark(entry)) for entry in entries}
 
     def read(self, policy: str, name: str) -> bytes:
         """Give the content of a small file of a policy; empty if it is not there.
@@ -158,12 +158,12 @@ class RemoteRepository:
         for path in manifest.files:
             check_path(path)
         for path, file in manifest.files.items():
-            found, size = hashlib.sha256(), 0
+            digest, size = hashlib.sha256(), 0
             for piece in self._pieces(self._path(policy, manifest.folder, path)):
                 staging.write(path, piece)
-                found.update(piece)
+                digest.update(piece)
                 size += len(piece)
-            if (size, found.hexdigest()) != (file.size, file.sha256):
+            if (size, digest.hexdigest()) != (file.size, file.sha256):
                 raise PreconditionError(
                     f"{path} of {policy}@{number} is not the file of the manifest: {size} bytes came"
                 )

@@ -163,14 +163,14 @@ class StoredPolicy:
         raise NotFoundError(f"policy {self.name!r} has no version yet")
 
     def _digested(self, digest: str) -> int:
-        found = [number for number, version in self.versions.items() if version.policy.digest.startswith(digest)]
+        numbers = [number for number, version in self.versions.items() if version.policy.digest.startswith(digest)]
         digests = {number: version.policy.digest for number, version in self.versions.items()}
-        if len(digest) < _SHORTEST or len({digests[number] for number in found}) != 1:
+        if len(digest) < _SHORTEST or len({digests[number] for number in numbers}) != 1:
             has = ", ".join(f"{number} is {digests[number]}" for number in sorted(digests))
             raise NotFoundError(
                 f"no one version of policy {self.name!r} has the digest {digest}; {has or 'it has none'}"
             )
-        return max(found)
+        return max(numbers)
 
 
 def listed(names: object) -> str:

@@ -90,18 +90,18 @@ class _Processes(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Give memory, processor time and descriptors of all; of the starts the first one."""
-        found: dict[str, Metric] = {}
+        metrics: dict[str, Metric] = {}
         for pid in self._processes:
             collector = ProcessCollector(pid=partial(int, pid), registry=None)
             for metric in collector.collect():
-                known = found.setdefault(metric.name, metric)
+                known = metrics.setdefault(metric.name, metric)
                 if known is not metric:
                     add = min if metric.name == "process_start_time_seconds" else float.__add__
                     known.samples = [
                         before._replace(value=add(float(before.value), float(sample.value)))
                         for before, sample in zip(known.samples, metric.samples, strict=True)
                     ]
-        return found.values()
+        return metrics.values()
 
 
 def _sessions(versions: Sequence[VersionSnapshot]) -> Iterator[Metric]:

@@ -40,8 +40,8 @@ class SocketFile:
 
 def _identity(path: Path) -> tuple[int, int, int]:
     """Return the identity of a file; its inode alone may be reused after a removal."""
-    found = path.lstat()
-    return found.st_dev, found.st_ino, found.st_mtime_ns
+    status = path.lstat()
+    return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
 def bind_unix(path: str, own: Callable[[Path], None]) -> tuple[socket.socket, SocketFile | None]:

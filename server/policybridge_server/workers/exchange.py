@@ -158,8 +158,8 @@ class Exchange:
         for each, answer in answers.items():
             # No counter may fall, so use the last numbers of a silent worker.
             each.counted = answer or (each.counted and replace(each.counted, answering=0))
-        found = [each.counted for each in answers if each.counted is not None and each.ready.is_set()]
-        return found if self._past is None else [*found, self._past]
+        snapshots = [each.counted for each in answers if each.counted is not None and each.ready.is_set()]
+        return snapshots if self._past is None else [*snapshots, self._past]
 
     async def _gather(self, member: Member, name: str) -> list[Any]:
         """Call all other workers; return the answers that arrive in time."""

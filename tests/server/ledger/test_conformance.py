@@ -129,7 +129,7 @@ def told(kept: Kept, target: Path) -> dict[str, Any]:
         values = sorted(
             (value.version, value.value, sorted(value.reporters))
             for name in ("text", "failed")
-            for value in summary.values("network", rollout, name).found
+            for value in summary.values("network", rollout, name).values
         )
         parts = [len(each) for each in summary.decisions(found[0], 200, 10)]
         steps = summary.steps(None, 5)

@@ -77,10 +77,10 @@ class ChildProcess:
 
     def _status(self, due: float) -> str:
         # The process stays a zombie until then, so that the kernel cannot reuse the number of its group.
-        while (found := os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is None:
+        while (ended := os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is None:
             if time.monotonic() > due:
                 return "was killed"
             time.sleep(0.005)
-        if found.si_code == os.CLD_EXITED:
-            return f"ended with exit status {found.si_status}"
-        return f"was ended by {signal.Signals(found.si_status).name}"
+        if ended.si_code == os.CLD_EXITED:
+            return f"ended with exit status {ended.si_status}"
+        return f"was ended by {signal.Signals(ended.si_status).name}"

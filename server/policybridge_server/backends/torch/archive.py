@@ -95,9 +95,9 @@ def _check_sizes(archive: Any, data: bytes) -> None:
 
 
 def _check_script_record(name: str, content: bytes) -> None:
-    found = _OBJECTS.search(content) or (_FILES.search(content) if name.endswith(".py") else None)
-    if found:
-        raise RefusedError(f"{name} says {found[0].decode()!r}, which does more than compute")
+    match = _OBJECTS.search(content) or (_FILES.search(content) if name.endswith(".py") else None)
+    if match:
+        raise RefusedError(f"{name} says {match[0].decode()!r}, which does more than compute")
 
 
 def _check_pickle(name: str, content: bytes) -> None:

@@ -82,15 +82,15 @@ def _port(name: str, tensor: Any) -> Port:
 
 
 def _ranges(program: torch.export.ExportedProgram, names: Sequence[str], nodes: dict[str, Any]) -> list[_Range]:
-    found = []
+    ranges = []
     known = {str(symbol): limits for symbol, limits in program.range_constraints.items()}
     for argument, name in enumerate(names):
         for axis, dim in enumerate(nodes[name].shape):
             limits = known.get(str(dim))
             if limits is not None:
-                found.append(_Range(argument, axis, _number(limits.lower), _number(limits.upper)))
+                ranges.append(_Range(argument, axis, _number(limits.lower), _number(limits.upper)))
     # In older exports the range of a free dimension begins at 2, because PyTorch specializes on 0 and 1.
-    return [each for each in found if each.low > 2 or each.high < math.inf]
+    return [each for each in ranges if each.low > 2 or each.high < math.inf]
 
 
 def _number(limit: Any) -> float:

@@ -130,10 +130,10 @@ class ServicerCall:
 
 def _method(handler: "grpc.RpcMethodHandler[Any, Any]") -> Callable[[Any, Any], Any]:
     if handler.request_streaming:
-        found = handler.stream_stream if handler.response_streaming else handler.stream_unary
+        behaviour = handler.stream_stream if handler.response_streaming else handler.stream_unary
     else:
-        found = handler.unary_stream if handler.response_streaming else handler.unary_unary
-    return as_async(found, requests=handler.request_streaming, responses=handler.response_streaming)  # type: ignore[arg-type]
+        behaviour = handler.unary_stream if handler.response_streaming else handler.unary_unary
+    return as_async(behaviour, requests=handler.request_streaming, responses=handler.response_streaming)  # type: ignore[arg-type]
 
 
 class StreamContext:

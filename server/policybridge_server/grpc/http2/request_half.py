@@ -153,10 +153,10 @@ class RequestHalf(ABC):
         if self._unpacking is not None:
             self._unpack(self._unpacking)
             return True
-        found = assembly.next(self._limit)
-        if found is None:
+        unpacked = assembly.next(self._limit)
+        if unpacked is None:
             return False
-        packed, message = found
+        packed, message = unpacked
         self._give(PREFIX.size + len(message))
         self._has_rest()
         if len(message) > WINDOW // 2:

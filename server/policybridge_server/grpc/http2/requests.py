@@ -68,8 +68,8 @@ class RequestHeaders:
 def _timeout(header: str | None) -> tuple[float | None, str]:
     if header is None:
         return None, ""
-    found = _TIMEOUT.fullmatch(header)
-    return (int(found[1]) * _UNITS[found[2]], "") if found else (None, header)
+    match = _TIMEOUT.fullmatch(header)
+    return (int(match[1]) * _UNITS[match[2]], "") if match else (None, header)
 
 
 def _field_fault(fields: Sequence[tuple[str, str]]) -> str:

@@ -23,7 +23,7 @@ Named = tuple[Any, Row]
 
 
 @dataclass
-class Change:
+class SessionTotals:
     """The sum of rows for one session.
 
     Attributes:
@@ -81,20 +81,20 @@ class Change:
         return bool(self.decisions or self.lost or self.closed is not None or self.reported is not None)
 
 
-def by_session(rows: Sequence[Named]) -> dict[str, Change]:
+def by_session(rows: Sequence[Named]) -> dict[str, SessionTotals]:
     """Return the sums of rows by the sessions' ids.
 
     Raises:
         psycopg.errors.UniqueViolation: a session begins twice.
 
     """
-    changes: dict[str, Change] = {}
+    changes: dict[str, SessionTotals] = {}
     for name, row in rows:
         match row:
             case StepRow() | InterruptedRow():
                 pass
             case _:
-                change = changes.setdefault(row.session, Change())
+                change = changes.setdefault(row.session, SessionTotals())
                 if isinstance(row, SessionRow) and change.begun is not None:
                     raise psycopg.errors.UniqueViolation(f"there is a session {row.session!r}")
                 change.add(name, row)

@@ -126,16 +126,16 @@ def migrate(connection: Connected, url: DatabaseUrl) -> None:
 
 
 def _change(connection: Connected, url: DatabaseUrl) -> None:
-    found = _format(connection)
-    if found is None:
+    present = _format(connection)
+    if present is None:
         if not _found(connection, "SELECT to_regnamespace(%s) IS NOT NULL AS found"):
             connection.execute(f"CREATE SCHEMA {SCHEMA}")
         connection.execute(f"CREATE TABLE {SCHEMA}.format (number integer NOT NULL)")
         connection.execute(f"INSERT INTO {SCHEMA}.format VALUES (0)")  # noqa: S608 - our own name
-    if found is not None and found > len(MIGRATIONS):
-        raise _newer(url, found)
+    if present is not None and present > len(MIGRATIONS):
+        raise _newer(url, present)
     connection.execute(f"SET LOCAL search_path = {SCHEMA}")
-    for statements in MIGRATIONS[found or 0 :]:
+    for statements in MIGRATIONS[present or 0 :]:
         connection.execute(statements)
     connection.execute("UPDATE format SET number = %s", (len(MIGRATIONS),))
 
@@ -149,21 +149,21 @@ def check_format(connection: Connected, url: DatabaseUrl) -> None:
 
     """
     with mapped(url):
-        found = _format(connection)
-    if found is None:
+        present = _format(connection)
+    if present is None:
         raise UnavailableError(f"there is no ledger in {url}: no server has written one")
-    if found > len(MIGRATIONS):
-        raise _newer(url, found)
-    if found < len(MIGRATIONS):
+    if present > len(MIGRATIONS):
+        raise _newer(url, present)
+    if present < len(MIGRATIONS):
         raise UnavailableError(
-            f"the ledger {url} is of format {found}, and this version of PolicyBridge reads {len(MIGRATIONS)}: a "
+            f"the ledger {url} is of format {present}, and this version of PolicyBridge reads {len(MIGRATIONS)}: a "
             "server of this version brings it there"
         )
 
 
-def _newer(url: DatabaseUrl, found: int) -> RefusedError:
+def _newer(url: DatabaseUrl, present: int) -> RefusedError:
     return RefusedError(
-        f"the ledger {url} is of format {found}; this version of PolicyBridge knows those up to {len(MIGRATIONS)}"
+        f"the ledger {url} is of format {present}; this version of PolicyBridge knows those up to {len(MIGRATIONS)}"
     )
 
 

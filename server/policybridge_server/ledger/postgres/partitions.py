@@ -126,8 +126,8 @@ class Partitions:
             self._begin(number + 1)
 
     def _is_used(self, partition: int) -> bool:
-        found = "SELECT EXISTS (SELECT 1 FROM sessions WHERE number >= %s AND number < %s)::integer AS number"
-        return bool(self._number(found, *_bounds(partition)))
+        query = "SELECT EXISTS (SELECT 1 FROM sessions WHERE number >= %s AND number < %s)::integer AS number"
+        return bool(self._number(query, *_bounds(partition)))
 
     def _is_full(self, partition: int) -> bool:
         most = self._bounds.bytes

@@ -66,18 +66,18 @@ class Sender:
         except BaseException:
             self._tables.forget()
             raise
-        found: dict[int, dict[int, PolicyBridgeError]] = {}
+        refusals: dict[int, dict[int, PolicyBridgeError]] = {}
         for (number, position), error in refused.items():
-            found.setdefault(number, {})[position] = error
-        return found
+            refusals.setdefault(number, {})[position] = error
+        return refusals
 
     def _waiting(self, writer: str, batches: list[Batch]) -> list[Batch]:
         """Mark batches as sent, and return the unsent ones: a commit may have succeeded without an answer."""
-        found = self._connection.execute(_MARK, (writer,)).fetchone()
-        if found is None:
+        row = self._connection.execute(_MARK, (writer,)).fetchone()
+        if row is None:
             self._connection.execute(_KNOWN, (writer,))
-            (found,) = self._connection.execute(_MARK, (writer,)).fetchall()
-        waiting = [batch for batch in batches if batch.number > found["batch"]]
+            (row,) = self._connection.execute(_MARK, (writer,)).fetchall()
+        waiting = [batch for batch in batches if batch.number > row["batch"]]
         if waiting:
             self._connection.execute(_SENT, (waiting[-1].number, writer))
         return waiting

@@ -11,7 +11,7 @@ import psycopg
 
 from policybridge_core.errors import PolicyBridgeError, UnknownError
 from policybridge_server.ledger.failures import refusal
-from policybridge_server.ledger.postgres.changes import Change, Named, by_session
+from policybridge_server.ledger.postgres.changes import Named, SessionTotals, by_session
 from policybridge_server.ledger.postgres.connection import Connected
 from policybridge_server.ledger.postgres.partitions import SHIFT
 from policybridge_server.ledger.postgres.text import escaped
@@ -157,15 +157,15 @@ class Tables:
             self._numbers.popitem(last=False)
         return refused
 
-    def _find(self, changes: Mapping[str, Change]) -> None:
+    def _find(self, changes: Mapping[str, SessionTotals]) -> None:
         """Find the numbers of earlier sessions."""
         # Ids are unique, and each session begins once, so a session that begins here cannot exist.
         unknown = [key for key, change in changes.items() if change.begun is None and key not in self._numbers]
         if unknown:
-            found = self._connection.execute("SELECT id, number FROM sessions WHERE id = ANY(%s)", (unknown,))
-            self._numbers |= {row["id"]: row["number"] for row in found}
+            rows = self._connection.execute("SELECT id, number FROM sessions WHERE id = ANY(%s)", (unknown,))
+            self._numbers |= {row["id"]: row["number"] for row in rows}
 
-    def _begin(self, writer: str, changes: Mapping[str, Change]) -> dict[Any, PolicyBridgeError]:
+    def _begin(self, writer: str, changes: Mapping[str, SessionTotals]) -> dict[Any, PolicyBridgeError]:
         new = {key: change for key, change in changes.items() if change.begun is not None}
         for key in [key for key in new if key in self._numbers]:
             raise psycopg.errors.UniqueViolation(f"there is a session {key!r}")
@@ -177,7 +177,7 @@ class Tables:
         self._copy("sessions", _SESSIONS, (_session(self._numbers[key], writer, each) for key, each in new.items()))
         return {}
 
-    def _add_segments(self, there: Mapping[int, Change]) -> None:
+    def _add_segments(self, there: Mapping[int, SessionTotals]) -> None:
         rows = [
             (number, row.first, row.count, self._signature(row.signature), *msgspec.structs.astuple(row)[4:])
             for number, change in there.items()
@@ -196,14 +196,14 @@ class Tables:
             number = self._signatures[text] = int(row["number"])
         return number
 
-    def _update(self, there: Mapping[int, Change]) -> None:
+    def _update(self, there: Mapping[int, SessionTotals]) -> None:
         # In one order everywhere: servers that change the same sessions must not wait for each other in a circle.
         changed = sorted((number, change) for number, change in there.items() if change.changes_session)
         if changed:
             columns = zip(*((number, *change.columns) for number, change in changed), strict=True)
             self._connection.execute(_UPDATE, [*map(list, columns), changed[0][0], changed[-1][0]])
 
-    def _add_outcomes(self, there: Mapping[int, Change]) -> None:
+    def _add_outcomes(self, there: Mapping[int, SessionTotals]) -> None:
         rows = [(number, *pair) for number, change in there.items() for pair in change.outcomes.items()]
         old = [(number, name) for number, name, _ in rows if there[number].begun is None]
         if old:
@@ -224,16 +224,16 @@ class Tables:
             case InterruptedRow():
                 self._connection.execute(_INTERRUPT, (row.when, row.writer))
 
-    def _refusals(self, changes: Mapping[str, Change]) -> dict[Any, PolicyBridgeError]:
+    def _refusals(self, changes: Mapping[str, SessionTotals]) -> dict[Any, PolicyBridgeError]:
         asked = {key: change for key, change in changes.items() if change.asked}
         numbers = [self._numbers[key] for key in asked if key in self._numbers]
-        found: dict[int, int] = {}
+        lost: dict[int, int] = {}
         if numbers:
             rows = self._connection.execute(_LOST, (numbers, min(numbers), max(numbers)))
-            found = {row["number"]: row["lost"] for row in rows}
+            lost = {row["number"]: row["lost"] for row in rows}
         refused: dict[Any, PolicyBridgeError] = {}
         for key, change in asked.items():
-            error = refusal(key, found.get(self._numbers.get(key, -1)))
+            error = refusal(key, lost.get(self._numbers.get(key, -1)))
             if error is not None:
                 refused |= dict.fromkeys(change.asked, error)
         return refused
@@ -256,7 +256,7 @@ def _is_own_fault(error: psycopg.Error) -> bool:
     return state.startswith(_OWN_FAULTS) if state else isinstance(error, psycopg.DataError)
 
 
-def _session(number: int, writer: str, change: Change) -> Sequence[Any]:
+def _session(number: int, writer: str, change: SessionTotals) -> Sequence[Any]:
     begun = change.begun
     assert begun is not None  # noqa: S101 - for the type checker
     return (

@@ -47,14 +47,14 @@ def load_methods(protos: Iterable[Path], descriptors: Iterable[Path]) -> list[Fo
 
     """
     folders = list(protos)
-    found: dict[str, ForeignMethod] = {}
+    methods: dict[str, ForeignMethod] = {}
     sources = [_compiled(folder, folders) for folder in folders] + [_read(file) for file in descriptors]
     for source, files, served in sources:
         for method in _methods(source, files, served):
-            if str(method) in found:
+            if str(method) in methods:
                 raise InvalidError(f"{source}: {method} is in another of the sources too")
-            found[str(method)] = method
-    return list(found.values())
+            methods[str(method)] = method
+    return list(methods.values())
 
 
 _Source = tuple[Path, FileDescriptorSet, set[str]]

@@ -111,12 +111,12 @@ class MethodHandler:
             PreconditionError: no session runs, and this request does not start one.
 
         """
-        found = self._sessions.get(key)
-        if found is not None and found.find(data):
-            return found
+        session = self._sessions.get(key)
+        if session is not None and session.find(data):
+            return session
         starts = self._starts is not None and self._starts(message)
-        if found is not None and not found.over and not starts:
-            return found
+        if session is not None and not session.over and not starts:
+            return session
         if self._starts is not None and not starts:
             raise PreconditionError(
                 f"{self._name}: no session is running for this client, and this request does not start one"

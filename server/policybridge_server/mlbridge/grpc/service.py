@@ -44,17 +44,17 @@ def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:
         add_handlers(server, calls, service, methods)
 
 
-def _served(config: MlBridgeConfig, found: Sequence[ForeignMethod]) -> list[tuple[ForeignMethod, MethodConfig]]:
-    _check_names("services", config.services, {method.service for method in found})
-    _check_names("methods", config.methods, {str(method) for method in found})
-    configured = [(method, config.method(method.service, method.name)) for method in found]
+def _served(config: MlBridgeConfig, methods: Sequence[ForeignMethod]) -> list[tuple[ForeignMethod, MethodConfig]]:
+    _check_names("services", config.services, {method.service for method in methods})
+    _check_names("methods", config.methods, {str(method) for method in methods})
+    configured = [(method, config.method(method.service, method.name)) for method in methods]
     return [(method, how) for method, how in configured if how.serve is not False]
 
 
-def _check_names(table: str, configured: dict[str, MethodConfig], found: set[str]) -> None:
+def _check_names(table: str, configured: dict[str, MethodConfig], existing: set[str]) -> None:
     for name in configured:
-        if name not in found:
-            known = ", ".join(sorted(found)) or "none"
+        if name not in existing:
+            known = ", ".join(sorted(existing)) or "none"
             raise InvalidError(f"[mlbridge.{table}] {name!r} is in none of the sources; there are {known}")
 
 

@@ -164,11 +164,11 @@ class ForeignSessions:
 
     def get(self, key: Hashable) -> ForeignSession | None:
         """Give the session of ``key``, which counts as used now."""
-        found = self._held.get(key)
-        if found is not None:
+        session = self._held.get(key)
+        if session is not None:
             self._held.move_to_end(key)
-            found.used = asyncio.get_running_loop().time()
-        return found
+            session.used = asyncio.get_running_loop().time()
+        return session
 
     def put(self, key: Hashable, session: ForeignSession) -> None:
         """Hold ``session`` under ``key``; the session that was there ends."""

@@ -108,16 +108,16 @@ def _check_cast(name: str, column: Column, kind: ElementType) -> None:
 
 
 def _checked_shape(name: str, column: Column, shape: list[int]) -> tuple[int, ...]:
-    found = tuple(shape)
+    dimensions = tuple(shape)
     if column.splits:
-        if len(found) != column.levels or VARIES in found[1:]:
+        if len(dimensions) != column.levels or VARIES in dimensions[1:]:
             raise InvalidError(
                 f"bind {name!r}: {column.path} repeats on {column.levels} levels; its shape has as many dimensions, "
                 f"and only the first may be −1, not {shape}"
             )
     elif column.repeats:
-        if VARIES in found and found != (VARIES,):
+        if VARIES in dimensions and dimensions != (VARIES,):
             raise InvalidError(f"bind {name!r}: the shape of {column.path} is fixed or [-1], not {shape}")
-    elif prod(found) != 1:
+    elif prod(dimensions) != 1:
         raise InvalidError(f"bind {name!r}: {column.path} is one value, which has no shape {shape}")
-    return found
+    return dimensions

@@ -49,7 +49,7 @@ class Rules(NamedTuple):
     reload: Callable[[], Model]
 
 
-class Place:
+class ModelHost:
     """Runs one version's model on the loop thread or in a worker. For the loop thread.
 
     Attributes:
