@@ -110,3 +110,9 @@ def native() -> Target:
         if shutil.which(tool) is None:
             missing(tool)
     return built
+
+
+@pytest.fixture(scope="session")
+def launcher(native: Target) -> str:
+    """Build the launcher."""
+    return str(native("policybridge-run") / "bin" / "policybridge-run")

@@ -27,12 +27,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def launcher(native: Target) -> str:
-    """Build the launcher."""
-    return str(native("policybridge-run") / "bin" / "policybridge-run")
-
-
-@pytest.fixture(scope="session")
 def checked_launcher(native: Target) -> str:
     """Build the launcher with the checks of ASan and UBSan."""
     return str(native("policybridge-run", *sanitized()) / "bin" / "policybridge-run")

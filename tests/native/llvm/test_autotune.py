@@ -2,11 +2,11 @@
 
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from policybridge_client.cli import main
 from policybridge_client.decisions import read_store
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.decisions import ByDecisions
@@ -16,6 +16,7 @@ from policybridge_train.corpus.description import Corpus
 from policybridge_train.learning.trees import Trees, to_onnx
 from policybridge_train.objects.elf import ObjectFile
 from policybridge_train.tuning.search import TUNED
+from tests.conftest import command
 from tests.native.llvm.plugins import need
 from tests.training.corpora import write_corpus
 from tests.training.tuning.autotuning import CountedCompiler, rename_oddly, searches
@@ -118,19 +119,26 @@ def test_a_module_whose_tuned_build_crashes_the_compiler_keeps_the_default(
         assert (search.best, search.best_text) == ({}, search.default_text)
 
 
+@pytest.fixture
+def delegated(launcher: str, plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have ``policybridge run`` start the launcher, which finds the plugin."""
+    monkeypatch.setenv("POLICYBRIDGE_PLUGINS", str(plugin.parent))
+    monkeypatch.setenv("POLICYBRIDGE_LAUNCHER", launcher)
+
+
+@pytest.mark.usefixtures("delegated")
 def test_what_a_build_compiles_is_tuned_and_the_source_with_the_store_gives_that_object(
-    tmp_path: Path, compiler: CountedCompiler, major: str, plugin: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, compiler: CountedCompiler, major: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = _project(tmp_path, major)
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("POLICYBRIDGE_PLUGINS", str(plugin.parent))
     store = folder / "tuned.db"
     assert compiler.tune(store, "--", "make") == 0
     assert {section.heading.path for section in read_store(store).sections} == {"src dir/one.c", "src dir/two.c"}
     for module, search in searches(store).items():
         made = folder / "made.o"
         words = ["-Oz", "-c", f"src dir/{Path(module).stem}.c", "-o", str(made)]
-        assert main(["run", "--decisions", str(store), "--", f"clang-{major}", *words]) == 0
+        subprocess.run(command("run", "--decisions", str(store), "--", f"clang-{major}", *words), check=True)
         assert ObjectFile.read(made).digest == search.best_object
     # The folder of the search is none for the repository.
     assert (folder / "tuned.db.work" / ".gitignore").read_text() == "*\n"
