@@ -35,6 +35,6 @@ def receive_files(chunks: Iterable[FileChunk], folder: Path) -> None:
 
 def _relative(text: str) -> PurePosixPath:
     path = PurePosixPath(text)
-    if path.is_absolute() or not path.parts or ".." in path.parts:
+    if path.is_absolute() or not path.parts or ".." in path.parts or "\0" in text:
         raise InvalidError(f"the server sends a file {text!a}, which leads out of the folder")
     return path

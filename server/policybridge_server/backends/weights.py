@@ -33,11 +33,13 @@ _AT_ONCE: Final = 1 << 22
 """Elements that are looked at together."""
 
 _Size = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+_Shape = Annotated[list[_Size], msgspec.Meta(max_length=64)]
+"""As many axes as numpy and torch have: the product of ten thousands took seconds."""
 
 
 class _Entry(msgspec.Struct):
     dtype: str
-    shape: list[_Size]
+    shape: _Shape
     data_offsets: tuple[_Size, _Size]
 
 

@@ -78,6 +78,7 @@ class Trials:
             return
         if view.policy.version in (rollout.version, rollout.base):
             key = TrialKey(view.policy.name, rollout.version, rollout.begun, rollout.share)
+            self._begin(key)
             self._open[view.id] = _Taken(key, view.file, view.policy.version == rollout.version)
 
     def ended(self, view: SessionView) -> None:
@@ -85,7 +86,7 @@ class Trials:
         taken = self._open.pop(view.id, None)
         if taken is None:
             return
-        self._trial(taken.key).add(taken.file, is_new=taken.is_new, has_failed=view.failures > 0)
+        self._add(taken, has_failed=view.failures > 0)
         while len(self._recent) >= _RECENT:
             del self._recent[next(iter(self._recent))]
         self._recent[view.id] = taken
@@ -94,15 +95,19 @@ class Trials:
         """Count the failure of a session that somebody whose word counts reports."""
         taken = self._open.get(session_id) or self._recent.get(session_id)
         if taken is not None:
-            self._trial(taken.key).add(taken.file, is_new=taken.is_new, has_failed=True)
+            self._add(taken, has_failed=True)
 
-    def _trial(self, key: TrialKey) -> Trial:
+    def _begin(self, key: TrialKey) -> None:
+        """Begin the trial of a session that opens now: one roll-out of a policy runs at a time, with one share."""
         if key not in self._trials:
-            # One roll-out of a policy runs at a time, with one share.
             for old in [each for each in self._trials if each.policy == key.policy]:
                 del self._trials[old]
             self._trials[key] = Trial()
-        return self._trials[key]
+
+    def _add(self, taken: _Taken, *, has_failed: bool) -> None:
+        """Count a session, unless its trial has ended before it."""
+        if taken.key in self._trials:
+            self._trials[taken.key].add(taken.file, is_new=taken.is_new, has_failed=has_failed)
 
     @property
     def all(self) -> Mapping[TrialKey, Trial]:

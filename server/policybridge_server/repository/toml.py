@@ -18,16 +18,17 @@ _DEEPEST: Final = 16
 """Tables and arrays within each other, and parts of one key."""
 
 _LEFT_OUT: Final = re.compile(
-    rb'"""(?:[^\\]|\\.)*?"""|'
-    rb"'''.*?'''|"
-    rb'"(?:[^"\\\n]|\\.)*"|'
-    rb"'[^'\n]*'|"
-    rb"#[^\n]*",
+    rb'"""(?:[^"\\]|\\.|"(?!""))*+"{0,5}|'
+    rb"'''(?:[^']|'(?!''))*+'{0,5}|"
+    rb'"(?:[^"\\\n]|\\.)*+"?|'
+    rb"'[^'\n]*+'?|"
+    rb"#[^\n]*+",
     re.DOTALL,
 )
-"""Strings and comments, which may hold dots and brackets."""
+"""Strings and comments, which may hold dots and brackets. A string without an end is a fault behind which the parser
+reads nothing. No byte is looked at more than a few times, because the interpreter is held meanwhile."""
 
-_DEEP_KEY: Final = re.compile(rb"(?:[\w-]+[ \t]*\.[ \t]*){%d}" % _DEEPEST)
+_DEEP_KEY: Final = re.compile(rb"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){%d}" % _DEEPEST)
 _BRACKETS: Final = re.compile(rb"[][{}]")
 
 _Parsed = TypeVar("_Parsed")

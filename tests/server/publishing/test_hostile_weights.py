@@ -57,6 +57,7 @@ def published(channel: grpc.Channel, weights: bytes) -> str:
         (written({"x": entry("F9", [1], 0, 4)}, bytes(4)), "'x' is of the unknown type 'F9'"),
         (written({"x": entry("F32", [2], 0, 4)}, bytes(4)), "'x' has the offsets 0 and 4"),
         (written({"x": entry("F32", [1], 4, 8)}, bytes(8)), "'x' has the offsets 4 and 8"),
+        (written({"x": entry("F32", [(1 << 62) - 1] * 30_000, 0, 0)}), "Expected `array` of length <= 64"),
         (written({"x": entry("F32", [-1], 0, 4)}, bytes(4)), "Expected `int` >= 0"),
         (written({"x": entry("U8", [1 << 61, 1 << 61], 0, 4)}, bytes(4)), "'x' has the offsets 0 and 4"),
         (written({"x": entry("F32", [1], 0, 4)}, bytes(8)), "8 bytes behind the header, of 4"),

@@ -20,7 +20,15 @@ DEEP = {
     "arrays in arrays": "a = " + "[" * 30_000 + "]" * 30_000,
     "tables in tables": "a = " + "{a = " * 10_000 + "1" + "}" * 10_000,
     "a string that is not closed before": "b = '\na = " + "[" * 30_000,
+    "brackets behind a string with quotes at its end": 'a = ["""a"""", ' + "[" * 30_000 + ' "b"]',
 }
+
+SLOW = {
+    "a word": "a" * LARGEST,
+    "quotes of several lines without an end": '"""' + '\n\\"""' * (LARGEST // 6),
+    "quotes of one line without an end": '"' + '\\"' * (LARGEST // 2 - 1),
+}
+"""A search that begins anew at each character takes a minute for them, with the interpreter held."""
 
 
 @pytest.fixture
@@ -34,6 +42,12 @@ def server(policies: Path, server_factory: ServerFactory) -> Iterator[tuple[Runn
 @pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
 def test_what_is_nested_too_deep_is_refused_before_it_is_parsed(text: str) -> None:
     with pytest.raises(PreconditionError, match=r"^here: values are nested too deeply in each other; at most 16 deep"):
+        parse_toml(text.encode(), "here", PolicyConfig)
+
+
+@pytest.mark.parametrize("text", SLOW.values(), ids=SLOW)
+def test_a_search_for_depth_begins_anew_at_no_character(text: str) -> None:
+    with pytest.raises(PreconditionError, match=r"^here: "):
         parse_toml(text.encode(), "here", PolicyConfig)
 
 
@@ -70,9 +84,10 @@ def test_decisions_go_on_while_a_hostile_config_is_judged(server: tuple[RunningS
     keys = "".join(f"k{number} = 1\n" for number in range(6_000))
     with asking(server[0].socket, "inline") as beside:
         before = beside.decisions
-        for number, text in enumerate((f"{TOML}[settings]\n{keys}", *DEEP.values())):
+        hostile = [f"{text}\nunknown = 1" for text in (f"{TOML}[settings]\n{keys}", *DEEP.values())]
+        for number, text in enumerate([*hostile, *SLOW.values()]):
             with pytest.raises(PreconditionError):
-                server[1].repository.publish(f"new{number}", files, config=f"{text}\nunknown = 1")
+                server[1].repository.publish(f"new{number}", files, config=text)
         assert beside.decisions - before > 20
 
 

@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 
 from policybridge_core.errors import PolicyFailedError
-from policybridge_serdes import Outcome, PolicyReference, SessionOptions
-from policybridge_server.engine.trials import Trial
+from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions
+from policybridge_server.backends.contract import SessionView
+from policybridge_server.engine.trials import Trial, Trials
+from policybridge_server.repository import StoredPolicy, StoredVersion
+from policybridge_server.repository.config import PolicyConfig
+from policybridge_server.repository.rollout import Rollout
 from policybridge_server.rollouts.failing import ERROR, evidence, judged
 from tests.conftest import ServerFactory
 from tests.server.publishing.policies import SIGNATURE, Client, ask, client, wait_for
+
+CONFIG = PolicyConfig("python")
 
 POLICY = """
 from policybridge_serdes import ElementType, TensorSpec
@@ -62,6 +68,23 @@ def test_at_the_whole_share_files_that_are_well_speak_for_the_version() -> None:
     for number in range(100):
         trial.add(f"{number}.c", is_new=True, has_failed=number % 50 == 0)
     assert judged(trial, 1.0)[2] < 1
+
+
+def test_a_session_of_an_earlier_share_does_not_erase_the_failures_under_the_present_one() -> None:
+    trials = Trials()
+
+    def opened(file: str, share: float) -> SessionView:
+        rollout = Rollout(version=2, base=1, alias="latest", share=share, begun=1.0)
+        versions = {number: StoredVersion(PolicyVersion("p", number, ""), Path(), CONFIG) for number in (1, 2)}
+        view = SessionView(file, PolicyVersion("p", 2, ""), file=file, alias="latest", failures=1)
+        trials.opened(view, StoredPolicy("p", Path(), CONFIG, versions=versions, rollout=rollout))
+        return view
+
+    early, late = opened("early.c", 0.1), opened("late.c", 0.5)
+    trials.ended(late)
+    trials.ended(early)
+    trials.failed("early.c")
+    assert [(key.share, trial.failed) for key, trial in trials.all.items()] == [(0.5, {"late.c": True})]
 
 
 @pytest.fixture
