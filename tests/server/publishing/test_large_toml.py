@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from policybridge_core.errors import PreconditionError
+from policybridge_core.errors import PreconditionError, TooLargeError
 from policybridge_server.repository.config import PolicyConfig
 from policybridge_server.repository.toml import LARGEST, parse_toml
 from tests.conftest import RunningServer, ServerFactory
@@ -75,7 +75,7 @@ def test_a_config_of_more_than_64_kib_is_refused_on_every_way(
     large = TOML + "#" * LARGEST
     files = write_adder(tmp_path / "new", 1)
     for name in ("new", "adder"):
-        with pytest.raises(PreconditionError, match=rf"{len(large)} bytes; at most {LARGEST} are taken"):
+        with pytest.raises(TooLargeError, match=rf"{len(large)} bytes; at most {LARGEST} are taken"):
             server[1].repository.publish(name, files, config=large)
 
 
