@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -18,7 +18,7 @@ from policybridge_server.publishing.compatibility import check_compatible
 from policybridge_server.publishing.peers import Peers
 from policybridge_server.publishing.rollouts import check_not_rolled_out
 from policybridge_server.repository import StoredPolicy, StoredVersion, version_digest
-from policybridge_server.repository.numbers import Numbers, begin_epoch
+from policybridge_server.repository.numbers import Numbers
 
 _LOG = logging.getLogger(__name__)
 
@@ -48,6 +48,7 @@ class Publication(AbstractAsyncContextManager["Publication"]):
         files: the version's files.
         switch: lets new sessions get the loaded version of the policy.
         peers: get the version before this process; if one fails, none gets it.
+        numbered: gives a policy's numbers, once it has versions of these numbers; blocks.
 
     """
 
@@ -57,8 +58,10 @@ class Publication(AbstractAsyncContextManager["Publication"]):
         files: VersionFiles,
         switch: Callable[[StoredPolicy, LoadedVersion], None],
         peers: Peers,
+        numbered: Callable[[StoredPolicy, Iterable[int]], Numbers | None],
     ) -> None:
         self._peers = peers
+        self._numbered = numbered
         self._opener = opener
         self._engine = opener.engine
         self._files = files
@@ -119,7 +122,7 @@ class Publication(AbstractAsyncContextManager["Publication"]):
         current = await self._current(policy.name)
         clients = [] if current is None else current.clients()
 
-        begun: list[Numbers] = []
+        begun: list[Numbers | None] = []
 
         def stages() -> LoadedVersion:
             found = version_digest(seal(), policy.usable)
@@ -138,7 +141,7 @@ class Publication(AbstractAsyncContextManager["Publication"]):
                 self._undo.callback(repository.write_aliases, policy.folder, policy.changed)
                 repository.write_aliases(policy.folder, changed.changed)
             # The first version of a policy: it has a folder now.
-            begun.append(begin_epoch(policy.folder, [*policy.versions, number], policy.numbers))
+            begun.append(self._numbered(policy, [*policy.versions, number]))
             return loaded
 
         try:

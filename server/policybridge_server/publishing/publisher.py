@@ -94,23 +94,23 @@ class Publisher:
     async def begin_epochs(self) -> None:
         """Note for each policy of this server's own folders which numbers were given; see `Numbers`."""
         for policy in self.policies():
-            if (
-                self._permission.allowed
-                and policy.folder.parent in self._repository.writable
-                and policy.numbers
-                != (
-                    numbers := await asyncio.to_thread(
-                        begin_epoch, policy.folder, [*policy.versions, *policy.refused], policy.numbers
-                    )
+            numbers = await asyncio.to_thread(self._numbered, policy, [*policy.versions, *policy.refused])
+            if numbers == policy.numbers:
+                continue
+            if policy.numbers is not None:
+                _LOG.warning(
+                    "the repository of %s is a copy: what was published after the copy was made is not in it. "
+                    "Replicas keep such versions; `policybridge policies replicas` names them",
+                    policy.name,
                 )
-            ):
-                if policy.numbers is not None:
-                    _LOG.warning(
-                        "the repository of %s is a copy: what was published after the copy was made is not in it. "
-                        "Replicas keep such versions; `policybridge policies replicas` names them",
-                        policy.name,
-                    )
-                self._repository.put(replace(policy, numbers=numbers))
+            self._repository.put(replace(policy, numbers=numbers))
+
+    def _numbered(self, policy: StoredPolicy, numbers: Iterable[int]) -> Numbers | None:
+        """Give a policy's numbers; they are written if this server changes the folder, unless it copies an address."""
+        is_written = self._permission.allowed and policy.folder.parent in self._repository.writable
+        if not is_written or self._repository.origin(policy.folder) is not None:
+            return policy.numbers
+        return begin_epoch(policy.folder, numbers, policy.numbers)
 
     async def heard(self, kept: Iterable[tuple[PolicyVersion, str]]) -> None:
         """Take the news that a replica keeps versions, with their epochs, that this repository does not have."""
@@ -264,7 +264,7 @@ class Publisher:
                 raise
 
     def _publication(self, files: VersionFiles) -> Publication:
-        return Publication(self._opener, files, self._switch, self.peers)
+        return Publication(self._opener, files, self._switch, self.peers, self._numbered)
 
     def _switch(self, policy: StoredPolicy, loaded: LoadedVersion) -> None:
         self._engine.versions.admit(loaded)

@@ -12,8 +12,8 @@ from policybridge.v1.policy_service_pb2 import PolicyVersion
 from policybridge_client.leader import LeaderLink
 from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
 from tests.conftest import command
-from tests.server.following.replicas import leading, replica
-from tests.server.publishing.policies import Client, wait_for, write_adder, write_policy
+from tests.server.following.replicas import leading, replica, serving
+from tests.server.publishing.policies import TOML, Client, wait_for, write_adder, write_policy
 
 
 def publish(leader: Client, folder: Path, number: int) -> int:
@@ -146,3 +146,17 @@ def test_a_replica_that_lies_makes_its_leader_neither_skip_nor_remember_much(tmp
         wait_for(lambda: "501" in str(leader.repository.replicas().replicas[0]))
         assert publish(leader, tmp_path, 200) <= 502
         assert numbers.stat().st_size < 10_000
+
+
+def test_a_repository_at_an_address_has_no_epochs_so_that_what_it_retires_is_retired_everywhere(tmp_path: Path) -> None:
+    (tmp_path / "bucket").mkdir()
+    at_address = ("--repository", f"file://{tmp_path / 'bucket'}", "--allow-publish", "--poll", 3600)
+    with serving(tmp_path / "l", *at_address) as (leader, running):
+        leader.repository.publish("adder", write_adder(tmp_path / "files-100", 100), config=TOML)
+        with replica(running.grpc, tmp_path / "r") as (follower, _):
+            assert [publish(leader, tmp_path, number) for number in (200, 300)] == [2, 3]
+            leader.repository.retire("adder", 1)
+            assert leader.repository.replicas("all", 60).met
+            assert kept(leader) == []
+            assert [each.version for each in follower.repository.show("adder").versions] == [3, 2]
+        assert not list(tmp_path.rglob("numbers.json"))

@@ -30,6 +30,14 @@ def test_a_folder_that_is_copied_in_is_served_once_it_is_complete(
     assert ask(session) == 100
 
 
+def test_a_server_that_takes_no_changes_writes_nothing_into_its_repository(
+    server: Client, policies: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(write_adder(tmp_path / "new", 200), policies / "adder" / "2")
+    wait_for(lambda: server.ask()[1] == 200)
+    assert sorted(path.name for path in (policies / "adder").iterdir()) == ["1", "2", "policy.toml"]
+
+
 def test_a_slow_copy_is_left_alone_until_nothing_changes_any_more(
     server: Client, policies: Path, tmp_path: Path
 ) -> None:
