@@ -85,7 +85,7 @@ class Judge:
         self._publisher = publisher
         self._trials = trials
         self._ledger = ledger
-        self._told = ""
+        self._told: dict[str, str] = {}
 
     async def watch(self) -> None:
         """Judge until the task is cancelled."""
@@ -101,14 +101,16 @@ class Judge:
             await self._judge(policy, rollout)
         except PolicyBridgeError as error:
             # The same at each try, until an operator acts.
-            if str(error) != self._told:
-                self._told = str(error)
+            if self._is_news(policy.name, str(error)):
                 _LOG.warning("the roll-out of %s@%d cannot be judged: %s", policy.name, rollout.version, error)
         except Exception as error:
             # A fault of the server: the other roll-outs are judged all the same.
-            if repr(error) != self._told:
-                self._told = repr(error)
+            if self._is_news(policy.name, repr(error)):
                 _LOG.exception("the roll-out of %s@%d cannot be judged", policy.name, rollout.version)
+
+    def _is_news(self, policy: str, told: str) -> bool:
+        before, self._told[policy] = self._told.get(policy), told
+        return told != before
 
     async def _judge(self, policy: StoredPolicy, rollout: Rollout) -> None:
         rollouts = self._publisher.rollouts
