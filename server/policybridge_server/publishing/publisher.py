@@ -94,7 +94,12 @@ class Publisher:
     async def begin_epochs(self) -> None:
         """Note for each policy of this server's own folders which numbers were given; see `Numbers`."""
         for policy in self.policies():
-            numbers = await asyncio.to_thread(self._numbered, policy, [*policy.versions, *policy.refused])
+            try:
+                numbers = await asyncio.to_thread(self._numbered, policy, [*policy.versions, *policy.refused])
+            except OSError as error:
+                # It may be one of several repositories, and the others can be written.
+                _LOG.warning("the numbers of %s are not written: %s", policy.name, error)
+                continue
             if numbers == policy.numbers:
                 continue
             if policy.numbers is not None:

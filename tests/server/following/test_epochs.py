@@ -160,3 +160,13 @@ def test_a_repository_at_an_address_has_no_epochs_so_that_what_it_retires_is_ret
             assert kept(leader) == []
             assert [each.version for each in follower.repository.show("adder").versions] == [3, 2]
         assert not list(tmp_path.rglob("numbers.json"))
+
+
+def test_a_leader_serves_a_policy_whose_numbers_cannot_be_written(tmp_path: Path) -> None:
+    policy = write_policy(tmp_path / "policies")
+    # In place of a file system that is read-only.
+    (policy / "numbers.json").mkdir()
+    with leading(policy.parent, tmp_path / "l") as (leader, _):
+        assert leader.ask()[1] == 100
+        with pytest.raises(PreconditionError, match="the repository cannot be written"):
+            publish(leader, tmp_path, 200)
