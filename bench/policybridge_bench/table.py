@@ -31,7 +31,7 @@ def live(baseline: Baseline | None) -> Iterator[Show]:
 def by_generator(measured: Sequence[Measured]) -> Mapping[str, list[Measured]]:
     """Group the cases that have rounds by their load generator.
 
-    Generators add different times to each latency, so cases of two generators do not compare.
+    Each generator adds its own time to a latency, so cases of two generators cannot be compared.
     """
     groups: dict[str, list[Measured]] = {}
     for each in measured:

@@ -1,1 +1,1 @@
-"""Shared by all sides of PolicyBridge: errors, the values that describe a session, digests, tables of parts."""
+"""Code that all packages share: errors, the values that describe a session, digests, tables of parts."""

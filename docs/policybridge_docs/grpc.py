@@ -1,4 +1,4 @@
-"""The page of the protocol over gRPC, from the .proto files and their comments."""
+"""Makes the page of the protocol over gRPC from the .proto files and their comments."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ one machine the [Unix socket](socket.md) is faster.
 
 _FILES: Final = ("policy_service", "repository_service", "replication_service", "tensor")
 
-# Places in a descriptor, as SourceCodeInfo.Location.path names them: numbers of fields and positions in turn.
+# Field numbers in SourceCodeInfo.Location.path, where a field number and an index alternate.
 _MESSAGES, _ENUMS, _SERVICES, _SYNTAX = 4, 5, 6, 12
 _FIELDS, _NESTED, _METHODS, _VALUES = 2, 3, 2, 2
 

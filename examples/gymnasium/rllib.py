@@ -21,17 +21,17 @@ from ray.tune.registry import register_env
 
 
 class CreditPerDecision(RLlibCallback):
-    """Puts the credit of each decision in the place of its reward; the discount has to be 0."""
+    """Replaces the reward of each decision by its credit; the discount must be 0."""
 
     def on_episode_end(self, *, episode: SingleAgentEpisode, **_: Any) -> None:
-        """Change the rewards of a whole episode."""
+        """Replace the rewards of a whole episode."""
         rewards = credits_of(episode.get_infos(-1))
-        if len(rewards):  # a compiler that crashed gives none
+        if len(rewards):  # empty if the compiler crashed
             episode.set_rewards(new_data=rewards.tolist(), at_indices=slice(0, len(rewards)))
 
 
 def near_llvm(bias: torch.Tensor) -> None:
-    """Begin near LLVM's own decisions: one in eight is another. The head of values begins at 0."""
+    """Set the initial biases: about one decision in eight differs from LLVM's; the value head begins at 0."""
     with torch.no_grad():
         bias.copy_(torch.tensor([1.0, -1.0]) if len(bias) == 2 else torch.zeros(len(bias)))
 
@@ -54,7 +54,7 @@ def main() -> None:
     config = (
         PPOConfig()
         .environment("inline")
-        # An episode has to be whole when it is credited.
+        # The credits of an episode come with its last step, so batches must hold whole episodes.
         .env_runners(num_env_runners=arguments.runners, batch_mode="complete_episodes")
         .training(gamma=0, lambda_=0, train_batch_size_per_learner=batch, minibatch_size=min(128, batch))
         .rl_module(model_config=DefaultModelConfig(head_fcnet_bias_initializer=near_llvm))

@@ -95,7 +95,7 @@ class PackedCodec:
 
 
 class VaryingCodec:
-    """Any layout: tensor after tensor, each one after the sizes of its varying dimensions."""
+    """Any layout: the message is tensor after tensor; the sizes of a tensor's varying dimensions precede it."""
 
     def __init__(self, layout: Layout, limits: MessageLimits) -> None:
         self._layout = layout
@@ -155,7 +155,7 @@ def _decode_texts(spec: TensorSpec, data: bytes, shape: tuple[int, ...], offset:
 
 
 def _view(spec: TensorSpec, data: bytes, dtype: np.dtype[Any], count: int, offset: int) -> npt.NDArray[Any]:
-    # Checked before any allocation: a wrong size is an error for its sender and costs no memory.
+    # Checked before any allocation, so that a wrong size in a message costs no memory.
     if count * dtype.itemsize > len(data) - offset:
         raise InvalidError(f"{spec}: {count * dtype.itemsize} bytes announced, {len(data) - offset} are left")
     view: npt.NDArray[Any] = np.ndarray(count, dtype, data, offset)

@@ -1,5 +1,5 @@
-// The client of a hostile server: the server sends the input on every connection before it closes its side. The
-// first byte chooses the advice, and whether the session explores.
+// Fuzzes the client against a hostile server. The input's first byte chooses the advice's spec, and whether the session
+// explores; the server sends the other bytes on every connection, then closes its side.
 #include "fuzzing.h"
 #include "policybridge/tensor.h"
 #include "socket.h"
@@ -19,7 +19,7 @@ namespace {
 constexpr unsigned char explores = 128;
 constexpr int decisions = 3;
 
-/// Sends the same bytes to everybody who connects.
+/// Sends the same bytes on every connection.
 class Server {
 public:
   Server() : path_("/tmp/pb-fuzz-" + std::to_string(::getpid())), listener_(::socket(AF_UNIX, SOCK_STREAM, 0)) {
@@ -44,7 +44,7 @@ private:
     int held = -1;
     while (true) {
       const int connection = ::accept(listener_, nullptr, nullptr);
-      // Open until the next client comes, so that this client can send any bytes.
+      // Keep a connection open until the next one, so that its client can still send.
       if (held >= 0)
         ::close(held);
       held = connection;

@@ -21,12 +21,13 @@ pass_data data_of(const char *name) {
   return {RTL_PASS, name, OPTGROUP_LOOP, TV_PLUGIN_RUN, 0, 0, 0, 0, 0};
 }
 
-/// Whether GCC's pass loop2_unroll could unroll the loop, and the source does not say how often (#pragma GCC unroll).
+/// Whether GCC's pass loop2_unroll could unroll the loop, and the source sets no factor for it (#pragma GCC unroll).
 bool is_candidate(loop_p loop) {
   return !loop->inner && loop->unroll == 0 && !optimize_loop_for_size_p(loop) && can_duplicate_loop_p(loop);
 }
 
-/// The numbers 0 (as GCC decides) and 1 (not) up to 65534 mean the same in `loop::unroll`.
+/// Set the number of copies of the body. As in `loop::unroll`, 0 leaves the decision to GCC, 1 unrolls nothing, and
+/// 65534 is the largest number.
 void set_unrolling(loop_p loop, ::function *function, std::size_t copies) {
   loop->unroll = static_cast<unsigned short>(copies);
   if (copies > 1)
@@ -44,7 +45,7 @@ public:
     session_.count_instructions(size);
     if (number_of_loops(function) <= 1)
       return 0;
-    const DebugBinds binds(function); // put back after the analysis is done
+    const DebugBinds binds(function); // restores the binds when the analysis is done
     std::size_t ordinal = 0;
     for (loop_p loop : loops_list(function, LI_ONLY_INNERMOST)) {
       if (is_candidate(loop))
@@ -69,7 +70,7 @@ private:
       if (const Status failure = session_.take_error(); !failure.ok())
         error_at(UNKNOWN_LOCATION, "policybridge: no advice: %s", failure.message().c_str());
     }
-    // As it was before: GCC's own pass computes it again.
+    // Leave no description behind: GCC's own pass computes it again.
     free_simple_loop_desc(loop);
   }
 

@@ -9,7 +9,7 @@ namespace policybridge::plugin {
 
 Error write_output(const std::string &path, function_ref<Error(raw_ostream &)> write) {
   const sys::fs::file_type type = sys::fs::get_file_type(path, /*Follow=*/false);
-  // LLVM's way puts a new file in the place of whatever is there.
+  // writeToOutput replaces the path by a new file; it must not replace a pipe, a device or a link.
   if (type == sys::fs::file_type::regular_file || type == sys::fs::file_type::file_not_found)
     return writeToOutput(path, write);
   std::error_code error;

@@ -9,7 +9,7 @@
 
 namespace policybridge {
 
-/// Writes JSON: on one line as the protocol wants it, or indented by two spaces a level for people to read.
+/// Writes JSON on one line, as the protocol requires, or indented by two spaces a level, for people to read.
 /// Bytes that are not UTF-8 are written as U+FFFD.
 class JsonWriter {
 public:
@@ -22,7 +22,7 @@ public:
   void key(std::string_view name);
   void string(std::string_view text);
   template <class Integer> void integer(Integer number) { write(std::to_string(number)); }
-  /// A finite number, so that reading it gives the same; always with a point or an exponent, as Python writes a float.
+  /// A finite number: reading it gives the same double. It always has a point or an exponent, as Python writes a float.
   void number(double value) { write(decimal(value)); }
   void boolean(bool value) { write(value ? "true" : "false"); }
   void null() { write("null"); }
@@ -37,7 +37,7 @@ public:
 
   std::string take() { return std::move(text_); }
 
-  /// The fewest digits that give the number back: `10.0`, `0.1`, `1e+300`.
+  /// The shortest decimal that reads back as the same double: `10.0`, `0.1`, `1e+300`.
   static std::string decimal(double value);
 
 private:

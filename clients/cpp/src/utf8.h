@@ -7,17 +7,17 @@
 
 namespace policybridge {
 
-/// Append a code point.
+/// Append a code point in UTF-8.
 void append_utf8(std::string &to, std::uint32_t point);
 
-/// Length in bytes of the code point that `text` begins with; 0 where it is not valid UTF-8 (a surrogate, an overlong
-/// form, a truncated sequence), or `text` is empty.
+/// Length in bytes of the first code point in `text`; 0 if it is not valid UTF-8 (a surrogate, an overlong form, a
+/// truncated sequence), or if `text` is empty.
 std::size_t utf8_length(std::string_view text) noexcept;
 
 /// Whether all of `text` is valid UTF-8.
 bool is_utf8(std::string_view text) noexcept;
 
-/// The first 60 bytes of foreign data, for an error message: in quotes, everything but printable ASCII escaped.
+/// The first 60 bytes of a peer's data in quotes, for an error message; all but printable ASCII is escaped.
 std::string quoted(std::string_view bytes);
 
 } // namespace policybridge

@@ -1,4 +1,4 @@
-"""Pictures by a Chromium without a window: of a page, or of a command's output in a terminal."""
+"""Takes pictures of a page, or of a command's output in a terminal, with headless Chromium."""
 
 import base64
 import html
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 QUALITY: Final = 60
-"""Of WebP, of 100: text stays sharp, and all pictures together fit into 300 KB."""
+"""WebP quality, out of 100: text stays sharp, and all pictures together fit into 300 KB."""
 
 _TERMINAL: Final = """<!doctype html><meta charset="utf-8"><style>
 body {{ margin: 0; background: #12181d; color: #d8dee4; width: max-content; }}
@@ -45,7 +45,7 @@ def shoot(page: "Page", file: Path) -> None:
 
 
 def shoot_address(address: str, file: Path, *, ready: str = "body", width: int = 1120, height: int = 760) -> None:
-    """Write a picture of the top of a page, once ``ready``, a CSS selector, is there."""
+    """Write a picture of the top of a page, after the CSS selector ``ready`` matches an element."""
     with opened_page(width, height) as page:
         page.goto(address)
         page.wait_for_selector(ready, state="attached")
@@ -53,7 +53,7 @@ def shoot_address(address: str, file: Path, *, ready: str = "body", width: int =
 
 
 def shoot_terminal(command: str, printed: str, file: Path) -> None:
-    """Write a picture of a terminal in which ``command`` has printed ``printed``, with its colours (ANSI)."""
+    """Write a picture of a terminal that shows ``command`` and its output ``printed``, with ANSI colours."""
     with opened_page(800, 600) as page:
         page.set_content(_TERMINAL.format(command=html.escape(command), printed=_coloured(printed)))
         box = page.evaluate("({width: document.body.scrollWidth, height: document.body.scrollHeight})")

@@ -1,7 +1,7 @@
 """Backend `litert`: ``.tflite`` models, with or without the ``output_spec.json`` of LLVM's ModelUnderTrainingRunner.
 
-A model made for a TFLite build of LLVM serves any LLVM. Its inputs are LLVM's features by name, with a prefix and a
-port that are cut off; the decision is the tensor that the first entry of ``output_spec.json`` names.
+A model made for a TFLite build of LLVM serves any LLVM. The name of an input, without its prefix and its port, is the
+name of LLVM's feature; the first entry of ``output_spec.json`` names the tensor of the decision.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ Details = Mapping[str, Any]
 
 
 class LitertSettings(TensorSettings, frozen=True, forbid_unknown_fields=True):
-    """``[settings]``: the model in the version's folder."""
+    """``[settings]``; ``file`` is the model in the version's folder."""
 
     file: str = "model.tflite"
 
@@ -47,7 +47,7 @@ class LitertBackend:
     runs_code: ClassVar[bool] = False
 
     def load(self, artifact: Path, config: PolicyConfig) -> "LitertModel":
-        """Load the model and find out its signature."""
+        """Load the model and determine its signature."""
         settings: LitertSettings = convert_settings(config, LitertSettings)
         file = artifact_file(artifact, settings.file)
         with loading(file):
@@ -56,7 +56,7 @@ class LitertBackend:
 
 
 class _Names(NamedTuple):
-    """Names of inputs and outputs by the names of their tensors, from the model's signatures; empty without any."""
+    """Tensor's name → name of the input or output, from the model's signatures; empty if the model has none."""
 
     inputs: dict[str, str]
     outputs: dict[str, str]
@@ -89,7 +89,7 @@ class LitertModel(TensorModel):
         self._shapes: list[tuple[int, ...]] = []
 
     def evaluate(self, batch: Batch) -> Values:
-        """Run the model once for all observations. A batch of another size than the one before takes 5–50 µs more."""
+        """Run the model once for all observations. Each change of the batch's size costs 5–50 µs."""
         feeds = self._interface.feeds(batch.values)
         try:
             self._resize([each.shape for each in feeds])

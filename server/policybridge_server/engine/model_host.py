@@ -1,4 +1,4 @@
-"""The place of a version's model: the loop thread, or a worker, which is replaced when the model hangs in it."""
+"""Runs a version's model on the loop thread or in a worker; if the model hangs, the worker is replaced."""
 
 import asyncio
 import logging
@@ -19,13 +19,13 @@ from policybridge_server.engine.worker import AbandonedError, Worker
 _LOG = logging.getLogger(__name__)
 
 _MOST_STUCK: Final = 4
-"""Threads that hang in one version. They cannot be stopped, so that with one more the version answers no longer."""
+"""Limit of hanging threads for one version. They cannot be stopped; beyond the limit the version stops answering."""
 
 Run = Callable[[Model], list[Result]]
-"""Evaluates some decisions by the model that it is given."""
+"""Evaluates some decisions with the given model."""
 
 Done = Callable[[list[Result], float], None]
-"""Told on the loop thread: the results, and the seconds that they took."""
+"""Called on the loop thread with the results and the seconds that they took."""
 
 
 class Rules(NamedTuple):
@@ -33,7 +33,7 @@ class Rules(NamedTuple):
 
     Attributes:
         name: the version's name.
-        inline: whether it begins on the loop thread.
+        inline: whether the model starts on the loop thread.
         allowed: seconds for one evaluation in a worker; ``None``: the model has its own time limit.
         load_allowed: seconds for loading the model again.
         movable: whether the model's pace decides where it runs.
@@ -50,18 +50,18 @@ class Rules(NamedTuple):
 
 
 class ModelHost:
-    """Runs one version's model on the loop thread or in a worker. For the loop thread.
+    """Runs one version's model on the loop thread or in a worker. Used on the loop thread.
 
     Attributes:
-        model: the model on the loop thread, if there is no worker.
+        model: the model; the loop thread calls it directly if there is no worker.
         worker: its thread evaluates; ``None``: the loop thread does.
         failures: counts the model's failures.
         counters: the version's other counters.
         trouble: why the version does not answer at present; empty if it does.
 
     Args:
-        model: evaluates.
-        rules: where it runs, and its time limits.
+        model: the loaded model.
+        rules: where the model runs, and its time limits.
         loop: the loop of the loop thread; ``None``: the caller's thread evaluates.
         failures: counts the model's failures.
         counters: the version's other counters.
@@ -90,15 +90,15 @@ class ModelHost:
         self.worker = None if rules.inline or loop is None else self._hire(loop)
 
     def on_hang(self, give_up: Callable[[PolicyFailedError], None]) -> None:
-        """Call ``give_up`` with an error for all waiting observations when the model hangs."""
-        # Weak: a version that is unloaded must be freed at once, and it holds this place.
+        """If the model hangs, call ``give_up`` with the error for all waiting observations."""
+        # Weak, against a cycle: the version holds this host, and must be freed as soon as it is unloaded.
         self._give_up = WeakMethod(give_up)
 
     def _hire(self, loop: asyncio.AbstractEventLoop) -> Worker:
         return Worker(self._name, loop.call_soon_threadsafe, self._rules.allowed)
 
     def run(self, worker: Worker, run: Run, count: int, runs: int, done: Done) -> None:
-        """Evaluate ``count`` decisions by ``runs`` runs of the model in ``worker``, the present one."""
+        """Evaluate ``count`` decisions in ``runs`` runs of the model in ``worker``, which must be the present one."""
 
         def job() -> tuple[list[Result], float]:
             begun = perf_counter()
@@ -132,7 +132,7 @@ class ModelHost:
             self._loop.call_later(self._rules.allowed, self._look)
 
     def was_slow(self, seconds: float, runs: int, count: int) -> None:
-        """Take a batch on the loop thread that took longer than one run may take."""
+        """Note that a batch took too long on the loop thread; the model may move to a worker."""
         if self._rules.movable and self._loop is not None and self._pace.slow(seconds, runs, count):
             _LOG.info("%s took %.0f ms on the loop thread and is moved to a worker", self._name, seconds * 1e3)
             self.worker = self._hire(self._loop)
@@ -145,7 +145,7 @@ class ModelHost:
             self.worker = None
 
     def end(self, session: SessionView) -> None:
-        """End ``session`` in a stateful model, after the decisions that the model still has to make."""
+        """End ``session`` in a stateful model, after all decisions in the worker's queue."""
 
         def job() -> None:
             if not isinstance(self.model, StatefulModel):
@@ -161,11 +161,11 @@ class ModelHost:
             self._put(self.worker, job)
 
     def close(self) -> None:
-        """Free the model, after the decisions that it still has to make."""
+        """Free the model, after all decisions in the worker's queue."""
         if self.worker is None:
             self.model.close()
         else:
-            # Not watched: the loop may be closed.
+            # Not by `_put`, which sets a timer on the loop: the loop may be closed.
             self.worker.put(self._close)
             self.worker.stop()
 
@@ -174,7 +174,7 @@ class ModelHost:
         self.model.close()
 
     def _look(self) -> None:
-        """Look whether the worker hangs; look again while it has something to do."""
+        """Replace the worker if it hangs; look again later while it has jobs."""
         worker, loop = self.worker, self._loop
         if worker is None or loop is None or worker.idle:
             self._watched = False
@@ -223,7 +223,7 @@ class ModelHost:
 
 
 class _Stepwise:
-    """A model in a worker: each evaluation is a step that has its time."""
+    """A model in a worker: each evaluation is a step with its own time limit."""
 
     def __init__(self, model: Model, worker: Worker) -> None:
         self.signature = model.signature
@@ -245,7 +245,7 @@ class _Stepwise:
 
 
 class _LostModel:
-    """Stands in the place of a model that cannot be loaded again."""
+    """Replaces a model that hung: each evaluation fails, with the reason."""
 
     def __init__(self, model: Model, reason: str) -> None:
         self.signature: ModelSignature = model.signature

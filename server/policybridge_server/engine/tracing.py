@@ -1,4 +1,4 @@
-"""The seam of traces: a tracer may follow a session, and some of its decisions."""
+"""The interface for traces: a tracer may trace a session, and some of the session's decisions."""
 
 from typing import Protocol
 
@@ -8,14 +8,14 @@ from policybridge_server.backends.contract import SessionView
 from policybridge_server.engine.decision import Sink
 
 TRACEPARENT = "traceparent"
-"""The label of a session that holds the W3C trace context of the compilation, as the environment's TRACEPARENT."""
+"""A session's label with the compilation's W3C trace context, as in the environment variable TRACEPARENT."""
 
 
 class SessionTrace(Protocol):
     """The trace of one session. Called on the loop thread; must neither wait nor raise."""
 
     def sink(self, inner: Sink) -> Sink:
-        """Return the sink of the next decision: ``inner``, or a tracing sink before it."""
+        """Return the sink of the next decision: ``inner``, or a tracing sink that wraps it."""
 
     def failed(self, error: PolicyBridgeError) -> None:
         """Take the error that ends the session."""
@@ -31,14 +31,14 @@ class Tracer(Protocol):
     """Follows sessions. Called on the loop thread; must neither wait nor raise."""
 
     def opened(self, session: SessionView) -> SessionTrace | None:
-        """Return the trace of a session; ``None`` if it is not traced, at no cost."""
+        """Return the trace of a session; ``None``: the session is not traced, and its decisions cost nothing more."""
 
     def close(self) -> None:
         """Send the remaining spans. Call this after the loop's end."""
 
 
 class TracingSink:
-    """A sink before a session's sink that reports errors to the trace and passes advice on."""
+    """Wraps a session's sink: reports errors to the trace, passes advice on directly."""
 
     def __init__(self, trace: SessionTrace, sink: Sink) -> None:
         self.answer = sink.answer
@@ -46,6 +46,6 @@ class TracingSink:
         self._sink = sink
 
     def fail(self, error: PolicyBridgeError) -> None:
-        """Pass the error on, which ends the session."""
+        """Report the error to the trace and pass it on; the error ends the session."""
         self._trace.failed(error)
         self._sink.fail(error)

@@ -16,13 +16,13 @@ from policybridge_server.ledger.trajectory import DecisionBatch
 
 @dataclass(frozen=True)
 class Bounds:
-    """How large a ledger may grow; the oldest sessions that are over are dropped first. ``None``: no bound.
+    """Limits of a ledger; beyond them, the oldest ended sessions are dropped first. ``None``: no limit.
 
     Attributes:
         bytes: limit of the ledger's file.
         age: limit in seconds since a session began.
         clock: measures the age.
-        spool: folder of records for a database that is away; ``None``: none may wait.
+        spool: folder in which records wait while the database is away; ``None``: records do not wait.
 
     """
 
@@ -40,11 +40,11 @@ class Store(Protocol):
     """Writes a ledger. Used by one thread."""
 
     def write(self, records: Sequence[Record]) -> Mapping[int, PolicyBridgeError]:
-        """Write all ``records``, or none of them; after the return they survive the process.
+        """Write all ``records``, or none of them. Once this returns, they survive the end of the process.
 
         Returns:
-            Position in ``records`` → why that `Reported` or `Ended` cannot be acknowledged: there is no such session,
-            or some of its decisions were lost.
+            Position of a `Reported` or `Ended` in ``records`` → why it cannot be acknowledged: there is no such
+            session, or some of the session's decisions were lost.
 
         Raises:
             UnavailableError: nothing could be written.
@@ -52,7 +52,7 @@ class Store(Protocol):
         """
 
     def prune(self) -> bool | None:
-        """Drop some of what exceeds the bounds, in a fraction of a second, because acknowledgements wait for it.
+        """Drop some sessions beyond the bounds, in a fraction of a second: acknowledgements wait for it.
 
         Returns:
             Whether there may be more to drop; then this is called again soon.
@@ -72,7 +72,7 @@ class Spooling(Protocol):
 
     @property
     def spooled_bytes(self) -> int:
-        """Bytes on disk that wait."""
+        """Bytes of the records that wait on disk."""
 
     @property
     def away(self) -> bool:
@@ -89,7 +89,7 @@ class Reader(Protocol):
     """
 
     def sessions(self, query: Query) -> Iterator[SessionRecord]:
-        """Give the sessions that ``query`` describes, the oldest first."""
+        """Give the sessions that ``query`` selects, the oldest first."""
 
     def segments(self, session: SessionRecord) -> Iterator[DecisionBatch]:
         """Give a session's decisions in their order, in batches of any size, each with one signature and context.
@@ -100,7 +100,7 @@ class Reader(Protocol):
         """
 
     def context_outcomes(self, session: SessionRecord) -> Mapping[str, Mapping[str, float]]:
-        """Give the numbers that were reported by context and name; see `LedgerReader.context_outcomes`."""
+        """Give the reported numbers by context, then by name; see `LedgerReader.context_outcomes`."""
 
     def close(self) -> None:
         """Close the files."""
@@ -127,10 +127,10 @@ class Ledger(Protocol):
 
 
 class SharedStore(Store, Protocol):
-    """The store of a server whose processes write one ledger: it holds the ledger for them, and writes no records."""
+    """The parent's store, if several processes of a server write one ledger: it holds the ledger, writes no records."""
 
     def interrupt(self, mark: str) -> None:
-        """Mark the open sessions as interrupted whose ids end with ``mark``, because their process has ended.
+        """Mark each open session whose id ends with ``mark`` as interrupted, because its process has ended.
 
         Raises:
             UnavailableError: nothing could be written.
@@ -169,11 +169,11 @@ LEDGERS = Table(
 
 
 def load_ledger(place: Place, kind: str | None = None) -> Ledger:
-    """Make the kind of ledger called ``kind``; without one, that which ``place`` looks like.
+    """Make the kind of ledger called ``kind``; ``None``: the kind that fits ``place``.
 
     Raises:
         NotFoundError: there is no such kind; the message lists the known kinds.
-        InvalidError: this kind of ledger cannot be at this place.
+        InvalidError: a ledger of this kind cannot be at ``place``.
 
     """
     own = _DATABASE if isinstance(place, DatabaseUrl) else _FILE

@@ -19,25 +19,25 @@ _BUSY: Final = 5.0
 """Seconds to wait for another program that holds the file locked."""
 
 _LOG_PAGES: Final = 1000
-"""Pages of the write-ahead log after which SQLite moves it into the file; fewer for a small ledger."""
+"""Pages in the write-ahead log at which SQLite moves it into the file; a small ledger has a lower number."""
 
 _FEWEST_LOG_PAGES: Final = 64
 _LOG_BYTES: Final = 16 << 20
-"""To which the log is cut when it could be moved whole; a reader that reads for long makes it longer."""
+"""Bytes to which SQLite cuts the log after it has moved all of it. The log grows beyond this during a long read."""
 
 
 class Database:
-    """Opens the file for writing, or makes a new one; refuses a file that another server writes, under any name.
+    """Opens the file for writing, or makes a new one. Refuses a file that another server writes, even by another name.
 
     Args:
         path: path of the file; ``-wal``, ``-shm`` and ``-lock`` are beside it, or beside the target of a link.
-        most: the intended limit of the file in bytes.
-        joins: whether another process of this server has the locks.
+        most: the intended limit of the file in bytes; ``None``: no limit.
+        joins: whether another process of this server holds the locks; then this one takes none.
 
     Raises:
-        UnavailableError: from any method, it cannot be written; at opening also, another server writes it, it is no
-            ledger, or another user has put it there.
-        InvalidError: from any method, it is damaged.
+        UnavailableError: from any method: the file cannot be written. From the constructor also: another server writes
+            the file, the file is no ledger, or another user has put it there.
+        InvalidError: from any method: the file is damaged.
 
     """
 
@@ -87,12 +87,12 @@ class Database:
         self._connection.executemany(statement, rows)
 
     def number(self, statement: str, *values: Any) -> int:
-        """Give the one number that a statement finds."""
+        """Run a statement whose result is one number; give the number."""
         (found,) = self.run(statement, *values).fetchone()
         return int(found)
 
     def size(self) -> tuple[int, int]:
-        """Return the used bytes of the file, and the free ones."""
+        """Return the used bytes and the free bytes of the file."""
         free, each = self.number("PRAGMA freelist_count"), self.number("PRAGMA page_size")
         return (self.number("PRAGMA page_count") - free) * each, free * each
 
@@ -103,7 +103,7 @@ class Database:
         return 0
 
     def empty_log(self) -> None:
-        """Move the log into the file, as far as that is possible now."""
+        """Move as much of the log into the file as SQLite can without waiting for readers."""
         with suppress(sqlite3.Error):
             self.run("PRAGMA wal_checkpoint(PASSIVE)")
 
@@ -127,7 +127,7 @@ class Database:
                 raise
 
     def _check_place(self) -> None:
-        # SQLite writes on into a file that was removed or renamed, where no reader finds the acknowledged records.
+        # SQLite keeps writing to a file that was removed or renamed; no reader would find the acknowledged records.
         if _identity(self._file) != self._is:
             raise UnavailableError(
                 f"the ledger {self._path} was removed, renamed or replaced while it is written; put the file back "
@@ -136,13 +136,14 @@ class Database:
 
     def close(self) -> None:
         """Close the file; then another server may write it."""
-        # The locks go last: to close a file takes away all locks that SQLite has on it in this process.
+        # Release the locks last: closing their descriptor drops all POSIX locks of this process on the file, SQLite's
+        # among them.
         self._connection.close()
         self._locks.close()
 
 
 def _identity(file: Path) -> tuple[int, int] | None:
-    """Return the identity of a file, whatever its name; ``None`` if there is none."""
+    """Return the device and inode of a file, which do not depend on its name; ``None`` if there is no file."""
     try:
         status = file.stat()
     except FileNotFoundError:
@@ -151,7 +152,7 @@ def _identity(file: Path) -> tuple[int, int] | None:
 
 
 class _NoLocks:
-    """The locks of a process whose server's parent has them."""
+    """No locks: the server's parent process holds them."""
 
     def add(self, file: Path) -> None: ...
 
@@ -159,7 +160,10 @@ class _NoLocks:
 
 
 class _Locks:
-    """The locks of a writer: of the name, by which SQLite finds the log; and of the file, which may have more names."""
+    """Two locks of a writer.
+
+    One is for the name, from which SQLite derives the log's; the other for the file, which may have several names.
+    """
 
     def __init__(self, path: Path, target: Path) -> None:
         self._path = path
@@ -184,9 +188,9 @@ class _Locks:
 
 
 def _create(path: Path) -> None:
-    """Make an empty ledger: whole under another name first, because the process may be killed at any moment."""
+    """Make an empty ledger under another name, then rename it: the process may be killed at any moment."""
     new = path.with_name(f"{path.name}-new")
-    # Remove files beside a deleted one; SQLite would take them for parts of the new file.
+    # Remove the companions of a deleted ledger; SQLite would read them as parts of the new one.
     for suffix in ("-new", "-new-journal", "-new-wal", "-new-shm", "-journal", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
     try:

@@ -42,10 +42,10 @@ def export_parquet(reader: LedgerReader, query: Query, target: Path, score: Scor
     Tensors of more than one element are lists, in row-major order. Absent outcomes and log-probabilities are null.
 
     Args:
-        reader: of the ledger.
-        query: which sessions.
-        target: the file.
-        score: the one outcome to write, with its default for sessions that lack it; ``None``: all outcomes.
+        reader: reads the ledger.
+        query: selects the sessions.
+        target: the path of the file to write.
+        score: the one outcome to write, with a default for sessions without it; ``None``: all outcomes.
 
     Raises:
         InvalidError: the sessions have several signatures.

@@ -1,4 +1,4 @@
-"""The page's training runs: a trainer writes its progress into a file of its run's folder."""
+"""The training runs on the page. Each trainer writes its progress into a file in its run's folder."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,25 +9,24 @@ import msgspec
 from policybridge_server.repository.files import replace_file
 
 FILE: Final = "run.json"
-"""Its name in the folder of a run."""
+"""Name of the progress file in a run's folder."""
 
 _MOST: Final = 20
-"""Limit of the shown runs, latest first."""
+"""Number of runs that are shown at most, the latest first."""
 
 _BYTES: Final = 4 << 20
-"""Of a file; a larger one is not read."""
+"""Size limit of a progress file; a larger file is not read."""
 
 
 class ShownIteration(msgspec.Struct, frozen=True):
     """A version that a trainer has published; the first one decides as the compiler does.
 
     Attributes:
-        number: counted from 0.
-        version: in the run's repository.
-        compiles: of modules since the run began.
-        seconds: of wall time since then.
-        changes: by measure, the change of the sum over the validation projects since the first iteration, as a
-            fraction.
+        number: the iteration's number, from 0.
+        version: the version's number in the run's repository.
+        compiles: the number of modules compiled since the run began.
+        seconds: wall seconds since the run began.
+        changes: measure → change of the sum over the validation projects since the first iteration, as a fraction.
 
     """
 
@@ -39,7 +38,7 @@ class ShownIteration(msgspec.Struct, frozen=True):
 
 
 class ShownProject(msgspec.Struct, frozen=True):
-    """A project's sums by the compiler's own decisions, and by the best version."""
+    """A project's sum of one measure: ``before`` by the compiler's own decisions, ``after`` by the best version."""
 
     project: str
     measure: str
@@ -54,8 +53,8 @@ class ShownRun(msgspec.Struct, frozen=True):
         title: text for people.
         facts: other properties, by name.
         iterations: the finished iterations.
-        best: the best version on the validation projects.
-        projects: the validation projects by the best version.
+        best: the number of the version that is best on the validation projects.
+        projects: the validation projects, compiled by the best version.
 
     """
 
@@ -72,7 +71,7 @@ def write_run(run: ShownRun, folder: Path) -> None:
 
 
 def shown_runs(folders: Iterable[Path]) -> list[dict[str, Any]]:
-    """Give the runs of these folders and of the folders in them, latest first. This blocks.
+    """Read the runs in these folders and in their direct subfolders, the latest first. This blocks.
 
     A file that cannot be read gives a run with an ``error``.
     """

@@ -1,10 +1,15 @@
-"""Credit: try flips of the policy's own decisions, fit trees to their credit, decide by them, and repeat.
+"""Credit: flip single decisions of the policy, fit trees to the bytes that each flip saves, and repeat.
 
-Each iteration compiles the training modules by the newest version, asking the server as any compiler does; takes the
-decisions from the ledger; compiles each module some times more with many of these decisions turned, so that each flip
-has its own credit in bytes; fits trees to all flips so far; and publishes the version that decides by them: LLVM's
-own decision, unless the trees predict that the other one saves more than some bytes. The validation projects say which
-version is best, and when to end.
+An iteration has four steps:
+
+1. Compile the training modules with the newest version on the server, and read the decisions from the ledger.
+2. Compile each module a few more times with many of these decisions flipped, so that each flip has its own credit in
+   bytes.
+3. Fit trees to all flips so far.
+4. Publish a version that takes LLVM's own decision, unless the trees predict that the other decision saves more than
+   ``least`` bytes.
+
+The best version is the one that is best on the validation projects; the run ends when they improve no more.
 """
 
 import random
@@ -32,28 +37,28 @@ from policybridge_train.tuning.crediting import Ground, Labels, decisions_of
 from policybridge_train.tuning.search import TUNED
 
 _UNKNOWN: Final = -1
-"""The value of the plugin's further features if the compiler asks without the plugin."""
+"""Value of the features that only the plugin sends, if the compiler asks without the plugin."""
 
 FEATURES: Final = tuple(spec.name for spec in InlineForSize.features)
-"""The columns that the policy decides by."""
+"""Names of the features that the policy reads, in the order of its columns."""
 
 _PATIENCE: Final = 2
 """Iterations without a gain on the validation projects, after which a run ends."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What ``--set`` sets.
+    """The settings of ``--set``.
 
     Attributes:
-        iterations: at most so many.
-        compiles: of a module with flips, in each iteration.
-        trees: in the policy.
-        leaves: of a tree.
-        rate: of learning.
-        fraction: of the features that each tree may ask about.
+        iterations: the limit of iterations.
+        compiles: the number of compiles with flips, for each module and iteration.
+        trees: the number of trees in the policy.
+        leaves: the number of leaves of a tree.
+        rate: the learning rate.
+        fraction: the share of the features that each tree may split on.
         l2: see `TreeSettings`.
-        most: the largest credit that counts, in bytes.
-        least: bytes that a deviation must be predicted to save.
+        most: bytes to which a larger credit is cut.
+        least: bytes; the policy deviates from LLVM only if the predicted saving is larger.
 
     """
 
@@ -69,7 +74,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def train(training: Training, settings: Settings) -> None:
-    """Train until the iterations, the time or the patience is at its end."""
+    """Train until the limit of iterations, of time or of patience is reached."""
     task = training.task
     if not isinstance(task, InlineForSize):
         raise InvalidError(f"the algorithm credit knows flips of inlining alone; train {task.name} by es or ppo")
@@ -94,7 +99,7 @@ def _is_flat(done: Sequence[Iteration]) -> bool:
 
 
 def _collect(training: Training, last: Iteration, trees: Trees, compiles: int, cases: Mapping[str, Case]) -> None:
-    """Try flips in all training modules; what an interrupted run has tried is not tried again."""
+    """Try flips in all training modules, except those that an interrupted run has recorded."""
     asking = training.asking(last.version, purpose="training")
     trying = _Trying(asking, f"{training.seed} {last.number}", training.collector.farm.share(trees), compiles)
     waiting = [case for case in cases.values() if not training.record.has(last.number, case.name)]
@@ -107,7 +112,7 @@ def _collect(training: Training, last: Iteration, trees: Trees, compiles: int, c
 
 
 def _distinct(training: Training, task: InlineForSize) -> Mapping[str, Case]:
-    # A library's static and shared objects are often made of the same bitcode.
+    # One case for each bitcode: a library's static and shared objects are often made of the same.
     distinct = {task.module(case).digest: case for case in reversed(training.training)}
     return dict(reversed(distinct.items()))
 
@@ -116,14 +121,14 @@ def _try(training: Training, last: Iteration, trying: "_Trying", case: Case) -> 
     """Try flips in one module, and record the labels; give the number of flips."""
     tried = training.collector.one(case, trying)
     if tried.failure:
-        # A module that does not compile with some flips keeps its earlier labels.
+        # If a compile with flips fails, the module keeps the labels of the compiles before it.
         training.say(f"{case.name}: {tried.failure}")
     training.record.keep(last.number, case.name, tried.compiles, tried.labels)
     return tried.flips
 
 
 class _Tried(msgspec.Struct, frozen=True):
-    """A module's labels, as the record has them."""
+    """A module's labels, encoded as in the record."""
 
     labels: bytes
     flips: int
@@ -136,10 +141,10 @@ class _Trying:
     """Tries flips in one module.
 
     Attributes:
-        asking: whom the first compile asks.
-        seed: of chance, beside the name of the case.
-        trees: say what to try first.
-        compiles: at most so many, beside the first two.
+        asking: the server and the policy of the first compile.
+        seed: with the name of the case, seeds the order of the flips.
+        trees: predict the credits by which the flips are ordered.
+        compiles: the limit of compiles with flips; two compiles without flips precede them.
 
     """
 
@@ -149,7 +154,7 @@ class _Trying:
     compiles: int
 
     def __call__(self, place: Place, task: Task, case: Case) -> _Tried:
-        """Try flips where the module is compiled: the labels are much smaller than the compile's result."""
+        """Try flips on the machine that compiles: the labels are much smaller than the results of the compiles."""
         assert isinstance(task, InlineForSize)  # noqa: S101 - see `train`
         trajectory = Collecting(self.asking)(place, task, case)
         learnt, compiles, failure = list[Labels](), 1, ""
@@ -198,9 +203,10 @@ def _fitted(training: Training, until: int, settings: Settings) -> Trees:
 
 
 def fitted(pieces: Sequence[bytes], settings: Settings, seed: int) -> Trees:
-    """Fit to the flips that a run's record has; the same flips and seed give the same trees.
+    """Fit trees to the flips in a run's record; the same flips and seed give the same trees.
 
-    Every flip counts half as it is, and half as a compiler without the plugin would tell it.
+    Each flip makes two rows of equal weight: one has all features, the other has `_UNKNOWN` for those that only the
+    plugin sends.
     """
     labels = Labels.joined([_unpacked(data) for data in pieces], len(FEATURES))
     untold = labels.rows.copy()
@@ -224,12 +230,12 @@ def _publish(training: Training, number: int, trees: Trees, least: float) -> Ite
 
 
 def model_of(task: Task, trees: Trees, least: float) -> bytes:
-    """Give the policy that deviates from the compiler where the trees predict that this saves ``least`` bytes."""
+    """Give the ONNX model: it deviates from the compiler if the trees predict a saving of more than ``least`` bytes."""
     return to_onnx(trees, FEATURES, task.default, least, task.advice.name)
 
 
 def policy_config() -> str:
-    """Give ``policy.toml`` of the policies that this algorithm makes."""
+    """Give the ``policy.toml`` of this algorithm's policies."""
     features = ", ".join(f'"{name}"' for name in FEATURES)
     fills = "".join(f"{name} = {_UNKNOWN}\n" for name in TOLD)
     return (

@@ -19,22 +19,22 @@ from policybridge_train.objects.elf import ObjectFile
 
 
 class Compilation(Protocol):
-    """One run of a compiler, which is to write an object.
+    """One run of a compiler that writes an object.
 
     Attributes:
-        way: of the decisions into the compiler: ``plain``, ``plugin`` or ``interactive``.
-        again: the words of the command that a person runs to repeat it; empty if no command can.
+        way: how decisions reach the compiler: ``plain``, ``plugin`` or ``interactive``.
+        again: the words of a shell command that repeats the run; empty if no command can.
 
     """
 
     @property
     def way(self) -> str:
-        """The way of the decisions into the compiler."""
+        """How decisions reach the compiler."""
         ...
 
     @property
     def again(self) -> Sequence[str]:
-        """The words that repeat it."""
+        """The words of a shell command that repeats the run."""
         ...
 
     def run(self, tool: CompileTool) -> CompileResult:
@@ -42,13 +42,13 @@ class Compilation(Protocol):
 
         Raises:
             OSError: the compiler cannot be started.
-            PolicyBridgeError: it cannot be asked, or all compilers were ended.
+            PolicyBridgeError: the decisions cannot reach the compiler, or all compilers were ended.
 
         """
         ...
 
     def log(self) -> tuple[ObjectFile, DecisionLog] | None:
-        """Give the decisions, and the object whose functions they made; ``None`` if there is no log of them."""
+        """Give the object that the decisions made, and their log; ``None`` if there is no log."""
         ...
 
 
@@ -66,7 +66,7 @@ class Decider(Protocol):
         ...
 
     def at(self, place: Place, *, again: bool = False) -> Self:
-        """Give the decider as it is at a place; ``again`` after a failure there: a server that died is started again.
+        """Give the decider for a place. Pass ``again`` after a compile failed there: a dead server is then restarted.
 
         Raises:
             UnavailableError: there is no server.
@@ -75,16 +75,16 @@ class Decider(Protocol):
         ...
 
     def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
-        """Give the compilation of a module to an object; other files of it go into the object's folder.
+        """Give the compilation of a module; its other files go into the folder of ``output``.
 
         Args:
             tool: the compiler.
-            module: to compile.
-            output: the file of the object.
+            module: the module to compile.
+            output: the path of the object to write.
             extra: further arguments of cc1.
 
         Raises:
-            PolicyBridgeError: this compiler cannot do it; the message names the missing part.
+            PolicyBridgeError: this compiler cannot take the decisions; the message names the missing part.
 
         """
         ...
@@ -100,17 +100,17 @@ DECIDERS: Final = Table(
         "decisions": "policybridge_train.compiling.decisions:ByDecisions",
     },
 )
-"""Each is a class; its arguments are its own."""
+"""Each entry is a class with constructor arguments of its own."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """A compiler that asks nobody, or whose plugin asks.
+    """A compiler that needs no host process: it takes no advice, or its plugin fetches the advice.
 
     Attributes:
         words: the command.
         way: see `Compilation`.
-        sessions: where the plugin writes the ids of its sessions; ``None`` if it does not.
+        sessions: the file to which the plugin writes the ids of its sessions; ``None``: it writes none.
 
     """
 
@@ -125,13 +125,13 @@ class Command:
 
     def run(self, tool: CompileTool) -> CompileResult:
         """Compile."""
-        # A compiler cache would keep objects that depend on chance.
+        # Disable ccache: exploration decides by chance, so the object must not be cached for this command line.
         environment = {**os.environ, "CCACHE_DISABLE": "1"}
         done = compile_by(self.words, tool.limits, environment, running=tool.running)
         return replace(done, sessions=sessions_of(self.sessions)) if done.ok and self.sessions else done
 
     def log(self) -> tuple[ObjectFile, DecisionLog] | None:
-        """Give nothing."""
+        """Give ``None``: this compilation keeps no log."""
         return None
 
 
@@ -148,7 +148,7 @@ class Plain:
     asks: ClassVar[bool] = False
 
     def at(self, _: Place, *, again: bool = False) -> Self:  # noqa: ARG002 - of `Decider`
-        """Give this: it is the same everywhere."""
+        """Return ``self``: LLVM's own decisions are the same at every place."""
         return self
 
     def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
@@ -167,5 +167,5 @@ def sessions_of(statistics: Path) -> Sequence[str]:
     try:
         return msgspec.json.decode(statistics.read_bytes(), type=_Statistics).sessions
     except FileNotFoundError:
-        # A module about which the compiler asks nothing has no session, and no file.
+        # If the compiler asks nothing, the plugin opens no session and writes no file.
         return []

@@ -17,7 +17,7 @@ from policybridge_train.corpus.wrappers import recording_environment
 def record(command: Sequence[str], folder: Path, *, preload: bool = True) -> tuple[int, list[Call]]:
     """Run a build and give its exit status and the calls that it made; see ``recording_environment`` for ``preload``.
 
-    An interrupt (KeyboardInterrupt) ends all processes of the build; their calls until then count; the status is 130.
+    A KeyboardInterrupt ends all processes of the build; this gives the calls that it made until then, and status 130.
 
     Raises:
         OSError: the command cannot be started.

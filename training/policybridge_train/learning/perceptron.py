@@ -1,4 +1,4 @@
-"""The network of the algorithms that use torch: 40-40-20 and one score, and how it imitates."""
+"""The network of the algorithms that use torch: hidden layers of 40, 40 and 20 units, and one score as output."""
 
 from collections.abc import Mapping, Sequence
 from io import BytesIO
@@ -11,16 +11,17 @@ from policybridge_core.errors import UnsupportedError
 from policybridge_train.learning.network import Floats, Layer
 
 _WIDTHS: Final = (40, 40, 20)
-"""As MLGO's networks: Trofin and others, "MLGO: a Machine Learning Guided Compiler Optimizations Framework", 2021."""
+"""Hidden units by layer, as in Trofin and others, "MLGO: a Machine Learning Guided Compiler Optimizations Framework",
+2021."""
 
 
 class Perceptron:
-    """Gives a score for each row of inputs; it begins with 0 for all.
+    """Gives a score for each row of inputs. Before training, each score is 0.
 
     Args:
-        inputs: their number.
-        rate: of learning, by Adam.
-        seed: of the first weights, and of the order in which is learnt.
+        inputs: the number of inputs.
+        rate: Adam's learning rate.
+        seed: seeds the initial weights and the order of the rows.
 
     Raises:
         UnsupportedError: torch is not installed.
@@ -29,7 +30,7 @@ class Perceptron:
 
     def __init__(self, inputs: int, rate: float, seed: int) -> None:
         try:
-            import torch  # noqa: PLC0415 - only who trains so has it
+            import torch  # noqa: PLC0415 - installed only for these algorithms
         except ImportError as error:
             raise UnsupportedError("this algorithm needs torch: pip install 'policybridge[torch]'") from error
         self.torch: Any = torch
@@ -47,17 +48,17 @@ class Perceptron:
         self._generator = torch.Generator().manual_seed(seed)
 
     def batches(self, count: int, size: int) -> Sequence[Any]:
-        """Give the places of all rows in a new order, ``size`` at a time."""
+        """Give the indices of ``count`` rows in a new random order, in batches of ``size``."""
         found: Sequence[Any] = self.torch.randperm(count, generator=self._generator).split(size)
         return found
 
     def slow_down(self, factor: float) -> None:
-        """Learn from now on at so small a part of the first rate."""
+        """Set the learning rate to the initial rate divided by ``factor``."""
         for group in self.optimizer.param_groups:
             group["lr"] = self._rate / factor
 
     def step(self, loss: Any) -> None:
-        """Learn from a loss."""
+        """Take one optimizer step on a loss."""
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
@@ -70,7 +71,10 @@ class Perceptron:
         epochs: int,
         batch: int,
     ) -> None:
-        """Learn to answer so: cross-entropy of ``lean`` and the score; all shapes [n], ``inputs`` [n, features]."""
+        """Fit the scores: minimise the cross-entropy of ``answers`` and the logits ``lean`` + score.
+
+        Shapes: ``inputs`` [n, features], ``lean`` and ``answers`` [n].
+        """
         torch = self.torch
         given, leaning = torch.from_numpy(inputs), torch.from_numpy(lean)
         wanted = torch.from_numpy(answers.astype(np.float32))
@@ -97,7 +101,7 @@ class Perceptron:
         ]
 
     def save(self, more: Mapping[str, npt.NDArray[Any]]) -> bytes:
-        """Give all that training goes on from, with some arrays of the caller's."""
+        """Serialize the state of training, and the arrays ``more`` of the caller."""
         state = {
             "module": self.module.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -109,7 +113,7 @@ class Perceptron:
         return data.getvalue()
 
     def load(self, data: bytes) -> dict[str, npt.NDArray[Any]]:
-        """Go on from what `save` gave; give the caller's arrays."""
+        """Restore the state of training from the bytes of `save`; give the caller's arrays."""
         state = self.torch.load(BytesIO(data), weights_only=True)
         self.module.load_state_dict(state["module"])
         self.optimizer.load_state_dict(state["optimizer"])

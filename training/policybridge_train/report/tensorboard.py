@@ -9,12 +9,12 @@ from policybridge_train.report.run import TrainingRun
 
 
 def write_scalars(run: TrainingRun, folder: Path) -> None:
-    """Write an event file: for each measure the change of the whole and of each project in percent, by compiles.
+    """Write an event file: each measure's change in percent by number of compiles, in total and for each project.
 
     The scalars are called ``validation/MEASURE`` and ``validation/MEASURE/PROJECT``; TensorBoard shows the folder.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
 
     """
     with SummaryWriter(str(folder)) as writer:

@@ -18,22 +18,22 @@ from policybridge_train.tasks.task import Asking, Case
 
 
 class OfCorpus:
-    """The part that these tasks have in common; see `Task` and `policybridge_train.tasks.recipe.OfModules`.
+    """The base class of these tasks; see `Task` and `policybridge_train.tasks.recipe.OfModules`.
 
     Args:
-        compiler: a clang's name or path; empty for the newest that is found.
-        plugins: a folder of plugins; empty for none.
-        seconds: wall seconds for one compile; empty for the default.
-        memory: MiB for one compile; empty for the default.
+        compiler: the name or path of a clang; empty: the newest clang on this machine.
+        plugins: a folder that is searched for plugins first; empty: only the default folders are searched.
+        seconds: the limit of one compile in wall seconds; empty: the default.
+        memory: the limit of one compile in MiB; empty: the default.
 
     Attributes:
-        name: as ``policybridge run --task`` has it.
-        wanted: of each compile.
+        name: the task's name, as in ``policybridge run --task``.
+        wanted: the measurements and files to take of each compile.
         tool: the compiler.
 
     Raises:
         NotFoundError: there is no such compiler.
-        InvalidError: a limit is no number.
+        InvalidError: a limit is not a number.
 
     """
 
@@ -47,11 +47,11 @@ class OfCorpus:
 
     @property
     def compiler(self) -> Compiler:
-        """The compiler, by whose version a farm tells whether it has the same one."""
+        """The compiler; each machine of a farm compares its own compiler's version with this one's."""
         return self.tool.compiler
 
     def cases(self, corpus: Path | None) -> Sequence[Case]:
-        """Give the modules."""
+        """Give one case for each module of the corpus."""
         if corpus is None:
             raise InvalidError(
                 f"the task {self.name} needs a corpus: give --corpus DIR (policybridge corpus makes one)"
@@ -59,7 +59,7 @@ class OfCorpus:
         return [self.know(module) for module in Corpus.open(corpus).modules]
 
     def know(self, module: Module) -> Case:
-        """Give the case of a module, which can be run from now on."""
+        """Register a module, so that its case can be run; give the case."""
         self._modules[module.name] = module
         return Case(module.name, module.project, module.language)
 
@@ -67,7 +67,7 @@ class OfCorpus:
         """Give the module of a case.
 
         Raises:
-            NotFoundError: there is none.
+            NotFoundError: no module of that name is registered.
 
         """
         module = self._modules.get(case.name)
@@ -76,7 +76,7 @@ class OfCorpus:
         return module
 
     def modules_of(self, case: Case) -> Sequence[Module] | None:
-        """Give the module of a case."""
+        """Give a list of the case's one module; empty if the module is not registered."""
         return [self._modules[case.name]] if case.name in self._modules else []
 
     def run(self, case: Case, asking: Asking | None) -> CompileResult:
@@ -84,7 +84,7 @@ class OfCorpus:
         return self._compiled(case, asking.decider(self.name) if asking else Plain())
 
     def run_by(self, case: Case, connection: Connection) -> CompileResult:
-        """Compile a module with the answers of a connection of this process, as `run` does with a server's."""
+        """Compile a module as `run` does, with the advice of a connection in this process instead of a server's."""
         return self._compiled(case, ByConnection(connection, self.name))
 
     def _compiled(self, case: Case, decider: Decider) -> CompileResult:

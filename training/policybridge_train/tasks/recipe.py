@@ -1,4 +1,4 @@
-"""Tasks by their names and options, so that another machine has the same one; and what compiles one case of them."""
+"""Recipes from which another machine makes the same task, by name and options; and the job that compiles one case."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,23 +19,23 @@ T = TypeVar("T")
 
 @runtime_checkable
 class OfModules(Protocol):
-    """A task whose cases are modules, which can be sent to where they are compiled."""
+    """A task whose cases are modules. A farm sends the modules to the machine that compiles them."""
 
     def modules_of(self, case: Case) -> Sequence[Module] | None:
-        """Give all modules that are compiled for a case; ``None`` if it needs more than modules."""
+        """Give all modules that a case compiles; ``None`` if a case needs more than modules."""
         ...
 
     def know(self, module: Module) -> Case:
-        """Give the case of a module, which can be run from now on."""
+        """Register a module, so that its case can be run; give the case."""
         ...
 
 
 def make_task(name: str, options: Mapping[str, str]) -> Task:
-    """Make a task of a name, or of a class's import string, with its options.
+    """Make a task from its options and its name: one of `TASKS`, or the import string of a class.
 
     Raises:
         NotFoundError: there is no such task or class.
-        InvalidError: it takes no such options.
+        InvalidError: the task does not take these options.
 
     """
     module, colon, attribute = name.partition(":")
@@ -61,14 +61,14 @@ def _imported(name: str, module: str, attribute: str) -> Any:
 
 @dataclass(frozen=True)
 class TaskRecipe:
-    """How a task is made again on another machine; on this one it is the task itself.
+    """Makes a task again on another machine; in this process it gives the task itself.
 
     Attributes:
-        name: of the task.
-        options: of the task, sorted.
-        compiler: what its compiler says of its version; empty if it has none.
-        corpus: what its cases are made of where they are more than modules; it is opened at that path.
-        made: the task, in this process.
+        name: the task's name.
+        options: the task's options, sorted.
+        compiler: the version text of the task's compiler; empty if the task has no compiler.
+        corpus: the path of the task's corpus; it is opened on the other machine if the cases need more than modules.
+        made: the task in this process; ``None`` on another machine.
 
     """
 
@@ -91,8 +91,8 @@ class TaskRecipe:
         """Make the task.
 
         Raises:
-            PreconditionError: its compiler has another version here.
-            PolicyBridgeError: it cannot be made here.
+            PreconditionError: the compiler of this machine has another version.
+            PolicyBridgeError: the task cannot be made on this machine.
 
         """
         task = self.made if self.made is not None else self._again()
@@ -118,7 +118,7 @@ def _needs_corpus(task: OfModules) -> bool:
 
 
 Work = Callable[[Place, Task, Case], T]
-"""Work on a case: a module's function or a callable object, which can be sent to other machines."""
+"""Work on a case. It must be picklable, so that it can be sent to other machines: a top-level function or an object."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ class CaseJob(Generic[T]):
     """A job that compiles a case of a task.
 
     Attributes:
-        modules: those of the case; empty where the task knows them by its corpus.
-        work: to do.
+        modules: the case's modules; empty if the task finds them in its corpus.
+        work: called with the place, the task and the case.
 
     """
 

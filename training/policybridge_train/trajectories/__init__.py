@@ -1,1 +1,1 @@
-"""Trajectories: cases compiled by a policy, and their decisions as the ledger has them."""
+"""Trajectories: compiles of cases by a policy, with their decisions from the ledger."""

@@ -1,8 +1,8 @@
-"""The search for each function's passes: one compile tells for every function what a choice does to it.
+"""Searches the passes of each function; one compile measures the effect of a choice on every function.
 
-What a choice does to a function does not depend on the choices for others (``docs/passes.md``). So a compile with one
-choice for all functions labels all of them, and a round, in which each function adds its next best choice, is one
-compile.
+The effect of a choice on a function does not depend on the choices for other functions (``docs/passes.md``). So one
+compile with a choice for all functions measures it for each of them, and one compile tries the next best choice of
+every function.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from policybridge_client.decisions.passes import Action
 from policybridge_train.compiling.result import CompileResult
 
 Words = tuple[Action, str]
-"""A choice without its function."""
+"""A choice without its function: the action and the name of the pass."""
 
 ORDER: Final[tuple[Words, ...]] = (
     ("skip", "early-machinelicm"),
@@ -58,15 +58,15 @@ ORDER: Final[tuple[Words, ...]] = (
     ("skip", "peephole-opt"),
     ("skip", "machine-scheduler"),
 )
-"""The choices that are tried, the most successful of earlier searches first."""
+"""The choices to try; the most successful ones of earlier searches come first."""
 
 _OUTLINER: Final = PassChoice(ALL_FUNCTIONS, "add", "iroutliner@last")
 _LABELLING: Final = 2 / 3
-"""The part of a budget that labels; the rest combines."""
+"""The part of a budget that measures single choices; the rest combines them."""
 _FEWEST: Final = 4
 
 Compile = Callable[[Sequence[PassChoice]], CompileResult | None]
-"""Compiles with choices; ``None`` where there is no object, or no time is left."""
+"""Compiles with choices; ``None`` if there is no object, or if no time is left."""
 
 
 @dataclass
@@ -77,7 +77,7 @@ class _OfFunction:
     left: list[Words] = field(default_factory=list)
 
     def queue(self) -> None:
-        """Sort what is left to try: the greatest gain comes last."""
+        """Queue the choices that gain; the greatest gain comes last."""
         self.left = sorted((each for each, gain in self.gains.items() if gain > 0), key=lambda each: self.gains[each])
 
 
@@ -85,11 +85,11 @@ class PassSearch:
     """Chooses the passes of a module's functions so that its text becomes smaller, and never larger.
 
     Args:
-        compiled: compiles the module, its inlining as it is.
-        budget: compiles, the one without choices among them.
+        compiled: compiles the module without a change of its inlining.
+        budget: the number of compiles, including the one without choices.
 
     Attributes:
-        text: bytes of text without choices; 0 if that does not compile.
+        text: bytes of text without choices; 0 if that compile failed.
         best_text: bytes of text with `best`.
         best: the choices of the smallest object.
 
@@ -115,7 +115,8 @@ class PassSearch:
             self._label(words)
         for each in self._functions.values():
             each.queue()
-        # The last two compiles are for all that was taken, and for the outliner, which functions share.
+        # The last two compiles: the taken choices of all functions, then the best choices and the outliner, which works
+        # on all functions at once.
         while self._left > 2 and any(each.left for each in self._functions.values()):
             self._combine()
         self._compiled(self._choices({name: each.taken for name, each in self._functions.items()}))
@@ -137,7 +138,7 @@ class PassSearch:
                 self._functions[name].gains[words] = self._functions[name].size - size
 
     def _combine(self) -> None:
-        """Let each function add its next best choice, and keep it where it helps."""
+        """Compile with the next best choice of each function; a function keeps the choice if it becomes smaller."""
         tried = {name: [*each.taken, *each.left[-1:]] for name, each in self._functions.items()}
         result = self._compiled(self._choices(tried))
         for name, each in self._functions.items():

@@ -21,7 +21,7 @@ class Service(advice_pb2_grpc.AdviceServicer):
 
 
 if __name__ == "__main__":
-    # The constructor serves until the end.
+    # The constructor serves until the process ends.
     GrpcCompilerInterface(
         "server",
         add_server_method=advice_pb2_grpc.add_AdviceServicer_to_server,

@@ -7,7 +7,7 @@
 extern "C" {
 #endif
 
-/** For `pb_connect_options.schemes`; it lives as long as the program. */
+/** The scheme of ONNX models in this process, for `pb_connect_options.schemes`. It is never freed. */
 PB_EXPORT const pb_scheme *pb_onnx_scheme(void);
 
 #ifdef __cplusplus

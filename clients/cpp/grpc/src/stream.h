@@ -14,32 +14,32 @@
 
 namespace policybridge {
 
-/// The shared state of the calls to one server. Its name differs from that of `Server` in several.h, because a program
-/// may have both.
+/// The state that all calls to one server share. It is not called `Server`, because several.h has a struct of that name
+/// and a program may link both.
 struct GrpcServer {
   std::string target;
   std::chrono::microseconds timeout;
   Access access;
 
-  /// The status of a failed call. CANCELLED, where this client has not cancelled the call, comes from a server that was
-  /// stopping; it becomes Unavailable.
+  /// The status of a call that failed or that the server ended. CANCELLED becomes Unavailable: if this client has not
+  /// cancelled the call, the server is stopping.
   Status status_of(const ::grpc::Status &failure) const;
 
-  /// The status of a call whose wait ended so: of one that was answered, that of `failure`.
+  /// The status of a call whose wait ended as `end`. If the server answered, it is the status of `failure`.
   Status status_of(WaitEnd end, const ::grpc::Status &failure) const;
 };
 
 /// One Session RPC with one request under way at a time. Each wait has its own deadline.
 class Stream {
 public:
-  /// Throws std::system_error where the thread for the deadlines cannot be started.
+  /// Throws std::system_error if the thread for the deadlines cannot be started.
   Stream(const std::shared_ptr<::grpc::Channel> &channel, GrpcServer server, std::shared_ptr<CallDeadlines> deadlines);
   Stream(const Stream &) = delete;
   Stream &operator=(const Stream &) = delete;
   ~Stream() { close(); }
 
-  /// Send `before`, which has no answer (null: nothing), then `request`, and wait for its answer. An error ends the
-  /// session.
+  /// Send `before` unless it is null, then `request`, and wait for the answer to `request`; `before` gets no answer. An
+  /// error ends the session.
   Status request(const v1::SessionRequest *before, const v1::SessionRequest &request, v1::SessionResponse &response);
 
   /// Ok while the stream is open, else why it is closed.
@@ -48,8 +48,8 @@ public:
   /// End the session because of `why`, a failure on this side.
   Status fail(Status why);
 
-  /// Half-close, which ends the session, and wait for up to a second until the server confirms. A second call does
-  /// nothing.
+  /// Half-close the stream, which ends the session, and wait up to one second for the server to confirm. A second call
+  /// does nothing.
   void close() noexcept;
 
 private:

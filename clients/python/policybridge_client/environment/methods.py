@@ -1,4 +1,4 @@
-"""Loading the compiler's method from .proto files or a descriptor set, into a descriptor pool of its own."""
+"""Loads the compiler's gRPC method from .proto files or a descriptor set, each into its own descriptor pool."""
 
 import functools
 import subprocess
@@ -22,7 +22,7 @@ from policybridge_core.errors import InvalidError, NotFoundError, PreconditionEr
 class Method:
     """A unary method.
 
-    It can be pickled: environments are made in processes of their own.
+    It can be pickled, because environments may be made in other processes.
 
     Attributes:
         path: the gRPC path, ``/package.Service/Method``.
@@ -43,7 +43,7 @@ class Method:
 
 
 class Reply:
-    """A compiler's reply in an ``info``: the message's fields are its attributes. It can be pickled.
+    """The compiler's reply, in the ``info`` of a step. The message's fields are its attributes. It can be pickled.
 
     Args:
         method: the method that was called.
@@ -53,22 +53,22 @@ class Reply:
 
     def __init__(self, method: Method, message: Message) -> None:
         self.message = message
-        """The reply as protobuf has it."""
+        """The reply as a protobuf message."""
         self._method = method
 
     def __getattr__(self, name: str) -> Any:
         """Return a field of the message."""
-        if name in ("message", "_method"):  # not yet set, in a copy
+        if name in ("message", "_method"):  # copying asks for these before they are set
             raise AttributeError(name)
         return getattr(self.message, name)
 
     def __eq__(self, other: object) -> bool:
-        """Compare the messages, also with a reply from another process."""
+        """Compare the serialized messages; replies from different processes can be equal."""
         if not isinstance(other, Reply):
             return NotImplemented
         return self.message.SerializeToString() == other.message.SerializeToString()
 
-    # As a message, which can be changed.
+    # Not hashable, because the message can be changed.
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
@@ -89,9 +89,9 @@ def load_method(files: Sequence[Path | str], name: str) -> Method:
         name: the method's name.
 
     Raises:
-        InvalidError: a file is of another kind, or the method streams.
+        InvalidError: a file holds no descriptor set, a .proto file has errors, or the method streams.
         NotFoundError: there is no such file or method.
-        PreconditionError: .proto files are given, and grpcio-tools is not installed.
+        PreconditionError: .proto files are given, but grpcio-tools is not installed.
 
     """
     return _made(_descriptors([Path(file) for file in files]).SerializeToString(), name)

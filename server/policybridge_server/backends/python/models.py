@@ -10,7 +10,7 @@
     settings = {module = "package.module:Class"}
 
 The policy calls a model with one array for each input, by the inputs' names: ``models["node"](x=array)`` gives the
-output. The arrays have exactly the shapes that the file declares, also with a dimension for batches.
+output. Each array has exactly the shape that the file declares, including the batch dimension if there is one.
 """
 
 from collections.abc import Mapping
@@ -34,8 +34,8 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[settings.models.NAME]``.
 
     Attributes:
-        file: in the version's folder.
-        backend: the name of the backend that loads the file; absent: by the file's suffix.
+        file: the name of the file in the version's folder.
+        backend: the name of the backend that loads the file; absent: the suffix of the file decides.
         features: the inputs, if the file does not declare them.
         advice: the output, if the file does not declare it.
         settings: settings of the backend, besides ``file`` and ``batch = false``.
@@ -54,7 +54,7 @@ class ConsultedModel:
 
     Args:
         name: the model's name in the policy.
-        model: evaluates.
+        model: the loaded model.
 
     Raises:
         PreconditionError: the model does not declare its inputs and output.
@@ -74,17 +74,17 @@ class ConsultedModel:
         self._answer = Layout((signature.advice,))
 
     def __call__(self, **inputs: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Give the output for ``inputs``: one array, or anything that numpy makes an array of, per input.
+        """Give the output; ``inputs`` has one array, or a value that numpy converts to one, for each input by name.
 
         Raises:
-            PolicyFailedError: these are not the model's inputs, or the model fails; the message names the model.
+            PolicyFailedError: the names are not those of the inputs, or the model fails; the message names the model.
 
         """
         if inputs.keys() != self.features.by_name.keys():
             takes, given = ", ".join(self.features.by_name), ", ".join(inputs)
             raise PolicyFailedError(f"the model {self._name!r} takes {takes}; it was given {given or 'nothing'}")
         try:
-            # Without sessions: the backends of tensors do not read them.
+            # No sessions: a backend that evaluates tensors does not read them.
             values = self._model.evaluate(Batch(pack(self.features, inputs), (), self._answer))
         except PolicyBridgeError as error:
             raise PolicyFailedError(f"the model {self._name!r}: {error}") from error
@@ -100,7 +100,7 @@ def load_models(artifact: Path, models: Mapping[str, str | ModelConfig]) -> dict
 
     Raises:
         NotFoundError: there is no such backend.
-        PreconditionError: a model cannot be loaded, and the message names its file; or a package is not installed.
+        PreconditionError: a model cannot be loaded (the message names its file), or a package is not installed.
 
     """
     return {
@@ -115,7 +115,8 @@ def _load(artifact: Path, config: ModelConfig) -> Model:
         raise PreconditionError(
             f"settings.models names {config.file!r}; without `backend` its file is one of {', '.join(_BACKENDS)}"
         )
-    # The policy chooses the first dimension, for example the nodes of one graph: it does not count observations.
+    # No batches: the first dimension has the size that the policy chooses, such as the nodes of one graph, and does not
+    # count observations.
     settings = {"batch": False, **config.settings, "file": config.file}
     asked = PolicyConfig(backend, features=config.features, advice=config.advice, settings=settings)
     return load_backend(backend).load(artifact, asked)

@@ -1,6 +1,6 @@
-"""Servicers' methods that are plain functions and generators: as coroutines and asynchronous generators, in a thread.
+"""Wraps a servicer's plain functions and generators as coroutines and asynchronous generators that run in a thread.
 
-grpc.aio takes such methods as well; they block, and the loop must not.
+grpc.aio accepts such methods as well. They block, so they must not run on the loop thread.
 """
 
 import asyncio
@@ -16,10 +16,10 @@ _END: Final = object()
 
 
 def as_async(method: Method, *, requests: bool, responses: bool) -> Method:
-    """Give a method that does not block; a method that does not block is returned unchanged.
+    """Give an asynchronous method that calls ``method``; an asynchronous ``method`` is returned unchanged.
 
     Args:
-        method: of a servicer.
+        method: a servicer's method.
         requests: whether it takes an iterator of requests.
         responses: whether it gives an iterator of responses.
 
@@ -39,7 +39,7 @@ def _is_async(method: Method) -> bool:
 async def _answer(method: Method, streams: bool, request: Any, context: Any) -> Any:
     with _OneThread() as thread:
         answer = await thread.run(method, thread.requests(request) if streams else request, context)
-        # A plain function may return the awaitable of an asynchronous one.
+        # A plain function may call a coroutine function and return its awaitable.
         return await answer if inspect.isawaitable(answer) else answer
 
 
@@ -61,7 +61,7 @@ async def _answers(method: Method, streams: bool, request: Any, context: Any) ->
 
 
 class _OneThread:
-    """The thread of one call: a method that blocks for long takes no thread from others."""
+    """The thread of one call. Calls share no threads, so that a method that blocks does not delay other calls."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -94,7 +94,7 @@ class _OneThread:
             self._reading.discard(read)
 
     def close(self, iterator: Iterator[Any]) -> None:
-        """Let a generator leave its ``with`` blocks, in its thread."""
+        """Close a generator in its thread, so that it leaves its ``with`` blocks there."""
         close = getattr(iterator, "close", None)
         if close is not None:
             self._pool.submit(close)

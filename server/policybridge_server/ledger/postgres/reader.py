@@ -1,4 +1,4 @@
-"""Reading the ledger `postgresql`."""
+"""The reader of the ledger `postgresql`."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -26,11 +26,11 @@ class PostgresReader(TableReader):
     """Reads the database; the next read replaces a lost connection.
 
     Args:
-        url: of the database.
+        url: the URL of the database.
 
     Raises:
-        InvalidError: the URL cannot be read.
-        UnavailableError: from any method, the database is away, refuses us, or has no ledger.
+        InvalidError: the URL is malformed.
+        UnavailableError: from any method: the database is away, refuses the connection, or has no ledger.
 
     """
 

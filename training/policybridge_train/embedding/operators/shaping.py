@@ -1,4 +1,4 @@
-"""Operators that move elements and compute none."""
+"""Operators that move elements without computing new ones."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -63,7 +63,7 @@ def _slice(call: Call) -> Sequence[Tensor]:
     for place, axis in enumerate(along):
         step = 1 if steps is None else int(steps[place])
         end = int(ends[place])
-        # An end before the first element, going backwards, is None in Python.
+        # With a negative step, an end before the first element is None in a Python slice.
         last = None if step < 0 and end < -x.shape[int(axis)] else end
         chosen[int(axis)] = slice(int(starts[place]), last, step)
     return [_picked(call, x, np.arange(x.count).reshape(x.shape)[tuple(chosen)])]
@@ -88,7 +88,7 @@ def _expand(call: Call) -> Sequence[Tensor]:
 
 
 def _picked(call: Call, x: Tensor, places: Any) -> Tensor:
-    """Give the elements of ``x`` at ``places``, in their shape: a view where they lie in one piece."""
+    """Give the elements of ``x`` at the flat indices ``places``, in the shape of ``places``; a view if contiguous."""
     flat = places.reshape(-1)
     if len(flat) and np.array_equal(flat, np.arange(flat[0], flat[0] + len(flat))) and x.value is None:
         name = f"({x.name} + {int(flat[0])})" if flat[0] else x.name
@@ -116,7 +116,7 @@ def _concat(call: Call) -> Sequence[Tensor]:
 
 
 def _gather(call: Call) -> Sequence[Tensor]:
-    """Pick rows by index: an embedding. An index beyond the table is an error, as in ONNX Runtime."""
+    """Pick slices by index, such as the rows of an embedding. An index out of range is an error, as in ONNX Runtime."""
     data, indices = call.tensors
     axis = int(call.attributes.get("axis", 0)) % len(data.shape)
     if indices.value is not None:
