@@ -64,11 +64,23 @@ void PassGate::answer_for(Module &module, std::shared_ptr<ModulePasses> passes, 
   gate.passes_ = std::move(passes);
   gate.may_set_ = may_set;
   gate.current_.clear();
-  gate.following_.clear();
+  gate.order(module);
+}
+
+void PassGate::changed(const Module &module) {
+  Gates &gates = Gates::all();
+  const std::lock_guard lock(gates.mutex);
+  const auto gate = gates.by_context.find(&module.getContext());
+  if (gate != gates.by_context.end() && gate->second->passes_)
+    gate->second->order(module);
+}
+
+void PassGate::order(const Module &module) {
+  following_.clear();
   std::string last;
   for (const Function &function : module)
     if (!function.isDeclaration()) {
-      gate.following_[last] = function.getName().str();
+      following_[last] = function.getName().str();
       last = function.getName().str();
     }
 }

@@ -28,6 +28,9 @@ public:
   /// be set for a function.
   static void answer_for(llvm::Module &module, std::shared_ptr<ModulePasses> passes, bool may_set);
 
+  /// Read the functions of a module anew: LLVM's last passes remove some after `answer_for`.
+  static void changed(const llvm::Module &module);
+
   /// Answer for no module of this context any more.
   static void answer_for_none(llvm::LLVMContext &context);
 
@@ -48,6 +51,7 @@ private:
   static PassGate &of(llvm::LLVMContext &context);
 
   bool should_run(llvm::StringRef pass, llvm::StringRef description) const;
+  void order(const llvm::Module &module);
   llvm::StringRef function_in(llvm::StringRef description) const;
   void set(const KnownSwitch *option) const;
 

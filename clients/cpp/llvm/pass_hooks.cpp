@@ -202,6 +202,10 @@ void register_pass_hooks(PassBuilder &builder, const std::shared_ptr<const Confi
   auto phase = std::make_shared<Phase>();
   callbacks->registerShouldRunOptionalPassCallback(
       [phase](StringRef pass, const Any &unit) { return should_run(*phase, pass, unit); });
+  callbacks->registerAfterPassCallback([](StringRef, const Any &unit, const PreservedAnalyses &preserved) {
+    if (const auto *module = any_cast<const Module *>(&unit); module && !preserved.areAllPreserved())
+      PassGate::changed(**module);
+  });
   if (!configuration->settings.passes.empty())
     register_log(*callbacks, phase);
   builder.registerPipelineStartEPCallback(

@@ -160,6 +160,19 @@ def test_a_skipped_pass_runs_on_all_functions_but_that_one(tuner: Tuner) -> None
     assert {key for key, *_, function in log if function == "fill"} == {function_key("fill")}
 
 
+def test_a_loops_pass_is_skipped_on_a_function_behind_one_that_llvm_removes_last(tuner: Tuner) -> None:
+    loop = "(int *a, int n) { int s = 0; for (int i = 0; i < n; i++) s += a[i * 5] * get(i); return s; }\n"
+    source = tuner.folder / "removed.c"
+    own = "static __attribute__((noinline)) int"
+    # Clang emits static functions in the order of their uses.
+    use = "int use(int *a, int n) { return (__builtin_constant_p(n) ? removed(a, n) : n) + after(a, n); }\n"
+    source.write_text(f"int get(int);\nint before{loop}{own} removed{loop}{own} after{loop}{use}")
+    made, log = with_log(tuner, source, decisions=tuner.choose("removed.c", [("after", "skip", "loop-reduce")]))
+    asked = {(function, ran) for _, _, name, _, ran, _, function in log if name == "loop-reduce"}
+    assert asked == {("before", "1"), ("after", "0")}
+    assert made.output != tuner.plain(source)
+
+
 def test_one_run_of_a_pass_is_skipped_by_its_number(tuner: Tuner) -> None:
     source = written(tuner, "loops.c")
     store = tuner.choose("loops.c", [("sum", "skip", "SimplifyCFGPass.1")])

@@ -57,7 +57,7 @@ def test_the_shapes_are_the_same_each_time_and_no_two_are_alike() -> None:
 
 def test_a_task_without_its_plugin_or_server_says_so(task: Tiling, tmp_path: Path) -> None:
     assert "POLICYBRIDGE_PLUGINS" not in os.environ
-    with pytest.raises(NotFoundError, match=r"there is no policybridge-mlir-22\.so; give its folder by plugins=DIR"):
+    with pytest.raises(NotFoundError, match=r"there is no policybridge-mlir-22\.so; give its folder by --plugins"):
         Tiling(plugins=str(tmp_path))
     ran = task.run(task.cases(None)[0], Asking(f"socket:{tmp_path / 'away'}", "usual"))
     assert "away" in ran.failure

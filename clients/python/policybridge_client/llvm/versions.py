@@ -81,7 +81,7 @@ def _own_zig(python: str) -> Path | None:
     if shutil.which(python) != sys.executable:
         return None
     spec = find_spec("ziglang")
-    return Path(spec.origin).with_name("zig") if spec and spec.origin else None
+    return Path(spec.origin).with_name("zig").resolve() if spec and spec.origin else None
 
 
 def _cache_folder() -> Path:
