@@ -345,17 +345,21 @@ def _weights(base: PolicyReference, data: bytes, aliases: Sequence[str]) -> Iter
 
 def _find(details: PolicyDetails, wanted: PolicyReference) -> PolicyVersion:
     """Give the version that a reference means."""
-    alias, latest = wanted.alias or "latest", {"latest": details.summary.latest}
-    for version in details.versions:
-        is_wanted = (
-            version.version == wanted.version
-            if wanted.version is not None
-            else {**details.aliases, **latest}.get(alias) == version.version
-            or (alias.startswith("sha256:") and version.digest.startswith(alias))
-        )
-        if is_wanted:
-            return PolicyVersion(details.summary.name, version.version, version.digest)
+    matches = [version for version in details.versions if _is_meant(details, version, wanted)]
+    if len(matches) > 1:
+        raise InvalidError(f"{wanted} means {len(matches)} versions; give more digits of the digest")
+    for version in matches:
+        return PolicyVersion(details.summary.name, version.version, version.digest)
     raise NotFoundError(f"there is no {wanted}; `policybridge policies show {wanted.name}` lists the versions")
+
+
+def _is_meant(details: PolicyDetails, version: VersionDetails, wanted: PolicyReference) -> bool:
+    if wanted.version is not None:
+        return version.version == wanted.version
+    alias = wanted.alias or "latest"
+    if alias.startswith("sha256:"):
+        return version.digest.startswith(alias)
+    return {**details.aliases, "latest": details.summary.latest}.get(alias) == version.version
 
 
 def _summary(message: pb.PolicySummary) -> PolicySummary:

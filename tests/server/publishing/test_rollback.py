@@ -200,6 +200,8 @@ def test_the_files_of_a_version_are_downloaded_whole_or_not_at_all(
         made.repository.download(PolicyReference.parse("adder"), target)
     with pytest.raises(NotFoundError, match="there is no adder@9"):
         made.repository.download(PolicyReference.parse("adder@9"), tmp_path / "other")
+    with pytest.raises(InvalidError, match="means 3 versions; give more digits"):
+        made.repository.download(PolicyReference.parse("adder@sha256:"), tmp_path / "other")
     assert list((tmp_path / "down").iterdir()) == [target]
 
 
