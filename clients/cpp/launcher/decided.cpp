@@ -13,7 +13,7 @@ namespace policybridge {
 
 namespace {
 
-/// A cache of compilers that can be told of no file besides the sources.
+/// The compiler cache that has no setting for input files besides the sources.
 constexpr std::string_view unseeing = "sccache";
 
 void say(const std::string &message) { (void)fprintf(stderr, "policybridge-run: %s\n", message.c_str()); }
@@ -27,7 +27,7 @@ void append_to_variable(const char *name, const std::string &files) {
   setenv(name, (before.empty() ? files : before + ":" + files).c_str(), 1);
 }
 
-/// One compilation.
+/// One compilation with the decisions of a store.
 class Decided {
 public:
   Decided(Config config, const Compiler &compiler, Signals &signals)
@@ -88,7 +88,7 @@ Result<CompilationReport> Decided::run_plain_saying(const std::string &why) {
   return report;
 }
 
-/// Finish after a failure of the store: without it, or as failed.
+/// Finish after a failure of the store: compile without the store, or report the failure.
 Result<CompilationReport> Decided::run_without(const Status &why) {
   if (config_.falls_back) {
     Result<CompilationReport> report = run_plain(compiler_, signals_);
@@ -102,8 +102,8 @@ Result<CompilationReport> Decided::run_without(const Status &why) {
   return report;
 }
 
-/// Returns only where the compiler cannot be started. The settings are options where they reach no other tool, because a
-/// cache of compilers knows those alone; else variables, and such a cache is switched off.
+/// Returns only if the compiler cannot be started. If the command runs no other tool, the settings are options, because
+/// a compiler cache compares options and not variables. Else they are variables, and ccache is disabled.
 Status Decided::become_with(const std::string &plugin) {
   Compiler compiler = compiler_;
   if (compiler.start.size() > 1 && file_name(compiler.start[compiler.start.size() - 2]) == unseeing)

@@ -6,8 +6,8 @@ namespace policybridge {
 
 namespace {
 
-// LLVM's cost of an instruction (llvm/include/llvm/Analysis/InlineCost.h), and the instructions of a function before
-// inlining, on average.
+// LLVM's cost of an instruction (llvm/include/llvm/Analysis/InlineCost.h), and the average number of instructions in a
+// function before inlining.
 constexpr double instruction_cost = 5;
 constexpr double instructions_per_function = 50;
 

@@ -15,7 +15,7 @@ bool allocates_registers(CompilerKind kind) { return kind != CompilerKind::Opt; 
 
 bool is_not_zero(char byte) { return byte != 0; }
 
-// LLVM takes any number but 0 for "inline" (llvm/lib/Analysis/MLInlineAdvisor.cpp); it gets a 1.
+// LLVM reads any number but 0 as "inline" (llvm/lib/Analysis/MLInlineAdvisor.cpp); send 1 for all of them.
 Status inline_or_not(const Signature &, std::string_view, std::vector<char> &advice) {
   const bool inlined = std::any_of(advice.begin(), advice.end(), is_not_zero);
   std::fill(advice.begin(), advice.end(), '\0');
@@ -72,7 +72,7 @@ Status Task::check(CompilerKind kind) const {
   for (const CompilerKind other : {CompilerKind::Clang, CompilerKind::Llc, CompilerKind::Opt, CompilerKind::Zig}) {
     if (has_advisor(other))
       known.append(known.empty() ? "" : ", ").append(name_of(other));
-    // `policybridge run` knows this one, too, and says the same.
+    // `policybridge run` also knows `clang -cc1`; both must give the same message.
     if (other == CompilerKind::Clang)
       known += ", clang -cc1";
   }

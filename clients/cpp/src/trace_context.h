@@ -1,4 +1,4 @@
-/// The trace context of the build that a compilation belongs to (W3C Trace Context, by the variable TRACEPARENT).
+/// The trace context of a compilation's build: W3C Trace Context, from the environment variable TRACEPARENT.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace policybridge {
 
-/// Adds the build's trace context to the labels of a session: a server that traces puts its spans below it.
+/// Adds the build's trace context to the labels of a session, so that the spans of a tracing server are its children.
 inline void add_trace_context(std::map<std::string, std::string> &labels) {
   const char *set = std::getenv("TRACEPARENT");
   const std::string context = set ? set : "";

@@ -1,4 +1,4 @@
-"""Figures in pages: each has a comment with its key behind it, which readers do not see.
+"""Figures in pages. The comment after a figure has the figure's key; readers do not see the comment.
 
 ``takes 9.16 %<!--=scores:cpp.text abs--> off`` shows the figure ``cpp.text`` of ``results/scores.json`` without its
 sign; without ``abs``, a change has its sign. An interval stands between the unit and the comment:
@@ -36,7 +36,7 @@ _COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
 
 @dataclass(frozen=True)
 class Marked:
-    """A figure with its key: ``shown`` on a page, and the ``wanted`` text by the results (``None``: no such key)."""
+    """A figure's key, its text ``shown`` on a page, and its text ``wanted`` by the results (``None``: no such key)."""
 
     key: str
     shown: str
@@ -56,7 +56,7 @@ def keys(page: str) -> set[str]:
 
 
 def rewritten(page: str, results: Mapping[str, Results]) -> str:
-    """Give a page with its marked figures as the results have them; a mark without a figure stays."""
+    """Give a page with the results' text for each marked figure; a figure whose key the results lack stays."""
 
     def new(match: "re.Match[str]") -> str:
         wanted = _wanted(match, results)

@@ -1,4 +1,4 @@
-"""The seam of the ledger: a recorder makes the record of each session; a `RecordingSink` gives it the decisions."""
+"""The interface for the ledger. A recorder makes the record of each session; a `RecordingSink` adds the decisions."""
 
 import asyncio
 from collections import deque
@@ -27,7 +27,7 @@ class Recording(Protocol):
         """Take the signature of the following observations."""
 
     def decided(self, row: Row, advice: Values, log_probability: float | None, nanoseconds: int) -> None:
-        """Take a decision, before the advice is sent; ``nanoseconds`` passed from its submission to its advice."""
+        """Take a decision, before the advice is sent; ``nanoseconds`` is the time from its submission to its advice."""
 
     def closed(self, acknowledge: Acknowledge | None = None) -> None:
         """Take the end of the session, and acknowledge it when it and all decisions of the session are durable.
@@ -54,7 +54,7 @@ class Recorder(Protocol):
 
 
 class RecordingSink:
-    """Stands between a session and its sink, and passes every decision to the recording before the sink gets it."""
+    """Wraps a session's sink: passes every decision to the recording before the sink gets it."""
 
     def __init__(self, recording: Recording, sink: Sink) -> None:
         self.recording = recording
@@ -72,7 +72,7 @@ class RecordingSink:
         self._sink.answer(advice, log_probability)
 
     def fail(self, error: PolicyBridgeError) -> None:
-        """Pass the error on; it is no decision, so it is not recorded."""
+        """Pass the error on. An error is no decision, so it is not recorded."""
         self._submitted.popleft()
         self._sink.fail(error)
 
@@ -81,7 +81,7 @@ async def wait_recorded(report: Callable[[Acknowledge], None]) -> None:
     """Call ``report``, and wait until the report is durable.
 
     Raises:
-        PolicyBridgeError: it cannot be made durable.
+        PolicyBridgeError: the report cannot be made durable.
 
     """
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS writers (id TEXT PRIMARY KEY);
 """
 
 _LARGE: Final = 16 << 20
-"""Bytes of an empty file, beyond which its room is given back."""
+"""Bytes of an empty file beyond which its pages are returned to the file system."""
 
 
 def default_spool() -> Path:
@@ -58,7 +58,7 @@ def spool_of(place: Place, folder: Path | None) -> Path | None:
     """Give the folder of a ledger's spool: ``folder``, or the default; ``None``: the ledger has no spool.
 
     Raises:
-        UnavailableError: there is no default here.
+        UnavailableError: ``folder`` is ``None``, and there is no default folder.
 
     """
     return (folder or default_spool()) if isinstance(place, DatabaseUrl) else None
@@ -69,9 +69,9 @@ class Batch:
     """Rows that were written together.
 
     Attributes:
-        number: of the spool's batches; it grows.
-        writer: the server that wrote them. Number and writer together are the batch's name, wherever it is sent.
-        rows: as `encode` gives them.
+        number: the batch's number in the spool; a later batch has a larger one.
+        writer: the id of the server that wrote the rows. Number and writer together identify the batch in any database.
+        rows: the rows in the encoding of `encode`.
 
     """
 
@@ -92,7 +92,7 @@ class Batch:
 class Spool:
     """One file of waiting batches. Used by any thread.
 
-    A server that opens the file of a killed one sends its records under the killed one's name.
+    A server that opens the file of a killed server sends that file's records under the killed server's id.
 
     Args:
         file: the file, which no other server has open.
@@ -133,7 +133,7 @@ class Spool:
             self._database.execute("INSERT INTO writers VALUES (?)", (self.writer,))
 
     def append(self, rows: Sequence[Row]) -> int:
-        """Add a batch, which survives the process after this; give its number."""
+        """Add a batch; give its number. Once this returns, the batch survives the end of the process."""
         with self._transaction():
             return self._add(rows)
 
@@ -159,7 +159,7 @@ class Spool:
                 raise
 
     def oldest(self, size: int) -> list[Batch]:
-        """Give the oldest batches, of one writer: at least one if there is any, and at most ``size`` bytes."""
+        """Give the oldest batches of one writer: at least one if there is any, then more up to ``size`` bytes."""
         batches: list[Batch] = []
         with self._mutex, mapped(self.file):
             for row in self._database.execute("SELECT number, writer, rows FROM batches ORDER BY number"):
@@ -190,10 +190,10 @@ class Spool:
 
 
 def open_spool(folder: Path, name: str) -> Spool:
-    """Open the first spool of ``name`` in a folder that no other server has; the folder is made.
+    """Open the first spool of ``name`` that no other server has locked; make the folder if it is missing.
 
     Raises:
-        UnavailableError: it cannot be used; the message has the option for another folder.
+        UnavailableError: the folder cannot be used; the message names the option for another folder.
 
     """
     try:
@@ -214,7 +214,7 @@ def left_spools(folder: Path, name: str) -> Iterator[Spool]:
     """Open the unlocked spools of ``name`` with waiting rows, one after the other.
 
     Raises:
-        UnavailableError: one cannot be used.
+        UnavailableError: a spool cannot be used.
 
     """
     for file in sorted(folder.glob(f"{name}-*.db")):
@@ -239,7 +239,7 @@ def _opened(file: Path, lock: int) -> Spool:
 
 
 def _locked(file: Path) -> int | None:
-    """Lock a spool, and return the lock's descriptor; ``None``: another server has it."""
+    """Lock a spool, and return the lock's descriptor; ``None``: another server holds the lock."""
     descriptor = os.open(
         file.with_name(f"{file.name}-lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE
     )

@@ -25,10 +25,10 @@ _PRUNE: Final = 5.0
 """Seconds after which the store is pruned."""
 
 _PRUNE_BYTES: Final = 1 << 20
-"""Bytes after which the store is pruned, if they are written sooner."""
+"""Written bytes after which the store is pruned, even before `_PRUNE` seconds have passed."""
 
 _STEP: Final = 4 << 20
-"""Approximate bytes of one transaction, because its acknowledgements wait for all of it."""
+"""Approximate limit of a transaction in bytes: its acknowledgements wait for all of it."""
 
 _ROOM: Final = 256 << 20
 """Bytes of memory that records may take while they wait for a store that is slow or cannot be written."""
@@ -47,8 +47,8 @@ class Writer:
     ``put``, ``put_urgent`` and ``has_room`` are for the loop thread, which never waits for the writer. Only
     ``put_urgent`` wakes the writer's thread, because handing the interpreter from thread to thread slows decisions.
 
-    A transaction is bounded. If one cannot be written, for example on a nearly full disk, the next one is an
-    eighth as large, so that the room is used.
+    The size of a transaction is limited. If a transaction cannot be written, for example on a nearly full disk, the
+    next one is an eighth as large, so that it may fit.
     """
 
     def __init__(self, store: Store) -> None:
@@ -57,7 +57,7 @@ class Writer:
         self._waiting: deque[_Item] = deque()
         self._wake = threading.Event()
         self._stopping = False
-        # Bytes. Only the loop thread changes the first one, only the writer's thread the second.
+        # In bytes. Only the loop thread changes `_put_bytes`; only the writer's thread changes the other two.
         self._put_bytes = 0
         self._written_bytes = 0
         self._pruned_bytes = 0
@@ -69,7 +69,7 @@ class Writer:
         self._post: Callable[..., object] | None = None
 
     def start(self, post: Callable[..., object], collect: Callable[[], None]) -> None:
-        """Begin; ``post`` makes a call on the loop thread. ``collect`` is called there, to put the decisions so far."""
+        """Start the thread. ``post`` makes a call on the loop thread; ``collect`` runs there and puts the decisions."""
         self._post = post
         self._collect = collect
         self._thread = threading.Thread(target=self._run, name="ledger")
@@ -118,14 +118,14 @@ class Writer:
         if self._thread is not None:
             self._thread.join()
         self._take()
-        # The smallest transaction has one record: when that fails too, nothing more can be done.
+        # The smallest transaction has one record: if that fails, no other can succeed.
         while self._waiting and (self._write() or self._step > 1):
             pass
         self._tell_dropped()
         self._store.close()
 
     def _run(self) -> None:
-        # Counted by the clock and not in waits, because reports may cut every wait short.
+        # By the clock, not by the number of waits: reports may cut every wait short.
         collect_at, prune_at = monotonic() + _COLLECT, monotonic()
         while not self._stopping:
             if self._failure or not (self._waiting or self._pruning):

@@ -1,4 +1,4 @@
-"""Eviction: which value the register allocator sends to memory; the cost of spills is the reward."""
+"""The environment of eviction: the action is the value to evict; the reward is the saved cost of spills."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -51,9 +51,9 @@ class SpillObjective:
             return spill_costs(compilation.folder / REMARKS)
 
     def judge(self, default: Costs, compilation: WaitingCompilation) -> Judgement:
-        """Give the sum over all functions of log((default + 1) / (cost + 1)); a decision's credit is its function's.
+        """Give the sum of log((default + 1) / (cost + 1)) over all functions; a decision gets its function's term.
 
-        Ratios, because a cost is weighted by frequencies, and one hot function would outweigh all others.
+        Ratios, not differences: costs are weighted by block frequencies, so one hot function would outweigh all others.
         """
         costs = spill_costs(compilation.folder / REMARKS)
         gains = {name: _log(default, name) - _log(costs, name) for name in {**default, **costs}}
@@ -69,8 +69,8 @@ def _log(costs: Costs, name: str) -> float:
 class Evict(CompilingEnvironment[Costs]):
     """``policybridge/Evict-v0``: the action is the position of the value to evict; the last one evicts nothing.
 
-    The last step's reward is the sum over all functions of log((default + 1) / (cost + 1)), where a function's cost is
-    that of its spills, reloads and copies (`spill_costs`). Then ``info["credit"][n]`` is that of the function in which
+    The last step's reward is the sum of log((default + 1) / (cost + 1)) over all functions, where a function's cost is
+    that of its spills, reloads and copies (`spill_costs`). ``info["credit"][n]`` is the term of the function in which
     decision n was made; ``spill_cost`` and ``default_spill_cost`` are the sums over the module. For the arguments and
     errors see `CompilingEnvironment`.
     """

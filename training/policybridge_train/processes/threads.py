@@ -1,8 +1,8 @@
-"""Threads that work for another thread, which a signal may interrupt at any moment.
+"""Threads that make calls for a thread which a signal may interrupt at any moment.
 
 A signal's handler may raise between any two steps of the main thread. In `concurrent.futures` this can happen right
 after a lock was taken: it stays taken, and the threads wait for ever (https://github.com/python/cpython/issues/74174).
-The queues shared here are implemented in C: an exception never leaves one of their locks behind.
+The queues shared here are implemented in C: an exception never leaves one of their locks taken.
 """
 
 from _thread import start_new_thread
@@ -18,14 +18,14 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 Ended = Callable[[], _R]
-"""Gives the result of a work, or raises its error."""
+"""Gives the result of a call that has ended, or raises the call's error."""
 
 
 class Threads(Generic[_T, _R]):
-    """A context manager. At its end, works that have not begun never begin, and it waits for those that have.
+    """A context manager that makes calls in threads. Its end drops the waiting calls, and waits for the running ones.
 
     Args:
-        most: threads at a time.
+        most: the limit of threads.
 
     """
 
@@ -41,7 +41,7 @@ class Threads(Generic[_T, _R]):
         return self
 
     def submit(self, item: _T, work: Callable[[], _R]) -> None:
-        """Queue a work; `take` gives it back with ``item``."""
+        """Queue the call of ``work``; `take` gives its result, with ``item``."""
         self._due.put((item, work))
         if self._count < self._most:
             # Not `threading.Thread`, whose start waits for a lock of its own.
@@ -49,7 +49,7 @@ class Threads(Generic[_T, _R]):
             self._count += 1
 
     def take(self) -> tuple[_T, Ended[_R]]:
-        """Wait for a work that has ended; give its item and its result."""
+        """Wait until a call has ended; give its item and its result."""
         return _next_of(self._done)
 
     def _run(self) -> None:
@@ -73,7 +73,7 @@ def in_order(
 ) -> Generator[Ended[_R], None, None]:
     """Call ``job`` for all items in ``most`` threads; give the results in the order of the items.
 
-    If the caller leaves it before its end, ``stop`` is called first, and must end the running calls.
+    If the caller closes the generator before its end, the generator calls ``stop``, which must end the running calls.
     """
     with Threads[int, _R](most) as threads:
         try:

@@ -1,4 +1,4 @@
-"""Prints a search's progress and the bytes won so far."""
+"""Prints a search's progress and the bytes saved so far."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _WIDTH = 220
 
 @dataclass(frozen=True)
 class _Size:
-    """Of one module: text and code in bytes, by LLVM's own decisions and by the best found."""
+    """The bytes of one module's text and code, by LLVM's own decisions and by the best decisions found."""
 
     text: int
     best_text: int
@@ -54,11 +54,11 @@ class Telling:
 
     @property
     def compiled(self) -> bool:
-        """Whether any module could be compiled, or there was none."""
+        """Whether any module was compiled, or there are no modules."""
         return bool(self._sizes) or not self._tunings
 
     def stepped(self, tuning: ModuleTuning, search: Search | None) -> None:
-        """Show a compile that has ended."""
+        """Show the state of a search after one of its compiles has ended."""
         name = tuning.module.name
         if search is not None:
             exec_ = (search.default_exec, search.best_exec)
@@ -96,7 +96,7 @@ class Telling:
 
 
 def tell_programs(sizes: Sequence[tuple[Program, int, int]], refused: Collection[str]) -> None:
-    """Print the programs' sizes, and the modules whose decisions were taken back."""
+    """Print the programs' sizes, and the modules whose tuned decisions were withdrawn."""
     before, after = sum(before for _, before, _ in sizes), sum(after for _, _, after in sizes)
     change = f" ({100 * (after / before - 1):+.2f} %)" if before else ""
     console = Console(soft_wrap=True)
@@ -106,7 +106,7 @@ def tell_programs(sizes: Sequence[tuple[Program, int, int]], refused: Collection
 
 
 def _shown(words: str) -> Text:
-    # Names in a corpus and messages may have any bytes, those that a terminal obeys too.
+    # Names in a corpus and messages may have any bytes, such as a terminal's control sequences.
     return Text("".join(one if one.isprintable() else repr(one)[1:-1] for one in words))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import triton_python_backend_utils as triton
 from decider import open_model
 
-# By another name, Triton would serve it itself.
+# Not model.onnx: Triton would serve a file of that name with its own backend.
 MODEL = str(Path(__file__).parent / "weights.onnx")
 
 

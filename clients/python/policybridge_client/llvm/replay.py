@@ -1,6 +1,7 @@
-"""Replaying a recorded compilation without a server: LLVM reads the recorded replies; its observations are compared.
+"""Replays a recorded compilation without a server.
 
-At the first difference the compiler is ended, because LLVM loops forever at the end of its replies.
+LLVM reads the recorded replies; each observation that it sends is compared with the recorded one. The first difference
+ends the compiler, because LLVM loops forever at the end of its replies.
 """
 
 import select
@@ -42,7 +43,7 @@ class RecordedCompilation:
 
 
 def replay(recorded: RecordedCompilation, surroundings: Surroundings | None = None) -> Replayed:
-    """Compile again as recorded, and compare.
+    """Compile again as recorded, and compare the observations and the object.
 
     Args:
         recorded: the recorded compilation.

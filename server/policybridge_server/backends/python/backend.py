@@ -1,12 +1,13 @@
-"""Backend `python`: a class with ``evaluate``, and with ``start`` and ``end`` if it has a memory.
+"""Backend `python`: a class with ``evaluate``; ``start`` and ``end`` are optional.
 
     class Policy:
         def evaluate(self, observation, session):
             return observation["inlining_default"]
 
 There is one object per version. It gets one observation at a time, in a worker thread unless policy.toml says
-``inline = true``. Data of one session belongs into ``session.state``. A policy that consults models names them under
-``[settings.models]`` (see `policybridge_server.backends.python.models`) and is made with them: ``Policy(models)``.
+``inline = true``. A policy keeps the data of a session in ``session.state``. If a policy consults models, policy.toml
+names them under ``[settings.models]`` (see `policybridge_server.backends.python.models`), and the class is called with
+them: ``Policy(models)``.
 
 A session is one episode unless ``[settings.episode]`` defines the start of others. Each episode starts with an empty
 ``session.state``, and ``start`` and ``end`` are called for each.
@@ -58,8 +59,8 @@ class PythonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[settings]``.
 
     Attributes:
-        file: in the version's folder.
-        name: of the class in it.
+        file: the name of the Python file in the version's folder.
+        name: the name of the class in the file.
         models: name in the policy → file of the model, or how the file is loaded.
         episode: the start of an episode.
 
@@ -77,7 +78,7 @@ class PythonBackend:
     runs_code: ClassVar[bool] = True
 
     def load(self, artifact: Path, config: PolicyConfig) -> "PythonModel":
-        """Import the policy's file and call its class: with the models, or with nothing if there are no models."""
+        """Import the policy's file and call its class with the models, or without arguments if there are none."""
         settings: PythonSettings = convert_settings(config, PythonSettings)
         file = artifact_file(artifact, settings.file)
         models = load_models(artifact, settings.models)
@@ -87,7 +88,7 @@ class PythonBackend:
 
 
 class _SourceLoader(SourceFileLoader):
-    """Reads the source and no bytecode: that in ``__pycache__`` is not a part of the version, and may be of another."""
+    """Reads source, never bytecode: ``__pycache__`` is not part of the version, and may hold another version's code."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)

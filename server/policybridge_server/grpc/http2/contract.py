@@ -28,7 +28,7 @@ class TimedStream(Protocol):
     """A stream, as seen by the objects that make it wait.
 
     Attributes:
-        number: HTTP/2's.
+        number: the HTTP/2 stream identifier.
         remote_closed: whether the peer sends nothing more.
 
     """
@@ -51,13 +51,13 @@ class StreamConnection(Protocol):
 
     Attributes:
         peer: the client's address in gRPC's form.
-        sending: flow control of the client's receiving.
+        sending: flow control of the data that we send.
         budget: the connection's memory budget.
         patience: the limit of frames that advance no call.
         write: sends frames.
-        let_send: lets the peer send more bytes on a stream, unless others come first; returns whether it did.
-        count: adds bytes of unanswered messages; negative for answered ones.
-        relieve: lets the next stream with a large message continue, because this one has its message.
+        let_send: lets the peer send more bytes on a stream, unless other streams come first; returns whether it did.
+        count: adds bytes of unanswered messages; a negative number takes those of answered messages away.
+        relieve: lets the next stream with a large message continue, because the given stream has its whole message.
         told: called with the status of each call that ends with an error.
         is_tired: whether the connection has used its time in this turn of the loop.
 

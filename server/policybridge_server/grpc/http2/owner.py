@@ -15,10 +15,10 @@ class ConnectionOwner(Protocol):
     """The server that accepted a connection.
 
     Attributes:
-        loop: the loop of their events.
-        limit: largest request message in bytes.
-        memory: the budget of all connections.
-        doors: learn when the connection carries a call, and when it does not.
+        loop: the loop that handles the events of the connections.
+        limit: the limit of a request message in bytes.
+        memory: the memory budget of all connections.
+        doors: learn when a connection begins to carry a call, and when it stops.
 
     """
 
@@ -31,7 +31,7 @@ class ConnectionOwner(Protocol):
         """Make the channel of a connection."""
 
     def limit_of(self, path: str) -> int:
-        """Give the bytes of the largest request to the method at ``path``."""
+        """Give the limit of a request to the method at ``path``, in bytes."""
 
     def begin(self, stream: Stream) -> Call:
         """Begin the call of a new stream.

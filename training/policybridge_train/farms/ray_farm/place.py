@@ -27,9 +27,9 @@ class NodePlace:
     """See `Place`.
 
     Args:
-        name: of the node, for people.
-        folder: for files; all compilers of the node share it.
-        server: the actor that has the policy server of the node; ``None`` where no job asks one.
+        name: the node's name, for messages.
+        folder: the folder of files that all compilers of the node share.
+        server: the actor that runs the node's policy server; ``None`` if no job asks a server.
 
     """
 
@@ -46,7 +46,7 @@ class NodePlace:
         """Give the tool of a recipe.
 
         Raises:
-            PlaceError: it cannot be made on this node.
+            PlaceError: the tool cannot be made on this node.
 
         """
         try:
@@ -55,7 +55,7 @@ class NodePlace:
             raise PlaceError(f"the node {self._name}: {error}") from error
 
     def file(self, name: str, digest: str, content: Shared[bytes]) -> Path:
-        """Give a file, which is put in place whole: other processes of the node may want it now, too."""
+        """Give a file. It is written under another name and renamed: other processes of the node may read it now."""
         file = self._folder / digest / os.path.basename(name)  # noqa: PTH119 - a name may be any bytes
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ class NodePlace:
 
         Raises:
             PreconditionError: the farm was not told that jobs ask a server.
-            UnavailableError: it does not start, or does not get the policy.
+            UnavailableError: the server does not start, or does not get the policy.
 
         """
         if self._server is None:
