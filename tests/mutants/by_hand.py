@@ -29,7 +29,7 @@ _CHANGES: Final = [
     ),
     ("ledger/recorder.py", "            self._lost += len(decisions)\n", ""),
     ("ledger/privacy.py", "PRIVATE: Final = 0o600", "PRIVATE: Final = 0o644"),
-    ("ledger/privacy.py", "if found.st_uid not in (os.geteuid(), 0):", "if False:"),
+    ("ledger/privacy.py", "if status.st_uid not in (os.geteuid(), 0):", "if False:"),
     # Tokens and ports.
     ("access/tokens.py", "if scope not in client.scopes and Scope.ADMIN not in client.scopes:", "if False:"),
     ("access/tokens.py", "_SHORTEST: Final = 20", "_SHORTEST: Final = 2"),

@@ -117,7 +117,7 @@ def test_a_client_that_sends_a_packed_input_itself_is_told_of_the_features(polic
     write_logits(policies, '[settings.pack.x]\nfeatures = ["cost", "benefit"]\n[head]\n')
     told = (
         r"logits@1 needs cost: int64_t\[1?\], which the client does not send; it sends x; settings.pack in policy.toml"
-        r" makes the model's input x of 2 features: send them each by its name, or give a \[fill\] for those that"
+        r" makes the model's input x of 2 features: send them each by its name, or add a \[fill\] for those that"
         r" clients lack: cost: int64_t\[1?\], benefit: int64_t\[1?\]"
     )
     with running_server(policies, tmp_path) as server:

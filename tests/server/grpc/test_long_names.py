@@ -10,9 +10,9 @@ from grpc_health.v1 import health_pb2 as health
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_reflection.v1alpha import reflection_pb2 as reflection
 from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
+from tritonclient.grpc import service_pb2 as inference  # type: ignore[import-untyped]
+from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub  # type: ignore[import-untyped]
 
-from policybridge.inference import inference_service_pb2 as inference
-from policybridge.inference.inference_service_pb2_grpc import GRPCInferenceServiceStub
 from policybridge.v1 import policy_service_pb2 as policy
 from policybridge.v1 import repository_service_pb2 as repository
 from policybridge.v1 import tensor_pb2

@@ -167,7 +167,7 @@ class TestOwnServer:
             with pytest.raises(UnsupportedError, match="neither"):
                 connection.open(PolicyReference("any"), signature, options)
         session = connection.open(PolicyReference("any"), signature, SessionOptions())
-        with pytest.raises(UnsupportedError, match="who answers"):
+        with pytest.raises(UnsupportedError, match="neither the policy"):
             _ = session.policy
         with pytest.raises(PreconditionError, match="one session at a time"):
             connection.open(PolicyReference("any"), signature, SessionOptions())

@@ -54,7 +54,7 @@ def test_the_log_says_that_a_changed_policy_toml_waits_for_a_restart(
     def told() -> bool:
         nonlocal logged
         logged += capfd.readouterr().err
-        return "policy.toml of adder has changed; its versions stay as they are" in logged
+        return "policy.toml of adder has changed; its versions stay unchanged" in logged
 
     with running_server(policies, tmp_path):
         (policies / "adder" / "policy.toml").write_text(RENAMED)

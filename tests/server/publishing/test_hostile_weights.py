@@ -7,9 +7,9 @@ from typing import Any
 
 import grpc
 import pytest
+from tritonclient.grpc import service_pb2 as inference  # type: ignore[import-untyped]
+from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub  # type: ignore[import-untyped]
 
-from policybridge.inference import inference_service_pb2 as inference
-from policybridge.inference.inference_service_pb2_grpc import GRPCInferenceServiceStub
 from policybridge.v1 import policy_service_pb2, repository_service_pb2
 from policybridge.v1.repository_service_pb2_grpc import RepositoryServiceStub
 from policybridge_core.errors import InvalidError
