@@ -61,8 +61,8 @@ class PipeServer:
     def log(self) -> str:
         return (self.folder / "serve.log").read_text()
 
-    def wait_for_log(self, text: str) -> None:
-        wait_until(lambda: text in self.log())
+    def wait_for_log(self, text: str, times: int = 1) -> None:
+        wait_until(lambda: self.log().count(text) >= times)
 
 
 @dataclass
@@ -101,7 +101,7 @@ class Kit:
         return done.stderr
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 20) -> None:
+def wait_until(true: Callable[[], bool], seconds: float = 60) -> None:
     """Wait for what another process does, of which no event tells."""
     deadline = time.monotonic() + seconds
     while not true():
@@ -121,7 +121,7 @@ class Compiler:
         self.process.stdin.write(f"{line}\n")
         self.process.stdin.flush()
 
-    def answer(self, seconds: float = 20) -> str:
+    def answer(self, seconds: float = 60) -> str:
         assert self.process.stdout is not None
         assert select.select([self.process.stdout], [], [], seconds)[0], "no answer came"
         return self.process.stdout.readline().rstrip("\n")
@@ -160,7 +160,7 @@ class RawCompiler:
         while view:
             view = view[os.write(self._questions, view) :]
 
-    def receive(self, size: int, seconds: float = 20) -> bytes:
+    def receive(self, size: int, seconds: float = 60) -> bytes:
         data = b""
         while len(data) < size:
             assert select.select([self._answers], [], [], seconds)[0], "no answer came"

@@ -177,11 +177,12 @@ def test_what_a_killed_compile_left_behind_never_reaches_the_next(server: PipeSe
 def test_half_a_message_costs_nobody_else_anything(server: PipeServer) -> None:
     with server.compiler("pool-1") as other:
         assert other.ask("int:x=1 -> int") == "1"
-        for _ in range(3):
+        for count in range(1, 4):
             with server.compiler("counting") as asking:
                 asking.send("half")
                 assert asking.end() == 0
-        server.wait_for_log("counting: the compiler ended within a message")
+            # The pair of FIFOs is the next compile's until the server has read the first bytes of this one.
+            server.wait_for_log("counting: the compiler ended within a message", count)
         with server.compiler("counting") as asking:
             assert asking.ask("int:x=7 -> int") == "7"
         assert other.ask("int:x=1 -> int") == "101"

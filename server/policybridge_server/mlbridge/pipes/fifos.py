@@ -1,7 +1,8 @@
 """The two FIFOs of one compile.
 
-Every compile has a pair of its own. The paths always name the pair of the next compile: when a compile has sent its
-first bytes, a new pair takes the paths. So half a message or an unread reply of one compile can never reach the next.
+Every compile has a pair of its own. The paths always name the pair of the next compile: when the server has read the
+first bytes of a compile, a new pair takes the paths. So half a message or an unread reply of one compile cannot reach
+the next, unless the next opens the pair before the server has read a byte.
 """
 
 import contextlib
