@@ -26,7 +26,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def ask(address: str, policy: str = "echo", value: int = 7) -> int:
-    connection = connect(address, timeout=10)
+    connection = connect(address, timeout=60)
     try:
         session = connection.open(PolicyReference.parse(policy), ECHO, SessionOptions())
         return int(session.evaluate(pack(ECHO.features, {"x": value}))["advice"].item())

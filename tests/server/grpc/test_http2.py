@@ -167,7 +167,7 @@ def decided(data: bytes) -> int:
 
 
 def still_serves(server: RunningServer) -> None:
-    connection = connect(server.grpc, timeout=10)
+    connection = connect(server.grpc, timeout=60)
     session = connection.open(PolicyReference("echo"), SHAPES, SessionOptions())
     assert session.evaluate(pack(SHAPES.features, {"x": [7, 8]}))["advice"][0].tolist() == [7, 8]
     session.close()
@@ -460,6 +460,6 @@ def test_a_channel_of_grpcs_own_library_gets_details_of_errors(server: RunningSe
     with grpc.insecure_channel(server.grpc.removeprefix("grpc:")) as channel:
         call = channel.unary_unary(EVALUATE, pb.EvaluateRequest.SerializeToString, pb.EvaluateResponse.FromString)
         with pytest.raises(grpc.RpcError) as failure:
-            call(pb.EvaluateRequest(policy=pb.PolicyReference(name="echo")), timeout=5)
+            call(pb.EvaluateRequest(policy=pb.PolicyReference(name="echo")), timeout=60)
     assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "grpc-status-details-bin" in str(failure.value.trailing_metadata())

@@ -273,7 +273,7 @@ def test_bodies_that_are_not_answered_are_held_up_to_a_bound(address: str, call:
         for client in held:
             client.sendall(head.encode() + bytes(2_500_000))
         # The limit is twice that of one body, so that one of the three is refused; all memory is given back after it.
-        readable, _, _ = select.select(held, [], [], 20)
+        readable, _, _ = select.select(held, [], [], 60)
         assert readable[0].recv(100).startswith(b"HTTP/1.1 503 ")
     assert infer(call, "counts", [5])["outputs"][0]["data"] == [1, 5, 1]
 

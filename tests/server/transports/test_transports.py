@@ -256,7 +256,7 @@ class TransportContract:
 
     def _answers(self, client: Client, rows: npt.NDArray[np.int64], barrier: threading.Barrier) -> list[int]:
         session = client.open("network", SIGNATURE)
-        barrier.wait(20)
+        barrier.wait(60)
         records = [np.ndarray(1, SIGNATURE.features.dtype, row.tobytes()) for row in rows]
         answers = [int(session.evaluate(record)["inlining_decision"].item()) for record in records]
         session.close()
