@@ -1,8 +1,7 @@
 """The bytes of a stream that are not handed on yet, cut into gRPC messages (grpc/doc/PROTOCOL-HTTP2.md)."""
 
 import struct
-from collections import deque
-from itertools import islice
+from io import BytesIO
 from typing import Final
 
 from policybridge_core.errors import TooLargeError
@@ -13,43 +12,37 @@ PREFIX: Final = struct.Struct(">BL")
 TINY: Final = 256
 """Bytes of a piece that brings a message hardly further."""
 
-_SMALL: Final = 4 << 10
-"""Bytes of pieces to join: each alone would need more memory than its data."""
-
 
 class Assembly:
-    """Pieces of messages, in their order.
+    """The begun message of a stream, and the bytes after it.
+
+    A message grows piece by piece in one buffer, which becomes the message without a copy: to join the pieces of
+    60 MiB at the end would take the loop 40 to 180 ms, and as much memory again.
 
     Attributes:
         size: bytes received and not taken.
 
     """
 
-    __slots__ = ("_at", "_pieces", "_wanted", "size")
+    __slots__ = ("_begun", "_missing", "_packed", "_rest", "size")
 
     def __init__(self) -> None:
         self.size = 0
-        self._pieces: deque[bytes | bytearray] = deque()
-        self._at = 0
-        self._wanted = PREFIX.size
+        self._rest = bytearray()
+        self._begun: BytesIO | None = None
+        self._missing = 0
+        self._packed = False
 
     def add(self, piece: bytes) -> None:
         """Take what came."""
         self.size += len(piece)
-        if len(piece) >= _SMALL:
-            self._pieces.append(piece)
-        elif self._pieces and isinstance(self._pieces[-1], bytearray):
-            self._trim()
-            self._pieces[-1] += piece
-        else:
-            self._pieces.append(bytearray(piece))
-
-    def _trim(self) -> None:
-        """Drop the taken bytes of the first piece, which would otherwise grow while a part of it is left."""
-        first = self._pieces[0]
-        if self._at > _SMALL and isinstance(first, bytearray):
-            del first[: self._at]
-            self._at = 0
+        if self._begun is None or not self._missing:
+            self._rest += piece
+            return
+        size = min(self._missing, len(piece))
+        self._begun.write(piece if size == len(piece) else piece[:size])
+        self._missing -= size
+        self._rest += piece[size:]
 
     def next(self, limit: int) -> tuple[bool, bytes] | None:
         """Give the next message and whether it is packed; ``None`` before all of it has arrived.
@@ -58,44 +51,26 @@ class Assembly:
             TooLargeError: it has more than ``limit`` bytes.
 
         """
-        if self.size < self._wanted:
+        begun = self._begun or self._begin(limit)
+        if begun is None or self._missing:
             return None
-        packed, length = PREFIX.unpack(self._peek(PREFIX.size))
+        message = begun.getvalue()
+        self._begun = None
+        self.size -= PREFIX.size + len(message)
+        return self._packed, message
+
+    def _begin(self, limit: int) -> BytesIO | None:
+        """Read the next prefix and move what there is of its message; give the message, ``None`` without a prefix."""
+        rest = self._rest
+        if len(rest) < PREFIX.size:
+            return None
+        packed, length = PREFIX.unpack_from(rest)
         if length > limit:
             raise TooLargeError(f"a message of {length} bytes; at most {limit} are taken")
-        self._wanted = PREFIX.size + length
-        if self.size < self._wanted:
-            return None
-        self._wanted = PREFIX.size
-        self._skip(PREFIX.size)
-        return bool(packed), self._take(length)
-
-    def _peek(self, size: int) -> bytes:
-        first = bytes(self._pieces[0][self._at : self._at + size])
-        for piece in islice(self._pieces, 1, None):
-            if len(first) == size:
-                break
-            first += piece[: size - len(first)]
-        return first
-
-    def _skip(self, size: int) -> None:
-        self._at += size
-        self.size -= size
-        if self._at == len(self._pieces[0]):
-            self._pieces.popleft()
-            self._at = 0
-
-    def _take(self, size: int) -> bytes:
-        if not size:
-            return b""
-        if len(self._pieces[0]) - self._at >= size:
-            data = bytes(memoryview(self._pieces[0])[self._at : self._at + size])
-            self._skip(size)
-            return data
-        parts = []
-        while size:
-            part = memoryview(self._pieces[0])[self._at : self._at + size]
-            parts.append(part)
-            size -= len(part)
-            self._skip(len(part))
-        return b"".join(parts)
+        end = min(PREFIX.size + length, len(rest))
+        self._begun, self._packed = BytesIO(), bool(packed)
+        with memoryview(rest) as there:
+            self._begun.write(there[PREFIX.size : end])
+        del rest[:end]
+        self._missing = length - (end - PREFIX.size)
+        return self._begun
