@@ -69,7 +69,7 @@ def parse_layout(line: bytes, limits: MessageLimits) -> Layout:
     """
     fields = decode_json(_TENSORS, line, "a line of tensor specs")
     limits.check_features(len(fields.tensors))
-    return Layout.of(TensorSpec.from_json(spec) for spec in fields.tensors)
+    return Layout.from_json(fields.tensors)
 
 
 class PackedCodec:

@@ -20,7 +20,7 @@ from policybridge_core.session import Outcome
 from policybridge_core.text import is_unicode
 from policybridge_serdes.checks import decode_json
 from policybridge_serdes.limits import DEFAULT_LIMITS, MessageLimits
-from policybridge_serdes.specs import Signature, SpecFields, TensorSpec
+from policybridge_serdes.specs import Layout, Signature, SpecFields, TensorSpec
 
 MAX_LINE: Final = 1 << 20
 """Longest accepted line in bytes, newline included. LLVM's longest known line, the eviction header, has 2 KB."""
@@ -197,8 +197,7 @@ class InteractiveReader:
     def _header(self, line: bytes) -> Header:
         header = decode_json(_HEADER, line, "a header line of LLVM's stream")
         self._limits.check_features(len(header.features))
-        features = [TensorSpec.from_json(spec) for spec in header.features]
-        signature = Signature.of(features, TensorSpec.from_json(header.advice))
+        signature = Signature(Layout.from_json(header.features), TensorSpec.from_json(header.advice))
         for size in (signature.features.size, signature.advice_layout.size):
             if size > self._limit:
                 raise TooLargeError(f"the header promises tensors of {size} bytes; at most {self._limit} are taken")

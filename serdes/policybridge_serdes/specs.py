@@ -95,7 +95,7 @@ class TensorSpec:
     def __post_init__(self) -> None:
         if not self.name:
             raise InvalidError("a tensor has an empty name; every tensor needs one")
-        if not is_unicode(self.name):
+        if not (self.name.isascii() or is_unicode(self.name)):
             raise InvalidError(f"a tensor's name is no Unicode text: {self.name!a}")
         if not isinstance(self.type, ElementType):
             known = ", ".join(f"{kind.name} ({kind.value})" for kind in ElementType)
@@ -190,6 +190,11 @@ class Layout:
     def of(cls, specs: Iterable[TensorSpec]) -> "Layout":
         """Make the layout of ``specs`` in their order."""
         return cls(tuple(specs))
+
+    @classmethod
+    def from_json(cls, specs: Iterable[object]) -> "Layout":
+        """Read LLVM's JSON objects; see `TensorSpec.from_json`."""
+        return cls(tuple(TensorSpec.from_json(spec) for spec in specs))
 
     @cached_property
     def dtype(self) -> np.dtype[np.void]:

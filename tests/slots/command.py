@@ -13,7 +13,8 @@ from typing import Final
 
 import psutil
 
-from policybridge_train.compiling.module import Module, SharedModule
+from policybridge_train.compiling.job import SharedModule
+from policybridge_train.compiling.module import Module
 from policybridge_train.farms.contract import FARMS, Farm, FarmOptions
 from policybridge_train.processes.pool import for_each
 from tests.slots.job import Sleeping

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 
 from policybridge_core.errors import PreconditionError
-from policybridge_train.compiling.module import SharedModule
+from policybridge_train.compiling.job import SharedModule
 from policybridge_train.compiling.process import Limits, compile_by
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.farms.contract import Place

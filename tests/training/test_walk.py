@@ -1,11 +1,19 @@
-"""How many files a step of a search and a job of a score enter: a reader of them has to know so many."""
+"""How many files a step of a search and a job of a score enter, and how often they change file."""
 
 from pathlib import Path
 
 from tests.training.walk import walks
 
 
-def test_a_step_and_a_job_enter_few_files_of_the_trainer(tmp_path: Path) -> None:
-    found = walks(tmp_path, "zig", None, ("training",))
-    assert len(found["autotune step"].files) <= 19, found["autotune step"].files
-    assert len(found["score job"].files) <= 10, found["score job"].files
+def test_a_step_and_a_job_enter_few_files_and_change_file_seldom(tmp_path: Path) -> None:
+    own = walks(_made(tmp_path / "trainer"), "zig", None, ("training",))
+    assert len(own["autotune step"].files) <= 17, own["autotune step"].files
+    assert len(own["score job"].files) <= 9, own["score job"].files
+    every = walks(_made(tmp_path / "whole"), "zig", None)
+    assert every["autotune step"].changes <= 266, every["autotune step"].files
+    assert every["score job"].changes <= 36, every["score job"].files
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder

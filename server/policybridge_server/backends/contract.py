@@ -193,7 +193,7 @@ def convert_settings(config: PolicyConfig, kind: type[msgspec.Struct]) -> Any:
 
 def declared_signature(config: PolicyConfig) -> ModelSignature:
     """Return the signature that ``policy.toml`` declares; undeclared parts are ``None``."""
-    features = None if config.features is None else Layout.of(TensorSpec.from_json(spec) for spec in config.features)
+    features = None if config.features is None else Layout.from_json(config.features)
     return ModelSignature(features, None if config.advice is None else TensorSpec.from_json(config.advice))
 
 

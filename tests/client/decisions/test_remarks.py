@@ -44,13 +44,13 @@ def test_remarks_about_calls_that_were_not_asked_are_passed_over() -> None:
         document("f", "b", 2, False),
         document("f", "c", 3, True),
     ]
-    remarks = list(read_remarks(b"".join(data)))
+    remarks = read_remarks(b"".join(data))
     found = aligned(remarks, [True, False, True], np.array([[1.0, 4], [2, 4], [3, 4]]))
     assert [each and each.callee for each in found] == ["a", "b", "c"]
 
 
 def test_a_decision_without_a_remark_has_no_names() -> None:
-    remarks = list(read_remarks(document("f", "a", 1, True)))
+    remarks = read_remarks(document("f", "a", 1, True))
     assert aligned(remarks, [True, False], np.array([[1.0, 4], [2, 4]])) == [remarks[0], None]
 
 

@@ -1,17 +1,13 @@
 """Deciders: the compiler itself, a policy's server, or a store."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final, Protocol, Self
 
-import msgspec
-from msgspec.structs import replace
-
 from policybridge_core.plugins import Table
 from policybridge_train.compiling.module import Module
-from policybridge_train.compiling.process import compile_by
+from policybridge_train.compiling.process import Command
 from policybridge_train.compiling.result import CompileResult, DecisionLog
 from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.farms.contract import Place
@@ -37,7 +33,7 @@ class Compilation(Protocol):
         """The words of a shell command that repeats the run."""
         ...
 
-    def run(self, tool: CompileTool) -> CompileResult:
+    def run(self) -> CompileResult:
         """Compile. The result has no costs and no totals yet.
 
         Raises:
@@ -47,8 +43,8 @@ class Compilation(Protocol):
         """
         ...
 
-    def log(self) -> tuple[ObjectFile, DecisionLog] | None:
-        """Give the object that the decisions made, and their log; ``None`` if there is no log."""
+    def log(self, made: ObjectFile) -> tuple[ObjectFile, DecisionLog] | None:
+        """Give the object that the decisions made, mostly ``made``, and their log; ``None`` if there is no log."""
         ...
 
 
@@ -104,38 +100,6 @@ DECIDERS: Final = Table(
 
 
 @dataclass(frozen=True)
-class Command:
-    """A compiler that needs no host process: it takes no advice, or its plugin fetches the advice.
-
-    Attributes:
-        words: the command.
-        way: see `Compilation`.
-        sessions: the file to which the plugin writes the ids of its sessions; ``None``: it writes none.
-
-    """
-
-    words: Sequence[str]
-    way: str = "plain"
-    sessions: Path | None = None
-
-    @property
-    def again(self) -> Sequence[str]:
-        """The command."""
-        return self.words
-
-    def run(self, tool: CompileTool) -> CompileResult:
-        """Compile."""
-        # Disable ccache: exploration decides by chance, so the object must not be cached for this command line.
-        environment = {**os.environ, "CCACHE_DISABLE": "1"}
-        done = compile_by(self.words, tool.limits, environment, running=tool.running)
-        return replace(done, sessions=sessions_of(self.sessions)) if done.ok and self.sessions else done
-
-    def log(self) -> tuple[ObjectFile, DecisionLog] | None:
-        """Give ``None``: this compilation keeps no log."""
-        return None
-
-
-@dataclass(frozen=True)
 class Plain:
     """LLVM's own decisions.
 
@@ -153,19 +117,5 @@ class Plain:
 
     def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
         """Give the plain compilation."""
-        return Command(tool.compiler.command(module, output, [*extra, *self.arguments]))
-
-
-class _Statistics(msgspec.Struct):
-    """The part of the plugin's statistics that is read here."""
-
-    sessions: list[str] = []
-
-
-def sessions_of(statistics: Path) -> Sequence[str]:
-    """Give the ids of a compilation's sessions, from the plugin's statistics."""
-    try:
-        return msgspec.json.decode(statistics.read_bytes(), type=_Statistics).sessions
-    except FileNotFoundError:
-        # If the compiler asks nothing, the plugin opens no session and writes no file.
-        return []
+        words = tool.compiler.command(module, output, [*extra, *self.arguments])
+        return Command(words, tool.limits, tool.running)

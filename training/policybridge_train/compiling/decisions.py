@@ -25,12 +25,11 @@ from policybridge_client.decisions import (
 )
 from policybridge_client.decisions.sites import Numbers
 from policybridge_client.decisions.store import LEVELS
-from policybridge_client.llvm.asked import Asked, AskLimits, asked
-from policybridge_client.llvm.compilers import CompilerCommand
-from policybridge_train.compiling.decider import Command, Compilation
+from policybridge_client.llvm.asked import AskLimits, asked
+from policybridge_train.compiling.decider import Compilation
 from policybridge_train.compiling.module import Module
-from policybridge_train.compiling.process import compile_by
-from policybridge_train.compiling.result import NUMBERS, CompileResult, DecisionLog, Site, all_as_utf8
+from policybridge_train.compiling.process import Command, compile_by
+from policybridge_train.compiling.result import NUMBERS, CompileResult, DecisionLog, Status
 from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.farms.contract import Place
 from policybridge_train.objects.elf import ObjectFile
@@ -67,14 +66,14 @@ class ByDecisions:
         """Give the compilation with these decisions."""
         words = tool.compiler.command(module, output, extra)
         if tool.plugin is None:
-            return Asking(words, self.decisions, output)
+            return Asking(tool, words, self.decisions, output)
         sites = output.with_name("sites")
         options = [f"-policybridge-sites={sites}", f"-policybridge-module={module.name}"]
         if self.decisions or self.passes:
             store = output.with_name("store")
             self._write_trial(module, tool.compiler.major, store)
             options.append(f"-policybridge-decisions={store}")
-        return Logged(tool.with_plugin(CompilerCommand.of(words), options), output, sites)
+        return Logged(tool.with_plugin(words, options), tool.limits, tool.running, "plugin", sites=sites)
 
     def _write_trial(self, module: Module, major: int, path: Path) -> None:
         """Write a store for one compile, which fits the module whatever the level of its functions is."""
@@ -85,29 +84,30 @@ class ByDecisions:
 
 
 @dataclass(frozen=True)
-class Logged:
-    """A compiler whose plugin logs all sites."""
+class Logged(Command):
+    """A compiler whose plugin logs all sites.
 
-    words: Sequence[str]
-    output: Path
-    sites: Path
-    way: ClassVar[str] = "plugin"
+    Attributes:
+        sites: the file of the log.
+
+    """
+
+    sites: Path = Path()
     again: ClassVar[Sequence[str]] = ()
 
-    def run(self, tool: CompileTool) -> CompileResult:
+    def run(self) -> CompileResult:
         """Compile."""
-        done = Command(self.words).run(tool)
-        if done.ok and not self.sites.exists():
+        done = super().run()
+        if not self.sites.exists() and done.ok:
             return CompileResult.failed(
                 "LLVM does not inline at its level (-O0): record it at another one (--level Oz)"
             )
         return done
 
-    def log(self) -> tuple[ObjectFile, DecisionLog] | None:
+    def log(self, made: ObjectFile) -> tuple[ObjectFile, DecisionLog] | None:
         """Give the plugin's log."""
         log = read_sites(self.sites)
-        made = ObjectFile.read(self.output)
-        return made, _log_of(log, made, log.numbers)
+        return made, DecisionLog.of(log, log.numbers, made.weak)
 
 
 class Asking:
@@ -116,47 +116,36 @@ class Asking:
     way: Final = "interactive"
     again: Final[Sequence[str]] = ()
 
-    def __init__(self, words: Sequence[str], decisions: Decisions, output: Path) -> None:
+    def __init__(self, tool: CompileTool, words: Sequence[str], decisions: Decisions, output: Path) -> None:
+        self._tool = tool
         self._words = words
         self._decisions = decisions
         self._output = output
         self._asked: tuple[ObjectFile, SiteLog] | None = None
 
-    def run(self, tool: CompileTool) -> CompileResult:
+    def run(self) -> CompileResult:
         """Compile; without decisions, compile plainly as well.
 
         Raises:
             PreconditionError: LLVM's own decisions are not known: up to LLVM 20, at other levels than -Oz.
 
         """
-        limits = AskLimits(tool.limits.seconds, tool.limits.memory)
-        done = asked(self._words, self._decisions, limits=limits, counted=tool.running.counted)
-        result = _result(done, tool)
-        if not result.ok:
+        limits, running = self._tool.limits, self._tool.running
+        done = asked(
+            self._words, self._decisions, limits=AskLimits(limits.seconds, limits.memory), counted=running.counted
+        )
+        result = CompileResult.ended(done.status, done.seconds, done.message, limits.seconds if done.late else None)
+        if result.status is not Status.OK:
             return result
         self._asked = ObjectFile.read(self._output), done.log
-        return result if self._decisions else compile_by(self._words, tool.limits, running=tool.running)
+        return result if self._decisions else compile_by(self._words, limits, running=running)
 
-    def log(self) -> tuple[ObjectFile, DecisionLog] | None:
-        """Give the compiler's questions."""
+    def log(self, _: ObjectFile) -> tuple[ObjectFile, DecisionLog] | None:
+        """Give the object that was asked about, and the compiler's questions."""
         if self._asked is None:
             return None
         made, log = self._asked
-        return made, _log_of(log, made, _numbers(log, made))
-
-
-def _result(done: Asked, tool: CompileTool) -> CompileResult:
-    late = tool.limits.seconds if done.late else None
-    return CompileResult.ended(done.status, done.seconds, done.message, late)
-
-
-def _log_of(log: SiteLog, made: ObjectFile, known: Mapping[str, Numbers]) -> DecisionLog:
-    """Put a log together; ``known`` has the columns `NUMBERS` of the sites."""
-    flags = (log.default.tolist(), log.taken.tolist(), log.inlined.tolist())
-    numbers = zip(*(known[name].tolist() for name in NUMBERS), strict=True)
-    names = all_as_utf8(log.caller), all_as_utf8(log.callee)
-    sites = list(map(Site, log.keys, *names, *flags, numbers))
-    return DecisionLog(sites, log.level, log.digest or "", tuple(all_as_utf8(made.weak)))
+        return made, DecisionLog.of(log, _numbers(log, made), made.weak)
 
 
 def _numbers(log: SiteLog, made: ObjectFile) -> Mapping[str, Numbers]:

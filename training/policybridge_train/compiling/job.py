@@ -1,5 +1,6 @@
 """One compile: a module, a decider and objectives, as a job that any machine of a farm does."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +12,11 @@ from msgspec.structs import replace
 
 from policybridge_core.errors import PolicyBridgeError, UnavailableError
 from policybridge_train.compiling.decider import Decider
-from policybridge_train.compiling.module import Module, SharedModule
+from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.objectives import Objectives
 from policybridge_train.compiling.result import CompileResult, Status
 from policybridge_train.compiling.tool import CompileRecipe, CompileTool
-from policybridge_train.farms.contract import Farm, Place
+from policybridge_train.farms.contract import Farm, Place, Shared
 from policybridge_train.objects.elf import ObjectFile
 from policybridge_train.processes.pool import Running
 
@@ -63,11 +64,11 @@ def _compiled(tool: CompileTool, module: Module, decider: Decider, wanted: Wante
     output = folder / "object"
     objectives = Objectives(wanted.objectives, folder)
     compilation = decider.compilation(tool, module, output, [*wanted.arguments, *objectives.arguments])
-    done = compilation.run(tool)
+    done = compilation.run()
     if done.status is not Status.OK:
         return done
     made = ObjectFile.read(output)
-    asked, log = compilation.log() or (made, None)
+    asked, log = compilation.log(made) or (made, None)
     return replace(
         done,
         costs=wanted.units(objectives.costs(asked)) if wanted.units else {},
@@ -77,6 +78,29 @@ def _compiled(tool: CompileTool, module: Module, decider: Decider, wanted: Wante
         log=log,
         content=made.data if wanted.keep else b"",
     )
+
+
+@dataclass(frozen=True)
+class SharedModule:
+    """A module for jobs."""
+
+    module: Module
+    bitcode: Shared[Path]
+
+    @classmethod
+    def of(cls, module: Module, farm: Farm) -> "SharedModule":
+        """Share a module.
+
+        Raises:
+            OSError: its bitcode cannot be read.
+
+        """
+        return cls(module, farm.share_file(module.bitcode))
+
+    def at(self, place: Place) -> Module:
+        """Give the module as it is at a place."""
+        file = self.bitcode.at(place)
+        return self.module if file == self.module.bitcode else dataclasses.replace(self.module, file=file)
 
 
 @dataclass(frozen=True)
@@ -147,7 +171,7 @@ def retried(
                 raise
             continue
         result = result_of(made)
-        failed = result.status not in {Status.OK, Status.TIMEOUT}
-        if running.over or not failed or not (asks or result.signal == SIGKILL):
+        failed = result.status not in {Status.OK, Status.TIMEOUT} and (asks or result.signal == SIGKILL)
+        if not failed or running.over:
             return made
     return once(True)

@@ -6,8 +6,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from policybridge_train.farms.contract import Farm, Place, Shared
-
 Kind = Literal["executable", "shared", "archive"]
 
 
@@ -42,6 +40,7 @@ class Module:
         source: the path of the source file, relative to the folder in which the project was built or checked out;
             ``name`` where it is not known.
         language: ``c``, ``c++``, ….
+        file: of the bitcode, if it is not in the corpus' folder.
 
     """
 
@@ -51,11 +50,12 @@ class Module:
     project: str = ""
     source: str = ""
     language: str = ""
+    file: Path | None = None
 
-    @property
+    @cached_property
     def bitcode(self) -> Path:
         """The file of the bitcode."""
-        return self.folder / f"{self.name}.bc"
+        return self.file or self.folder / f"{self.name}.bc"
 
     @property
     def index(self) -> Path:
@@ -68,41 +68,3 @@ class Module:
         digest = hashlib.sha256(self.bitcode.read_bytes())
         digest.update("\0".join(self.arguments).encode(errors="surrogateescape"))
         return digest.hexdigest()
-
-
-@dataclass(frozen=True)
-class PlacedModule(Module):
-    """A module whose bitcode lies elsewhere than in its corpus."""
-
-    file: Path = Path()
-
-    @property
-    def bitcode(self) -> Path:
-        """The file of the bitcode."""
-        return self.file
-
-
-@dataclass(frozen=True)
-class SharedModule:
-    """A module for jobs."""
-
-    module: Module
-    content: Shared[Path]
-
-    @classmethod
-    def of(cls, module: Module, farm: Farm) -> "SharedModule":
-        """Share a module.
-
-        Raises:
-            OSError: its bitcode cannot be read.
-
-        """
-        return cls(module, farm.share_file(module.bitcode))
-
-    def at(self, place: Place) -> Module:
-        """Give the module as it is at a place."""
-        file = self.content.at(place)
-        if file == self.module.bitcode:
-            return self.module
-        one = self.module
-        return PlacedModule(one.name, one.folder, one.arguments, one.project, one.source, one.language, file)

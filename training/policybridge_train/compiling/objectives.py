@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final, Protocol, cast
 
@@ -103,6 +104,11 @@ OBJECTIVES: Final = Table(
 """Each is a class without arguments. The cost of running a program is its task's to measure."""
 
 
+@cache
+def _objective(name: str) -> Objective:
+    return cast("type[Objective]", OBJECTIVES.load(name))()
+
+
 class Objectives:
     """Several objectives of one compile.
 
@@ -116,7 +122,7 @@ class Objectives:
     """
 
     def __init__(self, names: Sequence[str], folder: Path) -> None:
-        self._parts = {name: cast("type[Objective]", OBJECTIVES.load(name))() for name in names}
+        self._parts = {name: _objective(name) for name in names}
         self._folder = folder
         self.arguments = [word for each in self._parts.values() for word in each.arguments(folder)]
 

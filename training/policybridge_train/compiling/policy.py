@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import ClassVar, Final, Self
 
 from policybridge_client.contract import Connection
-from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.config import GROWTH_LIMIT, HostConfig
 from policybridge_client.llvm.tasks import INLINE
 from policybridge_serdes import Exploration, PolicyReference
-from policybridge_train.compiling.decider import Command, Compilation
+from policybridge_train.compiling.decider import Compilation
 from policybridge_train.compiling.hosted import compile_hosted
 from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.process import Command, Limits
 from policybridge_train.compiling.result import CompileResult, DecisionLog
 from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.farms.contract import Place
 from policybridge_train.objects.elf import ObjectFile
+from policybridge_train.processes.pool import Running
 
 _OWN: Final = (sys.executable, "-m", "policybridge_client.cli")
 _SOCKET: Final = "socket:"
@@ -59,12 +60,12 @@ class ByPolicy:
 
     def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
         """Give the compilation that asks."""
-        command = CompilerCommand.of(tool.compiler.command(module, output, extra))
+        words = tool.compiler.command(module, output, extra)
         if self.task != INLINE.name or not self.server.startswith(_SOCKET) or tool.plugin is None:
-            return Hosted([*command.start, *command.arguments], self._host(module.name))
+            return Hosted(words, self._host(module.name), tool.limits, tool.running)
         statistics = output.with_name("statistics") if self.traced else None
         options = [f"-policybridge-{name}={value}" for name, value in self._options(statistics)]
-        return Command(tool.with_plugin(command, options), "plugin", statistics)
+        return Command(tool.with_plugin(words, options), tool.limits, tool.running, "plugin", statistics)
 
     def _options(self, statistics: Path | None) -> Iterator[tuple[str, str]]:
         yield from (("server", self.server), ("policy", self.policy), ("fallback", "error"))
@@ -103,9 +104,9 @@ class ByConnection:
 
     def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
         """Give the compilation that asks."""
-        command = CompilerCommand.of(tool.compiler.command(module, output, extra))
+        words = tool.compiler.command(module, output, extra)
         config = HostConfig("connection", "connection", task=self.task, fallback="error", timeout=tool.limits.seconds)
-        return Hosted([*command.start, *command.arguments], config, self.connection)
+        return Hosted(words, config, tool.limits, tool.running, self.connection)
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,8 @@ class Hosted:
 
     command: Sequence[str]
     host: HostConfig
+    limits: Limits
+    running: Running
     connection: Connection | None = None
     way: ClassVar[str] = "interactive"
 
@@ -129,10 +132,10 @@ class Hosted:
         }
         return [*_OWN, "run", *(word for pair in asking.items() for word in pair), "--", *self.command]
 
-    def run(self, tool: CompileTool) -> CompileResult:
+    def run(self) -> CompileResult:
         """Compile."""
-        return compile_hosted(self.command, self.host, tool.limits, tool.running, connection=self.connection)
+        return compile_hosted(self.command, self.host, self.limits, self.running, connection=self.connection)
 
-    def log(self) -> tuple[ObjectFile, DecisionLog] | None:
+    def log(self, _: ObjectFile) -> tuple[ObjectFile, DecisionLog] | None:
         """Give nothing: the ledger has the decisions."""
         return None

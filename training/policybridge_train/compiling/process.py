@@ -12,9 +12,13 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
 
+import msgspec
+from msgspec.structs import replace
+
 from policybridge_client.llvm.process import KEPT_OUTPUT
 from policybridge_core.errors import InvalidError
-from policybridge_train.compiling.result import CompileResult
+from policybridge_train.compiling.result import CompileResult, DecisionLog
+from policybridge_train.objects.elf import ObjectFile
 from policybridge_train.processes.pool import Running
 
 MIB: Final = 1 << 20
@@ -55,6 +59,59 @@ class Limits:
             return cls(float(seconds or cls.seconds), int(memory) * MIB if memory else cls.memory)
         except ValueError as error:
             raise InvalidError(f"seconds={seconds} or memory={memory} is no number") from error
+
+
+@dataclass(frozen=True)
+class Command:
+    """A compilation (`policybridge_train.compiling.decider.Compilation`) without a host process.
+
+    The compiler takes no advice, or its plugin fetches the advice.
+
+    Attributes:
+        words: the command.
+        limits: of the compiler.
+        running: where the compiler is counted while it runs.
+        way: ``plain`` or ``plugin``.
+        sessions: the file to which the plugin writes the ids of its sessions; ``None``: it writes none.
+
+    """
+
+    words: Sequence[str]
+    limits: Limits
+    running: Running
+    way: str = "plain"
+    sessions: Path | None = None
+
+    @property
+    def again(self) -> Sequence[str]:
+        """The command."""
+        return self.words
+
+    def run(self) -> CompileResult:
+        """Compile."""
+        # Disable ccache: exploration decides by chance, so the object must not be cached for this command line.
+        environment = {**os.environ, "CCACHE_DISABLE": "1"}
+        done = compile_by(self.words, self.limits, environment, running=self.running)
+        return replace(done, sessions=sessions_of(self.sessions)) if self.sessions and done.ok else done
+
+    def log(self, _: ObjectFile) -> tuple[ObjectFile, DecisionLog] | None:
+        """Give ``None``: this compilation keeps no log."""
+        return None
+
+
+class _Statistics(msgspec.Struct):
+    """The part of the plugin's statistics that is read here."""
+
+    sessions: list[str] = []
+
+
+def sessions_of(statistics: Path) -> Sequence[str]:
+    """Give the ids of a compilation's sessions, from the plugin's statistics."""
+    try:
+        return msgspec.json.decode(statistics.read_bytes(), type=_Statistics).sessions
+    except FileNotFoundError:
+        # If the compiler asks nothing, the plugin opens no session and writes no file.
+        return []
 
 
 def compile_by(

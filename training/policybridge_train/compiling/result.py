@@ -6,7 +6,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from policybridge_client.decisions import Level
+from policybridge_client.decisions import Level, SiteLog
+from policybridge_client.decisions.sites import Numbers
 from policybridge_core.errors import PolicyBridgeError
 
 T = TypeVar("T")
@@ -67,6 +68,15 @@ class DecisionLog(msgspec.Struct, frozen=True):
     level: Level
     digest: str = ""
     weak: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, log: SiteLog, numbers: Mapping[str, Numbers], weak: Iterable[str]) -> "DecisionLog":
+        """Give the log of a compiler; ``numbers`` has the columns `NUMBERS` of the sites."""
+        flags = (log.default.tolist(), log.taken.tolist(), log.inlined.tolist())
+        rows = zip(*(numbers[name].tolist() for name in NUMBERS), strict=True)
+        names = map(as_utf8, log.caller), map(as_utf8, log.callee)
+        sites = list(map(Site, log.keys, *names, *flags, rows))
+        return cls(sites, log.level, log.digest or "", tuple(map(as_utf8, weak)))
 
 
 class CompileResult(msgspec.Struct, frozen=True):
@@ -178,11 +188,6 @@ class CompileResult(msgspec.Struct, frozen=True):
 def as_utf8(name: str) -> str:
     """Give a name with other bytes than UTF-8 spelt out, so that it can be written down as UTF-8."""
     return name if name.isascii() else name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
-def all_as_utf8(names: Iterable[str]) -> list[str]:
-    """Give names in UTF-8; see `as_utf8`."""
-    return [*map(as_utf8, names)]
 
 
 def keyed_by_utf8(values: Mapping[str, T]) -> Mapping[str, T]:

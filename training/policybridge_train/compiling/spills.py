@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from policybridge_client.decisions.names import to_text
 from policybridge_client.llvm.remarks import read_scalar
 
 _WEIGHTS: Final = {
@@ -18,10 +19,10 @@ _WEIGHTS: Final = {
 (llvm/lib/CodeGen/RegAllocScore.cpp)."""
 
 
-_FUNCTION: Final = re.compile(rb"^Function: +(.+)$", re.MULTILINE)
+_FUNCTION: Final = re.compile(r"^Function: +(.+)$", re.MULTILINE)
 
 
-_COST: Final = re.compile(rb"^ +- (\w+): +'([-+.\deE]+)'$", re.MULTILINE)
+_COST: Final = re.compile(r"^ +- (\w+): +'([-+.\deE]+)'$", re.MULTILINE | re.ASCII)
 
 
 def remark_arguments(file: Path) -> Sequence[str]:
@@ -38,14 +39,14 @@ def spill_costs(remarks: Path) -> dict[str, float]:
     """
     if not remarks.exists():
         return {}
-    return dict(_costs(remarks.read_bytes()))
+    return dict(_costs(to_text(remarks.read_bytes())))
 
 
-def _costs(text: bytes) -> Iterator[tuple[str, float]]:
-    for remark in text.split(b"\n...\n"):
+def _costs(text: str) -> Iterator[tuple[str, float]]:
+    for remark in text.split("\n...\n"):
         function = _FUNCTION.search(remark)
-        if function and b"\nName:            SpillReloadCopies\n" in remark:
+        if function and "\nName:            SpillReloadCopies\n" in remark:
             yield (
                 read_scalar(function[1]),
-                sum(_WEIGHTS.get(name.decode(), 0.0) * float(value) for name, value in _COST.findall(remark)),
+                sum(_WEIGHTS.get(name, 0.0) * float(value) for name, value in _COST.findall(remark)),
             )

@@ -10,9 +10,10 @@ from policybridge_client.decisions.store import By
 from policybridge_client.llvm.asked import level_of
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_core.errors import PreconditionError
-from policybridge_train.compiling.decider import Command, Compilation
+from policybridge_train.compiling.decider import Compilation
 from policybridge_train.compiling.decisions import Asking
 from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.process import Command
 from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.farms.contract import Place, Shared
 
@@ -44,15 +45,15 @@ class ByStore:
         if tool.plugin is not None and (site or not sequence):
             options = {"decisions": str(self.path), "module": module.name, "fallback": "error"}
             flags = [f"-policybridge-{name}={value}" for name, value in options.items()]
-            return Command(tool.with_plugin(command, flags), "plugin")
+            return Command(tool.with_plugin(words, flags), tool.limits, tool.running, "plugin")
         if sequence:
-            return Asking(words, sequence.answers, output)
+            return Asking(tool, words, sequence.answers, output)
         if site:
             raise PreconditionError(
                 f"{self.path} names decisions by their sites, for which {tool.compiler.name} needs the plugin "
                 f"policybridge-inliner-{tool.compiler.major}.so; give its folder by --plugins (docs/plugin.md)"
             )
-        return Command(words)
+        return Command(words, tool.limits, tool.running)
 
     def _section(self, tool: CompileTool, command: CompilerCommand, module: Module, by: By) -> Section | None:
         heading = Heading(tool.compiler.major, level_of(command), by, None, module.name)

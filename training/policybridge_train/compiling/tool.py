@@ -57,8 +57,10 @@ class CompileTool:
         compiler, folder = self.compiler, self.plugin.parent if self.plugin else None
         return CompileRecipe(compiler.name, compiler.version, self.limits, folder, interactive=folder is None)
 
-    def with_plugin(self, command: CompilerCommand, options: Sequence[str]) -> list[str]:
-        """Give the words of a command that loads the plugin, with options of the plugin."""
+    def with_plugin(self, words: Sequence[str], options: Sequence[str]) -> list[str]:
+        """Add the plugin, with options of the plugin, to a command of this compiler."""
+        start = self._start
+        command = CompilerCommand(start.kind, start.start, tuple(words[len(start.start) :]))
         return command.with_plugin(str(self.plugin), options, early=self._early)
 
     def store(self, path: Path) -> Store:

@@ -71,7 +71,7 @@ def _sizes(compilation: WaitingCompilation, calls: Sequence[Call]) -> Sizes:
 def _calls(compilation: WaitingCompilation) -> list[Call]:
     """Name the calls that were asked about, by LLVM's remarks."""
     file = compilation.folder / REMARKS
-    remarks = list(read_remarks(file.read_bytes())) if file.exists() else []
+    remarks = read_remarks(file.read_bytes()) if file.exists() else []
     found = aligned(remarks, [any(answer) for answer in compilation.answers], _rows(compilation))
     return [_call(remark) if remark else Call("", "", inlined=False) for remark in found]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -37,11 +37,28 @@ _SYMBOL: Final = np.dtype(
 _SYMBOL_TABLE, _NO_BITS = 2, 8
 _WRITE, _ALLOCATED, _EXECUTABLE = 1, 2, 4
 _FUNCTION: Final = 2
+_RELOCATION: Final = np.dtype([("offset", "<u8"), ("symbol", "<u8"), ("addend", "<i8")])
+_WITH_ADDEND: Final = 4
+"""The type of a section of relocations that have addends, as all of these machines write them."""
+
 _LOCAL, _WEAK = 0, 2
 _SHOWN: Final = (0, 3)
 """The visibilities, default and protected, of symbols that a shared library shows to others."""
 
 Table = npt.NDArray[Any]
+
+
+class Location(NamedTuple):
+    """A byte of an object.
+
+    Attributes:
+        section: the index of its section.
+        offset: bytes from the start of the section.
+
+    """
+
+    section: int
+    offset: int
 
 
 @dataclass(frozen=True)
@@ -73,8 +90,8 @@ class ObjectFile:
         count = int.from_bytes(self.data[60:62], "little")
         if not count and offset:
             # Beyond 65,279 sections, the number stands in the first one's size.
-            count = int(self.table(_SECTION, offset, 1)[0]["size"])
-        return self.table(_SECTION, offset, count)
+            count = int(self._table(_SECTION, offset, 1)[0]["size"])
+        return self._table(_SECTION, offset, count)
 
     @property
     def text(self) -> int:
@@ -115,22 +132,35 @@ class ObjectFile:
     def _symbols(self, wanted: Callable[[Table], Table]) -> Iterator[tuple[str, Any]]:
         """Give the symbols that are defined and wanted, by their names."""
         for table in self.sections[self.sections["type"] == _SYMBOL_TABLE]:
-            symbols = self.table(_SYMBOL, int(table["offset"]), int(table["size"]) // _SYMBOL.itemsize)
+            symbols = self._table(_SYMBOL, int(table["offset"]), int(table["size"]) // _SYMBOL.itemsize)
             names = self._names(int(table["link"]))
             for symbol in symbols[(symbols["section"] != 0) & wanted(symbols)]:
                 yield _text(names, int(symbol["name"])), symbol
 
-    def function_places(self) -> Iterator[tuple[str, int, int]]:
-        """Give the name of each function, and the section and the offset where it begins."""
-        for name, symbol in self._symbols(_is_function):
-            yield name, int(symbol["section"]), int(symbol["value"])
+    def function_starts(self) -> dict[Location, str]:
+        """Give the name of each function, by its first byte."""
+        return {
+            Location(int(symbol["section"]), int(symbol["value"])): name for name, symbol in self._symbols(_is_function)
+        }
 
-    def symbols(self, section: int) -> Table:
-        """Give the symbols of a section that is a table of these."""
+    def relocations(self, section: int) -> tuple[Table, list[Location]]:
+        """Give the offsets of a section's relocations, ascending, and the location that each names."""
+        of_it = (self.sections["type"] == _WITH_ADDEND) & (self.sections["info"] == section)
+        for table in self.sections[of_it]:
+            rows = self._table(_RELOCATION, int(table["offset"]), int(table["size"]) // _RELOCATION.itemsize)
+            rows = rows[np.argsort(rows["offset"], kind="stable")]
+            symbols = self._symbol_table(int(table["link"]))
+            numbers = np.minimum(rows["symbol"] >> np.uint64(32), len(symbols) - 1)
+            named = symbols[numbers.astype(np.int64)]
+            offsets = named["value"].astype(np.int64) + rows["addend"]
+            return rows["offset"], [*map(Location, named["section"].tolist(), offsets.tolist())]
+        return np.zeros(0, np.uint64), []
+
+    def _symbol_table(self, section: int) -> Table:
         if section >= len(self.sections):
             raise InvalidError(f"{self.path} names section {section}, and has {len(self.sections)}")
         table = self.sections[section]
-        return self.table(_SYMBOL, int(table["offset"]), int(table["size"]) // _SYMBOL.itemsize)
+        return self._table(_SYMBOL, int(table["offset"]), int(table["size"]) // _SYMBOL.itemsize)
 
     @cached_property
     def section_names(self) -> list[str]:
@@ -171,7 +201,7 @@ class ObjectFile:
 
         """
         section = self.sections[index]
-        return self.table(np.dtype("V1"), int(section["offset"]), int(section["size"])).tobytes()
+        return self._table(np.dtype("V1"), int(section["offset"]), int(section["size"])).tobytes()
 
     def _names(self, index: int) -> bytes:
         if index >= len(self.sections):
@@ -179,7 +209,7 @@ class ObjectFile:
         section = self.sections[index]
         return self.data[int(section["offset"]) : int(section["offset"]) + int(section["size"])]
 
-    def table(self, kind: "np.dtype[Any]", offset: int, count: int) -> Table:
+    def _table(self, kind: "np.dtype[Any]", offset: int, count: int) -> Table:
         """Read a table of ``count`` entries.
 
         Raises:

@@ -7,25 +7,16 @@ clang writes them with ``-funwind-tables``).
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
-from policybridge_train.objects.elf import ObjectFile
+from policybridge_train.objects.elf import Location, ObjectFile
 
 _FRAMES: Final = ".eh_frame"
 _EXCEPTIONS: Final = ".gcc_except_table"
-_RELOCATION: Final = np.dtype([("offset", "<u8"), ("symbol", "<u8"), ("addend", "<i8")])
-_WITH_ADDEND: Final = 4
-"""The type of a section of relocations that have addends, as all of these machines write them."""
-
 _START: Final = 8
 """Bytes of an entry before the address of its function."""
-
-
-class _Place(NamedTuple):
-    section: int
-    offset: int
 
 
 def function_bytes(made: ObjectFile) -> dict[str, int]:
@@ -50,7 +41,7 @@ def unwinding(made: ObjectFile) -> dict[str, int]:
     """
     names = made.section_names
     tables = {index for index, name in enumerate(names) if name.startswith(_EXCEPTIONS)}
-    functions = {_Place(section, offset): name for name, section, offset in made.function_places()}
+    functions = made.function_starts()
     entries = list(_entries(made))
     starts = sorted({target for _, targets in entries for target in targets if target.section in tables})
     found: dict[str, int] = {}
@@ -62,39 +53,24 @@ def unwinding(made: ObjectFile) -> dict[str, int]:
     return found
 
 
-def _entries(made: ObjectFile) -> Iterator[tuple[int, list[_Place]]]:
+def _entries(made: ObjectFile) -> Iterator[tuple[int, list[Location]]]:
     """Give the size of each entry, its function, and its exception table if it has one."""
     for index, name in enumerate(made.section_names):
         if name != _FRAMES:
             continue
-        places, targets = _relocations(made, index)
+        offsets, targets = made.relocations(index)
         data = made.section_content(index)
         start = 0
         while start + _START <= len(data):
             size = int.from_bytes(data[start : start + 4], "little") + 4
             # An identifier of zero is that of a head. A size of all ones would be one of 64 bits, which nobody writes.
             if data[start + 4 : start + _START] != b"\0\0\0\0":
-                first, last = np.searchsorted(places, (start + _START, start + size))
+                first, last = np.searchsorted(offsets, (start + _START, start + size))
                 yield size, targets[first:last]
             start += size
 
 
-def _relocations(made: ObjectFile, section: int) -> tuple[Any, list[_Place]]:
-    """Give where a section's relocations are, in order, and the places that they name."""
-    sections = made.sections
-    of_it = (sections["type"] == _WITH_ADDEND) & (sections["info"] == section)
-    for table in sections[of_it]:
-        rows = made.table(_RELOCATION, int(table["offset"]), int(table["size"]) // _RELOCATION.itemsize)
-        rows = rows[np.argsort(rows["offset"], kind="stable")]
-        symbols = made.symbols(int(table["link"]))
-        numbers = np.minimum(rows["symbol"] >> np.uint64(32), len(symbols) - 1)
-        named = symbols[numbers.astype(np.int64)]
-        offsets = named["value"].astype(np.int64) + rows["addend"]
-        return rows["offset"], [*map(_Place, named["section"].tolist(), offsets.tolist())]
-    return np.zeros(0, np.uint64), []
-
-
-def _size_from(start: _Place, starts: list[_Place], made: ObjectFile) -> int:
+def _size_from(start: Location, starts: list[Location], made: ObjectFile) -> int:
     following = bisect_right(starts, start)
     same = following < len(starts) and starts[following].section == start.section
     end = starts[following].offset if same else int(made.sections[start.section]["size"])

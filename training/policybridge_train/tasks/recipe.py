@@ -9,7 +9,8 @@ from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
 
 from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
 from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.module import Module, SharedModule
+from policybridge_train.compiling.job import SharedModule
+from policybridge_train.compiling.module import Module
 from policybridge_train.farms.contract import Place
 from policybridge_train.tasks.raising import told_by
 from policybridge_train.tasks.task import TASKS, Case, Task

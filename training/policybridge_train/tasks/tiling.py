@@ -17,9 +17,8 @@ import numpy.typing as npt
 
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_serdes import ElementType, TensorSpec, Values
-from policybridge_train.compiling.decider import sessions_of
 from policybridge_train.compiling.plugins import plugin_folders
-from policybridge_train.compiling.process import Limits, compile_by
+from policybridge_train.compiling.process import Limits, compile_by, sessions_of
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.processes.pool import Running
 from policybridge_train.tasks.cachegrind import Misses, count_misses

@@ -16,8 +16,8 @@ from policybridge_core.errors import InvalidError, UnavailableError
 from policybridge_serdes import PolicyVersion, Values
 from policybridge_server.ledger import LedgerReader, Query
 from policybridge_server.ledger.trajectory import DecisionBatch, joined
-from policybridge_train.compiling.job import retried
-from policybridge_train.compiling.module import Module, SharedModule
+from policybridge_train.compiling.job import SharedModule, retried
+from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.farms.contract import Farm, Place, Serving
 from policybridge_train.processes.pool import for_each

@@ -93,7 +93,7 @@ class Round:
         """Accept the flips whose functions became smaller; return the credit of each."""
         search, seen = self._search, measured.costs
         search.note(measured)
-        met = self._graph.set_of(name for flip in search.accepted[self._known :] for name in flip.functions)
+        met = self._graph.set_of([name for flip in search.accepted[self._known :] for name in flip.functions])
         changed: set[str] = set()
         found: list[Label] = []
         for flip, row in self.flips:

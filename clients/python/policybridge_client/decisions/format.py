@@ -145,19 +145,21 @@ def _shown(words: bytes) -> str:
 
 def format_store(store: Store) -> bytes:
     """Return the text of a store."""
-    sections = sorted(store.sections, key=lambda section: _order(section.heading))
+    sections = [(quoted(section.heading.path), section) for section in store.sections]
     lines = [_FIRST_LINE]
-    for section in sections:
-        lines += _section_lines(section)
+    for path, section in sorted(sections, key=lambda each: (each[0], *_order(each[1].heading))):
+        lines += _section_lines(path, section)
     return b"".join(line + b"\n" for line in lines)
 
 
-def _section_lines(section: Section) -> Iterator[bytes]:
+def _section_lines(path: bytes, section: Section) -> Iterator[bytes]:
     heading = section.heading
     start = f"module llvm={heading.llvm} level={heading.level} by={heading.by} digest={heading.digest or '-'} path="
-    yield start.encode() + quoted(heading.path)
+    yield start.encode() + path
     for decision in _sorted(section.decisions):
-        words = [decision.key.encode(), _WORDS[decision.inline], quoted(decision.caller), quoted(decision.callee)]
+        words = [decision.key.encode(), _WORDS[decision.inline]]
+        if decision.caller or decision.callee:
+            words += [quoted(decision.caller), quoted(decision.callee)]
         yield b" ".join(words).rstrip(b" ")
     for choice in sorted(section.passes, key=lambda choice: choice.identity):
         words = [choice.key.encode(), choice.action.encode(), choice.name.encode(), quoted(choice.function)]
@@ -165,7 +167,7 @@ def _section_lines(section: Section) -> Iterator[bytes]:
 
 
 def _order(heading: Heading) -> tuple[object, ...]:
-    return quoted(heading.path), heading.llvm, heading.level, heading.by, heading.digest or ""
+    return heading.llvm, heading.level, heading.by, heading.digest or ""
 
 
 def _sorted(decisions: Iterable[Decision]) -> list[Decision]:

@@ -106,8 +106,8 @@ def parse_sites(data: bytes, name: str = "the log of sites") -> SiteLog:
 
 
 def _parsed(data: bytes) -> SiteLog:
-    first, newline, rest = data.partition(b"\n")
-    if not newline or (rest and not rest.endswith(b"\n")):
+    first, newline, rest = to_text(data).partition("\n")
+    if not newline or (rest and not rest.endswith("\n")):
         number = data.count(b"\n") + 1
         raise InvalidError(f"line {number}: the last line has no end, so the log was cut off")
     try:
@@ -136,9 +136,8 @@ def _parsed(data: bytes) -> SiteLog:
     )
 
 
-def _columns(data: bytes) -> Mapping[str, Sequence[str]]:
+def _columns(text: str) -> Mapping[str, Sequence[str]]:
     width = len(COLUMNS)
-    text = to_text(data)
     lines = text.split("\n")[:-1]
     for number, line in enumerate(lines, 2):
         if line.count("\t") != width - 1:
@@ -155,8 +154,8 @@ def _names(words: Sequence[str]) -> Sequence[str]:
     return [unquoted(to_bytes(word)) for word in words]
 
 
-def _heading(line: bytes) -> tuple[str | None, Level, str, int, int]:
-    words = to_text(line.replace(b" ", b"\t", 1)).split("\t")
+def _heading(line: str) -> tuple[str | None, Level, str, int, int]:
+    words = line.replace(" ", "\t", 1).split("\t")
     if words[0] != _NAME:
         raise InvalidError(f"a log begins with {_NAME!r}, not with {words[0][:60]!r}")
     if words[1:2] != ["1"]:
@@ -169,7 +168,7 @@ def _heading(line: bytes) -> tuple[str | None, Level, str, int, int]:
     if not (_COUNT.fullmatch(applied) and _COUNT.fullmatch(of)):
         raise InvalidError(f"the last two words are counts, not {applied[:20]!r} and {of[:20]!r}")
     known = None if digest == "-" else digest
-    return known, checked_level(level), unquoted(to_bytes(path)), int(applied), int(of)
+    return known, checked_level(level), _names([path])[0], int(applied), int(of)
 
 
 def _keys(words: Sequence[str]) -> Sequence[str]:

@@ -215,7 +215,7 @@ def _remark_words(kind: Kind, file: Path) -> list[str]:
 
 def _remarks(file: Path) -> list[Remark]:
     # A compiler that fails early does not make the file.
-    return list(read_remarks(file.read_bytes())) if file.is_file() else []
+    return read_remarks(file.read_bytes()) if file.is_file() else []
 
 
 def level_of(compiler: CompilerCommand) -> Level:

@@ -18,10 +18,10 @@ from policybridge_client.decisions.names import to_text
 PASSES: Final = "^inline-ml$"
 """The passes whose remarks are read, as ``-foptimization-record-passes`` wants them."""
 
-_DOCUMENT: Final = re.compile(rb"^--- ", re.MULTILINE)
-_FIELD: Final = re.compile(rb"^(?:  - )?(Name|Function|Callee|ShouldInline): +(.*)$", re.MULTILINE)
-_FEATURE: Final = re.compile(rb"^  - \w+: +'?(-?\d+)'?$", re.MULTILINE)
-_INLINED: Final = b"InliningSuccess"
+_DOCUMENT: Final = re.compile("^--- ", re.MULTILINE)
+_FIELD: Final = re.compile("^(?:  - )?(Name|Function|Callee|ShouldInline): +(.*)$", re.MULTILINE)
+_FEATURE: Final = re.compile(r"^  - \w+: +'?(-?\d+)'?$", re.MULTILINE | re.ASCII)
+_INLINED: Final = "InliningSuccess"
 
 _ESCAPE: Final = re.compile(r"\\(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)")
 _ESCAPED: Final = {
@@ -47,7 +47,7 @@ class Remark:
     callee: str
     inline: bool
     inlined: bool
-    text: bytes
+    text: str
 
     @property
     def features(self) -> list[int]:
@@ -55,28 +55,31 @@ class Remark:
         return [int(value) for value in _FEATURE.findall(self.text)]
 
 
-def read_remarks(data: bytes) -> Iterator[Remark]:
+def read_remarks(data: bytes) -> list[Remark]:
     """Give the remarks of a file; skip documents of another form."""
+    return list(_remarks(to_text(data)))
+
+
+def _remarks(data: str) -> Iterator[Remark]:
     for text in _DOCUMENT.split(data)[1:]:
         fields = dict(_FIELD.findall(text))
-        if fields.keys() >= {b"Name", b"Function", b"Callee", b"ShouldInline"}:
+        if fields.keys() >= {"Name", "Function", "Callee", "ShouldInline"}:
             yield Remark(
-                read_scalar(fields[b"Function"]),
-                read_scalar(fields[b"Callee"]),
-                b"true" in fields[b"ShouldInline"],
-                fields[b"Name"].startswith(_INLINED),
+                read_scalar(fields["Function"]),
+                read_scalar(fields["Callee"]),
+                "true" in fields["ShouldInline"],
+                fields["Name"].startswith(_INLINED),
                 text,
             )
 
 
-def read_scalar(word: bytes) -> str:
+def read_scalar(word: str) -> str:
     """Give the text of a YAML scalar on one line, with or without quotes."""
-    text = to_text(word)
-    if text.startswith("'"):
-        return text[1:-1].replace("''", "'")
-    if text.startswith('"'):
-        return _ESCAPE.sub(_unescaped, text[1:-1])
-    return text
+    if word.startswith("'"):
+        return word[1:-1].replace("''", "'")
+    if word.startswith('"'):
+        return _ESCAPE.sub(_unescaped, word[1:-1])
+    return word
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -20,7 +20,7 @@ import msgspec
 
 from policybridge_core.authors import describe, text_of, traceback_of
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_serdes import Layout, PolicyVersion, TensorSpec, Values
+from policybridge_serdes import Layout, PolicyVersion, Values
 from policybridge_server.backends.contract import Batch, Model, SessionView, StatefulModel, load_backend
 from policybridge_server.backends.process.arrays import decode, encode, make_dtype
 from policybridge_server.backends.process.messages import (
@@ -118,7 +118,7 @@ class _Server:
     def _evaluate(self, asked: Evaluate, body: bytes) -> Values:
         if asked.layout is not None:
             self._dtype = make_dtype(asked.layout.fields)
-            self._advice = Layout.of(TensorSpec.from_json(spec) for spec in asked.layout.advice)
+            self._advice = Layout.from_json(asked.layout.advice)
         for new in asked.new:
             self._sessions[new.number] = _view(new)
         for number, context in asked.contexts.items():

@@ -250,6 +250,6 @@ def _config(stored: StoredVersion) -> dict[str, object]:
 def _signature(loaded: Loaded) -> ModelSignature:
     features, advice = loaded.features, loaded.advice
     return ModelSignature(
-        None if features is None else Layout.of(TensorSpec.from_json(spec) for spec in features),
+        None if features is None else Layout.from_json(features),
         None if advice is None else TensorSpec.from_json(advice),
     )

@@ -50,7 +50,7 @@ class BytesFormat:
                 raise TooLargeError(f"a header is longer than {MAX_LINE} bytes")
             raise InvalidError(f'a message starts with one line {{"features":[…]}}; no line ends in {message[:60]!r}')
         fields = decode_json(_HEADER, message[: end - 1], "a header of ML-Compiler-Bridge").features
-        layout = Layout.of(TensorSpec.from_json(spec) for spec in fields)
+        layout = Layout.from_json(fields)
         for spec in layout.specs:
             if not spec.fixed or spec.type is ElementType.BOOL:
                 raise InvalidError(f"{spec}: in the format bytes a feature holds numbers and has a size")
