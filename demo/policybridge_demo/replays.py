@@ -17,9 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-from policybridge_client.llvm.comparison import Replayed
 from policybridge_client.llvm.config import HostConfig
-from policybridge_client.llvm.replay import replay
+from policybridge_client.llvm.replay import Replayed, replay
 from policybridge_client.llvm.replay_command import load_recorded
 from policybridge_demo.compilation import compile_listening
 from policybridge_demo.compilers import COMPILERS

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from policybridge_client.llvm.asked import Asked, AskLimits, asked, level_of
+from policybridge_client.llvm.asked import Asked, asked, level_of
 from policybridge_client.llvm.compilers import CompilerCommand
-from policybridge_client.llvm.process import Surroundings
+from policybridge_client.llvm.process import CompilerLimits, Surroundings
 from policybridge_core.errors import InvalidError, PreconditionError
 from tests.client.compilers import DRIVERS, ZIG, parameters, start, write_source
 
@@ -142,12 +142,12 @@ def test_a_compiler_that_fails_says_why_and_one_that_takes_too_long_is_ended(fol
     assert (found.ok, found.late, len(found.log)) == (False, False, 0)
     assert "expected expression" in found.message
     write_source(folder, functions=400)
-    late = asked(words_for("ziglang", source), {}, limits=AskLimits(seconds=0.1))
+    late = asked(words_for("ziglang", source), {}, Surroundings(limits=CompilerLimits(seconds=0.1)))
     assert (late.ok, late.late) == (False, True)
 
 
 def test_a_compiler_without_enough_memory_fails_and_is_no_end_of_ours(folder: Path) -> None:
-    found = asked(words_for("ziglang", write_source(folder)), {}, limits=AskLimits(memory=1 << 25))
+    found = asked(words_for("ziglang", write_source(folder)), {}, Surroundings(limits=CompilerLimits(memory=1 << 25)))
     assert not found.ok
 
 
@@ -191,5 +191,5 @@ def test_a_folder_with_a_space_is_compiled_in(folder: Path) -> None:
     inner = folder / "with space"
     inner.mkdir()
     source = write_source(inner)
-    assert asked(words_for("ziglang", source), {}, surroundings=Surroundings(cwd=inner)).ok
+    assert asked(words_for("ziglang", source), {}, Surroundings(cwd=inner)).ok
     assert (inner / "made.o").is_file()

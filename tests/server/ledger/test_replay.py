@@ -6,9 +6,11 @@ import sqlite3
 import subprocess
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
 import pytest
 
 from policybridge_client.connection import connect
@@ -19,7 +21,7 @@ from policybridge_client.llvm.replay import replay
 from policybridge_client.llvm.replay_command import load_recorded
 from policybridge_client.llvm.statistics import Report
 from policybridge_core.closing import Closing
-from policybridge_core.errors import PreconditionError
+from policybridge_core.errors import InvalidError, PreconditionError
 from policybridge_serdes import Outcome, PolicyReference
 from policybridge_server.ledger.query import SessionRecord
 from policybridge_server.ledger.reader import LedgerReader
@@ -98,6 +100,22 @@ def test_register_allocation_is_replayed_too(
     result = replay(load_recorded(ledger, report.session_ids[0]))
     assert (result.identical, result.object, result.decisions) == (True, True, report.statistics.decisions)
     assert result.decisions > 10
+
+
+def test_a_compilation_beyond_the_growth_limit_is_replayed_too(server: RunningServer, ledger: Path) -> None:
+    words = [*ZIG, "-Oz", "-c", write_source(ledger.parent).name, "-o", "made.o"]
+    report = run_compiler(words, HostConfig("always", server.socket, growth_limit=0.01))
+    stop(server)
+    assert report.statistics.limited > 0
+    result = replay(load_recorded(ledger, report.session_ids[0]))
+    assert (result.identical, result.object, result.decisions) == (True, True, report.statistics.decisions)
+
+
+def test_a_recorded_growth_limit_that_is_no_number_is_refused(ledger: Path, session: str) -> None:
+    recorded = load_recorded(ledger, session)
+    compilation = msgspec.structs.replace(recorded.compilation, growth_limit="much")
+    with pytest.raises(InvalidError, match="growth limit is no number"):
+        replay(replace(recorded, compilation=compilation))
 
 
 def tamper(ledger: Path, column: str, position: int) -> None:

@@ -25,7 +25,8 @@ from policybridge_client.decisions import (
 )
 from policybridge_client.decisions.sites import Numbers
 from policybridge_client.decisions.store import LEVELS
-from policybridge_client.llvm.asked import AskLimits, asked
+from policybridge_client.llvm.asked import asked
+from policybridge_client.llvm.process import Surroundings
 from policybridge_train.compiling.decider import Compilation
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.process import Command, compile_by
@@ -131,9 +132,7 @@ class Asking:
 
         """
         limits, running = self._tool.limits, self._tool.running
-        done = asked(
-            self._words, self._decisions, limits=AskLimits(limits.seconds, limits.memory), counted=running.counted
-        )
+        done = asked(self._words, self._decisions, Surroundings(limits=limits, counted=running.counted))
         result = CompileResult.ended(done.status, done.seconds, done.message, limits.seconds if done.late else None)
         if result.status is not Status.OK:
             return result

@@ -1,13 +1,8 @@
 """One compilation under limits whose decisions a policy makes, by LLVM's interactive mode."""
 
-import os
-import signal
-import sys
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 from subprocess import DEVNULL
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryFile
 
 from msgspec.structs import replace
 
@@ -17,7 +12,6 @@ from policybridge_client.llvm.host import run_compiler
 from policybridge_client.llvm.process import KEPT_OUTPUT, Surroundings
 from policybridge_client.llvm.statistics import Report
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_train.compiling import limited
 from policybridge_train.compiling.process import Limits
 from policybridge_train.compiling.result import CompileResult, Status
 from policybridge_train.processes.pool import Running
@@ -41,22 +35,20 @@ def compile_hosted(
         PreconditionError: all compilers of ``running`` were ended before.
 
     """
-    with TemporaryDirectory(prefix="policybridge-hosted-") as name, TemporaryFile() as said:
-        folder = Path(name)
-        guard = [sys.executable, limited.__file__, name, f"{limits.seconds:g}", str(limits.memory)]
-        surroundings = Surroundings(stdin=DEVNULL, stdout=said, stderr=said)
-        with running.counted(lambda: _end(folder)):
-            try:
-                report = run_compiler([*guard, *command], config, surroundings, connection=connection)
-            except PolicyBridgeError as error:
-                return CompileResult.failed(str(error))
+    with TemporaryFile() as said:
+        try:
+            surroundings = Surroundings(None, None, DEVNULL, said, said, limits, running.counted)
+            report = run_compiler(command, config, surroundings, connection=connection)
+        except PolicyBridgeError as error:
+            return CompileResult.failed(str(error))
         said.seek(0)
         words = said.read(KEPT_OUTPUT).decode(errors="replace").strip()
-        seconds, late = _usage(folder)
-        if report.error is not None and not late:
-            return CompileResult(status=Status.FAILED, seconds=seconds, message=f"no advice: {report.error}")
-        done = CompileResult.ended(report.status, seconds, words, limits.seconds if late else None)
-        return replace(done, message=_note(report), sessions=report.session_ids) if done.ok else done
+    if running.over:
+        report.raise_error()
+    if report.error is not None and not report.late:
+        return CompileResult(status=Status.FAILED, seconds=report.cpu_seconds, message=f"no advice: {report.error}")
+    done = CompileResult.ended(report.status, report.cpu_seconds, words, limits.seconds if report.late else None)
+    return replace(done, message=_note(report), sessions=report.session_ids) if done.ok else done
 
 
 def _note(report: Report) -> str:
@@ -64,18 +56,3 @@ def _note(report: Report) -> str:
     if report.fallback is not None:
         return f"not all decisions are the policy's: {report.fallback.reason}"
     return f"{counted.limited} decisions are LLVM's own, beyond the growth limit" if counted.limited else ""
-
-
-def _usage(folder: Path) -> tuple[float, bool]:
-    """Give the compiler's processor seconds, and whether it took too long."""
-    try:
-        seconds, late = (folder / limited.USAGE).read_text(encoding="ascii").split()
-    except (OSError, ValueError):
-        # It was killed before it could write.
-        return 0.0, False
-    return float(seconds), late == "1"
-
-
-def _end(folder: Path) -> None:
-    with suppress(OSError, ValueError):
-        os.killpg(int((folder / limited.PROCESS).read_text(encoding="ascii")), signal.SIGKILL)

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from policybridge_client.llvm.process import KEPT_OUTPUT
+from policybridge_client.llvm.process import KEPT_OUTPUT, CompilerLimits
 from policybridge_core.errors import InvalidError
 from policybridge_train.compiling.result import CompileResult, DecisionLog
 from policybridge_train.objects.elf import ObjectFile
@@ -27,16 +27,13 @@ _MOST_MEMORY: Final = 1 << 60
 
 
 @dataclass(frozen=True)
-class Limits:
+class Limits(CompilerLimits):
     """What one compilation may take: wall seconds, and bytes of address space.
 
     Raises:
         InvalidError: a limit is not above 0, or of a size that no system can keep to.
 
     """
-
-    seconds: float = 600
-    memory: int = 8 << 30
 
     def __post_init__(self) -> None:
         # Not NaN either, with which every comparison is false.

@@ -16,10 +16,10 @@ from typing import IO
 
 import numpy as np
 
+from policybridge_client.llvm.asking import asking_flags, asking_variables
 from policybridge_client.llvm.channel import Channel
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.defaults import Defaults, UnknownDefaults, defaults_of
-from policybridge_client.llvm.flags import asking_flags, asking_variables
 from policybridge_client.llvm.process import KEPT_OUTPUT, CompilerProcess, Surroundings, Watchdog
 from policybridge_client.llvm.signature import check_llvm_signature
 from policybridge_client.llvm.tasks import Task

@@ -4,26 +4,25 @@ For compilers that load no plugin: the interactive mode sends the features of ea
 the names.
 """
 
-import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from resource import RLIMIT_AS, prlimit
-from typing import IO, Final
+from subprocess import DEVNULL
+from typing import Final
 
 import numpy as np
 
 from policybridge_client.decisions.keys import FeaturesKeys
 from policybridge_client.decisions.sites import Numbers, SiteLog
 from policybridge_client.decisions.store import Level
+from policybridge_client.llvm.asking import asking
 from policybridge_client.llvm.channel import Channel, serve
 from policybridge_client.llvm.compilers import CompilerCommand, Kind
 from policybridge_client.llvm.defaults import Defaults, defaults_of
-from policybridge_client.llvm.flags import asking_flags, asking_variables
-from policybridge_client.llvm.process import KEPT_OUTPUT, CompilerProcess, Surroundings, Watchdog
+from policybridge_client.llvm.process import KEPT_OUTPUT, CompilerLimits, Surroundings
 from policybridge_client.llvm.remarks import PASSES, Remark, aligned, read_remarks
+from policybridge_client.llvm.signals import Interrupts
 from policybridge_client.llvm.sources import source_of
 from policybridge_client.llvm.tasks import INLINE, INLINING_DEFAULT
 from policybridge_core.errors import InvalidError, PreconditionError
@@ -37,17 +36,6 @@ _ALIASES: Final = {
     "constant_arguments": "nr_ctant_params",
 }
 """Columns of the plugin's log that are features under other names."""
-
-
-Counted = Callable[[Callable[[], None]], AbstractContextManager[object]]
-
-
-@dataclass(frozen=True)
-class AskLimits:
-    """Limits of one compilation: wall seconds, and bytes of address space."""
-
-    seconds: float = 600.0
-    memory: int = 8 << 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,23 +64,14 @@ class Asked:
         return not self.status and not self.late
 
 
-def asked(
-    command: Sequence[str],
-    decisions: Mapping[str, bool],
-    *,
-    limits: AskLimits | None = None,
-    surroundings: Surroundings | None = None,
-    counted: Counted = nullcontext,
-) -> Asked:
+def asked(command: Sequence[str], decisions: Mapping[str, bool], surroundings: Surroundings | None = None) -> Asked:
     """Compile with these decisions, and LLVM's own for all other calls; the remarks do not change the object.
 
     Args:
         command: a compiler and its arguments: clang, ``clang -cc1``, opt, or zig's; it compiles one module.
         decisions: whether to inline, by the decision's name (`FeaturesKeys`), ``KEY.N``.
-        limits: the compiler's time and memory.
-        surroundings: the compiler's folder and environment; its streams are not used.
-        counted: makes a context manager that is open while the compiler runs. Its argument ends the compiler, from any
-            thread.
+        surroundings: the compiler's folder, environment and limits (by default `CompilerLimits`); its streams are not
+            used.
 
     Raises:
         InvalidError: the command starts no known compiler, or the compiler breaks the protocol.
@@ -106,12 +85,24 @@ def asked(
     defaults = defaults_of(compiler, INLINE)
     if not defaults.known:
         raise PreconditionError("LLVM's own decisions are not known: before LLVM 21 it tells them at -Oz only")
-    asking = _Asking(compiler, decisions, defaults)
-    return asking.run(limits or AskLimits(), surroundings or Surroundings(), counted)
+    given = surroundings or Surroundings()
+    with tempfile.TemporaryDirectory(prefix="policybridge-") as folder, tempfile.TemporaryFile() as said:
+        around = replace(given, stdin=DEVNULL, stdout=said, stderr=said, limits=given.limits or CompilerLimits())
+        remarks = Path(folder) / "remarks.yaml"
+        naming = CompilerCommand.of(compiler.with_flags((), _remark_words(compiler.kind, remarks)))
+        answers = _Answers(compiler, decisions, defaults)
+        with asking(naming, INLINE, "inf", defaults, around, Interrupts()) as (process, channel):
+            serve(process, channel, lambda event: answers.answer(event, channel))
+            status = process.wait()
+        said.seek(0)
+        message = said.read(KEPT_OUTPUT).decode(errors="replace").strip()
+        return Asked(status, process.late, process.cpu_seconds, message, answers.log(_remarks(remarks)))
 
 
 @dataclass
-class _Asking:
+class _Answers:
+    """Answers the events of one compiler, and keeps its questions."""
+
     compiler: CompilerCommand
     decisions: Mapping[str, bool]
     defaults: Defaults
@@ -121,29 +112,7 @@ class _Asking:
     _taken: list[bool] = field(default_factory=list)
     _payloads: list[bytes] = field(default_factory=list)
 
-    def run(self, limits: AskLimits, surroundings: Surroundings, counted: Counted) -> Asked:
-        with ExitStack() as stack:
-            channel = stack.enter_context(Channel())
-            said: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())
-            remarks = channel.folder / "remarks.yaml"
-            flags = asking_flags(INLINE, channel.base, "inf", self.defaults)
-            words = self.compiler.with_flags(flags, _remark_words(self.compiler.kind, remarks))
-            variables = asking_variables(self.compiler.kind, channel.folder)
-            streams = Surroundings(surroundings.cwd, surroundings.env, subprocess.DEVNULL, said, said)
-            process = stack.enter_context(CompilerProcess(words, streams, variables))
-            stack.enter_context(Watchdog(process.group, channel.folder))
-            prlimit(process.group, RLIMIT_AS, (limits.memory, limits.memory))
-            with counted(process.kill):
-                late = not serve(process, channel, lambda event: self._answer(event, channel), limits.seconds)
-            if late:
-                process.end()
-            status = process.wait()
-            said.seek(0)
-            message = said.read(KEPT_OUTPUT).decode(errors="replace").strip()
-            log = self._log(_remarks(remarks))
-            return Asked(status, late, process.cpu_seconds, message, log)
-
-    def _answer(self, event: Event, channel: Channel) -> None:
+    def answer(self, event: Event, channel: Channel) -> None:
         if isinstance(event, Header):
             if self._signature is not None:
                 raise PreconditionError("the command compiles several modules; give one at a time")
@@ -165,7 +134,7 @@ class _Asking:
         self._payloads.append(whole)
         return int(chosen).to_bytes(self._signature.advice_layout.size, "little")
 
-    def _log(self, remarks: Sequence[Remark]) -> SiteLog:
+    def log(self, remarks: Sequence[Remark]) -> SiteLog:
         features = self._features()
         rows = np.stack(list(features.values()), axis=1) if features else np.zeros((0, 0))
         aligned_remarks = aligned(remarks, self._taken, rows)

@@ -1,6 +1,5 @@
 """The private pair of named pipes between the host and one compiler process."""
 
-import math
 import os
 import select
 import shutil
@@ -68,10 +67,8 @@ class Channel(AbstractContextManager["Channel"]):
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def serve(
-    process: CompilerProcess, channel: Channel, answer: Callable[[Event], None], seconds: float = math.inf
-) -> bool:
-    """Pass LLVM's events to ``answer`` until the compiler has exited; return false if ``seconds`` are over first.
+def serve(process: CompilerProcess, channel: Channel, answer: Callable[[Event], None]) -> None:
+    """Pass LLVM's events to ``answer`` until the compiler has exited, or its time limit is reached.
 
     The pipes never report an end; see `Channel`.
 
@@ -79,15 +76,14 @@ def serve(
         InvalidError: LLVM breaks the protocol.
 
     """
-    end = monotonic() + seconds
+    end, ended = monotonic() + process.seconds_left, process.fileno()
     reader = InteractiveReader()
     poll = select.poll()
-    for source in (process, channel):
+    for source in (ended, channel.fileno()):
         poll.register(source, select.POLLIN)
     while (left := end - monotonic()) > 0:
         ready = [descriptor for descriptor, _ in poll.poll(min(left, AWAKE_WITHIN) * 1000)]
-        if process.fileno() in ready:
-            return True
+        if ended in ready:
+            return
         for event in reader.feed(channel.read()) if ready else ():
             answer(event)
-    return False

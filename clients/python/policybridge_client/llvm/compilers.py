@@ -62,6 +62,11 @@ class CompilerCommand:
             "behind a wrapper such as ccache"
         )
 
+    @property
+    def words(self) -> list[str]:
+        """The whole command."""
+        return [*self.start, *self.arguments]
+
     def with_flags(self, flags: Sequence[str], frontend: Sequence[str] = ()) -> list[str]:
         """Return the command with LLVM's ``flags`` added; flags that are already in the command stay as they are.
 

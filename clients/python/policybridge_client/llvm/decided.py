@@ -9,9 +9,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final, Literal
 
-from policybridge_client.decisions.answering import StoreConnection
-from policybridge_client.decisions.files import path_in_store, read_limited
-from policybridge_client.decisions.format import parse_store
+from policybridge_client.decisions.answering import StoreAnswers
+from policybridge_client.decisions.files import path_in_store, read_store
 from policybridge_client.decisions.store import By, Heading, Section, Store
 from policybridge_client.llvm.asked import level_of
 from policybridge_client.llvm.compilers import CompilerCommand, Kind
@@ -125,32 +124,40 @@ class _Run:
     def decided(self) -> Decided:
         # Without a file, opt reads its standard input.
         if self.compiler.kind is not Kind.OPT and not compiles(self.compiler.arguments):
-            return Decided(self._plainly())
+            return self._plainly()
         try:
-            data = read_limited(self.config.store, "store of decisions")
-            store = parse_store(data, str(self.config.store))
+            store = read_store(self.config.store)
         except PolicyBridgeError as error:
             return self._without(error)
         section = self._section(store, "sequence")
         if section is None:
-            return Decided(self._plainly(), None, self._unused(store))
+            return self._plainly(self._unused(store))
+        if not defaults_of(self.compiler, INLINE).known:
+            return self._plainly(
+                "this LLVM tells its own decisions at -Oz only; elsewhere policybridge-run and a plugin apply a store"
+            )
         return self._interactive(section)
 
     def _without(self, error: PolicyBridgeError) -> Decided:
         if self.config.fallback == "error":
-            return Decided(self._report(FAILED, 0, error=error), None, f"no decisions, and nothing compiled: {error}")
-        fallback = Fallback(str(error), error.status)
-        return Decided(
-            replace(self._plainly(), fallback=fallback), None, f"all decisions are the compiler's own: {error}"
-        )
+            report = Report(self.compiler.words, INLINE.name, FAILED, 0, CompilationStatistics(), None, error)
+            return Decided(report, None, f"no decisions, and nothing compiled: {error}")
+        decided = self._plainly(str(error))
+        return replace(decided, report=replace(decided.report, fallback=Fallback(str(error), error.status)))
+
+    def _plainly(self, reason: str = "") -> Decided:
+        begun = perf_counter()
+        status = run_plain(self.compiler.words, self.surroundings, self.interrupts).status
+        report = Report(self.compiler.words, INLINE.name, status, perf_counter() - begun, CompilationStatistics())
+        return Decided(report, None, reason and f"all decisions are the compiler's own: {reason}")
 
     def _unused(self, store: Store) -> str:
         section = self._section(store, "site")
-        if section is None or not _ends_with(section.heading.path, self._path):
+        if section is None or not self._names(section):
             return ""
         return (
-            f"all decisions are the compiler's own: {self.config.store.name} has those of {section.heading.path} by "
-            "site, which policybridge-run and a plugin apply"
+            f"{self.config.store.name} has those of {section.heading.path} by site, which policybridge-run and a "
+            "plugin apply"
         )
 
     @property
@@ -162,39 +169,21 @@ class _Run:
         major = llvm_version(self.compiler.start)
         return store.section_for(Heading(major, level_of(self.compiler), by, None, self._path))
 
-    def _report(self, status: int, seconds: float, *, error: PolicyBridgeError | None = None) -> Report:
-        words = [*self.compiler.start, *self.compiler.arguments]
-        return Report(words, INLINE.name, status, seconds, CompilationStatistics(), None, error)
-
-    def _plainly(self) -> Report:
-        words = [*self.compiler.start, *self.compiler.arguments]
-        begun = perf_counter()
-        status = run_plain(words, self.surroundings, self.interrupts)
-        return self._report(status, perf_counter() - begun)
+    def _names(self, section: Section) -> bool:
+        """Tell whether a section names the source by its path, and not by the last component alone."""
+        return f"/{self._path}".endswith(f"/{section.heading.path.lstrip('/')}")
 
     def _interactive(self, section: Section) -> Decided:
-        if not defaults_of(self.compiler, INLINE).known:
-            why = "this LLVM tells its own decisions at -Oz only; elsewhere policybridge-run and a plugin apply a store"
-            return Decided(self._plainly(), None, f"all decisions are the compiler's own: {why}")
-        connection = StoreConnection(section.answers)
+        answers = StoreAnswers(section.answers)
         config = HostConfig(
-            _NAME,
-            _NAME,
-            fallback=self.config.fallback,
-            growth_limit=self.config.growth_limit,
-            retry_after=0,
-            timeout=3600,
+            _NAME, _NAME, fallback=self.config.fallback, growth_limit=self.config.growth_limit, retry_after=0
         )
-        words = [*self.compiler.start, *self.compiler.arguments]
-        report = run_compiler(words, config, self.surroundings, connection=connection, interrupts=self.interrupts)
-        applied, of = len(connection.applied), len(section.answers)
+        report = run_compiler(
+            self.compiler.words, config, self.surroundings, connection=answers, interrupts=self.interrupts
+        )
+        applied, of = len(answers.applied), len(section.answers)
         counted = Applied(str(self.config.store), self._path, False, applied, of - applied)
-        if applied == of or (not applied and not _ends_with(section.heading.path, self._path)):
+        if applied == of or (not applied and not self._names(section)):
             return Decided(report, counted)
-        return Decided(
-            report, counted, f"{self.config.store.name}: {applied} of {of} decisions applied to {self._path}"
-        )
-
-
-def _ends_with(section: str, path: str) -> bool:
-    return f"/{path}".endswith(f"/{section.lstrip('/')}")
+        message = f"{self.config.store.name}: {applied} of {of} decisions applied to {self._path}"
+        return Decided(report, counted, message)

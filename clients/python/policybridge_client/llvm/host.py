@@ -1,21 +1,21 @@
 """Starting a compiler and answering its observations."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
 from policybridge_client.connection import connect
 from policybridge_client.contract import ClientSession, Connection
-from policybridge_client.llvm.channel import Channel, serve
+from policybridge_client.llvm.asking import asking
+from policybridge_client.llvm.channel import serve
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.defaults import defaults_of
-from policybridge_client.llvm.flags import asking_flags, asking_variables
 from policybridge_client.llvm.growth import Growth
 from policybridge_client.llvm.patience import Patience
-from policybridge_client.llvm.process import CompilerProcess, Surroundings, Watchdog, run_plain
+from policybridge_client.llvm.process import CompilerProcess, Surroundings, run_plain
 from policybridge_client.llvm.record import Compilation, report_outcome
 from policybridge_client.llvm.responder import Responder
 from policybridge_client.llvm.signals import Interrupts
@@ -41,7 +41,7 @@ def run_compiler(
     Args:
         command: the compiler and its arguments, as without PolicyBridge.
         config: the policy, and the behaviour without its advice.
-        surroundings: the compiler's folder, environment and streams.
+        surroundings: the compiler's folder, environment, streams and limits.
         connection: a connection that replaces ``config.server`` and stays open; for many compilations in one process.
         interrupts: for programs that turn signals into exceptions.
 
@@ -72,8 +72,17 @@ def run_compiler(
             CompilationStatistics(task.choices),
         )
         ending = host.run()
-        seconds = perf_counter() - begun
-        report = Report(command, task.name, ending.status, seconds, host.statistics, ending.fallback, ending.error)
+        report = Report(
+            command,
+            task.name,
+            ending.status,
+            perf_counter() - begun,
+            host.statistics,
+            ending.fallback,
+            ending.error,
+            late=host.process is not None and host.process.late,
+            cpu_seconds=0.0 if host.process is None else host.process.cpu_seconds,
+        )
         report_outcome(connection, report, host.surroundings.cwd)
     return report
 
@@ -96,7 +105,7 @@ class _Host:
     connection: Connection
     interrupts: Interrupts
     statistics: CompilationStatistics
-    _started: bool = False
+    process: CompilerProcess | None = None
 
     def run(self) -> _Ending:
         outage = Outage(self.config.server, self.config.reference, self._retry_after)
@@ -125,26 +134,19 @@ class _Host:
     def _end_without(self, error: PolicyBridgeError) -> _Ending:
         if self.config.fallback == "error":
             return _Ending(FAILED, None, error)
-        if self._started and not self.compiler.repeatable:
+        restarted = self.process is not None
+        if restarted and not self.compiler.repeatable:
             why = "the compiler uses stdin or stdout, so that it cannot be run once more without the policy"
             return _Ending(FAILED, None, PreconditionError(f"{error}; {why}"))
-        command = [*self.compiler.start, *self.compiler.arguments]
-        status = run_plain(command, self.surroundings, self.interrupts)
-        return _Ending(status, Fallback(str(error), error.status, restarted=self._started))
+        self.process = run_plain(self.compiler.words, self.surroundings, self.interrupts)
+        return _Ending(self.process.status, Fallback(str(error), error.status, restarted=restarted))
 
     def _ask(self) -> int:
         defaults = defaults_of(self.compiler, self.task)
-        with self.interrupts.guarded() as stack:
-            with self.interrupts.held():
-                channel = stack.enter_context(Channel())
-                flags = asking_flags(self.task, channel.base, self._growth_limit, defaults)
-                variables = asking_variables(self.compiler.kind, channel.folder)
-                command = self.compiler.with_flags(flags)
-                process = stack.enter_context(CompilerProcess(command, self.surroundings, variables))
-                with suppress(OSError):
-                    # The watchdog only cleans up after a killed host; go on without it.
-                    stack.enter_context(Watchdog(process.group, channel.folder))
-            self._started = True
+        with asking(self.compiler, self.task, self._growth_limit, defaults, self.surroundings, self.interrupts) as (
+            self.process,
+            channel,
+        ):
             go_on = self.config.fallback == "default" and defaults.known
             responder = Responder(
                 self.task,
@@ -155,18 +157,17 @@ class _Host:
                 growth=Growth(self.config.growth_limit),
                 go_on=go_on,
             )
-            stack.callback(responder.close)
-            serve(process, channel, lambda event: responder.answer(event, channel.reply))
-            return process.wait()
+            with closing(responder):
+                serve(self.process, channel, lambda event: responder.answer(event, channel.reply))
+                return self.process.wait()
 
     @property
     def _growth_limit(self) -> str:
         return f"{self.config.growth_limit:g}"
 
     def _open(self, signature: Signature, context: str) -> ClientSession:
-        words = [*self.compiler.start, *self.compiler.arguments]
         folder = str(Path(self.surroundings.cwd or ".").absolute())
-        labels = Compilation(words, folder, self.task.name, self._growth_limit).to_labels()
+        labels = Compilation(self.compiler.words, folder, self.task.name, self._growth_limit).to_labels()
         source, explored = source_of(self.compiler.arguments), self.config.exploration
         options = SessionOptions(
             context or source,

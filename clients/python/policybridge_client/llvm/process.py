@@ -1,13 +1,15 @@
 """Running a compiler as a process group, which ends as a whole."""
 
+import math
 import os
 import select
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from resource import RLIM_INFINITY, RLIMIT_AS, RLIMIT_CORE, RLIMIT_CPU, prlimit
 from time import monotonic, sleep
 from typing import IO, Final
 
@@ -21,13 +23,28 @@ KEPT_OUTPUT: Final = 2000
 
 _PAUSE: Final = 0.005
 
+_MORE_SECONDS: Final = 10
+"""Processor seconds beyond the wall seconds: the kernel ends a compiler whose host was killed."""
+
 Stream = int | IO[bytes] | IO[str] | None
 """As in `subprocess.Popen`; ``None`` is the stream of this process."""
 
 
+Counted = Callable[[Callable[[], None]], AbstractContextManager[object]]
+"""Makes a context manager that is open while a compiler runs. Its argument ends the compiler, from any thread."""
+
+
+@dataclass(frozen=True)
+class CompilerLimits:
+    """Limits of one compilation: wall seconds, and bytes of address space."""
+
+    seconds: float = 600.0
+    memory: int = 8 << 30
+
+
 @dataclass(frozen=True)
 class Surroundings:
-    """A compiler's folder, environment and streams; by default those of this process.
+    """A compiler's folder, environment, streams and limits; by default those of this process.
 
     Attributes:
         cwd: its working folder.
@@ -35,6 +52,8 @@ class Surroundings:
         stdin: its standard input.
         stdout: its standard output.
         stderr: its standard error.
+        limits: its time and memory.
+        counted: see `Counted`.
 
     """
 
@@ -43,6 +62,8 @@ class Surroundings:
     stdin: Stream = None
     stdout: Stream = None
     stderr: Stream = None
+    limits: CompilerLimits | None = None
+    counted: Counted = nullcontext
 
     def changed(self, variables: Mapping[str, str]) -> Mapping[str, str]:
         """Return the environment with ``variables`` added."""
@@ -52,8 +73,14 @@ class Surroundings:
 class CompilerProcess(AbstractContextManager["CompilerProcess"]):
     """A running compiler in a process session of its own, so that a driver and its cc1 can be ended together.
 
+    Attributes:
+        status: the exit status, or 128 + n if signal n ended it; 0 until `wait` has returned.
+        late: whether it was ended at its time limit.
+        cpu_seconds: the processor time of the compiler and its children; 0 until `wait` has returned.
+
     Raises:
         OSError: the compiler cannot be started.
+        Exception: that of ``surroundings.counted``; the compiler is ended.
 
     """
 
@@ -70,12 +97,19 @@ class CompilerProcess(AbstractContextManager["CompilerProcess"]):
             start_new_session=True,
         )
         self._pidfd = os.pidfd_open(self._child.pid)
-        self._cpu_seconds = 0.0
-
-    @property
-    def cpu_seconds(self) -> float:
-        """The processor time of the compiler and its children; 0 until `wait` has returned."""
-        return self._cpu_seconds
+        self.status = 0
+        self.late = False
+        self.cpu_seconds = 0.0
+        limits = surroundings.limits
+        self._deadline = math.inf if limits is None else monotonic() + limits.seconds
+        self._counting = ExitStack()
+        try:
+            if limits is not None:
+                self._limit(limits)
+            self._counting.enter_context(surroundings.counted(self.kill))
+        except BaseException:
+            self.__exit__()
+            raise
 
     @property
     def group(self) -> int:
@@ -86,9 +120,15 @@ class CompilerProcess(AbstractContextManager["CompilerProcess"]):
         """Return the descriptor that becomes readable when the compiler has exited."""
         return self._pidfd
 
+    @property
+    def seconds_left(self) -> float:
+        """The seconds until the time limit."""
+        return self._deadline - monotonic()
+
     def wait(self) -> int:
-        """Wait for the compiler; return its exit status, or 128 + n if signal n ended it."""
+        """Wait for the compiler, and end it at its time limit; return `status`."""
         self._await()
+        self._counting.close()
         # No other process group can get this id before its leader is reaped.
         self._signal(signal.SIGKILL)
         if self._child.returncode is None:
@@ -96,12 +136,14 @@ class CompilerProcess(AbstractContextManager["CompilerProcess"]):
             with suppress(ChildProcessError):
                 _, status, used = os.wait4(self._child.pid, 0)
                 self._child.returncode = os.waitstatus_to_exitcode(status)
-                self._cpu_seconds = used.ru_utime + used.ru_stime
+                self.cpu_seconds = used.ru_utime + used.ru_stime
         code = self._child.wait()
-        return 128 - code if code < 0 else code
+        self.status = 128 - code if code < 0 else code
+        return self.status
 
     def end(self) -> None:
         """End the compiler and its children. They get a few seconds to remove their temporary files."""
+        self.late = self.seconds_left <= 0
         self._signal(signal.SIGTERM)
         end = monotonic() + GRACE
         while _is_alive(self._child.pid) and monotonic() < end:
@@ -115,8 +157,18 @@ class CompilerProcess(AbstractContextManager["CompilerProcess"]):
     def _await(self) -> None:
         poll = select.poll()
         poll.register(self._pidfd, select.POLLIN)
-        while not poll.poll(AWAKE_WITHIN * 1000):
-            pass
+        while not poll.poll(max(min(self.seconds_left, AWAKE_WITHIN), 0) * 1000):
+            if self.seconds_left <= 0:
+                self.end()
+
+    def _limit(self, limits: CompilerLimits) -> None:
+        seconds = int(limits.seconds) + _MORE_SECONDS
+        wanted = {RLIMIT_AS: limits.memory, RLIMIT_CPU: seconds, RLIMIT_CORE: 0}
+        with suppress(ProcessLookupError):
+            for resource, value in wanted.items():
+                _, most = prlimit(self._child.pid, resource)
+                lower = value if most == RLIM_INFINITY else min(value, most)
+                prlimit(self._child.pid, resource, (lower, lower))
 
     def _signal(self, number: int) -> None:
         with suppress(ProcessLookupError):
@@ -129,8 +181,8 @@ class CompilerProcess(AbstractContextManager["CompilerProcess"]):
         os.close(self._pidfd)
 
 
-def run_plain(command: Sequence[str], surroundings: Surroundings, interrupts: Interrupts) -> int:
-    """Run a compiler without a policy; return its exit status as `CompilerProcess.wait` does.
+def run_plain(command: Sequence[str], surroundings: Surroundings, interrupts: Interrupts) -> CompilerProcess:
+    """Run a compiler without a policy; return it after its end.
 
     Raises:
         OSError: the compiler cannot be started.
@@ -139,7 +191,8 @@ def run_plain(command: Sequence[str], surroundings: Surroundings, interrupts: In
     with interrupts.guarded() as stack:
         with interrupts.held():
             process = stack.enter_context(CompilerProcess(command, surroundings, {}))
-        return process.wait()
+        process.wait()
+        return process
 
 
 def _is_alive(group: int) -> bool:

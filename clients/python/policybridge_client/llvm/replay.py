@@ -1,29 +1,35 @@
-"""Replays a recorded compilation without a server.
+"""Replays a recorded compilation without a server: the recorded advice answers the compiler's observations.
 
-LLVM reads the recorded replies; each observation that it sends is compared with the recorded one. The first difference
-ends the compiler, because LLVM loops forever at the end of its replies.
+Each observation is compared with the recorded one, and the first difference ends the compiler.
 """
 
-import select
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
-from policybridge_client.llvm.comparison import Comparison, RecordedDecision, Replayed
+from policybridge_client.answers import Answers
 from policybridge_client.llvm.compilers import CompilerCommand
-from policybridge_client.llvm.defaults import defaults_of
-from policybridge_client.llvm.flags import asking_flags, asking_variables
-from policybridge_client.llvm.process import CompilerProcess, Surroundings
+from policybridge_client.llvm.config import HostConfig
+from policybridge_client.llvm.host import run_compiler
+from policybridge_client.llvm.process import Surroundings
 from policybridge_client.llvm.record import Compilation, object_digest, output_file, output_index
-from policybridge_client.llvm.tasks import Task, load_task
-from policybridge_core.errors import PolicyBridgeError, PreconditionError
+from policybridge_client.llvm.sources import source_of
+from policybridge_client.llvm.statistics import Report
+from policybridge_core.errors import InvalidError, PolicyFailedError, PreconditionError
+from policybridge_serdes import SessionOptions, Signature, Values
 
-_LOOK: Final = 0.02
-"""Seconds between two reads of LLVM's output."""
+
+@dataclass(frozen=True)
+class RecordedDecision:
+    """A recorded decision: the observation as the policy saw it, and the policy's advice."""
+
+    signature: Signature
+    context: str
+    observation: bytes
+    advice: bytes
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,29 @@ class RecordedCompilation:
     object: float | None
 
 
+@dataclass(frozen=True)
+class Replayed:
+    """The result of a replay.
+
+    Attributes:
+        decisions: the number of decisions whose observations were the same as recorded.
+        difference: a description of the first difference; ``None`` if there is none.
+        step: the number of the first decision that differs, counted from 1; ``None`` if the difference is elsewhere.
+        object: whether the object file was compared and is the same.
+
+    """
+
+    decisions: int
+    difference: str | None = None
+    step: int | None = None
+    object: bool = False
+
+    @property
+    def identical(self) -> bool:
+        """Whether nothing differs."""
+        return self.difference is None
+
+
 def replay(recorded: RecordedCompilation, surroundings: Surroundings | None = None) -> Replayed:
     """Compile again as recorded, and compare the observations and the object.
 
@@ -50,87 +79,110 @@ def replay(recorded: RecordedCompilation, surroundings: Surroundings | None = No
         surroundings: the compiler's environment and streams, and its folder if it is not the recorded one.
 
     Raises:
-        InvalidError: the command starts no known compiler.
+        InvalidError: the command starts no known compiler, or the record has no valid growth limit.
         PreconditionError: the command compiles several sources, and cannot be replayed.
         OSError: the compiler cannot be started.
 
     """
-    compiler = CompilerCommand.of(recorded.compilation.command)
-    task = load_task(recorded.compilation.task)
+    compilation = recorded.compilation
+    compiler = CompilerCommand.of(compilation.command)
+    answers = _RecordedAnswers(recorded.decisions, source_of(compiler.arguments))
+    config = HostConfig(
+        "replay", "replay", task=compilation.task, fallback="error", growth_limit=_growth_limit(compilation)
+    )
     given = surroundings or Surroundings()
-    cwd = recorded.compilation.cwd if given.cwd is None else given.cwd
-    with tempfile.TemporaryDirectory(prefix="policybridge-replay-") as name:
-        return _Replay(compiler, task, recorded, Path(name)).run(
-            Surroundings(cwd, given.env, given.stdin, given.stdout, given.stderr)
-        )
+    around = given if given.cwd is not None else replace(given, cwd=compilation.cwd)
+    with tempfile.TemporaryDirectory(prefix="policybridge-replay-") as folder:
+        made = Path(folder) / "object"
+        report = run_compiler(_writing_to(made, compiler), config, around, connection=answers)
+        digest = object_digest(made)
+    if report.statistics.headers > 1:
+        raise PreconditionError("the command compiles several sources, and each would ask from the start")
+    return _difference(report, answers.compared, len(recorded.decisions)) or _compared(recorded, digest)
 
 
-class _Replay:
-    def __init__(self, compiler: CompilerCommand, task: Task, recorded: RecordedCompilation, folder: Path) -> None:
-        self._recorded = recorded
-        self._defaults = defaults_of(compiler, task)
-        self._folder = folder
-        base = str(folder / "llvm")
-        self._observations = folder / "llvm.out"
-        self._object = folder / "object"
-        flags = asking_flags(task, base, recorded.compilation.growth_limit, self._defaults)
-        self._command = self._to_our_object(compiler.with_flags(flags), len(compiler.start))
-        self._variables = asking_variables(compiler.kind, folder)
-        self._comparison = Comparison(recorded.decisions, self._defaults)
-        self._unplayable = self._write_replies(task, Path(f"{base}.in"))
+def _growth_limit(compilation: Compilation) -> float:
+    try:
+        return float(compilation.growth_limit)
+    except ValueError as error:
+        raise InvalidError(f"the recorded growth limit is no number: {error}") from error
 
-    def _to_our_object(self, command: list[str], start: int) -> list[str]:
-        # Write another object file: the recorded one may be in use.
-        index = output_index(command)
-        if index is not None:
-            return [*command[:index], str(self._object), *command[index + 1 :]]
-        return [*command[:start], "-o", str(self._object), *command[start:]] if output_file(command) else command
 
-    def _write_replies(self, task: Task, file: Path) -> Replayed | None:
-        replies = b""
-        for step, decision in enumerate(self._recorded.decisions, 1):
-            signature = decision.signature
-            observation = np.ndarray(1, signature.features.dtype, decision.observation)
-            advice = np.ndarray(1, signature.advice_layout.dtype, decision.advice)
-            try:
-                replies += task.legal(observation, advice)
-            except PolicyBridgeError as error:
-                return Replayed(step - 1, f"the recorded advice is not legal for LLVM: {error}", step)
-        file.write_bytes(replies)
-        self._observations.touch()
-        return None
+def _writing_to(made: Path, compiler: CompilerCommand) -> list[str]:
+    """Return the command with another object file: the recorded one may be in use."""
+    arguments = list(compiler.arguments)
+    index = output_index(arguments)
+    if index is not None:
+        arguments[index] = str(made)
+    elif output_file(compiler.words):
+        arguments = ["-o", str(made), *arguments]
+    return [*compiler.start, *arguments]
 
-    def run(self, surroundings: Surroundings) -> Replayed:
-        if self._unplayable is not None:
-            return self._unplayable
-        with CompilerProcess(self._command, surroundings, self._variables) as process:
-            if not self._compare(process):
-                return self._comparison.result()
-            status = process.wait()
-        if status:
-            return Replayed(self._comparison.decisions, f"the compiler ended with status {status}")
-        compared = self._comparison.ended()
-        return self._compared_object(compared) if compared.identical else compared
 
-    def _compare(self, process: CompilerProcess) -> bool:
-        """Compare until the compiler ends; return false as soon as something differs."""
-        poll = select.poll()
-        poll.register(process, select.POLLIN)
-        ended = False
-        with self._observations.open("rb") as file:
-            while not ended:
-                # Check for the end first, then read, so that no output before the end is missed.
-                ended = bool(poll.poll(_LOOK * 1000))
-                if self._observations.stat().st_size < file.tell():
-                    raise PreconditionError("the command compiles several sources, and each would ask from the start")
-                if not self._comparison.take(file.read()):
-                    return False
-        return True
+def _difference(report: Report, compared: int, recorded: int) -> Replayed | None:
+    if isinstance(report.error, PolicyFailedError):
+        return Replayed(compared - 1, f"the recorded advice is not legal for LLVM: {report.error}", compared)
+    if report.error is not None:
+        return Replayed(compared, str(report.error), compared + 1)
+    if report.status:
+        return Replayed(compared, f"the compiler ended with status {report.status}")
+    if compared < recorded:
+        fewer = f"the compiler asked for {compared} of the {recorded} recorded decisions"
+        return Replayed(compared, fewer, compared + 1)
+    return None
 
-    def _compared_object(self, compared: Replayed) -> Replayed:
-        wanted = self._recorded.object
-        if wanted is None:
-            return compared
-        if object_digest(self._object) != wanted:
-            return Replayed(compared.decisions, "all decisions are the same, but the object differs")
-        return Replayed(compared.decisions, object=True)
+
+def _compared(recorded: RecordedCompilation, digest: float | None) -> Replayed:
+    decisions = len(recorded.decisions)
+    if recorded.object is not None and digest != recorded.object:
+        return Replayed(decisions, "all decisions are the same, but the object differs")
+    return Replayed(decisions, object=recorded.object is not None)
+
+
+class _RecordedAnswers(Answers):
+    """Answers with the recorded advice as long as the observations are the recorded ones.
+
+    Args:
+        decisions: the recorded decisions.
+        source: the context of decisions for which LLVM gives none.
+
+    """
+
+    def __init__(self, decisions: Sequence[RecordedDecision], source: str) -> None:
+        self.compared = 0
+        self._recorded = decisions
+        self._source = source
+
+    def begin(self, signature: Signature, options: SessionOptions) -> None:
+        self._signature = signature
+        self._context = options.context
+
+    def context(self, name: str) -> None:
+        self._context = name
+
+    def evaluate(self, observation: Values) -> Values:
+        """Return the recorded advice.
+
+        Raises:
+            PreconditionError: the observation differs from the recorded one.
+
+        """
+        if self.compared == len(self._recorded):
+            raise PreconditionError(f"the compiler asks for more than the {self.compared} recorded decisions")
+        recorded = self._recorded[self.compared]
+        if recorded.signature != self._signature:
+            raise PreconditionError("the compiler's features differ from the recorded ones")
+        if self._context not in (self._source, recorded.context):
+            told = f"the compiler asks in the context {self._context!r}; the recorded one is {recorded.context!r}"
+            raise PreconditionError(told)
+        if recorded.observation != observation.tobytes():
+            raise PreconditionError(f"the observation differs in {_different(recorded, observation)}")
+        self.compared += 1
+        advice: Values = np.ndarray(1, self._signature.advice_layout.dtype, recorded.advice)
+        return advice
+
+
+def _different(recorded: RecordedDecision, observation: Values) -> str:
+    before = np.ndarray(1, observation.dtype, recorded.observation)
+    names = observation.dtype.names or ()
+    return ", ".join(name for name in names if before[name].tobytes() != observation[name].tobytes())

@@ -8,10 +8,9 @@ from typing import Any, Final, Protocol, cast
 
 import msgspec
 
-from policybridge_client.llvm.comparison import RecordedDecision, Replayed
 from policybridge_client.llvm.process import Surroundings
 from policybridge_client.llvm.record import LABEL, OBJECT, Compilation
-from policybridge_client.llvm.replay import RecordedCompilation, replay
+from policybridge_client.llvm.replay import RecordedCompilation, RecordedDecision, Replayed, replay
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_core.plugins import load_part
 from policybridge_core.terminal import as_json, complain, say

@@ -84,6 +84,8 @@ class Report:
         statistics: counts of requests and answers.
         error: the reason if the host ended the compiler.
         fallback: set if the policy did not make all decisions.
+        late: whether the compiler was ended at its time limit.
+        cpu_seconds: the compiler's processor time.
 
     """
 
@@ -94,6 +96,8 @@ class Report:
     statistics: CompilationStatistics
     fallback: Fallback | None = None
     error: PolicyBridgeError | None = None
+    late: bool = False
+    cpu_seconds: float = 0.0
 
     @property
     def session_ids(self) -> Sequence[str]:
