@@ -2,118 +2,124 @@
 
 import argparse
 import json
-import random
 import sys
 import time
-import tomllib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from queue import Queue
 from typing import Final
 
 from tests.mutants.by_hand import by_hand
-from tests.mutants.operators import Mutant, mutants_of
+from tests.mutants.choice import Listed, area_of, drawn
+from tests.mutants.operators import Mutant
+from tests.mutants.results import Results
 from tests.mutants.targets import TARGETS
 from tests.mutants.trees import ROOT, Tree
 
 _KILLED: Final = 0.95
-"""Of the mutants, so many must be killed."""
+"""Of the mutants that are not listed, so many must be killed."""
 
-_PATIENCE: Final = 3.0
-"""So many times as long as without a mutant the tests may take, and a minute more."""
+_PATIENCE: Final = 900.0
+"""Seconds that the tests of one mutant may take; a mutant that makes them hang is killed."""
 
 
 def main() -> int:
     """Run; the status is 1 if fewer than 95 % are killed."""
     arguments = _parsed()
+    listed, folder = Listed(), ROOT / ".cache" / "mutants"
+    chosen = [
+        each for each in [*by_hand(ROOT), *drawn(ROOT, arguments.count, arguments.seed)] if arguments.only in each.path
+    ]
     by_path: dict[str, list[Mutant]] = {}
-    for mutant in _chosen(arguments):
-        by_path.setdefault(mutant.path, []).append(mutant)
-    folder = ROOT / ".cache" / "mutants"
-    with ThreadPoolExecutor(arguments.jobs) as pool, Report(folder / "report.jsonl") as report:
+    for mutant in chosen:
+        if mutant not in listed:
+            by_path.setdefault(mutant.path, []).append(mutant)
+    with ThreadPoolExecutor(arguments.jobs) as pool:
         trees: Queue[Tree] = Queue()
         for number in range(arguments.jobs):
             trees.put(Tree(folder / str(number)))
-        clean, ends = Clean(), time.monotonic() + 60 * arguments.minutes
-        files = [pool.submit(_judge_file, mutants, trees, clean, report, ends) for mutants in by_path.values()]
+        run = Run(Results(folder / "results.jsonl"), time.monotonic() + 60 * arguments.minutes)
+        files = [pool.submit(run.judge, mutants, trees) for mutants in by_path.values()]
         for file in files:
             file.result()
-        return report.told()
+    return run.told(chosen, listed)
 
 
-class Report:
-    """What became of each mutant: printed, and a line of JSON each in a file.
+class Run:
+    """Judges mutants, unless their result is known.
 
     Args:
-        path: of the file.
+        results: those of earlier runs; new ones are added.
+        ends: when no mutant is begun any more, by `time.monotonic`.
 
     """
 
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("w")
-        self._survivors: list[Mutant] = []
-        self._killed = 0
+    def __init__(self, results: Results, ends: float) -> None:
+        self._results = results
+        self._ends = ends
+        self._by: dict[Mutant, str] = {}
 
-    def __enter__(self) -> "Report":
-        return self
+    def judge(self, mutants: Sequence[Mutant], trees: "Queue[Tree]") -> None:
+        """Run the tests of one file with each mutant."""
+        tree = trees.get()
+        try:
+            for mutant in mutants:
+                self._judge(mutant, TARGETS[mutant.path], tree)
+        finally:
+            trees.put(tree)
 
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def add(self, mutant: Mutant, failure: str) -> None:
-        """Take the test that failed, which is empty if the mutant has survived."""
-        self._killed += bool(failure)
-        self._survivors += [] if failure else [mutant]
-        told = {"mutant": str(mutant), "old": mutant.old, "new": mutant.new, "by": failure}
-        self._file.write(f"{json.dumps(told)}\n")
-        self._file.flush()
-        print("killed  " if failure else "SURVIVED", mutant, flush=True)
-
-    def told(self) -> int:
-        """Print the survivors and the share; give the exit status."""
-        count = self._killed + len(self._survivors)
-        for line in _lines(self._survivors):
-            print(line)
-        share = self._killed / max(1, count)
-        print(f"{self._killed} of {count} mutants are killed: {share:.1%}")
-        return int(share < _KILLED)
-
-
-class Clean:
-    """How long tests take without a mutant; each set of tests is run once."""
-
-    def __init__(self) -> None:
-        self._seconds: dict[tuple[str, ...], float] = {}
-
-    def seconds(self, tree: Tree, tests: list[str]) -> float:
-        """Give the seconds; 0 if a test fails."""
-        key = tuple(tests)
-        if key not in self._seconds:
+    def _judge(self, mutant: Mutant, tests: list[str], tree: Tree) -> None:
+        source, texts = tree.text(mutant.path), [tree.text(each.partition("::")[0]) for each in tests]
+        known = self._results.find(mutant, source, texts)
+        if known is not None:
+            self._by[mutant] = known.by
+            return
+        if time.monotonic() < self._ends:
             begun = time.monotonic()
-            failure = tree.failure(tests, 1800)
-            if failure:
-                print(f"left out: without a mutant there is {failure}", flush=True)
-            self._seconds[key] = 0.0 if failure else time.monotonic() - begun
-        return self._seconds[key]
+            by = tree.failure(tests, _PATIENCE, mutant)
+            if by and not self._is_sound(by, tree):
+                print(f"left out: without the mutant there is {by}, too: {mutant}", flush=True)
+                return
+            self._by[mutant] = by
+            self._results.add(mutant, source, texts, by)
+            print(f"{'killed  ' if by else 'SURVIVED'} {time.monotonic() - begun:3.0f} s {mutant}", flush=True)
 
+    def _is_sound(self, test: str, tree: Tree) -> bool:
+        """Whether a test that failed passes without the mutant; each is asked once."""
+        if "::" not in test or self._results.is_sound(test):
+            return True
+        if tree.failure([test], _PATIENCE):
+            return False
+        self._results.add_sound(test)
+        return True
 
-def _judge_file(mutants: list[Mutant], trees: "Queue[Tree]", clean: Clean, report: Report, ends: float) -> None:
-    """Run the tests of a file without a mutant, which says how long they take, and then with each."""
-    tests, tree = TARGETS[mutants[0].path], trees.get()
-    try:
-        seconds = clean.seconds(tree, tests) if time.monotonic() < ends else 0.0
-        for mutant in mutants if seconds else []:
-            if time.monotonic() < ends:
-                report.add(mutant, tree.failure(tests, _PATIENCE * seconds + 60, mutant))
-    finally:
-        trees.put(tree)
+    def told(self, chosen: Sequence[Mutant], listed: Listed) -> int:
+        """Print the survivors and a table of the areas; give the exit status."""
+        for line in _lines([mutant for mutant, by in self._by.items() if not by]):
+            print(line)
+        table: Counter[tuple[str, str]] = Counter()
+        for mutant in chosen:
+            by = self._by.get(mutant)
+            what = "listed" if mutant in listed else "not run" if by is None else "killed" if by else "survived"
+            table[area_of(mutant.path), what] += 1
+        columns = ("killed", "survived", "listed", "not run")
+        print(f"\n{'':12}{''.join(f'{column:>10}' for column in columns)}")
+        for area in [*sorted({area for area, _ in table}), "all"]:
+            counts = [
+                sum(n for (of, what), n in table.items() if area in (of, "all") and what == column)
+                for column in columns
+            ]
+            print(f"{area:12}{''.join(f'{count:10}' for count in counts)}")
+        killed, survived, known, _ = counts
+        share, of_all = killed / max(1, killed + survived), killed / max(1, killed + survived + known)
+        print(f"\n{share:.1%} are killed; {of_all:.1%} if listed ones count as survivors")
+        return int(share < _KILLED)
 
 
 def _parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("--count", type=int, default=300, metavar="N", help="so many by chance, beside those by hand")
+    parser.add_argument("--count", type=int, default=20, metavar="N", help="so many of each area, beside those by hand")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of chance")
     parser.add_argument("--only", default="", metavar="TEXT", help="only files whose path has this text")
     parser.add_argument("--minutes", type=float, default=600.0, metavar="N", help="begin no mutant after so many")
@@ -121,27 +127,7 @@ def _parsed() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _chosen(arguments: argparse.Namespace) -> list[Mutant]:
-    """Give those by hand and those by chance, without those that cannot be noticed."""
-    every = [mutant for path in sorted(TARGETS) for mutant in mutants_of(path, (ROOT / path).read_text())]
-    accepted = _accepted()
-    possible = [mutant for mutant in every if arguments.only in mutant.path and _key(mutant) not in accepted]
-    random.Random(arguments.seed).shuffle(possible)
-    hand = [mutant for mutant in by_hand(ROOT) if arguments.only in mutant.path]
-    return hand + possible[: arguments.count]
-
-
-def _accepted() -> set[tuple[str, str, str]]:
-    """Give the mutants that no test can notice; `survivors.toml` has the reason of each."""
-    text = (Path(__file__).parent / "survivors.toml").read_text()
-    return {(each["path"], each["old"], each["new"]) for each in tomllib.loads(text).get("survivor", [])}
-
-
-def _key(mutant: Mutant) -> tuple[str, str, str]:
-    return mutant.path, mutant.old, mutant.new
-
-
-def _lines(survivors: list[Mutant]) -> Iterator[str]:
+def _lines(survivors: Sequence[Mutant]) -> Iterator[str]:
     for mutant in survivors:
         yield f'\n[[survivor]]\npath = "{mutant.path}"  # line {mutant.line}'
         yield f"old = {json.dumps(mutant.old)}\nnew = {json.dumps(mutant.new)}\nreason = "

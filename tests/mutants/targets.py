@@ -12,68 +12,67 @@ def _node(test: str) -> str:
 
 
 _LEDGER: Final = """
-ledger/test_bounds::test_a_record_that_cannot_be_kept_costs_only_its_own_session
-ledger/test_bounds::test_a_store_that_cannot_keep_up_costs_decisions_of_the_record_and_says_so
-ledger/test_bounds::test_what_could_not_be_written_is_not_acknowledged_and_is_written_when_there_is_room_again
-ledger/test_bounds::test_within_its_bounds_nothing_is_dropped
-ledger/test_identity::test_a_second_writer_is_refused_under_every_name_of_the_ledger
-ledger/test_identity::test_a_program_that_holds_the_ledger_locked_is_told_in_words
-ledger/test_identity::test_what_a_kill_left_of_a_ledger_in_the_making_is_cleared_away
-ledger/test_privacy
-ledger/test_writer::test_a_record_that_the_tables_refuse_costs_no_other_one
-ledger/test_writer::test_a_session_is_read_whole_though_it_is_dropped_meanwhile
-ledger/test_writer::test_a_session_that_is_dropped_before_it_is_read_is_an_error_and_is_skipped_among_others
-ledger/test_writer::test_what_waits_for_a_full_disk_is_bounded_in_memory_and_never_was_acknowledged
-ledger/test_writer::test_retention_drops_no_more_sessions_than_it_must_where_they_are_large
-ledger/test_writer::test_a_log_that_a_reader_holds_is_told_and_is_cut_when_the_reader_ends
-ledger/test_clock
 ledger/test_conformance
+ledger/test_transactions
+ledger/test_clock
 ledger/test_recording
+ledger/test_identity
+ledger/test_bounds
+ledger/test_writer
 """
 """Of all that writes."""
 
 _TESTS: Final = {
+    "budget.py": "transports/test_budget transports/test_memory",
     "counters.py": "telemetry/test_counters telemetry/test_metrics",
     "engine/admission.py": "transports/test_limits",
-    "engine/batcher.py": "engine/test_batches engine/test_pace",
-    "engine/binding.py": "backends/test_backends engine/test_batches",
+    "engine/batcher.py": "engine/test_batches telemetry/test_metrics engine/test_pace engine/test_misbehaving",
+    "engine/binding.py": "engine/test_batches backends/test_backends",
     "engine/engine.py": "engine/test_batches telemetry/test_metrics ledger/test_recording",
-    "engine/evaluator.py": "engine/test_batches engine/test_head backends/test_backends",
+    "engine/evaluator.py": "engine/test_batches engine/test_head backends/test_backends engine/test_misbehaving",
     "engine/failures.py": "telemetry/test_log",
     "engine/head.py": "engine/test_head",
+    "engine/model_host.py": "engine/test_pace engine/test_worker engine/test_misbehaving",
     "engine/pace.py": "engine/test_pace",
-    "engine/model_host.py": "engine/test_pace engine/test_worker",
     "engine/single.py": "grpc/test_unary_calls",
-    "engine/worker.py": "engine/test_worker",
+    "engine/trials.py": "rollouts/test_failing rollouts/test_reporters",
+    "engine/worker.py": "engine/test_worker engine/test_misbehaving",
     "ledger/clock.py": "ledger/test_clock",
-    "ledger/database.py": _LEDGER,
+    "ledger/database.py": f"ledger/test_privacy {_LEDGER}",
     "ledger/export.py": "ledger/test_export ledger/test_contexts",
     "ledger/identity.py": "ledger/test_identity",
     "ledger/importing.py": "ledger/test_import",
-    "ledger/lifetime.py": _LEDGER,
+    "ledger/lifetime.py": "ledger/test_clock",
     "ledger/packing.py": "ledger/test_packing",
     "ledger/privacy.py": "ledger/test_privacy",
     "ledger/recorder.py": _LEDGER,
     "ledger/retention.py": _LEDGER,
     "ledger/rows.py": _LEDGER,
-    "ledger/sqlite.py": _LEDGER,
+    "ledger/sqlite.py": f"{_LEDGER} rollouts/test_reporters",
     "ledger/table_reader.py": "ledger/test_conformance ledger/test_listing",
     "ledger/writer.py": _LEDGER,
-    "access/access.py": "access/test_tokens access/test_addresses",
+    "access/access.py": "access/test_addresses access/test_tokens rollouts/test_reporters",
     "access/addresses.py": "access/test_addresses",
     "access/files.py": "access/test_tokens access/test_tls",
     "access/sockets.py": "access/test_sockets",
     "access/tls.py": "access/test_tls",
-    "access/tokens.py": "access/test_tokens",
+    "access/tokens.py": "access/test_tokens rollouts/test_reporters",
     "rollouts/comparison.py": "rollouts/test_comparison",
-    "rollouts/judge.py": "publishing/test_rollouts",
-    "publishing/compatibility.py": "publishing/test_refusals publishing/test_meanwhile",
+    "rollouts/failing.py": "rollouts/test_failing",
+    "rollouts/judge.py": "rollouts/test_stands rollouts/test_reporters rollouts/test_failing publishing/test_rollouts",
+    "publishing/compatibility.py": "publishing/test_meanwhile publishing/test_refusals",
     "publishing/permission.py": "publishing/test_publish publishing/test_refusals",
-    "publishing/publication.py": "publishing/test_publish publishing/test_refusals publishing/test_meanwhile",
-    "publishing/publisher.py": "publishing/test_publish publishing/test_refusals publishing/test_rollback",
+    "publishing/publication.py": "publishing/test_meanwhile publishing/test_publish publishing/test_refusals",
+    "publishing/publisher.py": "publishing/test_publish publishing/test_rollback following/test_epochs "
+    "publishing/test_refusals",
     "publishing/retention.py": "publishing/test_retention",
-    "publishing/rollouts.py": "publishing/test_rollouts",
+    "publishing/rollouts.py": "publishing/test_rollback publishing/test_rollouts",
     "publishing/watcher.py": "publishing/test_watcher",
+    "repository/aliases.py": "publishing/test_publish publishing/test_refusals",
+    "repository/checks.py": "publishing/test_refusals grpc/test_long_names",
+    "repository/conditions.py": "publishing/test_rollouts",
+    "repository/numbers.py": "publishing/test_retention following/test_epochs",
+    "repository/rollout.py": "publishing/test_rollback publishing/test_rollouts",
 }
 
 TARGETS: Final = {f"{SERVER}/{path}": [_node(test) for test in tests.split()] for path, tests in _TESTS.items()}

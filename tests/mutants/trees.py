@@ -34,12 +34,16 @@ class Tree:
         """Run tests, with a mutant in the tree; give the test that fails, or nothing if all pass."""
         if mutant is None:
             return self._run(tests, seconds)
-        source = (self._folder / mutant.path).read_text()
+        source = self.text(mutant.path)
         self._write(mutant.path, mutant.applied(source))
         try:
             return self._run(tests, seconds)
         finally:
             self._write(mutant.path, source)
+
+    def text(self, path: str) -> str:
+        """Give the text of a file."""
+        return (self._folder / path).read_text()
 
     def _write(self, path: str, text: str) -> None:
         # Python takes compiled files for fresh if the source has the same size and second.
@@ -67,5 +71,6 @@ class Tree:
             os.killpg(process.pid, 9)
             process.communicate()
             return f"no end within {seconds:.0f} s"
-        failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        return "" if process.returncode == 0 else (failed or [f"exit status {process.returncode}"])[0]
+        failed = [line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR tests"))]
+        told = failed[0].partition(" - ")[0].partition(" ")[2] if failed else f"exit status {process.returncode}"
+        return told if process.returncode else ""

@@ -1,5 +1,6 @@
 """A clock that is set back or forward: the sessions that began first go first, and none goes before its time."""
 
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -91,6 +92,25 @@ def test_the_ages_go_on_over_a_restart(tmp_path: Path, meanwhile: Callable[[Sett
         record(store, clock, "young")
         pruned(store)
     assert names(ledger) == ["young"]
+
+
+def test_the_time_until_a_kill_counts_although_the_clock_was_set_back_before_the_machine_restarted(
+    tmp_path: Path,
+) -> None:
+    ledger, left, clock = tmp_path / "ledger.db", tmp_path / "left", SettableClock()
+    with opened(ledger, clock) as store:
+        record(store, clock, "old")
+        clock.wait(0.6 * HOUR)
+        clock.put(-YEAR)
+        pruned(store)
+        # A kill leaves the files as they are now.
+        left.mkdir()
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{ledger}{suffix}", left)
+    clock.reboot(0.6 * HOUR)
+    with opened(left / "ledger.db", clock) as store:
+        pruned(store)
+    assert names(left / "ledger.db") == []
 
 
 def test_a_ledger_of_an_earlier_version_is_taken_with_the_ages_that_its_stamps_tell(tmp_path: Path) -> None:

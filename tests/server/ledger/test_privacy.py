@@ -14,6 +14,7 @@ from policybridge_server.ledger.sqlite import SqliteStore
 from tests.server.ledger.test_bounds import session
 
 NOBODY = 65534
+DAEMON = 1
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file to somebody else")
 
@@ -72,7 +73,7 @@ def test_a_file_of_a_ledger_that_another_user_planted_is_refused(tmp_path: Path,
     ledger = tmp_path / "ledger.db"
     other = tmp_path / f"ledger.db{suffix}"
     planted(other)  # type: ignore[operator]
-    os.chown(other, NOBODY, NOBODY, follow_symlinks=False)
+    os.chown(other, DAEMON, DAEMON, follow_symlinks=False)
     with pytest.raises(UnavailableError, match=rf"{other.name}.*belongs to another user|is no regular file"):
         written(ledger)
 

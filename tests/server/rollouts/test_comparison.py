@@ -35,6 +35,23 @@ def test_failures_are_compared_as_parts_of_the_files() -> None:
     assert change is not None
     assert (change.base, change.version, change.change) == (0.0, 0.2, 0.2)
     assert 0.05 < change.low < 0.2 < change.high < 0.4
+    pairs[10:15] = 1
+    change = compare(FAILED, pairs)
+    assert change is not None
+    assert [change.base, change.version, change.change] == pytest.approx([0.1, 0.3, 0.2])
+
+
+@pytest.mark.parametrize(("confidence", "deviations"), [(0.8, 1.2816), (0.95, 1.96), (0.99, 2.5758)])
+def test_an_interval_is_as_wide_as_the_normal_distribution_of_a_mean_makes_it(
+    confidence: float, deviations: float
+) -> None:
+    versions = np.random.default_rng(1).normal(99, 5, 400)
+    change = compare("text", np.stack([np.full(400, 100.0), versions], axis=1), confidence)
+    assert change is not None
+    error = versions.std() / 100 / np.sqrt(400)
+    assert change.high - change.change == pytest.approx(deviations * error, rel=0.12)
+    assert change.change - change.low == pytest.approx(deviations * error, rel=0.12)
+    assert [change.base, change.version] == pytest.approx([40_000.0, versions.sum()])
 
 
 @pytest.mark.parametrize("pairs", [np.zeros((0, 2)), np.ones((1, 2)), np.zeros((9, 2)), -np.ones((9, 2))])
