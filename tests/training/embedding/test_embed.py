@@ -11,12 +11,15 @@ from onnx import TensorProto, helper
 
 from policybridge_client import open_runner
 from policybridge_client.cli import main
-from policybridge_core.errors import PolicyBridgeError
+from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes import ElementType, PolicyVersion, TensorSpec
 from policybridge_server.backends.contract import SessionView
 from policybridge_server.engine.head import Head
+from policybridge_train.compiling.process import Limits
+from policybridge_train.embedding.compiled import CompiledPolicy
 from policybridge_train.embedding.interface import Embedded, read_policy
 from policybridge_train.embedding.release import class_name
+from policybridge_train.embedding.toolchain import Toolchain
 from tests.conftest import ServerFactory
 from tests.native.conftest import missing
 from tests.onnx_models import make_model, write_onnx
@@ -187,6 +190,49 @@ def test_the_class_for_llvms_release_mode_decides_in_llvms_own_runner(tmp_path: 
     advice, _ = decide(build(policy, tmp_path, "gcc", ["-O1"]), policy, observations)
     assert decisions == "".join(str(each) for each in advice[:, 0])
     assert set(decisions) == {"0", "1"}
+
+
+@pytest.mark.parametrize(
+    ("script", "limits", "said"),
+    [
+        ('echo "$@" >> "${0%/*}/words"; exec gcc "$@"', Limits(), ""),
+        ("exec sleep 600", Limits(seconds=0.5), "timeout: it was ended after 0.5 seconds"),
+        ("seq 5000 >&2; echo this is why >&2; exit 1", Limits(), "this is why"),
+    ],
+    ids=["works", "is late", "fails"],
+)
+def test_the_c_is_compiled_by_the_named_compiler_at_its_level_within_its_limits(
+    tmp_path: Path, script: str, limits: Limits, said: str
+) -> None:
+    needs_compiler("gcc")
+    for name in ("gcc-99", "g++-99"):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    toolchain = Toolchain.find(str(tmp_path / "gcc-99"), "Os", limits)
+    assert toolchain.cxx == str(tmp_path / "g++-99")
+    policy = read_policy("inliner", None)
+    if said:
+        with pytest.raises(PreconditionError, match=said):
+            CompiledPolicy(policy, toolchain)
+    else:
+        _, status = CompiledPolicy(policy, toolchain).decide(np.zeros(3, record_of(policy)))
+        assert not status.any()
+        assert " -Os " in (tmp_path / "words").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--compiler", "zig"], "'zig' is not a known C compiler; supported: cc, gcc, clang"),
+        (["--compiler", "gcc-98"], "gcc-98 and g++-98 are not installed"),
+        (["--memory", "99999999999999"], "a compilation has more than 0 and at most"),
+    ],
+)
+def test_a_compiler_that_is_none_and_a_limit_that_is_none_are_told(
+    tmp_path: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["embed", "inliner", "--for", "plugin-22", "-o", str(tmp_path / "p.so"), *words]) == 1
+    assert said in capsys.readouterr().err
 
 
 def test_the_class_is_named_after_the_policy() -> None:

@@ -17,17 +17,21 @@ LEVELS: Final = ("O0", "O1", "O2", "O3", "Os", "Oz", "own")
 _MOST_SECONDS: Final = 1e6
 
 
-def add_compiler(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
-    """Declare ``--compiler``; the default is ``None``."""
-    if several:
-        parser.add_argument(
-            "--compiler",
-            action="append",
-            metavar="NAME",
-            help="clang-22, zig, a path; repeatable (default: the newest clang)",
-        )
-    else:
-        parser.add_argument("--compiler", metavar="NAME", help="clang-22, zig, a path (default: the newest clang)")
+def add_compiler(
+    parser: argparse.ArgumentParser,
+    *,
+    several: bool = False,
+    example: str = "clang-22, zig, a path",
+    default: str = "the newest clang",
+) -> None:
+    """Declare ``--compiler``; the default is ``None``, which stands for ``default``."""
+    repeatable = "; repeatable" if several else ""
+    parser.add_argument(
+        "--compiler",
+        action="append" if several else "store",
+        metavar="NAME",
+        help=f"{example}{repeatable} (default: {default})",
+    )
 
 
 def add_plugins(parser: argparse.ArgumentParser) -> None:
@@ -40,9 +44,11 @@ def add_plugins(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_level(parser: argparse.ArgumentParser, default: str) -> None:
-    """Declare ``--level``, with which sources become bitcode."""
-    parser.add_argument("--level", choices=LEVELS, default=default, help="'own' is the build's (default: %(default)s)")
+def add_level(parser: argparse.ArgumentParser, default: str, *, own: bool = True) -> None:
+    """Declare ``--level``, with which sources are compiled; ``own`` is a choice if there is a build."""
+    choices = LEVELS if own else LEVELS[:-1]
+    meaning = "'own' is the build's" if own else "of optimisation"
+    parser.add_argument("--level", choices=choices, default=default, help=f"{meaning} (default: %(default)s)")
 
 
 def add_limits(parser: argparse.ArgumentParser, default: Limits | None = None) -> None:

@@ -111,13 +111,14 @@ def sessions_of(statistics: Path) -> Sequence[str]:
         return []
 
 
-def compile_by(
+def compile_by(  # noqa: PLR0913 - each is a choice of the caller's
     command: Sequence[str],
     limits: Limits,
     environment: Mapping[str, str] | None = None,
     cwd: Path | str | None = None,
     *,
     running: Running | None = None,
+    last: bool = False,
 ) -> CompileResult:
     """Run a compiler to its end, or to that of its limits; its whole process group is ended then.
 
@@ -127,6 +128,7 @@ def compile_by(
         environment: its variables; those of this process by default.
         cwd: its folder; that of this process by default.
         running: where it is counted while it runs, so that another thread can end it.
+        last: whether the message is the end of the output, and not its beginning.
 
     Raises:
         OSError: it cannot be started.
@@ -153,7 +155,7 @@ def compile_by(
             _end(process.pid)
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
-        said.seek(0)
+        said.seek(max(0, said.seek(0, os.SEEK_END) - KEPT_OUTPUT) if last else 0)
         words = said.read(KEPT_OUTPUT).decode(errors="replace").strip()
     seconds = usage.ru_utime + usage.ru_stime
     return CompileResult.ended(process.returncode, seconds, words, limits.seconds if late else None)

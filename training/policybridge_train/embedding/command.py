@@ -14,6 +14,7 @@ from policybridge_train.embedding.c_files import prefix_of, write_header, write_
 from policybridge_train.embedding.interface import Embedded, read_policy
 from policybridge_train.embedding.plugin import LLVM, MLIR, Building, Host, build_plugin
 from policybridge_train.embedding.release import write_class
+from policybridge_train.embedding.toolchain import Toolchain, add_toolchain
 
 _FAILED: Final = 1
 
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--for", dest="target", required=True, choices=_TARGETS, metavar="TARGET", help="%(choices)s")
     add("-o", "--output", nargs="+", required=True, type=Path, metavar="FILE", help="the files to write")
     add("--prefix", metavar="NAME", help="the prefix of the names in C (default: the policy's name)")
+    add_toolchain(parser)
     plugin = parser.add_argument_group("of a plugin")
     plugin.add_argument(
         "--growth-limit", type=_limit, default=GROWTH_LIMIT, metavar="FACTOR", help="as for policybridge run"
@@ -93,7 +95,7 @@ def _llvm_release(policy: Embedded, arguments: argparse.Namespace) -> None:
 def _plugin(host: Host, major: str, policy: Embedded, arguments: argparse.Namespace) -> None:
     if len(arguments.output) != 1:
         raise InvalidError(f"-o takes one file, the plugin, not {' '.join(map(str, arguments.output))}")
-    building = Building(arguments.growth_limit, arguments.build, arguments.sources)
+    building = Building(Toolchain.of(arguments), arguments.growth_limit, arguments.build, arguments.sources)
     build_plugin(policy, host, major, arguments.output[0], building)
 
 

@@ -26,6 +26,7 @@ from policybridge_server.ledger.query import Query
 from policybridge_server.ledger.trajectory import DecisionBatch
 from policybridge_train.embedding.compiled import CompiledPolicy
 from policybridge_train.embedding.interface import Embedded, read_policy
+from policybridge_train.embedding.toolchain import Toolchain, add_toolchain
 
 _DIFFERENT: Final = 1
 _FAILED: Final = 2
@@ -45,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--repository", type=Path, metavar="DIR", help="where it is (default: the policies of this package)")
     add("--ledger", type=Path, required=True, metavar="FILE", help="holds the observations, of any policy")
     add("--ledger-store", default="sqlite", metavar="NAME", help="the kind of ledger: sqlite (default: sqlite)")
+    add_toolchain(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -52,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with closing(load_ledger(arguments.ledger_store).open_reader(arguments.ledger)) as reader:
             batches = (batch for session in reader.sessions(Query()) for batch in reader.segments(session))
-            counts = compare(read_policy(arguments.policy, arguments.repository), batches)
+            counts = compare(read_policy(arguments.policy, arguments.repository), batches, Toolchain.of(arguments))
     except (PolicyBridgeError, OSError) as error:
         sys.stderr.write(f"policybridge embed compare: {error}\n")
         return _FAILED
@@ -60,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     return _DIFFERENT if counts["different"] else 0
 
 
-def compare(policy: Embedded, batches: Iterator[DecisionBatch]) -> dict[str, int]:
+def compare(policy: Embedded, batches: Iterator[DecisionBatch], toolchain: Toolchain) -> dict[str, int]:
     """Count the decisions, and those that differ.
 
     ``observations``, ``different`` decisions, ``errors`` (of both), and ``nanoseconds`` that a decision takes in C, of
@@ -72,7 +74,7 @@ def compare(policy: Embedded, batches: Iterator[DecisionBatch]) -> dict[str, int
         InvalidError: there is no observation that the policy can be asked.
 
     """
-    comparison = _Comparison(policy)
+    comparison = _Comparison(policy, toolchain)
     for batch in batches:
         comparison.add(batch)
     if not comparison.counts["observations"]:
@@ -81,7 +83,7 @@ def compare(policy: Embedded, batches: Iterator[DecisionBatch]) -> dict[str, int
 
 
 class _Comparison:
-    def __init__(self, policy: Embedded) -> None:
+    def __init__(self, policy: Embedded, toolchain: Toolchain) -> None:
         self.counts: Counter[str] = Counter({"observations": 0, "different": 0, "errors": 0, "skipped": 0})
         self.nanoseconds: list[float] = []
         self._policy = policy
@@ -91,10 +93,10 @@ class _Comparison:
             raise AssertionError("a model of ONNX has a specification of its output")
         self._scores: TensorSpec = advice
         self._head = None if policy.head is None else Head(policy.head, advice)
-        self._compiled = CompiledPolicy(policy)
+        self._compiled = CompiledPolicy(policy, toolchain)
         # The same model without its head gives the scores.
         bare = replace(policy, head=None, mask=None, advice=advice)
-        self._bare = None if policy.head is None else CompiledPolicy(bare)
+        self._bare = None if policy.head is None else CompiledPolicy(bare, toolchain)
 
     def add(self, batch: DecisionBatch) -> None:
         """Compare the decisions about the observations of a batch."""

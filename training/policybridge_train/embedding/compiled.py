@@ -1,20 +1,17 @@
 """The policy's C in this process, by a C compiler of the machine."""
 
 import ctypes
-import subprocess
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from policybridge_core.errors import PreconditionError
 from policybridge_serdes import Values
 from policybridge_train.embedding.c_files import write_header, write_source
 from policybridge_train.embedding.interface import Embedded
-from policybridge_train.embedding.toolchain import c_compilers
+from policybridge_train.embedding.toolchain import Toolchain
 
 _LOOP: Final = """
 #include "policy.h"
@@ -32,20 +29,24 @@ class CompiledPolicy:
     Attributes:
         observations: the record of its observation, by the features' names.
 
+    Args:
+        policy: to compile.
+        toolchain: the compilers; the first ones found by default.
+
     Raises:
         PreconditionError: there is no C compiler, or it fails.
         UnsupportedError: an operator has no form in C.
 
     """
 
-    def __init__(self, policy: Embedded, flags: Sequence[str] = ("-O2",)) -> None:
+    def __init__(self, policy: Embedded, toolchain: Toolchain | None = None) -> None:
         members = [each.spec for each in policy.members]
         self.observations: np.dtype[Any] = np.dtype(
             [(spec.name, _plain(spec.type.dtype), (max(spec.count, 1),)) for spec in members], align=True
         )
         self._advice = np.dtype((_plain(policy.advice.type.dtype), (max(policy.advice.count, 1),)))
         with tempfile.TemporaryDirectory(prefix="pb-embed-") as folder:
-            self._decide = _loaded(policy, Path(folder), flags)
+            self._decide = _loaded(policy, Path(folder), toolchain or Toolchain.find())
 
     def decide(self, observations: Values) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
         """Give the advice of each record, shape [n, elements], and its status; 0: there is advice."""
@@ -60,14 +61,11 @@ def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.uint8) if dtype.kind == "b" else dtype
 
 
-def _loaded(policy: Embedded, folder: Path, flags: Sequence[str]) -> Any:
+def _loaded(policy: Embedded, folder: Path, toolchain: Toolchain) -> Any:
     (folder / "policy.h").write_text(write_header(policy, "p"))
     (folder / "policy.c").write_text(write_source(policy, "p", "policy.h"))
     (folder / "loop.c").write_text(_LOOP)
-    command = [c_compilers()[0], "-std=c99", "-shared", "-fPIC", *flags, "policy.c", "loop.c", "-o", "policy.so"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode:
-        raise PreconditionError(f"{' '.join(command)} failed:\n{done.stderr[-4000:]}")
+    toolchain.compile_c(["-fvisibility=default", "-shared", "policy.c", "loop.c", "-o", "policy.so"], folder)
     function = ctypes.CDLL(str(folder / "policy.so")).decide_all
     function.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_size_t]
     function.restype = None

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from policybridge_serdes import ElementType, TensorSpec
 from policybridge_train.embedding.c_files import write_header, write_source
 from policybridge_train.embedding.interface import Embedded
 from policybridge_train.embedding.text import quoted
-from policybridge_train.embedding.toolchain import c_compilers
+from policybridge_train.embedding.toolchain import Toolchain
 from policybridge_train.tasks.inline import InlineForSize
 from policybridge_train.tasks.tiling import Tiling
 
@@ -26,7 +26,6 @@ _PACKAGES: Final = {"cmake": "cmake", "ninja": "ninja-build"}
 _CHECKOUT: Final = Path(__file__).parents[3] / "clients"
 _OPTIONS: Final = ("-DPOLICYBRIDGE_GRPC=OFF", "-DPOLICYBRIDGE_ONNX=OFF", "-DPOLICYBRIDGE_LAUNCHER=OFF")
 _LIBRARIES: Final = ("policybridge_plugin", "policybridge_internal")
-_C_FLAGS: Final = ("-std=c99", "-O2", "-fPIC", "-fvisibility=hidden")
 
 
 @dataclass(frozen=True)
@@ -91,12 +90,14 @@ class Building:
     """How a plugin is built.
 
     Attributes:
+        toolchain: the compilers.
         growth_limit: how much the policy may add to a module, as a factor of its instructions.
         build: where the plugin's own part is built and kept; absent: a folder of the user's cache.
         sources: the folder ``clients`` of our source tree; absent: that of this checkout.
 
     """
 
+    toolchain: Toolchain
     growth_limit: float
     build: Path | None = None
     sources: Path | None = None
@@ -115,16 +116,17 @@ def build_plugin(policy: Embedded, host: Host, major: str, output: Path, buildin
         raise UnsupportedError(f"{policy.version} gives {advice}; the plugin takes one int64_t: {host.zero}")
     _check_features(policy, host, major)
     own = write_source(policy, _PREFIX, "embedded_policy.h")
-    c, cxx = c_compilers()
+    tools = building.toolchain
     sources = _sources(building.sources, host)
-    libraries = _build_libraries(sources, building.build or _cache(sources, host, major), host, major)
+    libraries = _build_libraries(tools, sources, building.build or _cache(tools, sources, host, major), host, major)
     with tempfile.TemporaryDirectory(prefix="pb-embed-") as scratch:
         folder = Path(scratch)
         _write_c(policy, own, building.growth_limit, folder)
-        _run([c, *_C_FLAGS, "-c", "policy.c", "-o", "policy.o"], folder)
+        tools.compile_c(["-c", "policy.c", "-o", "policy.o"], folder)
         exports = f"-Wl,--version-script={sources / 'cpp' / 'llvm' / 'exports.map'}"
         entry = (f"-Wl,-u,{host.entry}", "-Wl,-s")
-        _run([cxx, "-shared", "-o", "plugin.so", "policy.o", *entry, *libraries, exports], folder)
+        words = ["-shared", "-o", "plugin.so", "policy.o", *entry, *map(str, libraries), exports]
+        tools.run([tools.cxx, *words], folder)
         _move(folder / "plugin.so", output)
 
 
@@ -166,9 +168,9 @@ def _sources(given: Path | None, host: Host) -> Path:
     return folder
 
 
-def _cache(sources: Path, host: Host, major: str) -> Path:
-    """Give the folder for this content of the sources, so that another one is built anew."""
-    content = hashlib.sha256(str(sources).encode())
+def _cache(tools: Toolchain, sources: Path, host: Host, major: str) -> Path:
+    """Give the folder for these compilers and this content of the sources, so that others are built anew."""
+    content = hashlib.sha256(f"{sources} {tools.c} {tools.cxx}".encode())
     for file in sorted((sources / "cpp").rglob("*")):
         if file.suffix in (".cpp", ".h", ".txt", ".map"):
             content.update(file.read_bytes())
@@ -176,7 +178,7 @@ def _cache(sources: Path, host: Host, major: str) -> Path:
     return base / "policybridge" / "embed" / f"{host.sources}-{major}-{content.hexdigest()[:16]}"
 
 
-def _build_libraries(sources: Path, folder: Path, host: Host, major: str) -> list[Path]:
+def _build_libraries(tools: Toolchain, sources: Path, folder: Path, host: Host, major: str) -> list[Path]:
     """Build what does not depend on the policy; a later call finds it built."""
     for tool, package in _PACKAGES.items():
         if shutil.which(tool) is None:
@@ -186,20 +188,10 @@ def _build_libraries(sources: Path, folder: Path, host: Host, major: str) -> lis
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder):
         if not (folder / "build.ninja").is_file():
-            _run(
-                [
-                    "cmake",
-                    "-S",
-                    str(sources),
-                    "-B",
-                    str(folder),
-                    "-G",
-                    "Ninja",
-                    f"-D{host.variable}={major}",
-                    *_OPTIONS,
-                ]
-            )
-        _run(["cmake", "--build", str(folder), "--target", target, *_LIBRARIES])
+            compilers = (f"-DCMAKE_C_COMPILER={tools.c}", f"-DCMAKE_CXX_COMPILER={tools.cxx}")
+            where = ["cmake", "-S", str(sources), "-B", str(folder), "-G", "Ninja"]
+            tools.run([*where, *compilers, f"-D{host.variable}={major}", *_OPTIONS])
+        tools.run(["cmake", "--build", str(folder), "--target", target, *_LIBRARIES])
     return [folder / "lib" / f"lib{name}.a" for name in (target, *_LIBRARIES)]
 
 
@@ -219,15 +211,6 @@ def _alone(folder: Path) -> Iterator[None]:
     with (folder / ".embed.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _run(command: Sequence[object], folder: Path | None = None) -> None:
-    done = subprocess.run(
-        list(map(str, command)), cwd=folder, capture_output=True, text=True, errors="replace", check=False
-    )
-    if done.returncode:
-        said = (done.stdout + done.stderr)[-4000:].rstrip()
-        raise PreconditionError(f"{' '.join(map(str, command))} failed with status {done.returncode}:\n{said}")
 
 
 def _move(made: Path, output: Path) -> None:
