@@ -7,7 +7,7 @@ from policybridge_core.errors import PreconditionError
 from policybridge_train.compiling.job import SharedModule
 from policybridge_train.compiling.process import Limits, compile_by
 from policybridge_train.compiling.result import CompileResult
-from policybridge_train.farms.contract import Place
+from policybridge_train.farms.contract import Machine
 
 FUNCTIONS = 100
 """Of a module, each with its cost, which is about what our corpus has."""
@@ -20,11 +20,11 @@ class Sleeping:
     module: SharedModule
     seconds: float
 
-    def run(self, place: Place) -> CompileResult:
+    def run(self, machine: Machine) -> CompileResult:
         """Sleep."""
-        module = self.module.at(place)
+        module = self.module.at(machine)
         with TemporaryDirectory(prefix="policybridge-bench-") as folder:
-            done = compile_by(["sleep", f"{self.seconds:g}"], Limits(), cwd=folder, running=place.running)
+            done = compile_by(["sleep", f"{self.seconds:g}"], Limits(), cwd=folder, running=machine.running)
         if not done.ok:
             raise PreconditionError(f"sleep: {done.message}")
         size = module.bitcode.stat().st_size

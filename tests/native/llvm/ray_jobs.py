@@ -8,7 +8,7 @@ from pathlib import Path
 from policybridge_core.errors import NotFoundError
 from policybridge_train.compiling.process import Limits, compile_by
 from policybridge_train.compiling.result import CompileResult
-from policybridge_train.farms.contract import Place, Shared
+from policybridge_train.farms.contract import Machine, Shared
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Reading:
     file: Shared[Path]
     mark: Path
 
-    def run(self, place: Place) -> str:
-        text = self.file.at(place).read_text()
+    def run(self, machine: Machine) -> str:
+        text = self.file.at(machine).read_text()
         if not self.mark.exists():
             self.mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -32,15 +32,15 @@ class Sleeping:
 
     mark: Path
 
-    def run(self, place: Place) -> CompileResult:
-        return compile_by(["sh", "-c", 'touch "$0"; exec sleep 600', str(self.mark)], Limits(), running=place.running)
+    def run(self, machine: Machine) -> CompileResult:
+        return compile_by(["sh", "-c", 'touch "$0"; exec sleep 600', str(self.mark)], Limits(), running=machine.running)
 
 
 @dataclass(frozen=True)
 class LackingRecipe:
     """A tool that cannot be made."""
 
-    def make(self, place: Place) -> object:
+    def make(self, machine: Machine) -> object:
         raise NotFoundError("there is no compiler 'c'")
 
 
@@ -48,5 +48,5 @@ class LackingRecipe:
 class Lacking:
     """A job whose tool cannot be made."""
 
-    def run(self, place: Place) -> object:
-        return place.tool(LackingRecipe())
+    def run(self, machine: Machine) -> object:
+        return machine.tool(LackingRecipe())

@@ -26,7 +26,7 @@ from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_train.compiling.decisions import ByDecisions
 from policybridge_train.compiling.job import compile_module, retried
 from policybridge_train.compiling.result import CompileResult
-from policybridge_train.farms.contract import Place, Shared
+from policybridge_train.farms.contract import Machine, Shared
 from policybridge_train.learning.record import Iteration
 from policybridge_train.learning.training import Training, change
 from policybridge_train.learning.trees import Trees, TreeSettings, fit, to_onnx
@@ -153,28 +153,28 @@ class _Trying:
     trees: Shared[Trees]
     compiles: int
 
-    def __call__(self, place: Place, task: Task, case: Case) -> _Tried:
+    def __call__(self, machine: Machine, task: Task, case: Case) -> _Tried:
         """Try flips on the machine that compiles: the labels are much smaller than the results of the compiles."""
         assert isinstance(task, InlineForSize)  # noqa: S101 - see `train`
-        trajectory = Collecting(self.asking)(place, task, case)
+        trajectory = Collecting(self.asking)(machine, task, case)
         learnt, compiles, failure = list[Labels](), 1, ""
         if len(trajectory):
             try:
-                for labels in self._flipped(place, task, trajectory):
+                for labels in self._flipped(machine, task, trajectory):
                     learnt.append(labels)
                     compiles += 1
             except PolicyBridgeError as error:
-                if place.running.over:
+                if machine.running.over:
                     raise
                 failure = str(error)
             compiles += 1
         labels = Labels.joined(learnt, len(FEATURES))
         return _Tried(msgspec.msgpack.encode(_packed(labels)), len(labels), compiles, failure)
 
-    def _flipped(self, place: Place, task: InlineForSize, trajectory: Trajectory) -> Iterator[Labels]:
+    def _flipped(self, machine: Machine, task: InlineForSize, trajectory: Trajectory) -> Iterator[Labels]:
         chance = random.Random(f"{self.seed} {trajectory.case.name}")  # noqa: S311 - no secret
         ground = Ground(trajectory, _measured(task, trajectory.case, decisions_of(trajectory)), FEATURES)
-        rest = ground.order(self.trees.at(place).predict, chance)
+        rest = ground.order(self.trees.at(machine).predict, chance)
         for _ in range(self.compiles):
             flips, rest = ground.fitting(rest)
             if not flips:

@@ -21,7 +21,7 @@ from policybridge_client.contract import ClientSession, Connection
 from policybridge_core.errors import InvalidError, UnsupportedError
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
 from policybridge_train.compiling.result import CompileResult
-from policybridge_train.farms.contract import Place
+from policybridge_train.farms.contract import Machine
 from policybridge_train.learning.record import Iteration
 from policybridge_train.learning.training import Training
 from policybridge_train.tasks.eviction import Eviction
@@ -109,7 +109,7 @@ def _begin(training: Training) -> Iteration:
     return training.finish(0, version, costs)
 
 
-def _by_itself(place: Place, task: Task, case: Case) -> CompileResult:  # noqa: ARG001 - of `Work`
+def _by_itself(machine: Machine, task: Task, case: Case) -> CompileResult:  # noqa: ARG001 - of `Work`
     return run_case(task, case, None)
 
 
@@ -148,7 +148,7 @@ class _Tries:
         digest = hashlib.sha256(f"{self.seed} {function}".encode(errors="surrogateescape")).digest()
         return np.random.default_rng(list(digest)).standard_normal(len(COLUMNS))
 
-    def __call__(self, place: Place, task: Task, case: Case) -> list[Weights]:  # noqa: ARG002 - of `Work`
+    def __call__(self, machine: Machine, task: Task, case: Case) -> list[Weights]:  # noqa: ARG002 - of `Work`
         """Compile a case twice; give each function's direction. A case that fails has none."""
         assert isinstance(task, Eviction)  # noqa: S101 - see `train`
         asked: set[str] = set()

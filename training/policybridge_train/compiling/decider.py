@@ -10,7 +10,7 @@ from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.process import Command
 from policybridge_train.compiling.result import CompileResult, DecisionLog
 from policybridge_train.compiling.tool import CompileTool
-from policybridge_train.farms.contract import Place
+from policybridge_train.farms.contract import Machine
 from policybridge_train.objects.elf import ObjectFile
 
 
@@ -61,8 +61,8 @@ class Decider(Protocol):
         """Whether it needs a server."""
         ...
 
-    def at(self, place: Place, *, again: bool = False) -> Self:
-        """Give the decider for a place. Pass ``again`` after a compile failed there: a dead server is then restarted.
+    def at(self, machine: Machine, *, again: bool = False) -> Self:
+        """Give the decider for a machine. Pass ``again`` after a compile failed there: a dead server is then restarted.
 
         Raises:
             UnavailableError: there is no server.
@@ -111,8 +111,8 @@ class Plain:
     arguments: tuple[str, ...] = ()
     asks: ClassVar[bool] = False
 
-    def at(self, _: Place, *, again: bool = False) -> Self:  # noqa: ARG002 - of `Decider`
-        """Return ``self``: LLVM's own decisions are the same at every place."""
+    def at(self, _: Machine, *, again: bool = False) -> Self:  # noqa: ARG002 - of `Decider`
+        """Return ``self``: LLVM's own decisions are the same on every machine."""
         return self
 
     def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:

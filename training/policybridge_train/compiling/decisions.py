@@ -32,7 +32,7 @@ from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.process import Command, compile_by
 from policybridge_train.compiling.result import NUMBERS, CompileResult, DecisionLog, Status
 from policybridge_train.compiling.tool import CompileTool
-from policybridge_train.farms.contract import Place
+from policybridge_train.farms.contract import Machine
 from policybridge_train.objects.elf import ObjectFile
 
 Decisions = Mapping[str, bool]
@@ -59,7 +59,7 @@ class ByDecisions:
     passes: tuple[PassChoice, ...] = ()
     asks: ClassVar[bool] = False
 
-    def at(self, _: Place, *, again: bool = False) -> Self:  # noqa: ARG002 - of `Decider`
+    def at(self, _: Machine, *, again: bool = False) -> Self:  # noqa: ARG002 - of `Decider`
         """Give this: it is the same everywhere."""
         return self
 
@@ -67,7 +67,7 @@ class ByDecisions:
         """Give the compilation with these decisions."""
         words = tool.compiler.command(module, output, extra)
         if tool.plugin is None:
-            return Asking(tool, words, self.decisions, output)
+            return InteractiveCompile(tool, words, self.decisions, output)
         sites = output.with_name("sites")
         options = [f"-policybridge-sites={sites}", f"-policybridge-module={module.name}"]
         if self.decisions or self.passes:
@@ -111,7 +111,7 @@ class Logged(Command):
         return made, DecisionLog.of(log, log.numbers, made.weak)
 
 
-class Asking:
+class InteractiveCompile:
     """A compiler that asks in the interactive mode; see `policybridge_client.llvm.asked`."""
 
     way: Final = "interactive"

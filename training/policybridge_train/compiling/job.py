@@ -16,7 +16,7 @@ from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.objectives import Objectives
 from policybridge_train.compiling.result import CompileResult, Status
 from policybridge_train.compiling.tool import CompileRecipe, CompileTool
-from policybridge_train.farms.contract import Farm, Place, Shared
+from policybridge_train.farms.contract import Farm, Machine, Shared
 from policybridge_train.objects.elf import ObjectFile
 from policybridge_train.processes.pool import Running
 
@@ -97,9 +97,9 @@ class SharedModule:
         """
         return cls(module, farm.share_file(module.bitcode))
 
-    def at(self, place: Place) -> Module:
-        """Give the module as it is at a place."""
-        file = self.bitcode.at(place)
+    def at(self, machine: Machine) -> Module:
+        """Give the module as it is on a machine."""
+        file = self.bitcode.at(machine)
         return self.module if file == self.module.bitcode else dataclasses.replace(self.module, file=file)
 
 
@@ -112,15 +112,15 @@ class CompileJob:
     decider: Decider
     wanted: Wanted
 
-    def run(self, place: Place) -> CompileResult:
+    def run(self, machine: Machine) -> CompileResult:
         """Compile."""
-        tool, module = place.tool(self.recipe), self.module.at(place)
+        tool, module = machine.tool(self.recipe), self.module.at(machine)
 
         def once(again: bool) -> CompileResult:
-            return compile_module(tool, module, self.decider.at(place, again=again), self.wanted)
+            return compile_module(tool, module, self.decider.at(machine, again=again), self.wanted)
 
         try:
-            return retried(once, place.running, asks=self.decider.asks)
+            return retried(once, machine.running, asks=self.decider.asks)
         except UnavailableError as error:
             return CompileResult.failed(str(error))
 

@@ -16,7 +16,7 @@ from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.process import Command, Limits
 from policybridge_train.compiling.result import CompileResult, DecisionLog
 from policybridge_train.compiling.tool import CompileTool
-from policybridge_train.farms.contract import Place
+from policybridge_train.farms.contract import Machine
 from policybridge_train.objects.elf import ObjectFile
 from policybridge_train.processes.pool import Running
 
@@ -54,9 +54,9 @@ class ByPolicy:
     def __post_init__(self) -> None:
         PolicyReference.parse(self.policy)
 
-    def at(self, place: Place, *, again: bool = False) -> Self:
-        """Ask the server of the place."""
-        return replace(self, server=place.serving(self.server, self.policy, again=again).address)
+    def at(self, machine: Machine, *, again: bool = False) -> Self:
+        """Ask the server of the machine."""
+        return replace(self, server=machine.serving(self.server, self.policy, again=again).address)
 
     def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
         """Give the compilation that asks."""
@@ -98,7 +98,7 @@ class ByConnection:
     task: str
     asks: ClassVar[bool] = False
 
-    def at(self, _: Place, *, again: bool = False) -> Self:  # noqa: ARG002 - of `Decider`
+    def at(self, _: Machine, *, again: bool = False) -> Self:  # noqa: ARG002 - of `Decider`
         """Give this: the connection is of this process."""
         return self
 

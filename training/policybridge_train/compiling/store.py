@@ -11,11 +11,11 @@ from policybridge_client.llvm.asked import level_of
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_core.errors import PreconditionError
 from policybridge_train.compiling.decider import Compilation
-from policybridge_train.compiling.decisions import Asking
+from policybridge_train.compiling.decisions import InteractiveCompile
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.process import Command
 from policybridge_train.compiling.tool import CompileTool
-from policybridge_train.farms.contract import Place, Shared
+from policybridge_train.farms.contract import Machine, Shared
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class ByStore:
 
     Attributes:
         path: the file.
-        shared: the file for other places.
+        shared: the file for other machines.
 
     """
 
@@ -32,9 +32,9 @@ class ByStore:
     shared: Shared[Path]
     asks: ClassVar[bool] = False
 
-    def at(self, place: Place, *, again: bool = False) -> Self:  # noqa: ARG002 - of `Decider`
-        """Give the store of the place."""
-        return replace(self, path=self.shared.at(place))
+    def at(self, machine: Machine, *, again: bool = False) -> Self:  # noqa: ARG002 - of `Decider`
+        """Give the store of the machine."""
+        return replace(self, path=self.shared.at(machine))
 
     def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
         """Give the compilation with the store's decisions; plain where it has none for the module."""
@@ -47,7 +47,7 @@ class ByStore:
             flags = [f"-policybridge-{name}={value}" for name, value in options.items()]
             return Command(tool.with_plugin(words, flags), tool.limits, tool.running, "plugin")
         if sequence:
-            return Asking(tool, words, sequence.answers, output)
+            return InteractiveCompile(tool, words, sequence.answers, output)
         if site:
             raise PreconditionError(
                 f"{self.path} names decisions by their sites, for which {tool.compiler.name} needs the plugin "

@@ -10,7 +10,7 @@ from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_train.compiling.compiler import Compiler, same_compiler
 from policybridge_train.compiling.plugins import find_plugin, loads_early
 from policybridge_train.compiling.process import Limits
-from policybridge_train.farms.contract import Place
+from policybridge_train.farms.contract import Machine
 from policybridge_train.processes.pool import Running
 
 
@@ -77,7 +77,7 @@ class CompileTool:
 
 @dataclass(frozen=True)
 class CompileRecipe:
-    """How the tool is made at a place of a farm; equal recipes have one tool there.
+    """How the tool is made on a machine of a farm; equal recipes have one tool there.
 
     Attributes:
         compiler: the name or path of the compiler.
@@ -92,7 +92,7 @@ class CompileRecipe:
     plugins: Path | None = None
     interactive: bool = False
 
-    def make(self, place: Place) -> CompileTool:
+    def make(self, machine: Machine) -> CompileTool:
         """Make it.
 
         Raises:
@@ -101,4 +101,4 @@ class CompileRecipe:
 
         """
         compiler = same_compiler(self.compiler, self.version)
-        return CompileTool(compiler, self.limits, place.running, self.plugins, self.interactive)
+        return CompileTool(compiler, self.limits, machine.running, self.plugins, self.interactive)

@@ -16,7 +16,7 @@ from policybridge_train.corpus.bitcode import Unit
 from policybridge_train.corpus.description import DESCRIPTION, Corpus
 from policybridge_train.corpus.embedded import read_embedded
 from policybridge_train.corpus.invocation import parse_compiler
-from policybridge_train.corpus.notes import Call, expanded, make_call
+from policybridge_train.corpus.notes import BuildCommand, build_command, expanded
 from policybridge_train.corpus.writing import CorpusWriter, module_name
 
 _IMPORTED: Final = ".3.import.bc"
@@ -132,7 +132,7 @@ class Added:
         return module_name(self.project, os.path.relpath(path, self.root))
 
 
-def read_compile_commands(file: Path) -> list[Call]:
+def read_compile_commands(file: Path) -> list[BuildCommand]:
     """Read a ``compile_commands.json`` (clang/docs/JSONCompilationDatabase.rst).
 
     Raises:
@@ -145,13 +145,13 @@ def read_compile_commands(file: Path) -> list[Call]:
         raise InvalidError(f"{file} is no JSON: {error}") from error
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise InvalidError(f"{file} is no compilation database: that is a list of objects")
-    return [call for row in rows if (call := _call(row, file)) is not None]
+    return [command for row in rows if (command := _command(row, file)) is not None]
 
 
-def missing_sources(calls: list[Call]) -> Iterator[Unit]:
+def missing_sources(commands: list[BuildCommand]) -> Iterator[Unit]:
     """Give the units whose source is not there."""
-    for call in calls:
-        invocation = parse_compiler(call)
+    for command in commands:
+        invocation = parse_compiler(command)
         for source in invocation.sources if invocation else ():
             unit = Unit(invocation, source)  # type: ignore[arg-type]
             if not unit.path.is_file():
@@ -163,7 +163,7 @@ def is_corpus(path: Path) -> bool:
     return (path / DESCRIPTION).is_file() or path.name == DESCRIPTION
 
 
-def _call(row: Mapping[str, Any], file: Path) -> Call | None:
+def _command(row: Mapping[str, Any], file: Path) -> BuildCommand | None:
     words = row.get("arguments")
     command = row.get("command")
     folder = row.get("directory")
@@ -174,7 +174,7 @@ def _call(row: Mapping[str, Any], file: Path) -> Call | None:
     except ValueError as error:
         raise InvalidError(f"{file}: {error} in the command {command!r:.200}") from error
     place = Path(os.path.realpath(file.parent / folder))
-    return make_call(place, list(expanded(map(str, words), place)))
+    return build_command(place, list(expanded(map(str, words), place)))
 
 
 def _assumed(level: str) -> tuple[str, ...]:

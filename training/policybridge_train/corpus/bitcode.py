@@ -1,4 +1,4 @@
-"""A source of a recorded call becomes bitcode before optimisation, by a clang that may not be the build's own compiler.
+"""A source of a recorded command becomes bitcode before optimisation, by a clang that may not be the build's compiler.
 
 The driver is asked for the arguments of ``clang -cc1`` first (``-###``). A flag that only
 gcc knows is left out. The same arguments, with ``-emit-llvm-bc -disable-llvm-passes``, then make the module.
@@ -39,7 +39,7 @@ _DRIVER: Final = Limits(seconds=60)
 
 @dataclass(frozen=True)
 class Unit:
-    """One source of one call."""
+    """One source of one command."""
 
     invocation: Invocation
     source: Source
@@ -47,7 +47,7 @@ class Unit:
     @property
     def path(self) -> Path:
         """The source file, absolute."""
-        return self.invocation.call.path(self.source.word)
+        return self.invocation.command.path(self.source.word)
 
     @property
     def object(self) -> Path:
@@ -86,7 +86,7 @@ class FrontEnd:
             refused = _refused(said, flags)
             if arguments and not refused:
                 arguments = [word for word in arguments if not _INTERFACE.fullmatch(word)]
-                return list(_without_precompiled(arguments, unit.invocation.call.folder))
+                return list(_without_precompiled(arguments, unit.invocation.command.folder))
             if not refused:
                 raise InvalidError(_first_error(said))
             flags = [flag for index, flag in enumerate(flags) if index not in refused]
@@ -103,7 +103,7 @@ class FrontEnd:
             [*self.compiler.start, *to_bitcode(arguments, output)],
             self.limits,
             environment=self._environment(unit),
-            cwd=str(unit.invocation.call.folder),
+            cwd=str(unit.invocation.command.folder),
         )
 
     def _flags(self, unit: Unit) -> Iterator[str]:
@@ -112,7 +112,7 @@ class FrontEnd:
         yield "-gline-tables-only" if self.lines else "-g0"
 
     def _ask(self, unit: Unit, flags: Sequence[str]) -> str:
-        mode = "g++" if "++" in unit.invocation.call.name else "gcc"
+        mode = "g++" if "++" in unit.invocation.command.name else "gcc"
         command = [
             *(*self.compiler.start, f"--driver-mode={mode}", "-###", *_LENIENT, "-c", *flags),
             *("-o", "module.o", "-x", unit.source.language, "--", unit.source.word),
@@ -122,7 +122,7 @@ class FrontEnd:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
-            cwd=unit.invocation.call.folder,
+            cwd=unit.invocation.command.folder,
             env=self._environment(unit),
             timeout=_DRIVER.seconds,
         )
@@ -130,7 +130,7 @@ class FrontEnd:
 
     @staticmethod
     def _environment(unit: Unit) -> dict[str, str]:
-        return {**os.environ, **unit.invocation.call.variables, "LC_ALL": "C"}
+        return {**os.environ, **unit.invocation.command.variables, "LC_ALL": "C"}
 
 
 def to_bitcode(arguments: Sequence[str], output: Path) -> list[str]:

@@ -92,12 +92,12 @@ def _add_one(file: Path, arguments: argparse.Namespace, front_end: FrontEnd, wri
     if is_corpus(file):
         added.corpus(folder)
     elif file.suffix == ".json":
-        calls = read_compile_commands(file)
-        for unit in missing_sources(calls):
+        commands = read_compile_commands(file)
+        for unit in missing_sources(commands):
             name = module_name(project.name, os.path.relpath(unit.path, root))
             writer.fail(name, f"the source {unit.path} is not there")
         with shown_progress() as progress:
-            convert(calls, project, front_end, writer, jobs=arguments.jobs, progress=progress)
+            convert(commands, project, front_end, writer, jobs=arguments.jobs, progress=progress)
     else:
         added.objects(file)
 
@@ -111,11 +111,11 @@ def _record(arguments: argparse.Namespace) -> int:
     front_end = front_end_of(arguments)
     folder = Path.cwd()
     writer = CorpusWriter(arguments.output)
-    status, calls = record(arguments.build, folder, preload=not arguments.no_preload)
+    status, commands = record(arguments.build, folder, preload=not arguments.no_preload)
     try:
         project = Project(arguments.project or folder.name, folder)
         with shown_progress() as progress:
-            convert(calls, project, front_end, writer, jobs=arguments.jobs, progress=progress)
+            convert(commands, project, front_end, writer, jobs=arguments.jobs, progress=progress)
     finally:
         corpus = writer.write()
     tell(writer, corpus, arguments.output)

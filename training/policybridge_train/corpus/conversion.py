@@ -1,4 +1,4 @@
-"""Turns a build's calls into modules and programs.
+"""Turns a build's commands into modules and programs.
 
 Sources are compiled to bitcode after the build, not during it: the build keeps its speed, its output and its memory,
 and the sources of configuration checks (conftest.c, CMake's and Meson's) are gone by then or known by their paths.
@@ -18,7 +18,7 @@ from policybridge_train.compiling.module import Module, Program
 from policybridge_train.corpus.bitcode import FrontEnd, Unit, kept_arguments
 from policybridge_train.corpus.invocation import parse_compiler
 from policybridge_train.corpus.linking import read_links
-from policybridge_train.corpus.notes import Call
+from policybridge_train.corpus.notes import BuildCommand
 from policybridge_train.corpus.programs import Programs
 from policybridge_train.corpus.writing import CorpusWriter, module_name
 from policybridge_train.processes.threads import Ended, in_order
@@ -58,18 +58,18 @@ class Converted:
 Progress = Callable[[Converted], None]
 
 
-def units_of(calls: Iterable[Call]) -> list[Unit]:
+def units_of(commands: Iterable[BuildCommand]) -> list[Unit]:
     """Give the units that a build compiled: the last for each object, without trials and sources that are gone."""
     units: dict[Path, Unit] = {}
-    for call in calls:
-        invocation = parse_compiler(call)
+    for command in commands:
+        invocation = parse_compiler(command)
         if invocation is not None and invocation.stage != "other":
             units.update({unit.object: unit for one in invocation.sources if (unit := Unit(invocation, one))})
     return [units[path] for path in sorted(units) if _is_own(units[path])]
 
 
 def convert(  # noqa: PLR0913 - each is a choice of the caller's
-    calls: Sequence[Call],
+    commands: Sequence[BuildCommand],
     project: Project,
     front_end: FrontEnd,
     writer: CorpusWriter,
@@ -78,7 +78,7 @@ def convert(  # noqa: PLR0913 - each is a choice of the caller's
     progress: Progress = lambda _: None,
 ) -> Converted:
     """Add the modules and programs of a build to a corpus, and a row for each failure."""
-    units = _named(units_of(calls), project)
+    units = _named(units_of(commands), project)
     converted = Converted(len(units))
     progress(converted)
     names: dict[Path, str] = {}
@@ -96,12 +96,12 @@ def convert(  # noqa: PLR0913 - each is a choice of the caller's
                     names[unit.object] = added
                 progress(converted)
     finally:
-        writer.link(_programs(calls, names, project))
+        writer.link(_programs(commands, names, project))
     return converted
 
 
 def _is_own(unit: Unit) -> bool:
-    if not unit.path.is_file() or not unit.invocation.call.folder.is_dir():
+    if not unit.path.is_file() or not unit.invocation.command.folder.is_dir():
         return False
     return not any(_TRIAL.search(str(path)) for path in (unit.path, unit.object))
 
@@ -157,7 +157,7 @@ def _independent(unit: Unit, root: Path) -> Unit:
     """Name the source by a relative path, and the project's folder ``.`` in ``__FILE__`` and the like."""
     invocation, source = unit.invocation, unit.source
     flags = (*invocation.flags, f"-ffile-prefix-map={root}=.")
-    word = os.path.relpath(unit.path, invocation.call.folder)
+    word = os.path.relpath(unit.path, invocation.command.folder)
     return Unit(replace(invocation, flags=flags), replace(source, word=word))
 
 
@@ -169,9 +169,9 @@ def _take(name: str, made: Ended[tuple[Module, Path]], writer: CorpusWriter) -> 
         return None
 
 
-def _programs(calls: Iterable[Call], names: dict[Path, str], project: Project) -> Iterator[Program]:
+def _programs(commands: Iterable[BuildCommand], names: dict[Path, str], project: Project) -> Iterator[Program]:
     programs = Programs(names)
-    programs.follow(read_links(calls))
+    programs.follow(read_links(commands))
     for path, made, objects in programs:
         if made != "object" and not _TRIAL.search(str(path)):
             modules = tuple(dict.fromkeys(names[one] for one in objects))

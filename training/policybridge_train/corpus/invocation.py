@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final, Literal
 
-from policybridge_train.corpus.notes import Call
+from policybridge_train.corpus.notes import BuildCommand
 from policybridge_train.corpus.wrappers import COMPILERS
 
 Stage = Literal["compile", "link", "other"]
@@ -91,7 +91,7 @@ class Invocation:
     """The parsed command line of a compiler.
 
     Attributes:
-        call: the process.
+        command: the process.
         stage: ``compile`` to objects, ``link`` (sources that it compiles among its inputs), or ``other``.
         sources: of C, C++ and Objective-C.
         output: the word behind ``-o``, if there is one.
@@ -100,7 +100,7 @@ class Invocation:
 
     """
 
-    call: Call
+    command: BuildCommand
     stage: Stage
     sources: tuple[Source, ...]
     output: str | None
@@ -110,22 +110,22 @@ class Invocation:
     def object_of(self, source: Source) -> Path:
         """Give the object file that a source is compiled to; where it is linked at once, one that nobody sees."""
         if self.stage == "link":
-            return self.call.path(f"{self.output or 'a.out'}-{Path(source.word).name}")
-        return self.call.path(self.output or f"{Path(source.word).stem}.o")
+            return self.command.path(f"{self.output or 'a.out'}-{Path(source.word).name}")
+        return self.command.path(self.output or f"{Path(source.word).stem}.o")
 
 
-def parse_compiler(call: Call) -> Invocation | None:
+def parse_compiler(command: BuildCommand) -> Invocation | None:
     """Read the command line of a compiler; None, if the tool is none."""
-    named = COMPILERS.fullmatch(call.name)
+    named = COMPILERS.fullmatch(command.name)
     if named is None:
         return None
-    return _Reader(call, named["target"] or "", cxx="++" in call.name).read()
+    return _Reader(command, named["target"] or "", cxx="++" in command.name).read()
 
 
 class _Reader:
-    def __init__(self, call: Call, target: str, *, cxx: bool) -> None:
-        self._call = call
-        self._words: Iterator[str] = iter(call.arguments)
+    def __init__(self, command: BuildCommand, target: str, *, cxx: bool) -> None:
+        self._command = command
+        self._words: Iterator[str] = iter(command.arguments)
         self._cxx = cxx
         self._target = target.rstrip("-")
         self._language: str | None = None
@@ -143,7 +143,7 @@ class _Reader:
                 self._input(word)
         target = [f"--target={self._target}"] if self._target.count("-") > 1 else []
         return Invocation(
-            self._call,
+            self._command,
             self._stage,
             tuple(self._sources),
             self._output,

@@ -1,4 +1,4 @@
-"""Which objects a build put into which programs: the calls of linkers and archivers, followed in their order."""
+"""Which objects a build put into which programs: the commands of linkers and archivers, followed in their order."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from policybridge_train.corpus.invocation import Invocation, parse_compiler
-from policybridge_train.corpus.notes import Call, read_response
+from policybridge_train.corpus.notes import BuildCommand, read_response
 from policybridge_train.corpus.wrappers import ARCHIVERS, LINKERS
 
 Made = Literal["executable", "shared", "archive", "object"]
@@ -49,33 +49,33 @@ class Extracted:
     archive: Path
 
 
-def read_links(calls: Iterable[Call]) -> list[Linked | Extracted]:
-    """Read all calls that link or archive, in their order."""
-    return [linked for call in calls for linked in _read(call)]
+def read_links(commands: Iterable[BuildCommand]) -> list[Linked | Extracted]:
+    """Read all commands that link or archive, in their order."""
+    return [linked for command in commands for linked in _read(command)]
 
 
-def _read(call: Call) -> Iterator[Linked | Extracted]:
-    invocation = parse_compiler(call)
+def _read(command: BuildCommand) -> Iterator[Linked | Extracted]:
+    invocation = parse_compiler(command)
     if invocation is not None:
         if invocation.stage == "link":
             yield from _by_compiler(invocation)
-    elif ARCHIVERS.fullmatch(call.name):
-        yield from _archived(call)
-    elif LINKERS.fullmatch(call.name):
-        yield from _by_linker(call)
+    elif ARCHIVERS.fullmatch(command.name):
+        yield from _archived(command)
+    elif LINKERS.fullmatch(command.name):
+        yield from _by_linker(command)
 
 
 def _by_compiler(invocation: Invocation) -> Iterator[Linked]:
     sources = {source.word: invocation.object_of(source) for source in invocation.sources}
-    line = _Line(invocation.call, sources)
+    line = _Line(invocation.command, sources)
     line.read(_unwrapped(invocation.linking))
     if line.inputs:
         yield line.linked(invocation.output or "a.out")
 
 
-def _by_linker(call: Call) -> Iterator[Linked]:
-    line = _Line(call, {})
-    line.read(call.arguments)
+def _by_linker(command: BuildCommand) -> Iterator[Linked]:
+    line = _Line(command, {})
+    line.read(command.arguments)
     if line.inputs:
         yield line.linked(line.output or "a.out")
 
@@ -96,7 +96,7 @@ def _unwrapped(words: Sequence[str]) -> Iterator[str]:
 class _Line:
     """A linker's command line while it is read."""
 
-    call: Call
+    command: BuildCommand
     sources: dict[str, Path]
     inputs: list[Path] = field(default_factory=list)
     output: str | None = None
@@ -111,8 +111,8 @@ class _Line:
         wanted: list[tuple[str, bool, bool]] = []
         rest = iter(words)
         for word in rest:
-            if word.startswith("@") and self.call.path(word[1:]).is_file():
-                self.read(read_response(self.call.path(word[1:])))
+            if word.startswith("@") and self.command.path(word[1:]).is_file():
+                self.read(read_response(self.command.path(word[1:])))
             elif word == "-o":
                 self.output = next(rest, None)
             elif word in ("-l", "-L", "--library", "--library-path"):
@@ -126,7 +126,7 @@ class _Line:
 
     def linked(self, output: str) -> Linked:
         """Give the linked file, its kind and its inputs."""
-        return Linked(self.call.path(output), self._kind, tuple(self.inputs), frozenset(self._whole))
+        return Linked(self.command.path(output), self._kind, tuple(self.inputs), frozenset(self._whole))
 
     def _word(self, word: str, wanted: list[tuple[str, bool, bool]]) -> None:
         match word:
@@ -141,13 +141,13 @@ class _Line:
             case "-Bdynamic" | "-dy" | "-call_shared":
                 self._is_static = False
             case _ if word.startswith("-L"):
-                self._folders.append(self.call.path(word[2:].removeprefix("=")))
+                self._folders.append(self.command.path(word[2:].removeprefix("=")))
             case _ if word.startswith("-l") or not word.startswith("-"):
                 wanted.append((word, self._is_whole, self._is_static))
 
     def _input(self, word: str, *, whole: bool, static: bool) -> None:
         path = self.sources.get(word) or (
-            self._library(word[2:], static=static) if word.startswith("-l") else self.call.path(word)
+            self._library(word[2:], static=static) if word.startswith("-l") else self.command.path(word)
         )
         if path is not None:
             self.inputs.append(path)
@@ -162,9 +162,9 @@ class _Line:
         return next((Path(os.path.realpath(path)) for path in candidates if path.exists()), None)
 
 
-def _archived(call: Call) -> Iterator[Linked | Extracted]:
-    """Read a call of ``ar``: additions make an archive, extractions make objects that are its members."""
-    words = list(_without_options(call.arguments))
+def _archived(command: BuildCommand) -> Iterator[Linked | Extracted]:
+    """Read a command of ``ar``: additions make an archive, extractions make objects that are its members."""
+    words = list(_without_options(command.arguments))
     if len(words) < 2:
         return
     operation, *rest = words
@@ -172,9 +172,11 @@ def _archived(call: Call) -> Iterator[Linked | Extracted]:
     if re.search(r"[abi]", operation) and not re.search(r"[qx]", operation):
         rest = rest[1:]
     if re.search(r"[rq]", operation) and rest:
-        yield Linked(call.path(rest[0]), "archive", tuple(call.path(word) for word in _members(call, rest[1:])))
+        yield Linked(
+            command.path(rest[0]), "archive", tuple(command.path(word) for word in _members(command, rest[1:]))
+        )
     elif "x" in operation and rest:
-        yield Extracted(call.folder, call.path(rest[0]))
+        yield Extracted(command.folder, command.path(rest[0]))
 
 
 def _without_options(words: Sequence[str]) -> Iterator[str]:
@@ -186,9 +188,9 @@ def _without_options(words: Sequence[str]) -> Iterator[str]:
             yield word
 
 
-def _members(call: Call, words: Sequence[str]) -> Iterator[str]:
+def _members(command: BuildCommand, words: Sequence[str]) -> Iterator[str]:
     for word in words:
-        if word.startswith("@") and call.path(word[1:]).is_file():
-            yield from read_response(call.path(word[1:]))
+        if word.startswith("@") and command.path(word[1:]).is_file():
+            yield from read_response(command.path(word[1:]))
         else:
             yield word

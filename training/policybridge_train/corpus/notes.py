@@ -1,4 +1,4 @@
-"""The wrappers' notes: a file for each call of a compiler, linker or archiver, in the order of their starts."""
+"""The wrappers' notes: a file for each command of a compiler, linker or archiver, in the order of their starts."""
 
 import os
 import shlex
@@ -16,7 +16,7 @@ _DEEPEST: Final = 10
 
 
 @dataclass(frozen=True)
-class Call:
+class BuildCommand:
     """One process of a build.
 
     Attributes:
@@ -42,35 +42,35 @@ class Call:
         return Path(os.path.realpath(self.folder / word))
 
 
-def read_notes(notes: Path) -> list[Call]:
-    """Read all calls, in the order in which they were noted. A note that a killed build cut off is left out."""
+def read_notes(notes: Path) -> list[BuildCommand]:
+    """Read all commands, in the order in which they were noted. A note that a killed build cut off is left out."""
     files = [(entry.stat().st_mtime_ns, entry.name, entry.path) for entry in os.scandir(notes) if _is_note(entry.name)]
-    calls = (_read(Path(path)) for _, _, path in sorted(files))
-    return [call for call in calls if call is not None]
+    commands = (_read(Path(path)) for _, _, path in sorted(files))
+    return [command for command in commands if command is not None]
 
 
 def _is_note(name: str) -> bool:
     return name.count(".") == 1
 
 
-def _read(note: Path) -> Call | None:
+def _read(note: Path) -> BuildCommand | None:
     words = os.fsdecode(note.read_bytes()).split("\0")
     head, arguments = words[:_HEAD], words[_HEAD:-1]
     if len(head) < _HEAD or not head[-1].isdigit() or int(head[-1]) != len(arguments):
         return None
     variables = {name: value for name, value in zip(_VARIABLES, head[2:], strict=False) if value}
     folder = Path(head[0])
-    return make_call(folder, [head[1], *expanded(_copied(note, arguments), folder)], variables)
+    return build_command(folder, [head[1], *expanded(_copied(note, arguments), folder)], variables)
 
 
-def make_call(folder: Path, words: Sequence[str], variables: dict[str, str] | None = None) -> Call | None:
-    """Make a call of a command's words; launchers before the compiler are left out. None, if nothing is left then."""
+def build_command(folder: Path, words: Sequence[str], variables: dict[str, str] | None = None) -> BuildCommand | None:
+    """Make a command of its words, without the launchers before the compiler; ``None`` if only launchers are there."""
     start = 0
     while start < len(words) and (LAUNCHERS.fullmatch(Path(words[start]).name) or _is_setting(words, start)):
         start += 1
     if start == len(words):
         return None
-    return Call(folder, words[start], tuple(words[start + 1 :]), variables or {})
+    return BuildCommand(folder, words[start], tuple(words[start + 1 :]), variables or {})
 
 
 def _is_setting(words: Sequence[str], index: int) -> bool:

@@ -1,4 +1,4 @@
-"""From the calls of linkers to programs: which modules are in each executable, shared library and archive.
+"""From the commands of linkers to programs: which modules are in each executable, shared library and archive.
 
 Of an archive on a linker's command line, the members that the program needs are taken, by their symbols, in any order
 of the archives (as lld does; GNU ld takes the same ones or stops with an error). Where objects cannot be read any more,
@@ -33,7 +33,7 @@ class Programs:
         self._copies = _Copies(self._objects)
 
     def follow(self, links: Iterable[Linked | Extracted]) -> None:
-        """Follow calls in their order."""
+        """Follow commands in their order."""
         for link in links:
             if isinstance(link, Extracted):
                 self._extract(link)

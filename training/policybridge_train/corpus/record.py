@@ -10,14 +10,14 @@ from pathlib import Path
 
 from policybridge_client.llvm.signals import AWAKE_WITHIN
 from policybridge_train.corpus.building import running
-from policybridge_train.corpus.notes import Call, read_notes
+from policybridge_train.corpus.notes import BuildCommand, read_notes
 from policybridge_train.corpus.wrappers import recording_environment
 
 
-def record(command: Sequence[str], folder: Path, *, preload: bool = True) -> tuple[int, list[Call]]:
-    """Run a build and give its exit status and the calls that it made; see ``recording_environment`` for ``preload``.
+def record(command: Sequence[str], folder: Path, *, preload: bool = True) -> tuple[int, list[BuildCommand]]:
+    """Run a build and give its exit status and the commands that it ran; see ``recording_environment`` for ``preload``.
 
-    A KeyboardInterrupt ends all processes of the build; this gives the calls that it made until then, and status 130.
+    A KeyboardInterrupt ends all processes of the build; this gives the commands that it ran until then, and status 130.
 
     Raises:
         OSError: the command cannot be started.

@@ -42,5 +42,5 @@ def read_symbols(path: Path) -> Symbols | None:
         return None
 
 
-def _names(text: bytes, places: Iterable[int]) -> frozenset[bytes]:
-    return frozenset(text[int(place) : text.index(b"\0", int(place))] for place in places)
+def _names(text: bytes, offsets: Iterable[int]) -> frozenset[bytes]:
+    return frozenset(text[int(offset) : text.index(b"\0", int(offset))] for offset in offsets)

@@ -2,7 +2,7 @@
 
 Each wrapper is a shell script of the name of a tool that the build could find: it notes its working folder and its
 arguments and becomes the tool (exec), so that exit status, output and signals are the tool's own. It costs some
-milliseconds a call.
+milliseconds a command.
 
 The folder stands in the user's cache and stays there: CMake and configure write the compiler's path into the build
 folder, which must go on working after the recording.
@@ -42,7 +42,7 @@ def is_tool(name: str) -> bool:
 
 
 def recording_environment(notes: Path, environment: Mapping[str, str], *, preload: bool = True) -> dict[str, str]:
-    """Give the environment in which a build notes its calls in the folder ``notes``.
+    """Give the environment in which a build notes its commands in the folder ``notes``.
 
     With ``preload``, tools that are started by their paths are noted too, by a library that is loaded into the build's
     processes, if a compiler is there to make it.

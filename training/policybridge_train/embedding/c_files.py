@@ -10,7 +10,7 @@ from policybridge_train.embedding import arithmetic
 from policybridge_train.embedding.body import Body, Tensor
 from policybridge_train.embedding.computing import compute
 from policybridge_train.embedding.interface import Embedded, Feature
-from policybridge_train.embedding.operators.contract import Call
+from policybridge_train.embedding.operators.contract import Operation
 from policybridge_train.embedding.operators.elementwise import convert, to_integer
 from policybridge_train.embedding.text import c_type, comment, identifier, included, literal, quoted
 
@@ -166,10 +166,10 @@ def _packed(policy: Embedded, body: Body, name: str) -> Tensor:
     if features and len(features) == 1 and features[0].spec.type.dtype == dtype and dtype.kind != "b":
         return Tensor(f"observation->{features[0].member}", dtype, (*lead, *shape), numbers=numbers)
     made, begun = body.new(dtype, (*lead, *shape)), 0
-    call = Call(body, "Cast", [], 1, {}, 0)
+    op = Operation(body, "Cast", [], 1, {}, 0)
     for each in features:
         source = Tensor(f"observation->{each.member}", each.spec.type.dtype, (each.spec.count,))
-        read = _converted(call, source, dtype)
+        read = _converted(op, source, dtype)
         if each.spec.count == 1:
             body.line(f"{made.name}[{begun}] = {read.replace('[i]', '[0]')};")
         else:
@@ -179,12 +179,12 @@ def _packed(policy: Embedded, body: Body, name: str) -> Tensor:
     return Tensor(made.name, dtype, made.shape, numbers=numbers)
 
 
-def _converted(call: Call, source: Tensor, wanted: np.dtype[np.generic]) -> str:
+def _converted(op: Operation, source: Tensor, wanted: np.dtype[np.generic]) -> str:
     read, c = f"{source.name}[i]", c_type(wanted)
     if wanted.kind == "b":
         return f"{read} != 0"
     if source.dtype.kind == "f" and wanted.kind in "iu":
-        helper = call.body.call(to_integer(wanted))
+        helper = op.body.call(to_integer(wanted))
         return f"({c}){helper}({read})"
     return f"({c}){read}"
 

@@ -9,7 +9,7 @@ from policybridge_core.errors import PreconditionError, UnsupportedError
 from policybridge_train.embedding.body import Body, Tensor
 from policybridge_train.embedding.graph import Graph, Node
 from policybridge_train.embedding.operators import activations, elementwise, linear, reducing, shaping, trees
-from policybridge_train.embedding.operators.contract import Call, Operator
+from policybridge_train.embedding.operators.contract import Operation, Operator
 from policybridge_train.embedding.text import has_c_type
 
 OPERATORS: Final[Mapping[str, Operator]] = {
@@ -69,4 +69,4 @@ def _written(node: Node, graph: Graph, body: Body, known: Mapping[str, Tensor]) 
         if tensor is not None and not has_c_type(tensor.dtype):
             raise UnsupportedError(f"the operator {node.operator} takes {tensor.dtype}, which has no form in C")
     outputs = len(node.outputs) if node.operator == "Split" else used
-    return OPERATORS[node.operator](Call(body, node.operator, inputs, outputs, node.attributes, graph.opset))
+    return OPERATORS[node.operator](Operation(body, node.operator, inputs, outputs, node.attributes, graph.opset))

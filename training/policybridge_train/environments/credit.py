@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from policybridge_train.tasks.inlined import Call, Inlined
+from policybridge_train.tasks.inlined import CallSite, Inlined
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Sizes:
         return float(sum(self.functions[name] for name in functions if name in self.functions))
 
 
-def credit(default: Sizes, made: Sizes, call: Call) -> float:
+def credit(default: Sizes, made: Sizes, call: CallSite) -> float:
     """Give the bytes that a decision's functions have saved.
 
     They are the caller, all that the caller was inlined into in either compile, and the callee. 0 where the remarks do

@@ -21,7 +21,7 @@ from policybridge_train.environments.environment import CompilingEnvironment
 from policybridge_train.environments.objective import OBJECT, REMARKS, Judgement, Setting
 from policybridge_train.objects.elf import ObjectFile
 from policybridge_train.objects.unwinding import function_bytes
-from policybridge_train.tasks.inlined import Call, Inlined
+from policybridge_train.tasks.inlined import CallSite, Inlined
 
 
 class SizeObjective:
@@ -62,22 +62,22 @@ class SizeObjective:
         return Judgement(float(default.text - made.text), [credit(default, made, call) for call in calls], told)
 
 
-def _sizes(compilation: WaitingCompilation, calls: Sequence[Call]) -> Sizes:
+def _sizes(compilation: WaitingCompilation, calls: Sequence[CallSite]) -> Sizes:
     made = ObjectFile.read(compilation.folder / OBJECT)
     functions = {as_utf8(name): size for name, size in function_bytes(made).items()}
     return Sizes(made.text, functions, Inlined(calls))
 
 
-def _calls(compilation: WaitingCompilation) -> list[Call]:
+def _calls(compilation: WaitingCompilation) -> list[CallSite]:
     """Name the calls that were asked about, by LLVM's remarks."""
     file = compilation.folder / REMARKS
     remarks = read_remarks(file.read_bytes()) if file.exists() else []
     found = aligned(remarks, [any(answer) for answer in compilation.answers], _rows(compilation))
-    return [_call(remark) if remark else Call("", "", inlined=False) for remark in found]
+    return [_call(remark) if remark else CallSite("", "", inlined=False) for remark in found]
 
 
-def _call(remark: Remark) -> Call:
-    return Call(as_utf8(remark.caller), as_utf8(remark.callee), remark.inlined)
+def _call(remark: Remark) -> CallSite:
+    return CallSite(as_utf8(remark.caller), as_utf8(remark.callee), remark.inlined)
 
 
 def _rows(compilation: WaitingCompilation) -> npt.NDArray[np.float64]:

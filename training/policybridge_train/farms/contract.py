@@ -1,6 +1,6 @@
 """A farm runs jobs: in this process, or on other machines.
 
-A job is a value. The place where it runs gives it tools, files and a policy server.
+A job is a value. The machine where it runs gives it tools, files and a policy server.
 So the same job gives the same result on every machine that has the same compiler.
 """
 
@@ -78,7 +78,7 @@ class Leading(Protocol):
 
 @dataclass(frozen=True)
 class Serving:
-    """The server that compilers of a place ask.
+    """The server that compilers of a machine ask.
 
     Attributes:
         address: for those compilers.
@@ -90,7 +90,7 @@ class Serving:
     ledger: Path | None = None
 
 
-class Place(Protocol):
+class Machine(Protocol):
     """Gives a job tools, files and a server where it runs. Usable from any thread."""
 
     @property
@@ -99,7 +99,7 @@ class Place(Protocol):
         ...
 
     def tool(self, recipe: "Recipe[T]") -> T:
-        """Give the tool of a recipe; equal recipes have one tool at each place.
+        """Give the tool of a recipe; equal recipes have one tool on each machine.
 
         Raises:
             PolicyBridgeError: it cannot be made here.
@@ -129,8 +129,8 @@ class Place(Protocol):
 class Recipe(Hashable, Protocol[T_co]):
     """How a tool that compiles is made, wherever it is needed."""
 
-    def make(self, place: Place) -> T_co:
-        """Make the tool; its compilers are counted in ``place.running``.
+    def make(self, machine: Machine) -> T_co:
+        """Make the tool; its compilers are counted in ``machine.running``.
 
         Raises:
             PolicyBridgeError: something is missing here, or is another version than where the job comes from.
@@ -142,7 +142,7 @@ class Recipe(Hashable, Protocol[T_co]):
 class Shared(Protocol[T_co]):
     """A value that many jobs have in common. It is sent to each machine once."""
 
-    def at(self, place: Place) -> T_co:
+    def at(self, machine: Machine) -> T_co:
         """Give the value."""
         ...
 
@@ -150,7 +150,7 @@ class Shared(Protocol[T_co]):
 class Job(Protocol[T_co]):
     """Something that compiles, once or several times. It can be pickled, and so can its result."""
 
-    def run(self, place: Place) -> T_co:
+    def run(self, machine: Machine) -> T_co:
         """Do it. It may be run again where its machine was lost, so it changes nothing but its result."""
         ...
 

@@ -9,24 +9,24 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from policybridge_core.errors import PreconditionError
-from policybridge_train.farms.contract import FarmOptions, Job, Leading, Place, Recipe, Serving, Shared
+from policybridge_train.farms.contract import FarmOptions, Job, Leading, Machine, Recipe, Serving, Shared
 from policybridge_train.processes.pool import Running
 
 T = TypeVar("T")
 
 
 class Tools:
-    """The tools of a place, each made once. Usable from any thread."""
+    """The tools of a machine, each made once. Usable from any thread."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._made: dict[Hashable, Any] = {}
 
-    def of(self, recipe: Recipe[T], place: Place) -> T:
+    def of(self, recipe: Recipe[T], machine: Machine) -> T:
         """Give the tool of a recipe."""
         with self._lock:
             if recipe not in self._made:
-                self._made[recipe] = recipe.make(place)
+                self._made[recipe] = recipe.make(machine)
             made: T = self._made[recipe]
             return made
 
@@ -37,13 +37,13 @@ class Held(Generic[T]):
 
     value: T
 
-    def at(self, _: Place) -> T:
+    def at(self, _: Machine) -> T:
         """Give it."""
         return self.value
 
 
-class LocalPlace:
-    """See `Place`. The server is the leader itself."""
+class LocalMachine:
+    """See `Machine`. The server is the leader itself."""
 
     def __init__(self, running: Running) -> None:
         self.running = running
@@ -54,11 +54,11 @@ class LocalPlace:
         """Give the tool of a recipe."""
         return self._tools.of(recipe, self)
 
-    def file(self, name: str, digest: str, content: Shared[bytes]) -> Path:  # noqa: ARG002 - of `Place`
+    def file(self, name: str, digest: str, content: Shared[bytes]) -> Path:  # noqa: ARG002 - of `Machine`
         """Raise: files that are shared here are at their own paths."""
         raise PreconditionError(f"{name} was shared by another farm, and is not known on this one")
 
-    def serving(self, address: str, policy: str, *, again: bool = False) -> Serving:  # noqa: ARG002 - of `Place`
+    def serving(self, address: str, policy: str, *, again: bool = False) -> Serving:  # noqa: ARG002 - of `Machine`
         """Give the server itself; started again, if it has died."""
         if self.leading is None or self.leading.leader.address != address:
             return Serving(address)
@@ -75,11 +75,11 @@ class LocalFarm:
     def __init__(self, options: FarmOptions = FarmOptions()) -> None:  # noqa: B008 - it cannot be changed
         self.slots = options.jobs or os.cpu_count() or 1
         self.running = Running()
-        self._place = LocalPlace(self.running)
+        self._machine = LocalMachine(self.running)
 
     def lead(self, leading: Leading) -> None:
         """Name the server."""
-        self._place.leading = leading
+        self._machine.leading = leading
 
     def share(self, value: T) -> Shared[T]:
         """Hold the value."""
@@ -91,7 +91,7 @@ class LocalFarm:
 
     def do(self, job: Job[T]) -> T:
         """Run the job in this thread."""
-        return job.run(self._place)
+        return job.run(self._machine)
 
     def __enter__(self) -> "LocalFarm":
         return self

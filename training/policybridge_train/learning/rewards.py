@@ -6,7 +6,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from policybridge_train.tasks.inlined import Call, Inlined
+from policybridge_train.tasks.inlined import CallSite, Inlined
 from policybridge_train.tasks.task import names_in_hex
 from policybridge_train.trajectories.trajectory import Trajectory
 
@@ -59,7 +59,7 @@ def changes(trajectory: Trajectory, default: Mapping[str, float], reward: Reward
 def inlined_in(trajectory: Trajectory) -> Inlined:
     """Give the functions that each function was inlined into."""
     asked = zip(trajectory.units, callees_of(trajectory), trajectory.advice, strict=True)
-    return Inlined(Call(unit, callee, bool(yes)) for unit, callees, yes in asked for callee in callees)
+    return Inlined(CallSite(unit, callee, bool(yes)) for unit, callees, yes in asked for callee in callees)
 
 
 def callees_of(trajectory: Trajectory) -> Sequence[Sequence[str]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class Call(NamedTuple):
+class CallSite(NamedTuple):
     """A call that was asked about; the names are empty where LLVM's remarks do not tell them."""
 
     caller: str
@@ -15,7 +15,7 @@ class Call(NamedTuple):
 class Inlined:
     """The inlined calls of one compile."""
 
-    def __init__(self, calls: Iterable[Call]) -> None:
+    def __init__(self, calls: Iterable[CallSite]) -> None:
         self._into: dict[str, set[str]] = {}
         for call in calls:
             if call.inlined:

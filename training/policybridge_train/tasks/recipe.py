@@ -11,7 +11,7 @@ from policybridge_core.errors import InvalidError, NotFoundError, PreconditionEr
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.job import SharedModule
 from policybridge_train.compiling.module import Module
-from policybridge_train.farms.contract import Place
+from policybridge_train.farms.contract import Machine
 from policybridge_train.tasks.raising import told_by
 from policybridge_train.tasks.task import TASKS, Case, Task
 
@@ -88,7 +88,7 @@ class TaskRecipe:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "made": None}
 
-    def make(self, place: Place) -> Task:
+    def make(self, machine: Machine) -> Task:
         """Make the task.
 
         Raises:
@@ -97,7 +97,7 @@ class TaskRecipe:
 
         """
         task = self.made if self.made is not None else self._again()
-        place.running.end_also(task.end)
+        machine.running.end_also(task.end)
         return task
 
     def _again(self) -> Task:
@@ -118,7 +118,7 @@ def _needs_corpus(task: OfModules) -> bool:
     return task.modules_of(Case("", "")) is None
 
 
-Work = Callable[[Place, Task, Case], T]
+Work = Callable[[Machine, Task, Case], T]
 """Work on a case. It must be picklable, so that it can be sent to other machines: a top-level function or an object."""
 
 
@@ -128,7 +128,7 @@ class CaseJob(Generic[T]):
 
     Attributes:
         modules: the case's modules; empty if the task finds them in its corpus.
-        work: called with the place, the task and the case.
+        work: called with the machine, the task and the case.
 
     """
 
@@ -137,11 +137,11 @@ class CaseJob(Generic[T]):
     modules: Sequence[SharedModule]
     work: Work[T]
 
-    def run(self, place: Place) -> T:
-        """Do the work with the task of the place."""
-        task = place.tool(self.recipe)
+    def run(self, machine: Machine) -> T:
+        """Do the work with the task of the machine."""
+        task = machine.tool(self.recipe)
         for each in self.modules:
-            module = each.at(place)
+            module = each.at(machine)
             if module is not each.module and isinstance(task, OfModules):
                 task.know(module)
-        return self.work(place, task, self.case)
+        return self.work(machine, task, self.case)

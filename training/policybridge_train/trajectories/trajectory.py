@@ -19,7 +19,7 @@ from policybridge_server.ledger.trajectory import DecisionBatch, joined
 from policybridge_train.compiling.job import SharedModule, retried
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult
-from policybridge_train.farms.contract import Farm, Place, Serving
+from policybridge_train.farms.contract import Farm, Machine, Serving
 from policybridge_train.processes.pool import for_each
 from policybridge_train.tasks.raising import run_case, told_by
 from policybridge_train.tasks.recipe import CaseJob, OfModules, TaskRecipe, Work
@@ -68,16 +68,16 @@ class Collecting:
 
     asking: Asking
 
-    def __call__(self, place: Place, task: Task, case: Case) -> Trajectory:
-        """Compile, and read the decisions from the ledger of the place's server."""
+    def __call__(self, machine: Machine, task: Task, case: Case) -> Trajectory:
+        """Compile, and read the decisions from the ledger of the machine's server."""
 
         def once(again: bool) -> Trajectory:
-            serving = place.serving(self.asking.server, self.asking.policy, again=again)
+            serving = machine.serving(self.asking.server, self.asking.policy, again=again)
             done = _checked(run_case(task, case, replace(self.asking, server=serving.address)))
             return _read(task, case, done, serving)
 
         try:
-            return retried(once, place.running, asks=True, result_of=lambda made: made.result)
+            return retried(once, machine.running, asks=True, result_of=lambda made: made.result)
         except UnavailableError as error:
             return Trajectory(case, CompileResult.failed(str(error)))
 

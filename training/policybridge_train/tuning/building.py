@@ -27,13 +27,13 @@ def recorded(build: Sequence[str], front_end: FrontEnd, output: Path, jobs: int)
 
     """
     folder = Path.cwd()
-    status, calls = record(build, folder)
+    status, commands = record(build, folder)
     if status == _INTERRUPTED:
         raise KeyboardInterrupt
     if status:
         raise PolicyBridgeError(f"the build ended with status {status}; nothing was tuned")
     writer = CorpusWriter(output)
-    convert(calls, Project(folder.name, folder), front_end, writer, jobs=jobs)
+    convert(commands, Project(folder.name, folder), front_end, writer, jobs=jobs)
     whole = writer.write()
     # A source that was removed or renamed since is none of the project's any more.
     corpus = whole.select(module.name for module in whole.modules if (folder / module.source).is_file())

@@ -16,12 +16,12 @@ from policybridge_train.corpus.debian.package import Row, Wanted, Workshop
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.corpus.wrappers import cache
 from policybridge_train.corpus.writing import CorpusWriter
-from policybridge_train.farms.contract import Place
+from policybridge_train.farms.contract import Machine
 
 
 @dataclass(frozen=True)
 class Tools:
-    """What builds packages at a place."""
+    """What builds packages on a machine."""
 
     apt: Apt
     front_end: FrontEnd
@@ -29,11 +29,11 @@ class Tools:
 
 @dataclass(frozen=True)
 class ToolsRecipe:
-    """How apt and clang are found at each place; see `FrontEnd` for the other attributes.
+    """How apt and clang are found on each machine; see `FrontEnd` for the other attributes.
 
     Attributes:
         compiler: the name or path of the clang.
-        version: the output of its ``--version`` at every place.
+        version: the output of its ``--version`` on every machine.
         etc: apt's settings, with the addresses of archives.
         lists: the folder for apt's lists; ``None`` for one in the user's cache.
 
@@ -53,7 +53,7 @@ class ToolsRecipe:
         compiler = front_end.compiler
         return cls(compiler.name, compiler.version, front_end.level, front_end.lines, front_end.limits)
 
-    def make(self, _: Place) -> Tools:
+    def make(self, _: Machine) -> Tools:
         """Fetch the lists of packages, and find the clang.
 
         Raises:
@@ -114,14 +114,14 @@ class PackageJob:
     tools: ToolsRecipe
     seconds: float
 
-    def run(self, place: Place) -> Built:
+    def run(self, machine: Machine) -> Built:
         """Build it in a folder that is removed; what fails is told in the row."""
-        tools = place.tool(self.tools)
+        tools = machine.tool(self.tools)
         with TemporaryDirectory(prefix="policybridge-debian-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
             writer, logs = CorpusWriter(folder / "corpus"), folder / "logs"
             workshop = Workshop(tools.apt, folder / "work", tools.front_end, writer, logs, self.seconds)
-            with place.running.counted(workshop.stop):
+            with machine.running.counted(workshop.stop):
                 row = workshop.process(self.wanted)
             corpus, log = writer.write(), b""
             with suppress(FileNotFoundError):

@@ -18,7 +18,7 @@ from policybridge_train.corpus.building import running
 from policybridge_train.corpus.conversion import Converted, Project, convert, units_of
 from policybridge_train.corpus.debian.apt import Apt
 from policybridge_train.corpus.debian.attempts import Attempt, attempts
-from policybridge_train.corpus.notes import Call, read_notes
+from policybridge_train.corpus.notes import BuildCommand, read_notes
 from policybridge_train.corpus.wrappers import recording_environment
 from policybridge_train.corpus.writing import CorpusWriter, remove
 
@@ -102,17 +102,16 @@ class Workshop:
         for attempt in attempts(_unpack(description, folder / "look", patched=False), wanted.options):
             source = _unpack(description, folder / "build", patched=attempt.patched)
             with self._log(wanted.name) as log:
-                calls, remark = self._build(attempt, source, log)
-            if units_of(calls):
-                done = convert(
-                    calls, Project(wanted.name, source, moves=True), self.front_end, self.writer, progress=self._check
-                )
+                commands, remark = self._build(attempt, source, log)
+            if units_of(commands):
+                project = Project(wanted.name, source, moves=True)
+                done = convert(commands, project, self.front_end, self.writer, progress=self._check)
                 return Row(wanted.name, done.done - done.failed, done.failed, 0, attempt.name, remark)
             remarks.append(f"{attempt.name}: {remark or 'it compiles no C or C++'}")
         raise InvalidError("; ".join(remarks) or "there is nothing that we can build: no CMake, configure, Makefile")
 
-    def _build(self, attempt: Attempt, source: Path, log: IO[bytes]) -> tuple[list[Call], str]:
-        """Give the calls that a build made, and what went wrong."""
+    def _build(self, attempt: Attempt, source: Path, log: IO[bytes]) -> tuple[list[BuildCommand], str]:
+        """Give the commands that a build ran, and what went wrong."""
         with tempfile.TemporaryDirectory(prefix="policybridge-record-") as notes:
             environment = {**recording_environment(Path(notes), os.environ, preload=False), **_OPTIONS}
             remark = ""

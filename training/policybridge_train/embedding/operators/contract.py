@@ -9,7 +9,7 @@ from policybridge_train.embedding.body import Body, Tensor
 
 
 @dataclass(frozen=True)
-class Call:
+class Operation:
     """One operator to write.
 
     Attributes:
@@ -57,4 +57,4 @@ class Call:
         return UnsupportedError(f"the operator {self.operator} has no form in C where {why}")
 
 
-Operator = Callable[[Call], Sequence[Tensor]]
+Operator = Callable[[Operation], Sequence[Tensor]]

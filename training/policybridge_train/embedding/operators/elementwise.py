@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from policybridge_train.embedding.body import Tensor
-from policybridge_train.embedding.operators.contract import Call, Operator
+from policybridge_train.embedding.operators.contract import Operation, Operator
 from policybridge_train.embedding.text import c_type, literal
 
 _BOOL: Final = np.dtype(bool)
@@ -18,59 +18,59 @@ def rounded(dtype: np.dtype[Any], text: str) -> str:
     return f"({c_type(dtype)})({text})" if dtype.itemsize < 8 else text
 
 
-def number_of(call: Call, value: float) -> str:
+def number_of(op: Operation, value: float) -> str:
     """Write a number in the type of the first input."""
-    (x, *_) = call.tensors
+    (x, *_) = op.tensors
     return literal(x.dtype.type(value), x.dtype)
 
 
-def check_float(call: Call) -> None:
+def check_float(op: Operation) -> None:
     """Refuse inputs that are no floats.
 
     Raises:
         UnsupportedError: one is none.
 
     """
-    for each in call.tensors:
+    for each in op.tensors:
         if each.dtype.kind != "f":
-            raise call.refused(f"it takes {each.dtype}")
+            raise op.refused(f"it takes {each.dtype}")
 
 
-def unary(write: Callable[[Call, str], str], call: Call) -> Sequence[Tensor]:
+def unary(write: Callable[[Operation, str], str], op: Operation) -> Sequence[Tensor]:
     """Write an operator of one input, by the expression of an element."""
-    (x, *_) = call.tensors
-    return [call.body.elementwise([x], x.dtype, lambda read: write(call, read))]
+    (x, *_) = op.tensors
+    return [op.body.elementwise([x], x.dtype, lambda read: write(op, read))]
 
 
-def by_helper(helper: str, call: Call) -> Sequence[Tensor]:
+def by_helper(helper: str, op: Operation) -> Sequence[Tensor]:
     """Write an operator that is a function of `arithmetic`."""
-    check_float(call)
-    (x,) = call.tensors
-    function = call.body.call(helper)
-    return [call.body.elementwise([x], x.dtype, lambda read: rounded(x.dtype, f"{function}({read})"))]
+    check_float(op)
+    (x,) = op.tensors
+    function = op.body.call(helper)
+    return [op.body.elementwise([x], x.dtype, lambda read: rounded(x.dtype, f"{function}({read})"))]
 
 
-def _negative(call: Call, x: str) -> str:
-    (tensor,) = call.tensors
+def _negative(op: Operation, x: str) -> str:
+    (tensor,) = op.tensors
     return f"-{x}" if tensor.dtype.kind == "f" else _wrapped(tensor.dtype, "-", "0", x)
 
 
-def _absolute(call: Call, x: str) -> str:
-    (tensor,) = call.tensors
-    return f"{x} < 0 ? {_negative(call, x)} : {x}" if tensor.dtype.kind in "fi" else x
+def _absolute(op: Operation, x: str) -> str:
+    (tensor,) = op.tensors
+    return f"{x} < 0 ? {_negative(op, x)} : {x}" if tensor.dtype.kind in "fi" else x
 
 
-def _sign(call: Call, x: str) -> str:
-    (tensor,) = call.tensors
+def _sign(op: Operation, x: str) -> str:
+    (tensor,) = op.tensors
     c = c_type(tensor.dtype)
     if tensor.dtype.kind not in "fi":
         return f"({c})({x} > 0)"
     return f"{'' if tensor.dtype.kind == 'i' else f'{x} != {x} ? {x} : '}({c})(({x} > 0) - ({x} < 0))"
 
 
-def _reciprocal(call: Call, x: str) -> str:
-    check_float(call)
-    return f"{number_of(call, 1)} / {x}"
+def _reciprocal(op: Operation, x: str) -> str:
+    check_float(op)
+    return f"{number_of(op, 1)} / {x}"
 
 
 def _wrapped(dtype: np.dtype[Any], sign: str, x: str, y: str) -> str:
@@ -78,83 +78,83 @@ def _wrapped(dtype: np.dtype[Any], sign: str, x: str, y: str) -> str:
     return f"({c_type(dtype)})((uint64_t){x} {sign} (uint64_t){y})"
 
 
-def _binary(sign: str, call: Call) -> Sequence[Tensor]:
-    x, y = call.tensors
+def _binary(sign: str, op: Operation) -> Sequence[Tensor]:
+    x, y = op.tensors
     if x.dtype.kind == "f":
-        return [call.body.elementwise([x, y], x.dtype, lambda a, b: f"{a} {sign} {b}")]
-    return [call.body.elementwise([x, y], x.dtype, lambda a, b: _wrapped(x.dtype, sign, a, b))]
+        return [op.body.elementwise([x, y], x.dtype, lambda a, b: f"{a} {sign} {b}")]
+    return [op.body.elementwise([x, y], x.dtype, lambda a, b: _wrapped(x.dtype, sign, a, b))]
 
 
-def _divided(call: Call) -> Sequence[Tensor]:
-    check_float(call)
-    return _binary("/", call)
+def _divided(op: Operation) -> Sequence[Tensor]:
+    check_float(op)
+    return _binary("/", op)
 
 
-def _power(call: Call) -> Sequence[Tensor]:
-    x, y = call.tensors
+def _power(op: Operation) -> Sequence[Tensor]:
+    x, y = op.tensors
     if x.dtype.kind != "f":
-        raise call.refused(f"it takes {x.dtype}")
-    pow_ = call.body.call("pow")
-    return [call.body.elementwise([x, y], x.dtype, lambda a, b: rounded(x.dtype, f"{pow_}({a}, (double){b})"))]
+        raise op.refused(f"it takes {x.dtype}")
+    pow_ = op.body.call("pow")
+    return [op.body.elementwise([x, y], x.dtype, lambda a, b: rounded(x.dtype, f"{pow_}({a}, (double){b})"))]
 
 
-def _folded(write: Callable[[str, str], str], call: Call) -> Sequence[Tensor]:
+def _folded(write: Callable[[str, str], str], op: Operation) -> Sequence[Tensor]:
     """Write an operator of any number of inputs from the left."""
-    body = call.body
+    body = op.body
 
     def both(left: Tensor, right: Tensor) -> Tensor:
         return body.elementwise([left, right], left.dtype, write)
 
-    return [reduce(both, call.tensors)]
+    return [reduce(both, op.tensors)]
 
 
-def _extreme(sign: str, call: Call) -> Sequence[Tensor]:
+def _extreme(sign: str, op: Operation) -> Sequence[Tensor]:
     """Write Max or Min: NaN where one of the inputs is NaN."""
-    if call.tensors[0].dtype.kind != "f":
-        return _folded(lambda a, b: f"{b} {sign} {a} ? {b} : {a}", call)
-    return _folded(lambda a, b: f"{b} {sign} {a} || {b} != {b} ? {b} : {a}", call)
+    if op.tensors[0].dtype.kind != "f":
+        return _folded(lambda a, b: f"{b} {sign} {a} ? {b} : {a}", op)
+    return _folded(lambda a, b: f"{b} {sign} {a} || {b} != {b} ? {b} : {a}", op)
 
 
-def _sum(call: Call) -> Sequence[Tensor]:
-    check_float(call)
-    return _folded(lambda a, b: f"{a} + {b}", call)
+def _sum(op: Operation) -> Sequence[Tensor]:
+    check_float(op)
+    return _folded(lambda a, b: f"{a} + {b}", op)
 
 
-def _mean(call: Call) -> Sequence[Tensor]:
-    (total,) = _sum(call)
-    count = literal(total.dtype.type(len(call.tensors)), total.dtype)
-    return [call.body.elementwise([total], total.dtype, lambda a: f"{a} / {count}")]
+def _mean(op: Operation) -> Sequence[Tensor]:
+    (total,) = _sum(op)
+    count = literal(total.dtype.type(len(op.tensors)), total.dtype)
+    return [op.body.elementwise([total], total.dtype, lambda a: f"{a} / {count}")]
 
 
-def _compared(sign: str, call: Call) -> Sequence[Tensor]:
-    return [call.body.elementwise(call.tensors, _BOOL, lambda a, b: f"{a} {sign} {b}")]
+def _compared(sign: str, op: Operation) -> Sequence[Tensor]:
+    return [op.body.elementwise(op.tensors, _BOOL, lambda a, b: f"{a} {sign} {b}")]
 
 
-def _not(call: Call) -> Sequence[Tensor]:
-    return [call.body.elementwise(call.tensors, _BOOL, lambda a: f"!{a}")]
+def _not(op: Operation) -> Sequence[Tensor]:
+    return [op.body.elementwise(op.tensors, _BOOL, lambda a: f"!{a}")]
 
 
-def _logical(sign: str, call: Call) -> Sequence[Tensor]:
-    return [call.body.elementwise(call.tensors, _BOOL, lambda a, b: f"({a} != 0) {sign} ({b} != 0)")]
+def _logical(sign: str, op: Operation) -> Sequence[Tensor]:
+    return [op.body.elementwise(op.tensors, _BOOL, lambda a, b: f"({a} != 0) {sign} ({b} != 0)")]
 
 
-def _where(call: Call) -> Sequence[Tensor]:
-    _, x, _ = call.tensors
-    return [call.body.elementwise(call.tensors, x.dtype, lambda c, a, b: f"{c} ? {a} : {b}")]
+def _where(op: Operation) -> Sequence[Tensor]:
+    _, x, _ = op.tensors
+    return [op.body.elementwise(op.tensors, x.dtype, lambda c, a, b: f"{c} ? {a} : {b}")]
 
 
-def _is_nan(call: Call) -> Sequence[Tensor]:
-    return [call.body.elementwise(call.tensors, _BOOL, lambda a: f"{a} != {a}")]
+def _is_nan(op: Operation) -> Sequence[Tensor]:
+    return [op.body.elementwise(op.tensors, _BOOL, lambda a: f"{a} != {a}")]
 
 
-def _clip(call: Call) -> Sequence[Tensor]:
-    x = call.tensors[0]
+def _clip(op: Operation) -> Sequence[Tensor]:
+    x = op.tensors[0]
     made = x
     for place, name, sign in ((1, "min", "<"), (2, "max", ">")):
-        bound = call.constant(place, name)
+        bound = op.constant(place, name)
         if bound is not None and _binds(name, np.asarray(bound).reshape(-1)[0], x.dtype):
             text = literal(np.asarray(bound).reshape(-1)[0], x.dtype)
-            made = call.body.elementwise([made], x.dtype, partial(_bounded, sign, text))
+            made = op.body.elementwise([made], x.dtype, partial(_bounded, sign, text))
     return [made]
 
 
@@ -167,16 +167,16 @@ def _bounded(sign: str, bound: str, x: str) -> str:
     return f"{x} {sign} {bound} ? {bound} : {x}"
 
 
-def _cast(call: Call) -> Sequence[Tensor]:
+def _cast(op: Operation) -> Sequence[Tensor]:
     import onnx  # noqa: PLC0415 - only who embeds has it
 
-    (x,) = call.tensors
+    (x,) = op.tensors
     try:
-        wanted = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(call.attributes["to"]))
+        wanted = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(op.attributes["to"]))
         c_type(wanted)
     except KeyError:
-        raise call.refused(f"it casts to the type number {call.attributes['to']}") from None
-    return [convert(call, x, wanted)]
+        raise op.refused(f"it casts to the type number {op.attributes['to']}") from None
+    return [convert(op, x, wanted)]
 
 
 def to_integer(wanted: np.dtype[Any]) -> str:
@@ -186,17 +186,17 @@ def to_integer(wanted: np.dtype[Any]) -> str:
     return "to_int32" if wanted.itemsize < 4 or wanted == np.int32 else "to_int64"
 
 
-def convert(call: Call, x: Tensor, wanted: np.dtype[Any]) -> Tensor:
+def convert(op: Operation, x: Tensor, wanted: np.dtype[Any]) -> Tensor:
     """Convert as ONNX Runtime does on x86-64; numbers out of range are where C leaves it undefined."""
     if x.dtype == wanted:
         return x
     c = c_type(wanted)
     if wanted.kind == "b":
-        return call.body.elementwise([x], wanted, lambda a: f"{a} != 0")
+        return op.body.elementwise([x], wanted, lambda a: f"{a} != 0")
     if x.dtype.kind == "f" and wanted.kind in "iu":
-        helper = call.body.call(to_integer(wanted))
-        return call.body.elementwise([x], wanted, lambda a: f"({c}){helper}({a})")
-    return call.body.elementwise([x], wanted, lambda a: f"({c}){a}")
+        helper = op.body.call(to_integer(wanted))
+        return op.body.elementwise([x], wanted, lambda a: f"({c}){helper}({a})")
+    return op.body.elementwise([x], wanted, lambda a: f"({c}){a}")
 
 
 OPERATORS: Final[dict[str, Operator]] = {

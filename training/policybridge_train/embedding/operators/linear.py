@@ -8,32 +8,32 @@ from typing import Final
 import numpy as np
 
 from policybridge_train.embedding.body import Body, Tensor
-from policybridge_train.embedding.operators.contract import Call, Operator
+from policybridge_train.embedding.operators.contract import Operation, Operator
 from policybridge_train.embedding.text import c_type, literal
 
 
-def _gemm(call: Call) -> Sequence[Tensor]:
-    a, b = call.tensors[:2]
-    left = a.shape[::-1] if call.attributes.get("transA") else a.shape
-    right = b.shape[::-1] if call.attributes.get("transB") else b.shape
+def _gemm(op: Operation) -> Sequence[Tensor]:
+    a, b = op.tensors[:2]
+    left = a.shape[::-1] if op.attributes.get("transA") else a.shape
+    right = b.shape[::-1] if op.attributes.get("transB") else b.shape
     (rows, inner), (_, columns) = left, right
-    made = call.body.new(a.dtype, (rows, columns))
-    first = _Matrix(a, *((1, rows) if call.attributes.get("transA") else (inner, 1)))
-    second = _Matrix(b, *((1, inner) if call.attributes.get("transB") else (columns, 1)))
-    _multiply(call.body, first, second, _Matrix(made, columns, 1), (rows, inner, columns))
-    return [_with_bias(call, made)]
+    made = op.body.new(a.dtype, (rows, columns))
+    first = _Matrix(a, *((1, rows) if op.attributes.get("transA") else (inner, 1)))
+    second = _Matrix(b, *((1, inner) if op.attributes.get("transB") else (columns, 1)))
+    _multiply(op.body, first, second, _Matrix(made, columns, 1), (rows, inner, columns))
+    return [_with_bias(op, made)]
 
 
-def _with_bias(call: Call, product: Tensor) -> Tensor:
+def _with_bias(op: Operation, product: Tensor) -> Tensor:
     """Give alpha * product + beta * C."""
-    bias, dtype = call.optional(2), product.dtype
-    alpha, beta = (float(call.attributes.get(name, 1.0)) for name in ("alpha", "beta"))
+    bias, dtype = op.optional(2), product.dtype
+    alpha, beta = (float(op.attributes.get(name, 1.0)) for name in ("alpha", "beta"))
     scale, weight = (literal(dtype.type(each), dtype) for each in (alpha, beta))
     if alpha != 1:
-        product = call.body.elementwise([product], dtype, lambda x: f"{scale} * {x}")
+        product = op.body.elementwise([product], dtype, lambda x: f"{scale} * {x}")
     if bias is None or beta == 0:
         return product
-    return call.body.elementwise(
+    return op.body.elementwise(
         [product, bias], dtype, lambda x, c: f"{x} + {c}" if beta == 1 else f"{x} + {weight} * {c}"
     )
 
@@ -79,19 +79,19 @@ def _multiply(body: Body, a: _Matrix, b: _Matrix, made: _Matrix, sizes: tuple[in
             body.line(f"{place} = sum;")
 
 
-def _matmul(call: Call) -> Sequence[Tensor]:
-    a, b = call.tensors
+def _matmul(op: Operation) -> Sequence[Tensor]:
+    a, b = op.tensors
     left = a.shape if len(a.shape) > 1 else (1, *a.shape)
     right = b.shape if len(b.shape) > 1 else (*b.shape, 1)
     outer = np.broadcast_shapes(left[:-2], right[:-2])
     rows, inner, columns = left[-2], left[-1], right[-1]
     shape = (*outer, *(left[-2:-1] if len(a.shape) > 1 else ()), *(right[-1:] if len(b.shape) > 1 else ()))
-    made = call.body.new(a.dtype, shape)
+    made = op.body.new(a.dtype, shape)
     for number, (a_at, b_at) in enumerate(zip(_starts(left, outer), _starts(right, outer), strict=True)):
         first = _Matrix(a, inner, 1, a_at * rows * inner)
         second = _Matrix(b, columns, 1, b_at * inner * columns)
         product = _Matrix(made, columns, 1, number * rows * columns)
-        _multiply(call.body, first, second, product, (rows, inner, columns))
+        _multiply(op.body, first, second, product, (rows, inner, columns))
     return [made]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from policybridge_train.embedding.body import Body, Tensor
 from policybridge_train.embedding.forest import Tree, Weight, read_trees
 from policybridge_train.embedding.node_tests import NodeTests
-from policybridge_train.embedding.operators.contract import Call, Operator
+from policybridge_train.embedding.operators.contract import Operation, Operator
 from policybridge_train.embedding.operators.elementwise import convert
 from policybridge_train.embedding.text import c_type, literal, table
 
@@ -18,36 +18,36 @@ _AGGREGATES: Final = ("SUM", "AVERAGE", "MIN", "MAX")
 _LARGEST: Final = (1 << 16) - 1
 
 
-def _regressor(call: Call) -> Sequence[Tensor]:
-    x = _input(call)
-    targets = int(call.attributes.get("n_targets", 1))
-    scores = _scores(call, x, "target", targets)
-    transform = call.attributes.get("post_transform", b"NONE").decode()
+def _regressor(op: Operation) -> Sequence[Tensor]:
+    x = _input(op)
+    targets = int(op.attributes.get("n_targets", 1))
+    scores = _scores(op, x, "target", targets)
+    transform = op.attributes.get("post_transform", b"NONE").decode()
     # With one target ONNX Runtime transforms by PROBIT alone.
     if transform != "NONE" and (targets > 1 or transform == "PROBIT"):
-        scores = _transformed(call, scores, transform)
-    return [convert(call, scores, np.dtype(np.float32))]
+        scores = _transformed(op, scores, transform)
+    return [convert(op, scores, np.dtype(np.float32))]
 
 
-def _input(call: Call) -> Tensor:
-    (x,) = call.tensors
+def _input(op: Operation) -> Tensor:
+    (x,) = op.tensors
     if x.dtype.kind != "f":
-        x = convert(call, x, np.dtype(np.float32))
+        x = convert(op, x, np.dtype(np.float32))
     if len(x.shape) > 2 or (len(x.shape) == 2 and x.shape[0] != 1):
-        raise call.refused(f"it takes {list(x.shape)}: one observation is one row")
+        raise op.refused(f"it takes {list(x.shape)}: one observation is one row")
     return x
 
 
-def _scores(call: Call, x: Tensor, leaf: str, targets: int) -> Tensor:
+def _scores(op: Operation, x: Tensor, leaf: str, targets: int) -> Tensor:
     """Give the sums of the leaves' weights, shape [1, targets], in the type of the thresholds."""
-    attributes, body = call.attributes, call.body
+    attributes, body = op.attributes, op.body
     aggregate = attributes.get("aggregate_function", b"SUM").decode()
     if aggregate not in _AGGREGATES:
-        raise call.refused(f"it aggregates by {aggregate}")
+        raise op.refused(f"it aggregates by {aggregate}")
     trees = read_trees(attributes, leaf, x.dtype)
     width = max((node.feature for tree in trees for node in tree.nodes), default=-1) + 1
     if width > x.count:
-        raise call.refused(f"a tree asks for column {width - 1} of {x.count}")
+        raise op.refused(f"a tree asks for column {width - 1} of {x.count}")
     base = attributes.get("base_values_as_tensor", attributes.get("base_values"))
     base = np.zeros(targets, x.dtype) if base is None or len(base) != targets else np.asarray(base, x.dtype)
     made = body.new(x.dtype, (1, targets))
@@ -184,13 +184,13 @@ class _Forest:
         return [*lines, "  (void)seen;"]
 
 
-def _transformed(call: Call, scores: Tensor, transform: str) -> Tensor:
-    body, dtype, c = call.body, scores.dtype, c_type(scores.dtype)
+def _transformed(op: Operation, scores: Tensor, transform: str) -> Tensor:
+    body, dtype, c = op.body, scores.dtype, c_type(scores.dtype)
     if transform == "LOGISTIC":
         sigmoid = body.call("sigmoid")
         return body.elementwise([scores], dtype, lambda a: f"({c}){sigmoid}({a})")
     if transform != "SOFTMAX":
-        raise call.refused(f"it transforms by {transform}")
+        raise op.refused(f"it transforms by {transform}")
     made, exp = body.new(dtype, scores.shape), body.call("exp")
     with body.block(""):
         body.line(f"{c} most = {scores.name}[0];")
@@ -204,14 +204,14 @@ def _transformed(call: Call, scores: Tensor, transform: str) -> Tensor:
     return made
 
 
-def _classifier(call: Call) -> Sequence[Tensor]:
-    x, body = _input(call), call.body
-    labels = call.attributes.get("classlabels_int64s")
-    count = len(labels) if labels else len(call.attributes.get("classlabels_strings", []))
-    transform = call.attributes.get("post_transform", b"NONE").decode()
+def _classifier(op: Operation) -> Sequence[Tensor]:
+    x, body = _input(op), op.body
+    labels = op.attributes.get("classlabels_int64s")
+    count = len(labels) if labels else len(op.attributes.get("classlabels_strings", []))
+    transform = op.attributes.get("post_transform", b"NONE").decode()
     if count <= 2:
-        raise call.refused("it has fewer than three classes; export its trees as a TreeEnsembleRegressor")
-    scores = _scores(call, x, "class", count)
+        raise op.refused("it has fewer than three classes; export its trees as a TreeEnsembleRegressor")
+    scores = _scores(op, x, "class", count)
     label = Tensor("", np.dtype(object), (1,))
     if labels:
         label, table_ = body.new(np.int64, (1,)), body.constant(np.array(labels, np.int64))
@@ -221,8 +221,8 @@ def _classifier(call: Call) -> Sequence[Tensor]:
                 body.line(f"if ({scores.name}[i] > {scores.name}[best]) best = i;")
             body.line(f"{label.name}[0] = {body.array(table_)}[best];")
     if transform != "NONE":
-        scores = _transformed(call, scores, transform)
-    return [label, convert(call, scores, np.dtype(np.float32))]
+        scores = _transformed(op, scores, transform)
+    return [label, convert(op, scores, np.dtype(np.float32))]
 
 
 OPERATORS: Final[dict[str, Operator]] = {"TreeEnsembleClassifier": _classifier, "TreeEnsembleRegressor": _regressor}

@@ -16,7 +16,7 @@ from policybridge_core.errors import NotFoundError, PolicyBridgeError, Unavailab
 from policybridge_serdes import PolicyReference
 from policybridge_train.farms.contract import Job, Leader, Serving
 from policybridge_train.farms.kept import KeptServer
-from policybridge_train.farms.ray_farm.place import NodePlace
+from policybridge_train.farms.ray_farm.machine import NodeMachine
 
 if TYPE_CHECKING:
     from ray.actor import ActorHandle
@@ -77,7 +77,7 @@ class Compilers:
 
     def __init__(self, run: str, server: "ActorHandle[Any] | None") -> None:
         self._folder = node_folder(run)
-        self._place = NodePlace(socket.gethostname(), self._folder / "files", server)
+        self._machine = NodeMachine(socket.gethostname(), self._folder / "files", server)
 
     def ready(self) -> bool:
         """Tell that this process runs."""
@@ -85,11 +85,11 @@ class Compilers:
 
     def do(self, job: Job[T]) -> Answer[T]:
         """Run a job."""
-        return Answer.of(lambda: job.run(self._place))
+        return Answer.of(lambda: job.run(self._machine))
 
     def end(self) -> None:
         """End all compilers, and those that would start later."""
-        self._place.running.end()
+        self._machine.running.end()
         shutil.rmtree(self._folder / "files", ignore_errors=True)
         with suppress(OSError):
             # Fails if the policy server still has files there; then the server removes the folder.

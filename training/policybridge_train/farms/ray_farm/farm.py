@@ -21,8 +21,8 @@ from ray.autoscaler.sdk import request_resources
 from policybridge_core.errors import InvalidError, UnavailableError
 from policybridge_train.farms.contract import FarmOptions, Job, Leading, Shared
 from policybridge_train.farms.local import Held
+from policybridge_train.farms.ray_farm.machine import MachineError
 from policybridge_train.farms.ray_farm.nodes import Nodes, capacity, cluster_nodes
-from policybridge_train.farms.ray_farm.place import PlaceError
 from policybridge_train.farms.ray_farm.sharing import StoredFile, StoredValue
 from policybridge_train.farms.ray_farm.slots import Slots
 from policybridge_train.processes.pool import Running
@@ -60,8 +60,8 @@ class RayFarm:
         memory = options.memory << 20
         self.slots = options.jobs or max(1, sum(capacity(node, memory) for node in cluster_nodes()))
         self.running = Running()
-        self._places = Slots(_PATIENCE, f"1 CPU and {options.memory} MiB")
-        self._nodes = Nodes(uuid4().hex, options, self._places)
+        self._slots = Slots(_PATIENCE, f"1 CPU and {options.memory} MiB")
+        self._nodes = Nodes(uuid4().hex, options, self._slots)
         self._lock = threading.Lock()
         self._files: dict[Path, Shared[Path]] = {}
         self._asks = options.jobs is not None and options.address != "local"
@@ -97,29 +97,29 @@ class RayFarm:
         self._nodes.begin()
         why = ""
         for _ in range(_TRIES):
-            group = self._places.take()
+            group = self._slots.take()
             try:
                 answer: Any = ray.get(group.compilers.do.remote(job))
             except ray.exceptions.RayTaskError:
-                self._places.give(group)
+                self._slots.give(group)
                 raise
             except ray.exceptions.RayError as error:
                 why = str(error).partition("\n")[0]
                 self._nodes.lost(group)
                 continue
-            self._places.give(group)
+            self._slots.give(group)
             return self._given(answer)
         raise UnavailableError(f"{_TRIES} processes were lost while they ran a job, the last one so: {why}")
 
     def _given(self, answer: Any) -> Any:
-        if isinstance(answer.error, PlaceError) and not self.running.over:
+        if isinstance(answer.error, MachineError) and not self.running.over:
             # The next job would fail there, too.
-            self._places.fail(answer.error)
+            self._slots.fail(answer.error)
             self.running.end()
         return answer.given()
 
     def _end(self) -> None:
-        self._places.end()
+        self._slots.end()
         self._nodes.end()
 
     def __enter__(self) -> "RayFarm":

@@ -10,7 +10,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from policybridge_train.farms.contract import FarmOptions, Leader
 from policybridge_train.farms.ray_farm.actors import Compilers, NodeServer
-from policybridge_train.farms.ray_farm.slots import Group, Slots
+from policybridge_train.farms.ray_farm.slots import SlotGroup, Slots
 
 if TYPE_CHECKING:
     from ray.actor import ActorHandle
@@ -55,7 +55,7 @@ class Nodes:
         self._slots = slots
         self._lock = Lock()
         self._leader: Leader | None = None
-        self._groups: dict[ray.ObjectRef[bool], Group] = {}
+        self._groups: dict[ray.ObjectRef[bool], SlotGroup] = {}
         """All that were started, by the reference that tells when they are ready."""
         self._waiting: list[ray.ObjectRef[bool]] = []
         self._servers: dict[str, ActorHandle[Any]] = {}
@@ -73,7 +73,7 @@ class Nodes:
                 self._watcher = Thread(target=self._watch, name="policybridge-ray", daemon=True)
                 self._watcher.start()
 
-    def lost(self, group: Group) -> None:
+    def lost(self, group: SlotGroup) -> None:
         """Give up a process that does not answer any more."""
         if self._slots.drop(group):
             # It may still run where its node was cut off for a moment.
@@ -122,7 +122,7 @@ class Nodes:
         made = _class(Compilers, scheduling_strategy=here, concurrency_groups={_CONTROL: 1}, **wants)
         compilers = made.remote(self._run, self._servers.get(node))
         ready: ray.ObjectRef[bool] = compilers.ready.remote()
-        self._groups[ready] = Group(node, slots, compilers)
+        self._groups[ready] = SlotGroup(node, slots, compilers)
         self._waiting.append(ready)
 
     def _settle(self) -> None:

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 import ray
 
-from policybridge_train.farms.contract import Place
+from policybridge_train.farms.contract import Machine
 
 T = TypeVar("T")
 
@@ -17,7 +17,7 @@ class StoredValue(Generic[T]):
 
     reference: "ray.ObjectRef[T]"
 
-    def at(self, _: Place) -> T:
+    def at(self, _: Machine) -> T:
         """Fetch it."""
         value: T = ray.get(self.reference)
         return value
@@ -37,6 +37,6 @@ class StoredFile:
     digest: str
     content: StoredValue[bytes]
 
-    def at(self, place: Place) -> Path:
-        """Give the file of a place."""
-        return place.file(self.name, self.digest, self.content)
+    def at(self, machine: Machine) -> Path:
+        """Give the file of a machine."""
+        return machine.file(self.name, self.digest, self.content)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class SlotGroup:
     """The slots of one process of a node.
 
     Attributes:
@@ -41,19 +41,19 @@ class Slots:
         self._patience = patience
         self._wanted = wanted
         self._changed = Condition()
-        self._free: deque[Group] = deque()
-        self._groups: set[Group] = set()
+        self._free: deque[SlotGroup] = deque()
+        self._groups: set[SlotGroup] = set()
         self._empty_since = monotonic()
         self._error: Exception | None = None
 
-    def add(self, group: Group) -> None:
+    def add(self, group: SlotGroup) -> None:
         """Add the slots of a group, all free."""
         with self._changed:
             self._groups.add(group)
             self._free.extend([group] * group.slots)
             self._changed.notify(group.slots)
 
-    def drop(self, group: Group) -> bool:
+    def drop(self, group: SlotGroup) -> bool:
         """Take out the slots of a group that was lost; tell whether they were there."""
         with self._changed:
             if group not in self._groups:
@@ -63,7 +63,7 @@ class Slots:
             self._empty_since = monotonic()
             return True
 
-    def take(self) -> Group:
+    def take(self) -> SlotGroup:
         """Take a slot, and wait for one.
 
         Raises:
@@ -85,7 +85,7 @@ class Slots:
                     )
                 self._changed.wait(1.0)
 
-    def give(self, group: Group) -> None:
+    def give(self, group: SlotGroup) -> None:
         """Give a slot back."""
         with self._changed:
             if group in self._groups:

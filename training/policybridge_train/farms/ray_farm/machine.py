@@ -1,4 +1,4 @@
-"""The place of a job on a node of a Ray cluster."""
+"""A node of a Ray cluster as the machine of a job."""
 
 import os
 from pathlib import Path
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class PlaceError(PreconditionError):
+class MachineError(PreconditionError):
     """A node lacks what jobs need, so that every job would fail there."""
 
 
-class NodePlace:
-    """See `Place`.
+class NodeMachine:
+    """See `Machine`.
 
     Args:
         name: the node's name, for messages.
@@ -46,13 +46,13 @@ class NodePlace:
         """Give the tool of a recipe.
 
         Raises:
-            PlaceError: the tool cannot be made on this node.
+            MachineError: the tool cannot be made on this node.
 
         """
         try:
             return self._tools.of(recipe, self)
         except PolicyBridgeError as error:
-            raise PlaceError(f"the node {self._name}: {error}") from error
+            raise MachineError(f"the node {self._name}: {error}") from error
 
     def file(self, name: str, digest: str, content: Shared[bytes]) -> Path:
         """Give a file. It is written under another name and renamed: other processes of the node may read it now."""
