@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from policybridge_client.decisions import read_store
+from policybridge_client.decisions import Heading, Section, read_store
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.decisions import ByDecisions
 from policybridge_train.compiling.job import compile_module
@@ -15,6 +15,7 @@ from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.learning.trees import Trees, to_onnx
 from policybridge_train.objects.elf import ObjectFile
+from policybridge_train.tuning.decided import Decided
 from policybridge_train.tuning.search import TUNED
 from tests.conftest import command
 from tests.native.llvm.plugins import need
@@ -80,8 +81,8 @@ def test_a_corpus_becomes_smaller_and_the_store_alone_makes_the_same_objects_aga
     tool = CompileTool(Compiler.find(f"clang-{major}"), plugins=plugin.parent)
     for module in corpus.modules:
         search = found[module.name]
-        answers = sections[module.name].answers if module.name in sections else {}
-        again = compile_module(tool, module, ByDecisions(answers), TUNED)
+        section = sections.get(module.name, Section(Heading(int(major), "Oz", "site", None, module.name)))
+        again = compile_module(tool, module, ByDecisions(section.answers, tuple(section.passes)), TUNED)
         assert (again.digest, again.text) == (search.best_object, search.best_text)
         assert search.best_text < search.default_text or module.name == "p/calls nothing.c"
     assert compiler.tune(store, "--corpus", corpus.folder) == 0
@@ -116,7 +117,7 @@ def test_a_module_whose_tuned_build_crashes_the_compiler_keeps_the_default(
     assert "p/a.c: crashed: signal 11; the best before stands" in capfd.readouterr().out
     assert not store.exists() or not read_store(store).sections
     for search in searches(store).values():
-        assert (search.best, search.best_text) == ({}, search.default_text)
+        assert (search.best, search.best_text) == (Decided(), search.default_text)
 
 
 @pytest.fixture

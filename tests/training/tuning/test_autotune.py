@@ -13,6 +13,7 @@ import pytest
 
 from policybridge_client.decisions import read_store
 from policybridge_train.corpus.description import Corpus
+from policybridge_train.tuning.decided import Decided
 from policybridge_train.tuning.module import compile_with
 from tests.training.corpora import write_corpus
 from tests.training.ended import wait_until_gone
@@ -50,7 +51,7 @@ def test_a_corpus_becomes_smaller_and_the_store_alone_makes_the_same_objects_aga
         search = found[module.name]
         assert (search.best_text < search.default_text) == (module.name in sections)
         answers = sections[module.name].answers if module.name in sections else {}
-        again = compile_with(zig_compiler(), module, answers)
+        again = compile_with(zig_compiler(), module, Decided(answers))
         assert (again.digest, again.text) == (search.best_object, search.best_text)
 
 
@@ -94,7 +95,7 @@ def test_a_compiler_that_crashes_costs_a_compile_and_the_best_stands(
     assert crashing.tune(store, "--corpus", corpus.folder, "--module", "*a.c*", "--budget", 2, "--jobs", 1) == 0
     assert "the best before stands" in capfd.readouterr().out
     search = searches(store)["p/a.c"]
-    assert (search.spent, search.best, search.best_text) == (2, {}, search.default_text)
+    assert (search.spent, search.best, search.best_text) == (2, Decided(), search.default_text)
     assert crashing.tune(store, "--corpus", corpus.folder, "--module", "*a.c*", "--budget", 6, "--jobs", 1) == 0
     search = searches(store)["p/a.c"]
     assert search.best_text <= search.default_text

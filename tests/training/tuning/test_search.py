@@ -11,6 +11,7 @@ from policybridge_client.decisions import read_store
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import NUMBERS, CompileResult, Site
 from policybridge_train.tuning import ranking as rankings
+from policybridge_train.tuning.decided import Decided
 from policybridge_train.tuning.flips import CallGraph, Flip, Group
 from policybridge_train.tuning.progress import Progress
 from policybridge_train.tuning.ranking import FEATURES, Ranking
@@ -41,12 +42,12 @@ DEFAULT = {"a": 100, "b": 100, "c": 100, "helper": 40, "other": 40}
 def test_flips_of_different_functions_share_a_compile_and_each_has_its_own_credit() -> None:
     search = Search.begin(compiled(DEFAULT, {}))
     tried = Round(search, Ranking())
-    turned = {key for key, inline in tried.decisions.items() if inline}
+    turned = {key for key, inline in tried.decided.inlining.items() if inline}
     # Both calls of the helper are turned as one flip, because the helper goes with the last of them.
     assert turned == set(CALLS)
     labels = tried.settle(compiled({"a": 120, "b": 110, "c": 150}, dict.fromkeys(turned, True)))
     assert sorted(credit for _, credit in labels) == [-10, 10]
-    assert search.decisions == {"one": True, "two": True}
+    assert search.decided == Decided({"one": True, "two": True})
     assert search.sizes == {"a": 120, "b": 110, "c": 100, "other": 40}
 
 
@@ -104,12 +105,12 @@ def test_flips_that_cost_bytes_one_by_one_are_tried_together() -> None:
     costs = {"1": 5, "2": 90, "3": 7}
     while len(search.tried) < len(costs):
         alone = Round(search, Ranking())
-        (turned,) = [key for key, inline in alone.decisions.items() if inline]
-        assert len(alone.settle(after(alone.decisions, 100 + costs[turned]))) == 1
+        (turned,) = [key for key, inline in alone.decided.inlining.items() if inline]
+        assert len(alone.settle(after(alone.decided.inlining, 100 + costs[turned]))) == 1
     together = Round(search, Ranking())
-    assert together.decisions == {"1": True, "2": False, "3": True}
-    assert together.settle(after(together.decisions, 95)) == []
-    assert search.decisions == {"1": True, "3": True}
+    assert together.decided.inlining == {"1": True, "2": False, "3": True}
+    assert together.settle(after(together.decided.inlining, 95)) == []
+    assert search.decided == Decided({"1": True, "3": True})
     assert search.best_text == 95 + 120
 
 
@@ -125,7 +126,7 @@ def test_rounds_side_by_side_try_different_flips() -> None:
 def test_a_round_is_tried_once_and_one_that_never_ended_is_tried_again() -> None:
     search = Search.begin(compiled(DEFAULT, {}))
     first = Round(search, Ranking())
-    assert Round(search, Ranking()).decisions == first.decisions
+    assert Round(search, Ranking()).decided == first.decided
     first.fail()
     assert (search.spent, search.idle) == (2, 1)
     assert first.names.isdisjoint(Round(search, Ranking()).names)
@@ -134,20 +135,20 @@ def test_a_round_is_tried_once_and_one_that_never_ended_is_tried_again() -> None
 def test_what_flips_have_made_larger_together_is_turned_back_in_the_next_compile() -> None:
     search = Search.begin(compiled(DEFAULT, {}))
     for key, functions in (("one", ["a", "helper"]), ("two", ["b", "helper"]), ("three", ["c", "other"])):
-        search.accept(Accepted({key: True}, functions))
+        search.accept(Accepted(Decided({key: True}), functions))
     taken = dict.fromkeys(CALLS, True)
-    search.take(search.decisions, compiled({"a": 90, "b": 90, "c": 90, "helper": 80, "other": 40}, taken))
+    search.take(search.decided, compiled({"a": 90, "b": 90, "c": 90, "helper": 80, "other": 40}, taken))
     assert not search.is_checked
-    assert search.pinned() == {"one": False, "two": False, "three": True}
+    assert search.pinned() == Decided({"one": False, "two": False, "three": True})
     assert search.sizes == {**DEFAULT, "c": 90}
 
 
 def test_a_site_that_was_turned_twice_is_turned_back_to_what_it_was_first() -> None:
     search = Search.begin(compiled(DEFAULT, {}))
-    search.accept(Accepted({"one": True}, ["a", "helper"]))
-    search.accept(Accepted({"one": False}, ["a", "helper"]))
-    search.take(search.decisions, compiled({**DEFAULT, "a": 120}, {}))
-    assert search.pinned()["one"] is False
+    search.accept(Accepted(Decided({"one": True}), ["a", "helper"]))
+    search.accept(Accepted(Decided({"one": False}), ["a", "helper"]))
+    search.take(search.decided, compiled({**DEFAULT, "a": 120}, {}))
+    assert search.pinned().inlining["one"] is False
 
 
 def test_a_flip_can_change_all_that_its_caller_is_inlined_into() -> None:
@@ -182,7 +183,7 @@ def test_two_modules_of_one_source_have_each_their_section_also_while_one_is_not
         for module in modules:
             if module.name in names:
                 search = Search.begin(compiled(DEFAULT, {}, digests[module.name]))
-                search.best = {"0123456789abcdef": True}
+                search.best = Decided({"0123456789abcdef": True})
                 keeper.put(module, search)
         keeper.write()
         assert {section.heading.digest for section in read_store(store).sections} == set(digests.values())
@@ -196,7 +197,7 @@ def test_modules_that_share_a_section_have_the_decisions_of_the_one_that_won_mos
     # A library is compiled twice, for a shared and a static one: before optimisation the modules are the same.
     modules = {name: Module(name, tmp_path, source="a.c") for name in order}
     searches = {name: Search.begin(compiled(DEFAULT, {}, "0" * 16)) for name in order}
-    searches["shared/a"].best = {"0123456789abcdef": True}
+    searches["shared/a"].best = Decided({"0123456789abcdef": True})
     searches["shared/a"].best_text -= 10
     searches["shared/a"].refused = "an object" if refused else ""
     keeper = StoreKeeper(tmp_path / "tuned.db", 22, "site", tmp_path)
@@ -214,19 +215,19 @@ def test_modules_that_share_a_section_have_the_decisions_of_the_one_that_won_mos
 def test_the_decisions_of_a_store_stay_until_they_have_been_compiled(tmp_path: Path) -> None:
     store, module = tmp_path / "tuned.db", Module("a.c", tmp_path)
     search = Search.begin(compiled(DEFAULT, {}, "0" * 16))
-    search.best = {"0123456789abcdef": True}
+    search.best = Decided({"0123456789abcdef": True})
     keeper = StoreKeeper(store, 22, "site")
     keeper.put(module, search)
     keeper.write()
     edited = Search.begin(compiled(DEFAULT, {}, "1" * 16))
     keeper = StoreKeeper(store, 22, "site")
-    edited.start = dict(keeper.start(module, edited))
+    edited.start = keeper.start(module, edited)
     assert edited.start == search.best
     keeper.put(module, edited)
     keeper.write()
-    assert [section.answers for section in read_store(store).sections] == [search.best]
+    assert [section.answers for section in read_store(store).sections] == [search.best.inlining]
     edited.take(edited.start, compiled({**DEFAULT, "a": 110}, {"one": True}))
-    edited.start = {}
+    edited.start = Decided()
     keeper.put(module, edited)
     keeper.write()
     assert not read_store(store).sections

@@ -37,9 +37,8 @@ from policybridge_train.tasks.inline import InlineForSize
 from policybridge_train.tasks.recipe import TaskRecipe
 from policybridge_train.tuning.autotuner import Autotuner
 from policybridge_train.tuning.building import recorded
-from policybridge_train.tuning.choosing import PassTuning
 from policybridge_train.tuning.linked import Objects, Programs, link
-from policybridge_train.tuning.module import ModuleTuning, Tools
+from policybridge_train.tuning.module import INLINE, KINDS, PASSES, ModuleTuning, Tools
 from policybridge_train.tuning.progress import Progress
 from policybridge_train.tuning.ranking import Ranking
 from policybridge_train.tuning.sharing import Sharing
@@ -66,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--repository", type=Path, metavar="DIR", help="the folder of this policy (default: the bundled ones)")
     add_selection(parser)
     add("--budget", type=count, default=16, metavar="N", help="compiles of each module (default: %(default)s)")
-    add("--passes", type=count, metavar="N", help="choose each function's passes, too: further compiles of each module")
+    add("--decide", type=_kinds, metavar="KINDS", help="inline, passes, or both with a comma between (default: both)")
     add("--minutes", type=_minutes, metavar="M", help="end after this time; a later run goes on (default: the budget)")
     add_compiler(parser)
     add_level(parser, "own")
@@ -95,8 +94,6 @@ def _tune(arguments: argparse.Namespace) -> int:
         raise InvalidError("give one of two: --corpus DIR, or behind -- the command of a build")
     if arguments.corpus and arguments.level != "own":
         raise InvalidError("--level is for a build; the modules of a corpus have their own levels")
-    if arguments.linked and arguments.passes:
-        raise InvalidError("--passes makes each object smaller by itself; give it without --linked")
     linker = Linker.find() if arguments.linked else None
     tool = _tool(arguments)
     compiler = tool.compiler
@@ -115,13 +112,13 @@ def _tune(arguments: argparse.Namespace) -> int:
         policy = held.enter_context(_policy_start(arguments, tool, farm)).of if arguments.policy else None
         searching = f"{compiler.version} by {tool.by}{' linked' * arguments.linked}"
         searching += f" from {arguments.policy}" if arguments.policy else ""
+        kinds = arguments.decide or (KINDS if tool.plugin else (INLINE,))
+        searching += f" decide {','.join(kinds)}"
         start, running = keeper.start, farm.running
-        tools = Tools(compiling, ranking, progress, arguments.budget, start, running, searching, sharing, policy)
+        tools = Tools(compiling, ranking, progress, arguments.budget, start, running, searching, sharing, policy, kinds)
         tunings = [ModuleTuning(module, tools) for module in _chosen(corpus, arguments)]
         until = None if arguments.minutes is None else monotonic() + 60 * arguments.minutes
         status = _run(tunings, keeper, Autotuner(tunings, farm.slots, running, until))
-        if arguments.passes:
-            PassTuning(compiling, keeper, arguments.passes, running, until).run(tunings, farm.slots)
         if linker:
             objects = Objects.of(work / "objects", compiling, running)
             link(tunings, Programs(programs, linker, running), objects, keeper, farm.slots)
@@ -133,8 +130,9 @@ def _tool(arguments: argparse.Namespace) -> CompileTool:
     found = CompileTool(compiler_of(arguments), limits_of(arguments), plugins=arguments.plugins)
     # Raises now if the program is no clang.
     _ = found.compiler.version
-    if found.plugin is None and arguments.passes:
-        raise PreconditionError(f"--passes needs the plugin policybridge-inliner-{found.compiler.major}.so (--plugins)")
+    if found.plugin is None and PASSES in (arguments.decide or ()):
+        wanted = f"policybridge-inliner-{found.compiler.major}.so"
+        raise PreconditionError(f"passes are chosen by the plugin {wanted}: give its folder (--plugins)")
     if found.plugin is None and arguments.plugins is not None:
         wanted = f"policybridge-inliner-{found.compiler.major}.so"
         raise NotFoundError(f"{arguments.plugins} holds no {wanted} that {found.compiler.name} loads")
@@ -205,6 +203,13 @@ def _lock(descriptor: int, store: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise PreconditionError(f"another policybridge autotune works on {store}; wait until it has ended") from error
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    wanted = text.split(",")
+    if unknown := [each for each in wanted if each not in KINDS]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is no kind of decisions: give {' or '.join(KINDS)}, or both")
+    return tuple(kind for kind in KINDS if kind in wanted)
 
 
 def _minutes(text: str) -> float:

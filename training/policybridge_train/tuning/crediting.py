@@ -72,7 +72,8 @@ class Ground:
 
     def decisions(self, flips: Sequence[Flip]) -> dict[str, bool]:
         """Give what to compile with: the policy's decisions about all calls, but for those of the flips."""
-        return {**self._search.pinned(), **{site.key: flip.inline for flip in flips for site in flip.sites}}
+        pinned = self._search.pinned().inlining
+        return {**pinned, **{site.key: flip.inline for flip in flips for site in flip.sites}}
 
     def order(self, predict: Predict, chance: random.Random) -> list[Flip]:
         """Give all flips, those that are predicted to help most first, moved by chance."""

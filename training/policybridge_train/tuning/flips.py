@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Final
 
 from policybridge_train.compiling.result import NUMBERS, Site
+from policybridge_train.tuning.decided import Decided
 
 _COST: Final = NUMBERS.index("cost")
 _MOST_TOGETHER: Final = 64
@@ -143,9 +144,9 @@ class Flip:
         return cls(sites, inline, affected, read, ends, group, first.callee, f"{int(inline)}{which}")
 
     @property
-    def decisions(self) -> dict[str, bool]:
+    def turned(self) -> Decided:
         """The turned decisions, by site."""
-        return {site.key: self.inline for site in self.sites}
+        return Decided({site.key: self.inline for site in self.sites})
 
     def surroundings(self, sizes: Mapping[str, int]) -> int:
         """Give a number that changes, most often, where the functions that it turns have changed."""

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_train.compiling.decisions import Decisions
 from policybridge_train.compiling.job import FarmCompiler
 from policybridge_train.compiling.linker import Linked, Linker
 from policybridge_train.compiling.module import Module, Program
 from policybridge_train.compiling.process import Limits
 from policybridge_train.processes.pool import Running, for_each
+from policybridge_train.tuning.decided import Decided
 from policybridge_train.tuning.module import ModuleTuning, compile_with
 from policybridge_train.tuning.search import Search
 from policybridge_train.tuning.storing import StoreKeeper
@@ -35,19 +35,19 @@ class Objects:
     def pair(self, module: Module, search: Search) -> tuple[Path, Path] | None:
         """Give a module's objects by LLVM's own decisions and by the best found; ``None`` if one does not compile."""
         try:
-            before = self._made(module, search.default_object, {})
+            before = self._made(module, search.default_object, Decided())
             return before, self._made(module, search.best_object, search.best)
         except PolicyBridgeError:
             if self.running.over:
                 raise
             return None
 
-    def _made(self, module: Module, digest: str, decisions: Decisions) -> Path:
+    def _made(self, module: Module, digest: str, decided: Decided) -> Path:
         path = self.folder / f"{digest}.o"
         if not path.exists():
             # Two modules may have one object, and be here at the same time.
             partial = self.folder / f"{module.digest}.partial"
-            partial.write_bytes(compile_with(self.compiler, module, decisions, keep=True).content)
+            partial.write_bytes(compile_with(self.compiler, module, decided, keep=True).content)
             partial.replace(path)
         return path
 

@@ -1,17 +1,19 @@
 """Tuning one module: compile by compile, within its budget."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from time import monotonic
 from typing import Final, NamedTuple
 
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_train.compiling.decisions import ByDecisions, Decisions
+from policybridge_train.compiling.decisions import Decisions
 from policybridge_train.compiling.job import FarmCompiler
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.processes.pool import Running
+from policybridge_train.tuning.choices import OUTLINER, Gains
+from policybridge_train.tuning.decided import MODULE, Decided
 from policybridge_train.tuning.progress import Progress
 from policybridge_train.tuning.ranking import Ranking
 from policybridge_train.tuning.round import Round
@@ -20,7 +22,7 @@ from policybridge_train.tuning.sharing import Sharing
 from policybridge_train.tuning.starting import take_start
 
 _MOST_IDLE: Final = 3
-"""Rounds in a row without a gain, after which a module is done."""
+"""Rounds in a row without a gain, for each kind of decisions, after which a module is done."""
 
 _CLOSING: Final = 2
 """The last compiles of a budget, which are for checking: the second is needed where the first shows a larger region."""
@@ -31,7 +33,15 @@ _CHECKED_EVERY: Final = 8
 _RETUNED: Final = 10
 """The divisor of the budget for a module that a store has decisions for: most of them still apply."""
 
-Start = Callable[[Module, Search], Decisions]
+INLINE: Final = "inline"
+PASSES: Final = "passes"
+KINDS: Final = (INLINE, PASSES)
+"""The kinds of decisions."""
+
+_WHOLE: Final = 4
+"""The part of the budget that is left for the moves of the whole module, and for what comes after them."""
+
+Start = Callable[[Module, Search], Decided]
 
 
 @dataclass(frozen=True)
@@ -40,7 +50,7 @@ class Tools:
 
     Attributes:
         compiler: compiles.
-        ranking: says what to try.
+        ranking: says which flips to try.
         progress: keeps searches on disk; idle ones use no memory.
         budget: compiles of a module, the default's among them.
         start: gives a module's decisions from the store.
@@ -48,6 +58,8 @@ class Tools:
         searching: tells compilers apart, so that each has its own searches.
         sharing: what modules have in common, if programs are to become smaller and not objects.
         policy: gives a policy's decisions, for modules of which the store has none.
+        kinds: the kinds of decisions that are searched.
+        gains: say which choices of passes to try.
 
     """
 
@@ -60,12 +72,19 @@ class Tools:
     searching: str
     sharing: Sharing | None = None
     policy: Callable[[Module], Decisions] | None = None
+    kinds: Sequence[str] = (INLINE,)
+    gains: Gains = field(default_factory=Gains)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether passes are chosen."""
+        return PASSES in self.kinds
 
 
 class _Compile(NamedTuple):
     """The next compile: its decisions, and the calls after success and after failure."""
 
-    decisions: Decisions
+    decided: Decided
     settle: Callable[[CompileResult], None]
     fail: Callable[[], None]
 
@@ -105,6 +124,10 @@ class ModuleTuning:
         """The wall time, about, after which a search that is closed now has ended."""
         return 0.0 if self.done or self._is_checked else _CLOSING * self._seconds
 
+    @property
+    def _most_idle(self) -> int:
+        return _MOST_IDLE * len(self._tools.kinds)
+
     def close(self) -> None:
         """Begin no more compiles, except one of accepted flips that were not compiled alone yet, to keep them."""
         self._closing = True
@@ -137,7 +160,7 @@ class ModuleTuning:
             self._under_way += 1
         begun = monotonic()
         try:
-            measured = compile_with(self._tools.compiler, self.module, due.decisions)
+            measured = compile_with(self._tools.compiler, self.module, due.decided)
             with self._lock:
                 due.settle(measured)
         except PolicyBridgeError as error:
@@ -182,7 +205,7 @@ class ModuleTuning:
         search = self._search
         if search is None:
             self.done = self._closing and not self._under_way
-            return None if self.done else self._by_itself(_Compile({}, self._begin, self._end))
+            return None if self.done else self._by_itself(_Compile(Decided(), self._begin, self._end))
         left = self._budget(search) - search.spent - self._under_way
         if left <= 0 or search.closed:
             self.done = True
@@ -191,16 +214,18 @@ class ModuleTuning:
             search.share(self._tools.sharing.of(self.module.name, search))
         if search.start:
             return self._by_itself(self._started(search))
-        ends = self._closing or search.idle >= _MOST_IDLE
+        return self._searched(search, left)
+
+    def _searched(self, search: Search, left: int) -> _Compile | None:
+        """Give the next compile of a search that has begun: a round, a move of the whole module, or a check."""
+        idle = search.idle >= self._most_idle
+        if search.whole and not self._closing and (idle or left <= self._tools.budget // _WHOLE):
+            return self._by_itself(self._of_whole(search)) if search.is_checked else self._check(search)
+        ends = self._closing or idle
         if (ends and search.is_checked) or not self._last_checks:
             search.closed, self.done = not self._closing, True
             return None
-        due = (
-            self._closing
-            or left <= _CLOSING
-            or search.idle >= _MOST_IDLE
-            or search.spent - search.checked_at >= _CHECKED_EVERY
-        )
+        due = ends or left <= _CLOSING or search.spent - search.checked_at >= _CHECKED_EVERY
         return self._check(search) if due and not search.is_checked else self._try(search)
 
     def _by_itself(self, due: _Compile) -> _Compile | None:
@@ -220,19 +245,36 @@ class ModuleTuning:
         search = self._search = Search.begin(measured)
         if self._tools.sharing is not None:
             self._tools.sharing.add(self.module.name, search.weak)
-        search.start = dict(self._tools.start(self.module, search))
+        search.whole = [OUTLINER] * self._tools.chooses
+        search.start = self._tools.start(self.module, search)
         search.started = bool(search.start)
         if not search.start and self._tools.policy is not None:
             search.spent += 1
             search.start = self._decided(self._tools.policy)
 
-    def _decided(self, policy: Callable[[Module], Decisions]) -> dict[str, bool]:
+    def _decided(self, policy: Callable[[Module], Decisions]) -> Decided:
         try:
-            return dict(policy(self.module))
+            return Decided(dict(policy(self.module)))
         except PolicyBridgeError as error:
             # The search begins with LLVM's own decisions then.
             self.failure = str(error)
-            return {}
+            return Decided()
+
+    def _of_whole(self, search: Search) -> _Compile:
+        """Compile a move of the whole module: it has no other credit than the module's bytes."""
+        decided = search.pinned().turned(search.whole[0])
+
+        def settle(measured: CompileResult) -> None:
+            search.whole.pop(0)
+            if search.note(measured, decided.passes):
+                search.go_on(decided, measured)
+                search.idle = 0
+
+        def fail() -> None:
+            search.whole.pop(0)
+            search.spent += 1
+
+        return _Compile(decided, settle, fail)
 
     def _started(self, search: Search) -> _Compile:
         """Compile the decisions of the store or of a policy."""
@@ -242,45 +284,47 @@ class ModuleTuning:
 
         def fail() -> None:
             search.spent += 1
-            search.start, search.started = {}, False
+            search.start, search.started = Decided(), False
 
         return _Compile(search.start, settle, fail)
 
     def _check(self, search: Search) -> _Compile | None:
         """Compile the accepted decisions alone."""
-        decisions = search.decisions
+        decided = search.decided
         self._last_checks -= self._closing and not self._under_way
 
         def fail() -> None:
             search.spent += 1
             search.closed = self.done = True
 
-        return self._by_itself(_Compile(search.pinned(), lambda measured: search.take(decisions, measured), fail))
+        return self._by_itself(_Compile(search.pinned(), lambda measured: search.take(decided, measured), fail))
 
     def _try(self, search: Search) -> _Compile | None:
-        tried = Round(search, self._tools.ranking, self._rounds)
-        if not tried.flips and self._under_way:
+        tools = self._tools
+        ranking = tools.ranking if INLINE in tools.kinds and MODULE not in search.decided.passes else None
+        tried = Round(search, ranking, self._rounds, tools.gains if tools.chooses else None)
+        if not tried.moves and self._under_way:
             # All that is left is under way.
             return None
-        if not tried.flips:
-            search.idle = _MOST_IDLE
+        if not tried.moves:
+            search.idle = self._most_idle
             return None if search.is_checked else self._check(search)
         self._rounds.append(tried)
 
         def settle(measured: CompileResult) -> None:
             self._rounds.remove(tried)
             labels = tried.settle(measured)
-            self._tools.ranking.add(labels)
-            self._tools.progress.add_labels(labels)
+            tools.ranking.add(labels)
+            tools.progress.add_labels(labels)
 
         def fail() -> None:
             self._rounds.remove(tried)
             tried.fail()
 
-        return _Compile(tried.decisions, settle, fail)
+        return _Compile(tried.decided, settle, fail)
 
 
-def compile_with(compiler: FarmCompiler, module: Module, decisions: Decisions, *, keep: bool = False) -> CompileResult:
+def compile_with(compiler: FarmCompiler, module: Module, decided: Decided, *, keep: bool = False) -> CompileResult:
     """Compile a module with decisions; ``keep`` its object.
 
     Raises:
@@ -288,4 +332,4 @@ def compile_with(compiler: FarmCompiler, module: Module, decisions: Decisions, *
         PolicyBridgeError: the compilers were ended.
 
     """
-    return compiler.compile(module, ByDecisions(decisions), replace(TUNED, keep=keep)).checked(module.name)
+    return compiler.compile(module, decided.decider, replace(TUNED, keep=keep)).checked(module.name)

@@ -1,4 +1,4 @@
-"""One compile of a search: the flips that share it, and the credit of each."""
+"""One compile of a search: the moves that share it, and the credit of each."""
 
 import math
 from collections import Counter
@@ -6,9 +6,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import combinations
 from operator import or_
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from policybridge_train.compiling.result import CompileResult
+from policybridge_train.tuning.choices import Choice, Gains
+from policybridge_train.tuning.decided import Decided
 from policybridge_train.tuning.flips import CallGraph, Flip, flips_of
 from policybridge_train.tuning.ranking import Features, Label, Ranking, Seen, features
 from policybridge_train.tuning.search import Accepted, Search, Tried
@@ -30,49 +32,91 @@ _MOST_OF_ONE: Final = 10
 """Flips of one function that are joined, the cheapest first."""
 
 
+_DOUBT: Final = 3.0
+"""Bytes by which predictions of flips are wrong, about: a flip that is predicted to cost nothing may save some."""
+
+
+class Move(Protocol):
+    """A change of decisions whose credit is the change of the bytes of the functions that it affects.
+
+    Attributes:
+        affected: the set of functions that it can change.
+        read: the functions whose code its credit depends on.
+        turned: the decisions that it turns.
+        name: what tells it from the other moves of its module.
+
+    """
+
+    @property
+    def affected(self) -> int: ...  # noqa: D102 - above
+    @property
+    def read(self) -> int: ...  # noqa: D102
+    @property
+    def turned(self) -> Decided: ...  # noqa: D102
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+    def surroundings(self, sizes: Mapping[str, int]) -> int:
+        """Give a number that changes, most often, where the functions that it turns have changed."""
+        ...
+
+
+_Ranked = tuple[float, Flip | Choice, Features | None]
+"""A move with the bytes that it is expected to save, and a flip's features."""
+
+
 class Round:
-    """One compile's flips and their credit.
+    """One compile's moves and their credit.
 
     Several rounds of one search may be under way at the same time. What one of them accepts, another does not know:
-    flips that have met it there are not accepted. Nine of ten flips do not help, so that this is rare; rounds that left
+    moves that have met it there are not accepted. Nine of ten flips do not help, so that this is rare; rounds that left
     alone the functions in which others expect a gain found nearly nothing.
 
     Args:
         search: the state before.
-        ranking: says which flips to try first.
+        ranking: says which flips to try first; ``None``: no flips.
         beside: the rounds that are under way.
+        gains: say which choices of passes to try first; ``None``: no choices.
 
     """
 
-    def __init__(self, search: Search, ranking: Ranking, beside: Sequence["Round"] = ()) -> None:
+    def __init__(
+        self, search: Search, ranking: Ranking | None, beside: Sequence["Round"] = (), gains: Gains | None = None
+    ) -> None:
         self._search = search
+        self._gains = gains
         self._before = search.sizes
         self._known = len(search.accepted)
         self._graph = CallGraph(search.sites, search.sizes)
         self._shared = Sharers(self._graph)
         without = {name for other in beside for name in other.names}
-        flips = flips_of(search.sites, self._graph)
-        self.flips: list[tuple[Flip | Pair, Features | None]] = list(self._chosen(flips, ranking, without))
-        self.flips += [(pair, None) for pair in self._joined(flips, without)]
-        self.decisions = search.pinned()
+        flips = flips_of(search.sites, self._graph) if ranking else []
+        ranked: list[_Ranked] = list(self._ranked(flips, ranking, without)) if ranking else []
+        if gains:
+            ranked += [(gain, choice, None) for gain, choice in gains.best(search, self._graph, without)]
+        self.moves: list[tuple[Move, Features | None]] = list(self._chosen(ranked))
+        self.moves += [(pair, None) for pair in self._joined(flips, without)]
+        self.decided = _all_turned(search.pinned(), [move.turned for move, _ in self.moves])
         """What to compile with."""
-        for flip, _ in self.flips:
-            self.decisions |= flip.decisions
 
-    def _chosen(
-        self, every: Sequence[Flip], ranking: Ranking, without: Collection[str]
-    ) -> Iterator[tuple[Flip, Features]]:
+    def _ranked(self, every: Sequence[Flip], ranking: Ranking, without: Collection[str]) -> Iterator[_Ranked]:
+        """Give the flips that are worth a try, with the bytes that each is expected to save."""
         flips = [flip for flip in every if self._is_new(flip, without)]
         search = self._search
         seen = Seen(search.sites, {name: tried.credit for name, tried in search.tried.items()})
         rows = features(flips, self._graph, self._before, seen)
-        count, least = 0, max(_LEAST, len(rows) // _PART)
-        for expected, n in sorted(zip(ranking.predict(rows), range(len(rows)), strict=True)):
-            if expected > _HOPELESS and count >= least:
+        least = max(_LEAST, len(rows) // _PART)
+        for place, (credit, n) in enumerate(sorted(zip(ranking.predict(rows), range(len(rows)), strict=True))):
+            if credit > _HOPELESS and place >= least:
                 return
-            if self._shared.take(flips[n]):
-                count += 1
-                yield flips[n], rows[n]
+            gain = max(-credit, 0) + _DOUBT * math.log1p(math.exp(-abs(credit) / _DOUBT))
+            yield gain, flips[n], rows[n]
+
+    def _chosen(self, ranked: Sequence[_Ranked]) -> Iterator[tuple[Move, Features | None]]:
+        """Give those that fit into one compile, the greatest expected gain first."""
+        for _, move, row in sorted(ranked, key=lambda each: -each[0]):
+            if self._shared.take_choice(move) if isinstance(move, Choice) else self._shared.take(move):
+                yield move, row
 
     def _joined(self, flips: Sequence[Flip], without: Collection[str]) -> Iterator["Pair"]:
         """Fill the compile with pairs: where no flip by itself is left to try, two together may help."""
@@ -86,44 +130,56 @@ class Round:
 
     @property
     def names(self) -> set[str]:
-        """The names of its flips."""
-        return {flip.name for flip, _ in self.flips}
+        """The names of its moves."""
+        return {move.name for move, _ in self.moves}
 
     def settle(self, measured: CompileResult) -> list[Label]:
-        """Accept the flips whose functions became smaller; return the credit of each."""
+        """Accept the moves whose functions became smaller; return the credit of each flip."""
         search, seen = self._search, measured.costs
-        search.note(measured)
-        met = self._graph.set_of([name for flip in search.accepted[self._known :] for name in flip.functions])
+        search.note(measured, self.decided.passes)
+        met = self._graph.set_of([name for move in search.accepted[self._known :] for name in move.functions])
         changed: set[str] = set()
         found: list[Label] = []
-        for flip, row in self.flips:
-            names = self._graph.names(flip.affected)
+        for move, row in self.moves:
+            names = self._graph.names(move.affected)
             credit = search.credit(names, self._before, seen)
             if row is not None:
                 found.append((row, credit))
-            if credit < 0 and met & (flip.affected | flip.read):
+            if self._gains and isinstance(move, Choice):
+                self._gains.add(move, self._before[move.function], credit)
+            if credit < 0 and met & (move.affected | move.read):
                 continue
-            search.tried[flip.name] = Tried(flip.surroundings(self._before), credit)
+            search.tried[move.name] = Tried(move.surroundings(self._before), credit)
             if credit < 0:
-                search.accept(Accepted(flip.decisions, names))
+                search.accept(Accepted(move.turned, names))
                 changed.update(names)
         search.update(measured, changed)
         search.idle = 0 if changed else search.idle + 1
         return found
 
     def fail(self) -> None:
-        """Count a compile from which nothing was learnt, because the compiler failed; its flips are not tried again."""
+        """Count a compile from which nothing was learnt, because the compiler failed; its moves are not tried again."""
         self._search.spent += 1
         self._search.idle += 1
-        for flip, _ in self.flips:
-            self._search.tried[flip.name] = Tried(flip.surroundings(self._before), math.nan)
+        for move, _ in self.moves:
+            self._search.tried[move.name] = Tried(move.surroundings(self._before), math.nan)
+
+
+def _all_turned(decided: Decided, moves: Sequence[Decided]) -> Decided:
+    """Give decisions after moves, of which each touches other functions."""
+    inlining = {site: inline for move in moves for site, inline in move.inlining.items()}
+    passes = {function: its for move in moves for function, its in move.passes.items()}
+    return decided.turned(Decided(inlining, passes))
 
 
 class Sharers:
-    """The flips that share a compile: none of them changes what another one changes or reads."""
+    """The moves that share a compile: none of them changes what another one changes or reads.
+
+    A choice of passes changes its function after all inlining, so that the function may be inlined elsewhere.
+    """
 
     def __init__(self, graph: CallGraph) -> None:
-        self._changed = self._read = 0
+        self._changed = self._read = self._chosen = 0
         self._left = Counter(graph.left)
         self._turned: Counter[str] = Counter()
         self._ended: set[str] = set()
@@ -132,7 +188,8 @@ class Sharers:
         """Let flips of different callees share the compile as one, if they can."""
         affected = reduce(or_, (flip.affected for flip in flips))
         read = reduce(or_, (flip.read for flip in flips))
-        if affected & (self._changed | self._read) or read & self._changed or not all(map(self._has_room, flips)):
+        taken = self._changed | self._read | self._chosen
+        if affected & taken or read & self._changed or not all(map(self._has_room, flips)):
             return False
         self._changed |= affected
         self._read |= read
@@ -142,6 +199,13 @@ class Sharers:
                 self._ended.add(flip.callee)
             elif flip.inline:
                 self._left[flip.callee] -= len(flip.sites)
+        return True
+
+    def take_choice(self, choice: Choice) -> bool:
+        """Let a choice of passes share the compile, if it can."""
+        if choice.affected & (self._changed | self._chosen):
+            return False
+        self._chosen |= choice.affected
         return True
 
     def _has_room(self, flip: Flip) -> bool:
@@ -168,9 +232,9 @@ class Pair(NamedTuple):
         return self.first.read | self.second.read
 
     @property
-    def decisions(self) -> dict[str, bool]:
+    def turned(self) -> Decided:
         """The turned decisions, by site."""
-        return self.first.decisions | self.second.decisions
+        return self.first.turned.turned(self.second.turned)
 
     @property
     def name(self) -> str:

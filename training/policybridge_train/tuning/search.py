@@ -1,8 +1,8 @@
-"""The search for one module's decisions: many flips in each compile, each with its own credit.
+"""The search for one module's decisions: many moves in each compile, each with its own credit.
 
-A flip's credit is the size of the functions that it can change, so flips that change different functions share one
-compile. The next round starts from the accepted flips, without a compile to check in between: the sizes after them are
-known, because the other flips changed other functions.
+A move turns decisions about inlining or about a function's passes. Its credit is the size of the functions that it can
+change, so moves that change different functions share one compile. The next round starts from the accepted moves,
+without a compile to check in between: the sizes after them are known, because the other moves changed other functions.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,6 +14,7 @@ from policybridge_client.decisions import Level
 from policybridge_core.errors import InvalidError
 from policybridge_train.compiling.job import Wanted
 from policybridge_train.compiling.result import CompileResult, Site, keyed_by_utf8
+from policybridge_train.tuning.decided import MODULE, Decided
 
 _T = TypeVar("_T")
 
@@ -22,14 +23,14 @@ TUNED: Final = Wanted(("text", "exec"), units=keyed_by_utf8)
 
 
 class Accepted(msgspec.Struct, array_like=True):
-    """Flips that were accepted, with the functions that they changed."""
+    """A move that was accepted, with the functions that it changed."""
 
-    decisions: dict[str, bool]
+    turned: Decided
     functions: list[str]
 
 
 class Tried(msgspec.Struct, array_like=True):
-    """A flip's credit, and its surroundings (`policybridge_train.tuning.flips.Flip.surroundings`).
+    """A move's credit, and its surroundings (`policybridge_train.tuning.flips.Flip.surroundings`).
 
     It is not tried again in the same.
     """
@@ -50,17 +51,18 @@ class Search(msgspec.Struct):
         best_exec: the bytes of code with it.
         best: the decisions of that compile that differ from LLVM's own.
         best_object: SHA-256 of that compile's object.
-        decisions: the decisions that are accepted.
+        decided: the decisions that are accepted.
         sizes: bytes of each function under these, with its part of the unwind and exception tables.
         sites: the calls under these, by caller.
         checked_sizes: bytes of each function when the accepted decisions were last compiled alone.
-        accepted: the flips that were accepted since then.
-        tried: the credit of tried flips, by name.
+        accepted: the moves that were accepted since then.
+        tried: the credit of tried moves, by name.
         names: caller and callee of the sites in `best`, for people.
         spent: compiles.
         checked_at: how many were spent when the accepted decisions were last compiled alone.
         idle: rounds in a row without a gain.
         closed: whether nothing is left to try.
+        whole: moves of the whole module that are not tried yet; each has a compile by itself.
         start: decisions of a store, until they have been compiled.
         started: whether there were any.
         default_object: SHA-256 of the default's object.
@@ -82,8 +84,8 @@ class Search(msgspec.Struct):
     sizes: dict[str, int]
     sites: dict[str, list[Site]]
     checked_sizes: dict[str, int]
-    best: dict[str, bool] = msgspec.field(default_factory=dict)
-    decisions: dict[str, bool] = msgspec.field(default_factory=dict)
+    best: Decided = Decided()
+    decided: Decided = Decided()
     accepted: list[Accepted] = msgspec.field(default_factory=list)
     tried: dict[str, Tried] = msgspec.field(default_factory=dict)
     names: dict[str, tuple[str, str]] = msgspec.field(default_factory=dict)
@@ -91,7 +93,8 @@ class Search(msgspec.Struct):
     checked_at: int = 1
     idle: int = 0
     closed: bool = False
-    start: dict[str, bool] = msgspec.field(default_factory=dict)
+    whole: list[Decided] = msgspec.field(default_factory=list)
+    start: Decided = Decided()
     started: bool = False
     default_object: str = ""
     weak: tuple[str, ...] = ()
@@ -136,31 +139,43 @@ class Search(msgspec.Struct):
         return text - sum(sizes[name] * (1 - 1 / shared[name]) for name in shared if name in sizes)
 
     @property
-    def shipped(self) -> Mapping[str, bool]:
+    def shipped(self) -> Decided:
         """The store's decisions: the best, if they are not refused."""
-        return {} if self.is_refused else self.best
+        return Decided() if self.is_refused else self.best
 
     @property
     def is_refused(self) -> bool:
         """Whether a program became larger with the best."""
         return self.refused == self.best_object
 
-    def note(self, measured: CompileResult) -> None:
-        """Count a compile, and keep its decisions if it is the smallest so far."""
+    def note(self, measured: CompileResult, passes: Mapping[str, Sequence[str]] | None = None) -> bool:
+        """Count a compile, and keep its decisions if it is the smallest so far; tell whether it is.
+
+        Of two compiles of the same size the one with fewer decisions counts: a trial has some that change nothing.
+        """
         self.spent += 1
         cost = self._whole(measured.text, measured.costs)
         best = self.best_text if self.best_cost is None else self.best_cost
-        smaller = (cost, measured.exec) < (best, self.best_exec)
-        # Without deviations there is nothing to store, and so nothing that makes the object again.
-        if smaller and (deviations := measured.deviations()):
-            self.best_text, self.best_exec, self.best_cost = measured.text, measured.exec, cost
-            self.best, self.best_object = deviations, measured.digest
-            self.names = {site.key: (site.caller, site.callee) for site in measured.sites if site.key in self.best}
+        there = {name: its for name, its in (passes or {}).items() if name == MODULE or name in measured.costs}
+        decided = Decided(measured.deviations(), there)
+        smaller = (cost, measured.exec, decided.count) < (best, self.best_exec, self.best.count)
+        # Without decisions there is nothing to store, and so nothing that makes the object again.
+        if not smaller or not decided:
+            return False
+        self.best_text, self.best_exec, self.best_cost = measured.text, measured.exec, cost
+        self.best, self.best_object = decided, measured.digest
+        turned = decided.inlining
+        self.names = {site.key: (site.caller, site.callee) for site in measured.sites if site.key in turned}
+        return True
 
-    def take(self, decisions: Mapping[str, bool], measured: CompileResult) -> None:
+    def take(self, decided: Decided, measured: CompileResult) -> None:
         """Go on from a compile with these decisions alone, but for regions that they have made larger."""
-        self.note(measured)
-        self.decisions = dict(decisions)
+        self.note(measured, decided.passes)
+        self.go_on(decided, measured)
+
+    def go_on(self, decided: Decided, measured: CompileResult) -> None:
+        """Go on from a compile that was noted; see `take`."""
+        self.decided = decided
         self.sizes = measured.sizes
         self.sites = _by_caller(measured.sites)
         dropped = self._give_up_regions()
@@ -169,13 +184,14 @@ class Search(msgspec.Struct):
         # After some flips were dropped, the rest has not been compiled alone.
         self.checked_at = 0 if dropped else self.spent
 
-    def pinned(self) -> dict[str, bool]:
+    def pinned(self) -> Decided:
         """Give the decisions to compile with: the accepted ones, and the previous ones about all other calls.
 
         LLVM's own decisions depend on the sizes of the functions. So a flip would change decisions that it has nothing
         to do with, and flips that each help would not help together: of 8.6 KB in sum, 0.7 KB were left.
         """
-        return {site.key: site.taken for sites in self.sites.values() for site in sites} | self.decisions
+        inlining = {site.key: site.taken for sites in self.sites.values() for site in sites}
+        return Decided({**inlining, **self.decided.inlining}, self.decided.passes)
 
     @property
     def is_checked(self) -> bool:
@@ -183,29 +199,28 @@ class Search(msgspec.Struct):
         return not self.accepted and self.checked_at > 0
 
     def _give_up_regions(self) -> bool:
-        """Take back the accepted flips of regions that became larger; whether there were any.
+        """Take back the accepted moves of regions that became larger; whether there were any.
 
-        Flips whose functions overlap are one region: their joint credit can differ from the sum.
+        Moves whose functions overlap are one region: their joint credit can differ from the sum.
         """
         dropped: list[Accepted] = []
         for region in _regions(self.accepted):
-            names = {name for flip in region for name in flip.functions}
+            names = {name for move in region for name in move.functions}
             if self.cost(self.sizes, names) > self.cost(self.checked_sizes, names):
                 dropped += region
                 self.sizes = _joined(self.checked_sizes, self.sizes, names)
-        self._turn_back({key for flip in dropped for key in flip.decisions})
+        # Leaving sites out is not enough: `sites` has them as they were turned. Of a site that was turned twice, the
+        # first time says what it was before.
+        ids = {*map(id, dropped)}
+        for move in reversed(self.accepted):
+            if id(move) in ids:
+                self.decided = self.decided.turned(move.turned.back)
         return bool(dropped)
 
-    def _turn_back(self, keys: Collection[str]) -> None:
-        # Leaving them out is not enough: `sites` has them as they were turned. Of a site that was turned twice, the
-        # first time says what it was before.
-        for flip in reversed(self.accepted):
-            self.decisions |= {key: not inline for key, inline in flip.decisions.items() if key in keys}
-
-    def accept(self, flip: Accepted) -> None:
+    def accept(self, move: Accepted) -> None:
         """Decide so from now on."""
-        self.decisions = {**self.decisions, **flip.decisions}
-        self.accepted.append(flip)
+        self.decided = self.decided.turned(move.turned)
+        self.accepted.append(move)
 
     def update(self, measured: CompileResult, functions: Collection[str]) -> None:
         """Take a compile's sizes and sites of these functions alone."""
@@ -224,8 +239,8 @@ class Search(msgspec.Struct):
 
 def _regions(accepted: Sequence[Accepted]) -> list[list[Accepted]]:
     regions: list[tuple[set[str], list[Accepted]]] = []
-    for flip in accepted:
-        names, members = set(flip.functions), [flip]
+    for move in accepted:
+        names, members = set(move.functions), [move]
         apart = []
         for region in regions:
             if region[0] & names:

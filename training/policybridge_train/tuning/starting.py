@@ -15,6 +15,7 @@ from policybridge_train.tasks.recipe import TaskRecipe
 from policybridge_train.tasks.task import Asking
 from policybridge_train.trajectories.server import TrainingServer
 from policybridge_train.trajectories.trajectory import Collecting, Collector, site_keys
+from policybridge_train.tuning.decided import Decided
 from policybridge_train.tuning.flips import CallGraph, Flip
 from policybridge_train.tuning.search import Accepted, Search
 
@@ -82,9 +83,11 @@ def take_start(search: Search, measured: CompileResult) -> None:
     """Go on from the decisions that a search starts with, but for regions that they have made larger."""
     graph = CallGraph(search.sites, search.sizes)
     for site in (site for sites in search.sites.values() for site in sites):
-        inline = search.start.get(site.key, site.taken)
+        inline = search.start.inlining.get(site.key, site.taken)
         if inline != site.taken:
             flip = Flip.of((site,), graph, inline=inline)
-            search.accepted.append(Accepted({site.key: inline}, graph.names(flip.affected)))
+            search.accepted.append(Accepted(flip.turned, graph.names(flip.affected)))
+    for function, choices in search.start.passes.items():
+        search.accepted.append(Accepted(Decided(passes={function: choices}), [function] if function else []))
     search.take(search.start, measured)
-    search.start = {}
+    search.start = Decided()

@@ -1,7 +1,7 @@
 """Searches and the store: the decisions with which a search begins, and those that it keeps."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -11,7 +11,6 @@ from policybridge_client.decisions import (
     By,
     Decision,
     Heading,
-    PassChoice,
     Section,
     Store,
     path_in_store,
@@ -20,7 +19,7 @@ from policybridge_client.decisions import (
 )
 from policybridge_core.errors import NotFoundError
 from policybridge_train.compiling.module import Module
-from policybridge_train.tuning.passes import PassSearch
+from policybridge_train.tuning.decided import Decided, passes_of
 from policybridge_train.tuning.search import Search
 
 _INTERVAL: Final = 2.0
@@ -82,35 +81,32 @@ class StoreKeeper:
     def _path_of(self, module: Module) -> str:
         return module.name if self._root is None else path_in_store(self._root / module.source, self._path)
 
-    def start(self, module: Module, search: Search) -> Mapping[str, bool]:
+    def start(self, module: Module, search: Search) -> Decided:
         """Give the store's decisions for a module, or for the module before an edit."""
         heading = self.heading(module, search)
         section = self._old.section_for(heading)
-        return section.answers if section and section.heading.path == heading.path else {}
+        if section is None or section.heading.path != heading.path:
+            return Decided()
+        return Decided(dict(section.answers), passes_of(section.passes, search.sizes))
 
-    def put(self, module: Module, search: Search, passes: PassSearch | None = None) -> None:
+    def put(self, module: Module, search: Search) -> None:
         """Keep a search's decisions; they are in the file a moment later.
 
-        The store's earlier decisions stay until they have been compiled. Without a search for passes the choices
-        of passes that it has stay if its decisions do: they were found with these.
+        The store's earlier decisions stay until they have been compiled.
         """
         if search.start:
             return
         heading = self.heading(module, search)
-        names = search.names
-        decisions = tuple(Decision(key, inline, *names.get(key, ())) for key, inline in search.shipped.items())
-        won = search.default_text - search.best_text + (passes.text - passes.best_text if passes else 0)
-        chosen = passes.best if passes else self._chosen(heading, search)
+        names, shipped = search.names, search.shipped
+        decisions = tuple(Decision(key, inline, *names.get(key, ())) for key, inline in shipped.inlining.items())
+        section = Section(heading, decisions, tuple(shipped.choices()))
+        won = search.default_text - search.best_text
         offers = self._shared.setdefault(heading, {})
-        offers[module.name] = _Offer(search.is_refused, won, module.name, Section(heading, decisions, chosen))
+        offers[module.name] = _Offer(search.is_refused, won, module.name, section)
         self._found[heading] = max(offers.values()).section
         self._digests.setdefault(heading.path, {})[module.name] = search.digest
         if monotonic() > self._next_write:
             self.write()
-
-    def _chosen(self, heading: Heading, search: Search) -> Sequence[PassChoice]:
-        section = self._old.section_for(heading)
-        return section.passes if section and section.heading == heading and section.answers == search.shipped else ()
 
     def write(self) -> None:
         """Write the file, if there is anything new.

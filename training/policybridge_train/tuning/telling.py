@@ -27,6 +27,7 @@ class _Size:
     exec: int
     best_exec: int
     decisions: int
+    passes: int
 
 
 class Telling:
@@ -61,8 +62,9 @@ class Telling:
         """Show the state of a search after one of its compiles has ended."""
         name = tuning.module.name
         if search is not None:
-            exec_ = (search.default_exec, search.best_exec)
-            self._sizes[name] = _Size(search.default_text, search.best_text, *exec_, len(search.best))
+            best = search.best
+            sizes = search.default_text, search.best_text, search.default_exec, search.best_exec
+            self._sizes[name] = _Size(*sizes, len(best.inlining), best.choice_count)
         if tuning.done:
             self._done.add(name)
         won = f"{len(self._done)} of {len(self._tunings)} modules, text {self._change():+.2f} %"
@@ -75,7 +77,7 @@ class Telling:
     def _print(self) -> None:
         table = Table(box=SIMPLE, padding=0, show_edge=False)
         table.add_column("", overflow="fold")
-        for heading in ("modules", "text", "tuned", "change", "exec", "tuned", "change", "decisions"):
+        for heading in ("modules", "text", "tuned", "change", "exec", "tuned", "change", "decisions", "passes"):
             table.add_column(heading, justify="right", overflow="fold")
         groups: dict[str, list[_Size]] = {}
         for tuning in self._tunings:
@@ -115,4 +117,4 @@ def _cells(sizes: Sequence[_Size]) -> list[str]:
     for pairs in ([(one.text, one.best_text) for one in sizes], [(one.exec, one.best_exec) for one in sizes]):
         before, after = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
         cells += [f"{before:,}", f"{after:,}", f"{100 * (after / before - 1):+.2f} %" if before else ""]
-    return [*cells, f"{sum(one.decisions for one in sizes):,}"]
+    return [*cells, f"{sum(one.decisions for one in sizes):,}", f"{sum(one.passes for one in sizes):,}"]

@@ -1,0 +1,168 @@
+"""Choices of passes as moves of a search, and the gain that is expected of each.
+
+What a choice does to a function does not depend on the choices for other functions (``docs/passes.md``). So each
+function tries a choice of its own in each compile in which no flip touches it.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Final
+
+from policybridge_client.decisions.passes import CODEGEN_PASSES
+from policybridge_train.tuning.decided import MODULE, Decided
+from policybridge_train.tuning.flips import CallGraph
+from policybridge_train.tuning.search import Search
+
+OUTLINER: Final = Decided(passes={MODULE: ["add iroutliner@last"]})
+"""LLVM's outliner: a choice of the module, because what it makes of a function depends on the others."""
+
+PRIOR: Final[Mapping[str, float]] = {
+    "set ext-tsp & skip early-machinelicm & skip loop-reduce": 0.0250,
+    "skip early-machinelicm": 0.0106,
+    "set ext-tsp": 0.0100,
+    "skip loop-reduce": 0.0080,
+    "skip block-placement": 0.0070,
+    "skip codegenprepare": 0.0053,
+    "skip machine-cse": 0.0048,
+    "skip machine-sink": 0.0042,
+    "add gvn-hoist@early": 0.0040,
+    "add gvn-sink@early": 0.0040,
+    "add loop(loop-reduce)@last": 0.0038,
+    "add lower-switch,simplifycfg@last": 0.0037,
+    "add reg2mem,sroa,instcombine,simplifycfg@last": 0.0033,
+    "add newgvn@early": 0.0025,
+    "add sink@last": 0.0024,
+    "skip x86-cmov-conversion": 0.0022,
+    "skip x86-isel": 0.0017,
+    "skip x86-fixup-leas": 0.0015,
+    "add gvn@early": 0.0014,
+    "skip x86-optimize-leas": 0.0012,
+    "skip machinelicm": 0.0010,
+    "skip twoaddressinstruction": 0.0010,
+    "skip LICMPass": 0.0009,
+    "skip SimplifyCFGPass": 0.0009,
+    "skip shrink-wrap": 0.0008,
+    "skip tailduplication": 0.0008,
+    "skip SLPVectorizerPass": 0.0007,
+    "skip LoopRotatePass": 0.0007,
+    "skip InstCombinePass": 0.0006,
+    "skip expand-memcmp": 0.0006,
+    "add mergereturn,simplifycfg@last": 0.0005,
+    "add constraint-elimination@early": 0.0005,
+    "add gvn-sink@last": 0.0005,
+    "skip branch-folder": 0.0004,
+    "skip LoopUnrollPass": 0.0004,
+    "skip consthoist": 0.0003,
+    "add simplifycfg<hoist-common-insts;sink-common-insts>@last": 0.0003,
+    "skip SROAPass": 0.0003,
+    "skip machine-cp": 0.0002,
+    "skip peephole-opt": 0.0002,
+    "skip machine-scheduler": 0.0002,
+}
+"""The choices to try, and what each took off a function in earlier searches, as a part of its bytes.
+
+The first are those that make most functions smaller: they are tried together, and else one by one.
+"""
+
+_AND: Final = " & "
+
+_PRIOR_BYTES: Final = 20_000
+"""Bytes of functions as many as which the prior counts."""
+
+_AGAIN: Final = 0.1
+"""The part of the gain that is expected of a choice that did not help the function as it was, or is taken back."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A choice for one function, which is made, or taken back where it is made.
+
+    Attributes:
+        function: whose passes it is about.
+        words: the action and the name; of several choices with ``&`` between.
+        affected: the function, as a set (`CallGraph`).
+
+    """
+
+    function: str
+    words: str
+    affected: int
+    read: int = 0
+
+    @property
+    def turned(self) -> Decided:
+        """The choice, by function."""
+        return Decided(passes={self.function: self.words.split(_AND)})
+
+    @property
+    def name(self) -> str:
+        """What tells it from the other moves of its module."""
+        return f"{self.words} {self.function}"
+
+    def surroundings(self, sizes: Mapping[str, int]) -> int:
+        """Give a number that changes, most often, where the function has changed."""
+        return sizes.get(self.function, 0)
+
+
+class Gains:
+    """The gain that is expected of choices, learnt from those tried in all modules. Usable from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._gained = {words: part * _PRIOR_BYTES for words, part in PRIOR.items()}
+        self._bytes = dict.fromkeys(PRIOR, float(_PRIOR_BYTES))
+
+    def add(self, choice: Choice, size: float, credit: float) -> None:
+        """Learn from a tried choice."""
+        with self._lock:
+            self._gained[choice.words] += max(0.0, -credit)
+            self._bytes[choice.words] += size
+
+    def parts(self) -> list[tuple[str, float]]:
+        """Give each choice with the part of a function's bytes that it saves on average, the greatest part first."""
+        with self._lock:
+            found = [(words, self._gained[words] / self._bytes[words]) for words in PRIOR]
+        return sorted(found, key=lambda each: -each[1])
+
+    def best(self, search: Search, graph: CallGraph, without: Collection[str]) -> Iterator[tuple[float, Choice]]:
+        """Give the choice that each function tries next, with the bytes that it is expected to save.
+
+        Args:
+            search: what was tried.
+            graph: of the module.
+            without: the names of moves that are under way.
+
+        """
+        outlined = MODULE in search.decided.passes
+        # After the outliner, which is the last of LLVM's passes, only code generation works on one function at a time.
+        parts = [each for each in self.parts() if not outlined or is_codegen(each[0])]
+        for function, size in search.sizes.items():
+            bit = graph.set_of((function,))
+            best = max(_untried(search, function, parts, without), default=None)
+            if best is not None:
+                yield best[0] * size, Choice(function, best[1], bit)
+
+
+def is_codegen(words: str) -> bool:
+    """Tell whether a choice is about code generation."""
+    pairs = [each.split(" ", 1) for each in words.split(_AND)]
+    return all(action == "set" or (action == "skip" and name in CODEGEN_PASSES) for action, name in pairs)
+
+
+def _untried(
+    search: Search, function: str, parts: list[tuple[str, float]], without: Collection[str]
+) -> Iterator[tuple[float, str]]:
+    """Give the choices that the function has not tried as it is, up to the first that it never tried."""
+    for words, part in parts:
+        name = f"{words} {function}"
+        tried = search.tried.get(name)
+        if name in without or (tried is not None and tried.surroundings == search.sizes[function]):
+            continue
+        chosen = search.decided.passes.get(function, ())
+        if tried is None and not any(each in chosen for each in words.split(_AND)):
+            yield part, words
+            return
+        if tried is None or abs(tried.credit) > 0:
+            # It changed the function: as the function is now, it may help, or help no more.
+            yield part * _AGAIN, words
