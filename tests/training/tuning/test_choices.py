@@ -149,4 +149,5 @@ def test_a_search_begins_with_the_choices_that_the_store_has_for_functions_that_
     }
     edited = Search.begin(compile_result(100, {"one": 100}, (), "another", module="1" * 16))
     start = StoreKeeper(store, 22, "site").start(module, edited)
+    assert start is not None
     assert {function: set(its) for function, its in start.passes.items()} == {"one": set(search.best.passes["one"])}

@@ -2,11 +2,22 @@
 
 import argparse
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from policybridge_client.decisions import Decision, Heading, Section, Store, parse_sites, write_store
+from policybridge_client.decisions import (
+    ALL_FUNCTIONS,
+    Decision,
+    Heading,
+    PassChoice,
+    Section,
+    Store,
+    parse_sites,
+    read_store,
+    write_store,
+)
 from policybridge_train.compiling.module import Module
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.tuning import export
@@ -85,6 +96,19 @@ def test_the_replay_of_c_gives_the_identical_object_without_a_plugin(
     flags = [word for flag in flags_for("replay.txt") for word in ("-mllvm", flag)]
     tuned = tuner.compile(Path(source.name), "-Oz", "-g1", decisions="tuned.db").output
     assert tuner.plain(Path(source.name), "-Oz", "-g1", *flags) == tuned != tuner.plain(Path(source.name), "-Oz", "-g1")
+
+
+def test_the_replay_leaves_choices_of_passes_out_and_says_so(tuner: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write_source(tuner.folder)
+    tuner.write(flipped(tuner.logged(Path(source.name)).sites, "middle"), source.name)
+    (section,) = read_store(Path("tuned.db")).sections
+    passes = (PassChoice(ALL_FUNCTIONS, "skip", "codegenprepare"), PassChoice(ALL_FUNCTIONS, "skip", "x86-isel"))
+    write_store(Store([replace(section, passes=passes)]), Path("tuned.db"))
+    assert exported(*command(tuner, source, "-gline-tables-only")) == 0
+    said = capsys.readouterr().out
+    assert "the store's choices of passes are left out" in said
+    assert "LLVM's replay gives the identical object" in said
+    assert "'middle0' inlined into 'module0' at callsite module0:0:" in Path("replay.txt").read_text()
 
 
 def test_calls_of_cpp_at_one_place_are_told_apart_by_discriminators_or_named(

@@ -125,4 +125,4 @@ def test_what_is_smaller_only_in_the_object_is_not_the_best() -> None:
     search.note(compile_result(210, {"both": 130, "f": 30}, turned, "third"))
     assert search.best_object == "third"
     search.refused = "third"
-    assert not search.shipped
+    assert search.shipped == Decided()

@@ -9,7 +9,6 @@ from policybridge_client.cli import main
 from policybridge_client.decisions import read_store
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.tuning.autotuner import Autotuner
-from policybridge_train.tuning.decided import Decided
 from policybridge_train.tuning.module import ModuleTuning, Tools
 from policybridge_train.tuning.progress import Progress
 from policybridge_train.tuning.ranking import Ranking
@@ -30,7 +29,7 @@ def test_a_search_that_is_closed_compiles_what_it_has_accepted_alone_and_nothing
     with Progress(tmp_path / "progress.db") as progress:
         compiler = zig_compiler()
         running = compiler.farm.running
-        tools = Tools(compiler, Ranking(), progress, 1000, lambda *_: Decided(), running, "zig")
+        tools = Tools(compiler, Ranking(), progress, 1000, lambda *_: None, running, "zig")
         tuning = ModuleTuning(module, tools)
         for _ in range(compiles):
             assert tuning.step()

@@ -226,8 +226,8 @@ def test_the_decisions_of_a_store_stay_until_they_have_been_compiled(tmp_path: P
     keeper.put(module, edited)
     keeper.write()
     assert [section.answers for section in read_store(store).sections] == [search.best.inlining]
-    edited.take(edited.start, compiled({**DEFAULT, "a": 110}, {"one": True}))
-    edited.start = Decided()
+    edited.take(Decided({"0123456789abcdef": True}), compiled({**DEFAULT, "a": 110}, {"one": True}))
+    edited.start = None
     keeper.put(module, edited)
     keeper.write()
     assert not read_store(store).sections

@@ -172,7 +172,7 @@ def _run(tunings: Sequence[ModuleTuning], keeper: StoreKeeper, autotuner: Autotu
         def stepped(tuning: ModuleTuning) -> None:
             search = tuning.search()
             # The store's earlier decisions stay until they were compiled.
-            if search is not None and not search.start:
+            if search is not None and search.start is None:
                 keeper.put(tuning.module, search)
             telling.stepped(tuning, search)
 

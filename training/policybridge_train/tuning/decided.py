@@ -28,19 +28,10 @@ class Decided(msgspec.Struct, frozen=True, array_like=True):
     inlining: Mapping[str, bool] = {}
     passes: Mapping[str, Sequence[str]] = {}
 
-    def __bool__(self) -> bool:
-        """Tell whether there are any."""
-        return bool(self.inlining or self.passes)
-
-    @property
-    def choice_count(self) -> int:
-        """How many choices of passes there are."""
-        return sum(map(len, self.passes.values()))
-
     @property
     def count(self) -> int:
         """How many decisions there are."""
-        return len(self.inlining) + self.choice_count
+        return len(self.inlining) + sum(map(len, self.passes.values()))
 
     def turned(self, move: "Decided") -> "Decided":
         """Give these after a move: its sites as it has them, and its choices made, or taken back if they are here."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from policybridge_client.decisions import SiteLog, Store, read_sites, read_store
+from policybridge_client.decisions import SiteLog, Store, format_store, read_sites, read_store
 from policybridge_client.llvm.compilers import CompilerCommand, Kind
 from policybridge_client.llvm.record import output_index
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
@@ -88,8 +88,9 @@ class Exported:
     Attributes:
         replay: the lines of the file.
         log: of the compilation with the plugin.
-        identical: whether the replay gives the same object as the plugin.
+        identical: whether the replay gives the same object as the plugin with the decisions about inlining.
         store: of the decisions.
+        passes: whether the store has choices of passes, too.
 
     """
 
@@ -97,6 +98,7 @@ class Exported:
     log: SiteLog
     identical: bool
     store: Store
+    passes: bool = False
 
 
 def _order(arguments: argparse.Namespace) -> Order:
@@ -144,6 +146,10 @@ class _Export:
     store: Store
 
     def run(self) -> Exported:
+        passes = any(section.passes for section in self.store.sections)
+        if passes:
+            inlining = [replace(section, passes=()) for section in self.store.sections]
+            self._inlining.write_bytes(format_store(Store([each for each in inlining if each.decisions])))
         tuned = self._compiled("tuned.o", self._with_plugin)
         if not (self.folder / "sites").exists():
             raise PreconditionError(f"LLVM does not inline in {shlex.join(self.order.command)}: give it -O1 or more")
@@ -151,11 +157,17 @@ class _Export:
         replay = replay_of(log)
         self.order.output.write_bytes(replay.text)
         replayed = self._compiled("replayed.o", self._with_replay)
-        return Exported(replay, log, tuned == replayed, self.store)
+        return Exported(replay, log, tuned == replayed, self.store, passes)
+
+    @property
+    def _inlining(self) -> Path:
+        """The store without its choices of passes, if it has any: LLVM's replay knows none."""
+        return self.folder / "store"
 
     def _with_plugin(self, compiler: CompilerCommand) -> list[str]:
+        store = self._inlining if self._inlining.exists() else self.order.store.absolute()
         flags = [
-            f"-policybridge-decisions={self.order.store.absolute()}",
+            f"-policybridge-decisions={store}",
             f"-policybridge-sites={self.folder / 'sites'}",
             "-policybridge-fallback=error",
         ]
@@ -201,6 +213,8 @@ def _told(exported: Exported, output: Path) -> str:
     lines += [f"not said: {unsaid}" for unsaid in replay.unsaid[:_SHOWN]]
     if len(replay.unsaid) > _SHOWN:
         lines.append(f"not said: {len(replay.unsaid) - _SHOWN} more")
+    if exported.passes:
+        lines.append("the store's choices of passes are left out: LLVM's replay is about inlining alone")
     if exported.identical:
         lines.append("LLVM's replay gives the identical object; compile with the same flags and")
     else:

@@ -41,7 +41,7 @@ KINDS: Final = (INLINE, PASSES)
 _WHOLE: Final = 4
 """The part of the budget that is left for the moves of the whole module, and for what comes after them."""
 
-Start = Callable[[Module, Search], Decided]
+Start = Callable[[Module, Search], Decided | None]
 
 
 @dataclass(frozen=True)
@@ -212,8 +212,8 @@ class ModuleTuning:
             return None
         if search.shared is None and self._tools.sharing is not None:
             search.share(self._tools.sharing.of(self.module.name, search))
-        if search.start:
-            return self._by_itself(self._started(search))
+        if search.start is not None:
+            return self._by_itself(self._started(search.start, search))
         return self._searched(search, left)
 
     def _searched(self, search: Search, left: int) -> _Compile | None:
@@ -247,18 +247,18 @@ class ModuleTuning:
             self._tools.sharing.add(self.module.name, search.weak)
         search.whole = [OUTLINER] * self._tools.chooses
         search.start = self._tools.start(self.module, search)
-        search.started = bool(search.start)
-        if not search.start and self._tools.policy is not None:
+        search.started = search.start is not None
+        if search.start is None and self._tools.policy is not None:
             search.spent += 1
             search.start = self._decided(self._tools.policy)
 
-    def _decided(self, policy: Callable[[Module], Decisions]) -> Decided:
+    def _decided(self, policy: Callable[[Module], Decisions]) -> Decided | None:
         try:
             return Decided(dict(policy(self.module)))
         except PolicyBridgeError as error:
             # The search begins with LLVM's own decisions then.
             self.failure = str(error)
-            return Decided()
+            return None
 
     def _of_whole(self, search: Search) -> _Compile:
         """Compile a move of the whole module: it has no other credit than the module's bytes."""
@@ -276,17 +276,17 @@ class ModuleTuning:
 
         return _Compile(decided, settle, fail)
 
-    def _started(self, search: Search) -> _Compile:
+    def _started(self, start: Decided, search: Search) -> _Compile:
         """Compile the decisions of the store or of a policy."""
 
         def settle(measured: CompileResult) -> None:
-            take_start(search, measured)
+            take_start(search, start, measured)
 
         def fail() -> None:
             search.spent += 1
-            search.start, search.started = Decided(), False
+            search.start, search.started = None, False
 
-        return _Compile(search.start, settle, fail)
+        return _Compile(start, settle, fail)
 
     def _check(self, search: Search) -> _Compile | None:
         """Compile the accepted decisions alone."""

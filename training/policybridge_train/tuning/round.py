@@ -61,6 +61,10 @@ class Move(Protocol):
         ...
 
 
+_TURNS: Final = 2
+"""Of so many rounds one tries its least number of flips before all choices of passes: until the model has learnt, the
+best flips may be those of which it predicts nothing good."""
+
 _Ranked = tuple[float, Flip | Choice, Features | None]
 """A move with the bytes that it is expected to save, and a flip's features."""
 
@@ -110,7 +114,7 @@ class Round:
             if credit > _HOPELESS and place >= least:
                 return
             gain = max(-credit, 0) + _DOUBT * math.log1p(math.exp(-abs(credit) / _DOUBT))
-            yield gain, flips[n], rows[n]
+            yield math.inf if place < least and search.spent % _TURNS == 0 else gain, flips[n], rows[n]
 
     def _chosen(self, ranked: Sequence[_Ranked]) -> Iterator[tuple[Move, Features | None]]:
         """Give those that fit into one compile, the greatest expected gain first."""

@@ -63,7 +63,7 @@ class Search(msgspec.Struct):
         idle: rounds in a row without a gain.
         closed: whether nothing is left to try.
         whole: moves of the whole module that are not tried yet; each has a compile by itself.
-        start: decisions of a store, until they have been compiled.
+        start: decisions of a store or a policy, until they have been compiled.
         started: whether there were any.
         default_object: SHA-256 of the default's object.
         weak: functions of the default of which a linker keeps one copy, where several objects have them.
@@ -94,7 +94,7 @@ class Search(msgspec.Struct):
     idle: int = 0
     closed: bool = False
     whole: list[Decided] = msgspec.field(default_factory=list)
-    start: Decided = Decided()
+    start: Decided | None = None
     started: bool = False
     default_object: str = ""
     weak: tuple[str, ...] = ()
@@ -157,10 +157,10 @@ class Search(msgspec.Struct):
         cost = self._whole(measured.text, measured.costs)
         best = self.best_text if self.best_cost is None else self.best_cost
         there = {name: its for name, its in (passes or {}).items() if name == MODULE or name in measured.costs}
-        decided = Decided(measured.deviations(), there)
-        smaller = (cost, measured.exec, decided.count) < (best, self.best_exec, self.best.count)
+        decided, size, before = Decided(measured.deviations(), there), (cost, measured.exec), (best, self.best_exec)
+        smaller = size < before or (size == before and decided.count < self.best.count)
         # Without decisions there is nothing to store, and so nothing that makes the object again.
-        if not smaller or not decided:
+        if not smaller or not (decided.inlining or decided.passes):
             return False
         self.best_text, self.best_exec, self.best_cost = measured.text, measured.exec, cost
         self.best, self.best_object = decided, measured.digest

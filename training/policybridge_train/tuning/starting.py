@@ -79,15 +79,15 @@ def _followed(repository: Path, policy: str, folder: Path) -> Path:
     return repository
 
 
-def take_start(search: Search, measured: CompileResult) -> None:
+def take_start(search: Search, start: Decided, measured: CompileResult) -> None:
     """Go on from the decisions that a search starts with, but for regions that they have made larger."""
     graph = CallGraph(search.sites, search.sizes)
     for site in (site for sites in search.sites.values() for site in sites):
-        inline = search.start.inlining.get(site.key, site.taken)
+        inline = start.inlining.get(site.key, site.taken)
         if inline != site.taken:
             flip = Flip.of((site,), graph, inline=inline)
             search.accepted.append(Accepted(flip.turned, graph.names(flip.affected)))
-    for function, choices in search.start.passes.items():
+    for function, choices in start.passes.items():
         search.accepted.append(Accepted(Decided(passes={function: choices}), [function] if function else []))
-    search.take(search.start, measured)
-    search.start = Decided()
+    search.take(start, measured)
+    search.start = None

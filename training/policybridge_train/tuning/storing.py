@@ -81,12 +81,12 @@ class StoreKeeper:
     def _path_of(self, module: Module) -> str:
         return module.name if self._root is None else path_in_store(self._root / module.source, self._path)
 
-    def start(self, module: Module, search: Search) -> Decided:
+    def start(self, module: Module, search: Search) -> Decided | None:
         """Give the store's decisions for a module, or for the module before an edit."""
         heading = self.heading(module, search)
         section = self._old.section_for(heading)
         if section is None or section.heading.path != heading.path:
-            return Decided()
+            return None
         return Decided(dict(section.answers), passes_of(section.passes, search.sizes))
 
     def put(self, module: Module, search: Search) -> None:
@@ -94,7 +94,7 @@ class StoreKeeper:
 
         The store's earlier decisions stay until they have been compiled.
         """
-        if search.start:
+        if search.start is not None:
             return
         heading = self.heading(module, search)
         names, shipped = search.names, search.shipped

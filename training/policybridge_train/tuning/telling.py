@@ -64,7 +64,7 @@ class Telling:
         if search is not None:
             best = search.best
             sizes = search.default_text, search.best_text, search.default_exec, search.best_exec
-            self._sizes[name] = _Size(*sizes, len(best.inlining), best.choice_count)
+            self._sizes[name] = _Size(*sizes, len(best.inlining), sum(map(len, best.passes.values())))
         if tuning.done:
             self._done.add(name)
         won = f"{len(self._done)} of {len(self._tunings)} modules, text {self._change():+.2f} %"
