@@ -1,4 +1,4 @@
-"""Clients that never stop asking, and tell all that was acknowledged; for each line, until the server named is gone."""
+"""Clients that ask from a line with `Asking` to a line with `Rest`, and tell all that was acknowledged."""
 
 import hashlib
 import itertools
@@ -6,8 +6,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from typing import Final
 
 import grpc
@@ -23,11 +23,11 @@ from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import Outcome, PolicyReference, SessionOptions, Values, load_serdes
 from policybridge_serdes.messages import reference_to_pb
 from policybridge_serdes.protobuf import signature_to_pb
-from tests.kills.messages import Acknowledged, Asked, Asking, Over, say
+from tests.kills.messages import Acknowledged, Asked, Asking, Over, Rest, say
 
 POLICY: Final = PolicyReference("network")
 SEEDS: Final = 8
-STEPS: Final = 100
+STEPS: Final = 50
 """Decisions between two outcomes of a session."""
 
 _REPORTS: Final = 3
@@ -35,6 +35,10 @@ _STEADY: Final = 0.05
 """Seconds between the outcomes of the client that only reports; less than the ledger's period."""
 
 _QUIET: Final = 0.01
+_COMPILES: Final = 0.005
+"""Seconds between two requests of the other clients: servers that start need the cores, too."""
+_AGAIN: Final = 0.02
+"""Seconds after a failure: the server is being started again."""
 
 
 def observed(seed: int) -> list[Values]:
@@ -69,67 +73,94 @@ def _open(address: str) -> ClientSession:
     return connect(address).open(POLICY, SIGNATURE, SessionOptions())
 
 
-def _report(address: str, thread: str) -> None:
-    """Ask, report, ask, report: session after session."""
-    for number in itertools.count():
-        seed, advices, session = number % SEEDS, b"", _open(address)
-        rows = observed(seed)
-        for report in range(1, 1 + number % (_REPORTS + 1)):
-            advices += b"".join(session.evaluate(row).tobytes() for row in rows[(report - 1) * STEPS : report * STEPS])
-            session.report(Outcome({"report": report}, "ok"))
-            say(Acknowledged(session.id, thread, seed, report * STEPS, digested(advices), report))
-        session.close()
+class _Clients:
+    """Threads that ask the servers of one message.
 
+    Args:
+        asked: the message.
 
-def _end(address: str, thread: str) -> None:
-    """Run session after session to its end over gRPC."""
-    with grpc.insecure_channel(address.removeprefix("grpc:"), options=[("grpc.enable_http_proxy", 0)]) as channel:
-        stub = PolicyServiceStub(channel)
-        for number in itertools.count():
-            seed, count = number % SEEDS, 1 + number % STEPS
-            session, advices = whole_session(stub, POLICY, observed(seed)[:count])
-            say(Acknowledged(session, thread, seed, count, digested(advices), 0, ended=True))
+    """
 
+    def __init__(self, asked: Asking) -> None:
+        self._rest = threading.Event()
+        asking = [(self._report, asked.socket), (self._report, asked.grpc), (self._end, asked.grpc)]
+        asking += [(self._end, asked.grpc), (self._steady, asked.socket), (self._quiet, asked.grpc)]
+        self._threads = [
+            threading.Thread(target=self._until_rest, args=(ask, address, f"{os.getpid()}-{number}"))
+            for number, (ask, address) in enumerate(asking)
+        ]
+        for thread in self._threads:
+            thread.start()
 
-def _steady(address: str, thread: str) -> None:
-    """Report outcomes of one session, closer to each other than the ledger's period."""
-    session = _open(address)
-    for report in itertools.count(1):
-        session.report(Outcome({"report": report}, "ok"))
-        say(Acknowledged(session.id, thread, 0, 0, digested(b""), report))
-        time.sleep(_STEADY)
+    def rest(self) -> None:
+        """End all sessions."""
+        self._rest.set()
+        for thread in self._threads:
+            thread.join()
 
+    def _until_rest(self, ask: Callable[[str, str], None], address: str, thread: str) -> None:
+        while not self._rest.is_set():
+            # The server is killed at some moment.
+            with suppress(PolicyBridgeError, grpc.RpcError, OSError):
+                ask(address, thread)
+            self._rest.wait(_AGAIN)
 
-def _quiet(address: str, thread: str) -> None:  # noqa: ARG001
-    """Ask slowly, and never report."""
-    session = _open(address)
-    for count, row in enumerate(itertools.cycle(observed(0)), 1):
-        session.evaluate(row)
-        say(Asked(session.id, count, time.monotonic()))
-        time.sleep(_QUIET)
+    def _numbers(self, first: int = 0) -> Iterator[int]:
+        return itertools.takewhile(lambda _: not self._rest.is_set(), itertools.count(first))
 
+    def _report(self, address: str, thread: str) -> None:
+        """Ask, report, ask, report: session after session."""
+        for number in self._numbers():
+            seed, advices = number % SEEDS, b""
+            rows = observed(seed)
+            with closing(_open(address)) as session:
+                for report in range(1, 1 + number % (_REPORTS + 1)):
+                    part = rows[(report - 1) * STEPS : report * STEPS]
+                    advices += b"".join(session.evaluate(row).tobytes() for row in part)
+                    session.report(Outcome({"report": report}, "ok"))
+                    say(Acknowledged(session.id, thread, seed, report * STEPS, digested(advices), report))
+                    time.sleep(_COMPILES)
 
-def _until_gone(ask: Callable[[str, str], None], address: str, thread: str) -> None:
-    # The server is killed at some moment.
-    with suppress(PolicyBridgeError, grpc.RpcError, OSError):
-        ask(address, thread)
+    def _end(self, address: str, thread: str) -> None:
+        """Run session after session to its end over gRPC."""
+        target = address.removeprefix("grpc:")
+        with grpc.insecure_channel(target, options=[("grpc.enable_http_proxy", 0)]) as channel:
+            stub = PolicyServiceStub(channel)
+            for number in self._numbers():
+                seed, count = number % SEEDS, 1 + number % STEPS
+                session, advices = whole_session(stub, POLICY, observed(seed)[:count])
+                say(Acknowledged(session, thread, seed, count, digested(advices), 0, ended=True))
+                time.sleep(_COMPILES)
+
+    def _steady(self, address: str, thread: str) -> None:
+        """Report outcomes of one session, closer to each other than the ledger's period."""
+        with closing(_open(address)) as session:
+            for report in self._numbers(1):
+                session.report(Outcome({"report": report}, "ok"))
+                say(Acknowledged(session.id, thread, 0, 0, digested(b""), report))
+                time.sleep(_STEADY)
+
+    def _quiet(self, address: str, thread: str) -> None:
+        """Ask slowly, and never report."""
+        rows = itertools.cycle(observed(0))
+        with closing(_open(address)) as session:
+            for count in self._numbers(1):
+                session.evaluate(next(rows))
+                say(Asked(session.id, count, time.monotonic()))
+                time.sleep(_QUIET)
 
 
 def main() -> None:
     """Ask as the lines on standard input say."""
+    asking: list[_Clients] = []
     for line in sys.stdin:
-        given = msgspec.json.decode(line, type=Asking)
-        asking = [(_report, given.socket), (_report, given.grpc), (_end, given.grpc), (_end, given.grpc)]
-        asking += [(_steady, given.socket), (_quiet, given.grpc)]
-        threads = [
-            threading.Thread(target=_until_gone, args=(ask, address, f"{os.getpid()}-{number}"))
-            for number, (ask, address) in enumerate(asking)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        say(Over())
+        match msgspec.json.decode(line, type=Asking | Rest):
+            case Asking() as asked:
+                asking.append(_Clients(asked))
+            case Rest():
+                while asking:
+                    asking.pop().rest()
+                say(Over())
 
 
 if __name__ == "__main__":

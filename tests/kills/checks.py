@@ -1,8 +1,8 @@
-"""What must hold after a kill: all that was acknowledged is there, and the files are whole."""
+"""The checks after a kill: all that was acknowledged is there, and the files are whole."""
 
 import itertools
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -36,6 +36,9 @@ class Figures:
         named: changes of `latest` that were acknowledged: publications, steps of roll-outs, ways back.
         late: the most decisions of a session that never reports which were missing though made some seconds before.
         faults: a sentence for each lost or damaged record.
+        killed: processes by kind.
+        jumps: of the clocks, by kind.
+        blocks: parts of the run that are over.
 
     """
 
@@ -46,6 +49,14 @@ class Figures:
     named: int = 0
     late: int = 0
     faults: list[str] = field(default_factory=list)
+    killed: Counter[str] = field(default_factory=Counter)
+    jumps: Counter[str] = field(default_factory=Counter)
+    blocks: int = 0
+
+    @property
+    def kills(self) -> int:
+        """The number of killed processes."""
+        return self.killed.total()
 
     def blame(self, faults: Iterable[str]) -> None:
         """Count faults, each once."""
@@ -56,30 +67,33 @@ class LedgerCheck:
     """Compares the ledger with what its clients were told.
 
     Args:
-        ledger: the file.
-        most: bytes that the server lets it have.
+        ledger: the file, or the database's URL.
+        most: bytes that the server lets it have; ``None``: it drops nothing.
         figures: are counted here.
 
     """
 
-    def __init__(self, ledger: Path, most: int, figures: Figures) -> None:
+    def __init__(self, ledger: Path | str, most: int | None, figures: Figures) -> None:
         self._ledger = ledger
         self._most = most
         self._figures = figures
         self._order: defaultdict[str, dict[str, Acknowledged]] = defaultdict(dict)
 
     def check(self, said: Iterable[Said], killed: float) -> None:
-        """Check after a kill at the moment ``killed``; the server does not run."""
+        """Check after a kill at the moment ``killed``."""
+        known = list(said)
+        late = [each for each in known if isinstance(each, Asked) and each.at < killed - _SOON]
+        self._compare(self.take(known), {each.session: each.count for each in late})
+
+    def take(self, said: Iterable[Said]) -> dict[str, Acknowledged]:
+        """Count what was acknowledged, and give it by session; `check_all` checks it."""
         fresh: dict[str, Acknowledged] = {}
-        quiet: dict[str, int] = {}
         for each in said:
             if isinstance(each, Acknowledged):
                 fresh[each.session] = self._order[each.thread][each.session] = each
-            elif isinstance(each, Asked) and each.at < killed - _SOON:
-                quiet[each.session] = each.count
         self._figures.decisions += sum(each.count for each in fresh.values())
         self._figures.ends += sum(each.ended for each in fresh.values())
-        self._compare(fresh, quiet)
+        return fresh
 
     def check_all(self) -> None:
         """Check everything that retention has left."""
@@ -91,7 +105,7 @@ class LedgerCheck:
         with LedgerReader(self._ledger) as reader:
             found = {session.id: session for session in reader.sessions()}
             dropped = self._drop_missing(found, verified)
-            if dropped and used < _LEAST_KEPT * self._most:
+            if dropped and self._most and used < _LEAST_KEPT * self._most:
                 self._figures.blame([f"retention dropped {dropped} sessions and left {used} bytes"])
             for key, each in verified.items():
                 if key in found:
@@ -104,6 +118,9 @@ class LedgerCheck:
             self._figures.late = max(self._figures.late, count - held)
 
     def _whole_bytes(self) -> int:
+        """Give the bytes in use of a file, which must be whole; 0 for a database."""
+        if isinstance(self._ledger, str):
+            return 0
         with closing(sqlite3.connect(f"{self._ledger.absolute().as_uri()}?mode=ro", uri=True)) as database:
             told = [str(line) for (line,) in database.execute("PRAGMA integrity_check")]
             if told != ["ok"]:
@@ -123,6 +140,8 @@ class LedgerCheck:
         count = 0
         for known in self._order.values():
             in_turn = set(itertools.takewhile(lambda key: key not in found and key not in fresh, known))
+            if self._most is None:
+                in_turn = set()
             for key in [key for key in known if key not in found]:
                 each = known.pop(key)
                 if key in in_turn:
@@ -180,8 +199,8 @@ class RepositoryCheck:
         self._figures = figures
         self._digests: dict[int, str] = {}
 
-    def check(self, address: str, said: Iterable[Said]) -> None:
-        """Check after a restart of the server, which listens at ``address``."""
+    def check(self, address: str, said: Iterable[Said], *, restarted: bool) -> None:
+        """Check a server that listens at ``address``; one that was restarted has removed unfinished publications."""
         fresh = [each for each in said if isinstance(each, Published)]
         self._figures.published += len(fresh)
         self._digests |= {each.version: each.digest for each in fresh}
@@ -195,7 +214,7 @@ class RepositoryCheck:
                 self._figures.blame([f"version {version} was published and is missing"])
             if version in listed and (listed[version].digest != digest or listed[version].error):
                 self._figures.blame([f"version {version} is another one than that which was published"])
-        hidden = [path.name for path in self._repository.rglob(".*") if path.is_dir()]
+        hidden = [path.name for path in self._repository.rglob(".*") if restarted and path.is_dir()]
         self._figures.blame(f"a publication left {name}" for name in hidden if name.startswith(".publish"))
 
     def _check_latest(self, said: Iterable[Said], latest: int) -> None:

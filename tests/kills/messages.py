@@ -6,17 +6,21 @@ import msgspec
 
 
 class Serving(msgspec.Struct, tag=True):
-    """Serve: fields of `ServerConfig`, and the file that says by how many seconds the clock is wrong."""
+    """Serve: fields of `ServerConfig`, and the file with the seconds by which the ledger's clock is wrong, if any."""
 
     config: dict[str, Any]
-    offset: str
+    offset: str = ""
 
 
-class Asking(msgspec.Struct):
-    """Ask the server at these addresses until it is gone."""
+class Asking(msgspec.Struct, tag=True):
+    """Ask the server at these addresses until `Rest`; ask again after each failure."""
 
     socket: str
     grpc: str
+
+
+class Rest(msgspec.Struct, tag=True):
+    """End all sessions, and say `Over`."""
 
 
 class Publishing(msgspec.Struct, tag=True):
@@ -85,7 +89,7 @@ class Named(msgspec.Struct, tag=True):
 
 
 class Over(msgspec.Struct, tag=True):
-    """The server is gone, and all was told."""
+    """The client has no session any more."""
 
 
 Said = Acknowledged | Asked | Published | Naming | Named | Over

@@ -6,14 +6,15 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from policybridge_core.errors import PolicyFailedError
-from tests.kills.messages import Asking, Over, Publishing, Said, Serving, Wanted
+from tests.kills.messages import Asking, Over, Publishing, Rest, Said, Serving, Wanted
 
 
 def said(lines: Iterable[bytes]) -> Iterator[Said]:
@@ -33,17 +34,20 @@ class Talker:
     Args:
         module: its name.
         log: its standard error, and that of its children, goes there.
+        more: variables of its environment.
 
     """
 
-    def __init__(self, module: str, log: Path) -> None:
+    def __init__(self, module: str, log: Path, more: Mapping[str, str] = MappingProxyType({})) -> None:
         self.log = log
         command = [sys.executable, "-m", f"tests.kills.{module}"]
         pipe = subprocess.PIPE
         with log.open("ab") as errors:
-            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors)
+            self._process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=errors, env={**os.environ, **more}
+            )
 
-    def begin(self, what: Asking | Wanted) -> None:
+    def begin(self, what: Asking | Rest | Wanted) -> None:
         """Tell it what to do."""
         if self._process.stdin is not None:
             self._process.stdin.write(msgspec.json.encode(what) + b"\n")
@@ -69,6 +73,9 @@ class Killed:
         task: to run.
         fifo: its output goes there; made and removed here.
 
+    Attributes:
+        pid: its number.
+
     Raises:
         PolicyFailedError: the nursery has ended.
 
@@ -81,6 +88,7 @@ class Killed:
         pid = next((int(line) for line in nursery.lines() if line.strip().isdigit()), None)
         if pid is None:
             raise PolicyFailedError(f"no process could be forked\n{self._tail()}")
+        self.pid = pid
         self._descriptor = os.pidfd_open(pid)
         self.output = fifo.open("rb")
         fifo.unlink()

@@ -1,4 +1,4 @@
-"""A server whose clock the driver sets."""
+"""A server; the driver sets the clock of its ledger, if libfaketime does not set the clock of the process."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 from policybridge_server.config import make_config
 from policybridge_server.daemon import serve
 from policybridge_server.ledger.clock import Instant, SystemClock
+from policybridge_server.workers.parent import serve_with_workers
 from tests.kills.messages import Serving
 
 
@@ -24,4 +25,8 @@ class JumpingClock:
 
 def run(task: Serving) -> None:
     """Serve."""
-    serve(make_config(None, task.config), JumpingClock(Path(task.offset)))
+    config = make_config(None, task.config)
+    if config.workers > 1:
+        serve_with_workers(config)
+    else:
+        serve(config, JumpingClock(Path(task.offset)) if task.offset else None)
