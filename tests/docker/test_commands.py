@@ -147,6 +147,13 @@ def test_the_example_of_the_environment_has_every_variable_of_the_stack_with_its
     assert dict(line.split("=", 1) for line in lines if line) == defaults()
 
 
+def test_the_ports_of_the_stack_are_published_on_this_machine_alone_but_for_that_with_tls() -> None:
+    ports = {name: service["ports"] for name, service in services().items() if "ports" in service}
+    assert set(ports) >= {"server", "server-tls", "prometheus", "grafana"}
+    beyond = {name for name, published in ports.items() if not all(each.startswith("127.0.0.1:") for each in published)}
+    assert beyond == {"server-tls"}
+
+
 def test_every_service_waits_for_what_it_needs_until_that_is_healthy_or_done() -> None:
     stack = services()
     for name, service in stack.items():

@@ -12,7 +12,7 @@ from tests.kills.messages import Said
 from tests.kills.processes import Killed
 from tests.kills.scene import KEEP, MOST_BYTES, PUBLISHED, Given, Scene
 
-_PUBLISHERS: Final = 2
+_PUBLISHERS: Final = 3
 """Publishers that are killed for each server."""
 
 

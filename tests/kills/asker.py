@@ -35,7 +35,7 @@ _STEADY: Final = 0.05
 """Seconds between the outcomes of the client that only reports; less than the ledger's period."""
 
 _QUIET: Final = 0.01
-_COMPILES: Final = 0.005
+_COMPILES: Final = 0.02
 """Seconds between two requests of the other clients: servers that start need the cores, too."""
 _AGAIN: Final = 0.02
 """Seconds after a failure: the server is being started again."""

@@ -54,7 +54,7 @@ class Machine:
         faked = {
             "LD_PRELOAD": str(_LIBRARIES[-1]) if _LIBRARIES else "",
             "FAKETIME_TIMESTAMP_FILE": str(self._offset),
-            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_CACHE_DURATION": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             "NO_FAKE_STAT": "1",
         }

@@ -20,10 +20,10 @@ KEEP: Final = 5
 MOST_BYTES: Final = 2 << 20
 _MOST_AGE: Final = 86400.0
 
-_MOST_SAID: Final = 30
+_MOST_SAID: Final = 16
 """Messages of the clients between two kills, at most."""
 
-_MOST_PUBLISHED: Final = 7
+_MOST_PUBLISHED: Final = 5
 """Messages of the publisher that are waited for, at most."""
 
 _SOON: Final = 0.01

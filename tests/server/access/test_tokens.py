@@ -1,5 +1,6 @@
 """Tokens and their scopes on every TCP port, and their file."""
 
+import hmac
 import http.client
 import json
 import re
@@ -200,6 +201,35 @@ def test_tokens_that_change_count_soon_and_a_broken_file_changes_nothing(tmp_pat
                 assert listed(made, token("first")) == "UNAUTHENTICATED"
                 file.write_text("[second")
                 until(lambda: listed(made, token("second")) == "OK" and "tokens before stay" in log.read_text())
+
+
+def test_an_empty_file_of_tokens_refuses_all_clients_that_it_named(tmp_path: Path) -> None:
+    file = write_tokens(tmp_path / "tokens.toml", {"first": ["read"]})
+    with (
+        opened(tmp_path, "--tokens", file, doors=GRPC[:1]) as served,
+        grpc.insecure_channel(served.addresses[GRPC[0]]) as made,
+    ):
+        assert listed(made, token("first")) == "OK"
+        file.write_text("")
+        until(lambda: listed(made, token("first")) == "UNAUTHENTICATED")
+
+
+def test_a_token_is_compared_with_every_one_of_the_file_in_constant_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[bool] = []
+
+    def compare(left: bytes, right: bytes) -> bool:
+        compared.append(left == right)
+        return compared[-1]
+
+    tokens = Tokens(write_tokens(tmp_path / "tokens.toml", {name: ["read"] for name in ("a", "b", "c")}))
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    for name in ("a", "c"):
+        tokens.check([f"Bearer {token(name)}"], Scope.READ)
+    with pytest.raises(UnauthenticatedError):
+        tokens.check([f"Bearer {token('unknown')}"], Scope.READ)
+    assert compared == [True, False, False, False, False, True, False, False, False]
 
 
 def test_a_session_goes_on_when_its_token_is_taken_out(tmp_path: Path) -> None:

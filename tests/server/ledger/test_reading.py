@@ -1,6 +1,9 @@
 """Reading: queries, batches for trainers, and readers beside a writing server."""
 
+import shlex
+import subprocess
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +11,14 @@ import pytest
 
 from policybridge_core.errors import NotFoundError, UnavailableError
 from policybridge_serdes import Outcome, SessionOptions
+from policybridge_server.ledger.contract import Bounds
 from policybridge_server.ledger.query import Query
 from policybridge_server.ledger.reader import LedgerReader
+from policybridge_server.ledger.sqlite import SqliteStore
+from tests.conftest import command
 from tests.server.ledger.asking import ask, open_network, rows
 from tests.server.ledger.conftest import Recording
+from tests.server.ledger.test_bounds import session
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +121,18 @@ def test_readers_read_whole_sessions_while_a_server_writes(recording: Recording)
     for reader in readers:
         reader.join()
     assert failures == []
+
+
+def test_a_ledger_on_a_read_only_disk_is_read(tmp_path: Path) -> None:
+    ledger = tmp_path / "disk" / "runs.db"
+    ledger.parent.mkdir()
+    with closing(SqliteStore(ledger, Bounds())) as store:
+        store.write(session("kept", 1.0))
+    disk = shlex.quote(str(ledger.parent))
+    mounts = f"mount --bind {disk} {disk} && mount -o remount,ro,bind {disk}"
+    if subprocess.run(["unshare", "-rm", "sh", "-c", mounts], capture_output=True, check=False).returncode:
+        pytest.skip("this machine lets nobody mount")
+    words = shlex.join(command("sessions", "list", "--json", "--ledger", ledger))
+    tried = f"{mounts} && ! touch {disk}/x && {words}"
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", tried], capture_output=True, text=True, check=True)
+    assert '"id":"kept"' in done.stdout.replace(" ", "")

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -19,7 +20,7 @@ from policybridge_core.errors import (
 )
 from policybridge_serdes import Outcome, PolicyReference
 from policybridge_server.ledger.reader import LedgerReader
-from tests.conftest import RunningServer, running_server
+from tests.conftest import RunningServer, command, running_server
 from tests.repositories import write_python
 from tests.server.publishing.policies import Client, ask, client, wait_for, write_adder, write_policy
 from tests.server.workers.fleet import (
@@ -153,6 +154,15 @@ def test_an_outcome_reaches_the_ledger_through_whichever_worker_it_is_reported_t
     for number, session in enumerate(found):
         assert records[session.id].outcome == Outcome({"text": number}, "ok")
         assert records[session.id].decisions == 1
+
+
+def test_no_second_server_writes_the_ledger_of_workers(server: RunningServer, folder: Path) -> None:
+    assert server.process.poll() is None
+    for count in (1, WORKERS):
+        words = ("--demo", "--workers", count, "--socket", folder / "second.sock", "--ledger", folder / "ledger.db")
+        done = subprocess.run(command("serve", *words), capture_output=True, text=True, timeout=120, check=False)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"another server writes the ledger {folder}/ledger.db" in done.stderr
 
 
 def test_metrics_are_summed_and_never_fall_when_a_worker_is_killed_and_replaced(server: RunningServer) -> None:

@@ -1,0 +1,119 @@
+"""The numbers and defaults that pages state are those of the code."""
+
+import ast
+import importlib
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from policybridge_server.backends.python.backend import EpisodeConfig, PythonSettings
+from policybridge_server.config import ServerConfig
+from policybridge_server.repository.config import HeadConfig, PolicyConfig
+from tests.docs.pages import ROOT
+from tests.docs.promising import plain
+
+_CONFIGURATION: Final = ROOT / "docs" / "configuration.md"
+_POLICY_TOML: Final = ROOT / "docs" / "policy-toml.md"
+_SERVER: Final = ROOT / "server" / "policybridge_server"
+_RAISED: Final = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+
+STATED: Final = [
+    ("docs/ledger.md", "waiting records may take 256 MiB", "ledger.writer", "_ROOM", 256 << 20),
+    ("docs/ledger.md", "adopts abandoned records within a minute", "ledger.postgres.drain", "_ADOPT", 30.0),
+    ("docs/ledger.md", "Sessions of a day share a partition", "ledger.postgres.partitions", "_SPAN", 86400.0),
+    ("docs/ledger.md", "that server wrote nothing for a day", "ledger.postgres.partitions", "_FORGOTTEN", "1 day"),
+    ("docs/operating.md", "Clients are counted by one of 4096 hashes", "workers.table", "_CLIENTS", 4096),
+    ("docs/operating.md", "After three failed processes in a row", "workers.parent", "_STARTS", 3),
+    ("docs/operating.md", "double from 1 µs to 8.6 s", "telemetry.metrics", "_TIMES", range(10, 34)),
+    ("docs/policy-toml.md", "at most 64 KiB", "repository.toml", "LARGEST", 64 << 10),
+    ("docs/python-policies.md", "1, 2, 4 … 60 seconds", "backends.process.model", "_MOST_DELAY", 60.0),
+    ("docs/versions.md", "The process stays for ten minutes", "engine.rehearsal", "_IDLE", 600.0),
+    ("docs/replicas.md", "is asked last for a minute", "policybridge_client.several", "_OUT", 60.0),
+]
+"""Page, words on it, module, constant, value: tests of the behaviour replace the constant, or take it as it is."""
+
+
+@pytest.mark.parametrize(("page", "words", "module", "name", "value"), STATED, ids=lambda each: str(each)[:40])
+def test_a_number_on_a_page_is_that_of_the_code(page: str, words: str, module: str, name: str, value: object) -> None:
+    assert words in plain((ROOT / page).read_text(encoding="utf-8"))
+    whole = module if module.startswith("policybridge_") else f"policybridge_server.{module}"
+    assert getattr(importlib.import_module(whole), name) == value
+
+
+def rows(page: Path, columns: int) -> dict[str, list[str]]:
+    """Give the rows of a page's tables with so many columns by their keys, which stand in backticks."""
+    found: dict[str, list[str]] = {}
+    for line in page.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if len(cells) == columns and (key := re.fullmatch(r"`(\w+)`", cells[0])):
+            found.setdefault(key[1], cells[1:])
+    return found
+
+
+def value_of(cell: str) -> Any:
+    """Give the value that a cell states; ``None``: it states none, or says in words where the value comes from."""
+    text = cell.strip("`")
+    if power := re.fullmatch(r"2([⁰¹²³⁴⁵⁶⁷⁸⁹]+)", text):
+        return 1 << int(power[1].translate(_RAISED))
+    if text == "no":
+        return False
+    try:
+        return ast.literal_eval(text.replace(",", ""))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def default_of(struct: type[msgspec.Struct], name: str) -> Any:
+    (field,) = [each for each in msgspec.structs.fields(struct) if each.name == name]
+    return field.default if field.default is not msgspec.NODEFAULT else None
+
+
+def test_every_default_in_the_configuration_is_that_of_the_server() -> None:
+    stated = {key: value_of(cells[1]) for key, cells in rows(_CONFIGURATION, 4).items()}
+    assert len(stated) == len(msgspec.structs.fields(ServerConfig))
+    assert {key: value for key, value in stated.items() if value != default_of(ServerConfig, key)} == {}
+
+
+@pytest.mark.parametrize(
+    ("struct", "keys"),
+    [
+        (HeadConfig, {"scores", "advice", "type"}),
+        (PolicyConfig, {"isolation"}),
+        (PythonSettings, {"file", "name"}),
+        (EpisodeConfig, {"context"}),
+    ],
+)
+def test_every_default_of_a_policy_toml_is_that_of_the_server(struct: type[msgspec.Struct], keys: set[str]) -> None:
+    page = _POLICY_TOML.read_text(encoding="utf-8")
+    for key in keys:
+        default = default_of(struct, key)
+        written = str(default).lower() if isinstance(default, bool) else f'"{default}"'
+        assert any(f"`{key}`" in line and _states(line, written) for line in page.splitlines()), (key, default)
+
+
+def _states(line: str, written: str) -> bool:
+    """Whether a row says that a value is the default."""
+    return (
+        f"(default `{written}`)" in line
+        or f"`{written}` (default)" in line
+        or f"`{written.strip(chr(34))}` (default)" in line
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "code", "words"),
+    [
+        ("onnx/backend.py", 'file: str = "model.onnx"', 'The model in the version\'s folder (default `"model.onnx"`)'),
+        ("tensors.py", "threads: int = 1", "Threads within one operator (default 1)"),
+        ("onnx/backend.py", 'lambda: ["CPUExecutionProvider"]', '(default `["CPUExecutionProvider"]`)'),
+        ("tensorflow/backend.py", 'tag: str = "serve"', 'SavedModel (default `"serve"`)'),
+        ("litert.py", 'file: str = "model.tflite"', '(default `"model.tflite"`)'),
+    ],
+)
+def test_every_default_of_a_backend_is_that_of_the_code(file: str, code: str, words: str) -> None:
+    # Not by import: that would load a framework.
+    assert code in (_SERVER / "backends" / file).read_text(encoding="utf-8")
+    assert words in _POLICY_TOML.read_text(encoding="utf-8")
