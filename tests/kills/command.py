@@ -4,6 +4,7 @@ import argparse
 import random
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from math import inf
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     tally = Path(options.tally) if options.tally else None
-    figures = msgspec.json.decode(tally.read_bytes(), type=Figures) if tally and tally.exists() else Figures()
+    figures = _read(tally) if tally and tally.exists() else Figures()
     scenes = options.scenes.split(",")
     end = monotonic() + 60 * options.minutes
     while figures.kills < options.kills and monotonic() < end:
@@ -50,6 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{scene}: {figures.kills} kills, {len(figures.faults)} faults\n")
     _print(figures)
     return 1 if figures.faults else 0
+
+
+def _read(tally: Path) -> Figures:
+    return msgspec.json.decode(tally.read_bytes(), type=Figures, dec_hook=lambda _, counts: Counter(counts))
 
 
 def _parser() -> argparse.ArgumentParser:

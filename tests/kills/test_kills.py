@@ -1,5 +1,7 @@
 """The kills, for some seconds: `make soak-kills` runs them for half an hour."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.kills.command import main
@@ -11,8 +13,13 @@ SCENES = ["alone", "workers", "replicas", pytest.param("database", marks=pytest.
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_everything_acknowledged_is_there_after_each_kill(scene: str, capsys: pytest.CaptureFixture[str]) -> None:
-    status = main(["--kills", "4", "--scenes", scene])
+def test_everything_acknowledged_is_there_after_each_kill(
+    scene: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--kills", "4", "--scenes", scene, "--tally", str(tmp_path / "tally.json")]
+    status = main(words)
     shown = capsys.readouterr().out
     assert status == 0, shown
     assert "lost or damaged: 0" in shown
+    assert main(words) == 0
+    assert capsys.readouterr().out == shown, "a run goes on from the totals of the one before"
