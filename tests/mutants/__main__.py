@@ -65,11 +65,11 @@ class Run:
         tree = trees.get()
         try:
             for mutant in mutants:
-                self._judge(mutant, TARGETS[mutant.path], tree)
+                self._judge(mutant, mutant.tests or TARGETS[mutant.path], tree)
         finally:
             trees.put(tree)
 
-    def _judge(self, mutant: Mutant, tests: list[str], tree: Tree) -> None:
+    def _judge(self, mutant: Mutant, tests: Sequence[str], tree: Tree) -> None:
         source, texts = tree.text(mutant.path), [tree.text(each.partition("::")[0]) for each in tests]
         known = self._results.find(mutant, source, texts)
         if known is not None:

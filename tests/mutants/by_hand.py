@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.mutants.operators import Mutant
-from tests.mutants.targets import SERVER
+from tests.mutants.targets import SERVER, nodes
 
 _CHANGES: Final = [
     # One bad observation costs its session alone.
@@ -20,55 +20,157 @@ _CHANGES: Final = [
     ("counters.py", "_MOST_LOADED: Final = 200", "_MOST_LOADED: Final = 100_000"),
     ("counters.py", "_MOST_GONE: Final = 16", "_MOST_GONE: Final = 4"),
     # What was acknowledged survives.
-    ("ledger/sqlite.py", 'self._run("ROLLBACK TO record")', "pass"),
-    ("ledger/database.py", "                self._check_place()\n", ""),
+    (
+        "ledger/sqlite.py",
+        'self._run("ROLLBACK TO record")',
+        "pass",
+        "ledger/test_bounds::test_of_a_record_that_cannot_be_kept_nothing_is_kept",
+    ),
+    (
+        "ledger/database.py",
+        "                self._check_place()\n",
+        "",
+        "ledger/test_identity::test_no_outcome_is_acknowledged_while_the_ledger_lies_elsewhere_and_nothing_is_lost_once_it_is_back",
+    ),
     (
         "ledger/writer.py",
         "self._post_to_loop(acknowledge, failed or refused.get(position))",
         "self._post_to_loop(acknowledge, None)",
+        "ledger/test_bounds::test_what_could_not_be_written_is_not_acknowledged_and_is_written_when_there_is_room_again",
     ),
-    ("ledger/recorder.py", "            self._lost += len(decisions)\n", ""),
+    (
+        "ledger/recorder.py",
+        "            self._lost += len(decisions)\n",
+        "",
+        "ledger/test_bounds::test_a_store_that_cannot_keep_up_costs_decisions_of_the_record_and_says_so",
+    ),
     ("ledger/privacy.py", "PRIVATE: Final = 0o600", "PRIVATE: Final = 0o644"),
     ("ledger/privacy.py", "(os.geteuid(), 0)", "(os.geteuid(), 1)"),
     ("ledger/privacy.py", "if status.st_uid not in (os.geteuid(), 0):", "if False:"),
-    ("ledger/sqlite.py", "                self._lifetime.save()", "                pass"),
-    ("ledger/sqlite.py", "            self._database.empty_log()\n", ""),
-    ("ledger/writer.py", "            size += item[0].size", "            pass"),
-    ("ledger/writer.py", "min(2 * self._step, _STEP)", "self._step"),
-    ("ledger/writer.py", "max(1, min(self._step, size) // 8)", "self._step"),
-    ("ledger/writer.py", "self._written_bytes - self._pruned_bytes >= _PRUNE_BYTES", "False"),
-    ("ledger/writer.py", "        self._pruned_bytes = self._written_bytes\n", ""),
-    ("ledger/recorder.py", "self._told = 10 * self.count", "self._told = 11 * self.count"),
+    ("ledger/sqlite.py", "                self._lifetime.save()", "                pass", "ledger/test_clock"),
+    (
+        "ledger/sqlite.py",
+        "            self._database.empty_log()\n",
+        "",
+        "ledger/test_writer::test_a_backlog_larger_than_what_is_free_is_written_as_far_as_there_is_room_the_oldest_first",
+    ),
+    ("ledger/writer.py", "            size += item[0].size", "            pass", "ledger/test_transactions"),
+    ("ledger/writer.py", "min(2 * self._step, _STEP)", "self._step", "ledger/test_transactions"),
+    ("ledger/writer.py", "max(1, min(self._step, size) // 8)", "self._step", "ledger/test_transactions"),
+    (
+        "ledger/writer.py",
+        "self._written_bytes - self._pruned_bytes >= _PRUNE_BYTES",
+        "False",
+        "ledger/test_transactions",
+    ),
+    ("ledger/writer.py", "        self._pruned_bytes = self._written_bytes\n", "", "ledger/test_transactions"),
+    ("ledger/recorder.py", "self._told = 10 * self.count", "self._told = 11 * self.count", "ledger/test_transactions"),
     (
         "ledger/retention.py",
         "SELECT number FROM sessions WHERE closed IS NOT NULL",
         "SELECT number FROM sessions WHERE 1",
+        "ledger/test_bounds::test_above_its_bytes_a_ledger_drops_the_oldest_sessions_and_gives_the_room_back",
     ),
     ("ledger/clock.py", "max(0.0, later", "max(-1e9, later"),
     # A model that hangs, fails or is slow costs its own sessions alone.
-    ("engine/evaluator.py", "isinstance(error, AbandonedError) and", "isinstance(error, AbandonedError) or"),
-    ("engine/model_host.py", "if worker is not self.worker:", "if False:"),
-    ("engine/model_host.py", "if len(self._stuck) > _MOST_STUCK:", "if False:"),
-    ("engine/worker.py", "        self._last, self._abandoned = last, True", "        self._last = last"),
+    (
+        "engine/evaluator.py",
+        "isinstance(error, AbandonedError) and",
+        "isinstance(error, AbandonedError) or",
+        "engine/test_misbehaving::test_an_error_that_cannot_be_told_as_it_is_costs_its_session_alone_and_is_told_shortened",
+    ),
+    (
+        "engine/model_host.py",
+        "if worker is not self.worker:",
+        "if False:",
+        "engine/test_misbehaving::test_a_policy_that_hangs_fails_those_who_wait_and_goes_on_for_the_others",
+    ),
+    (
+        "engine/model_host.py",
+        "if len(self._stuck) > _MOST_STUCK:",
+        "if False:",
+        "engine/test_misbehaving::test_a_policy_that_hangs_again_and_again_ends_in_errors_and_not_in_ever_more_threads",
+    ),
+    (
+        "engine/worker.py",
+        "        self._last, self._abandoned = last, True",
+        "        self._last = last",
+        "engine/test_misbehaving::test_a_policy_that_hangs_fails_those_who_wait_and_goes_on_for_the_others",
+    ),
     ("engine/pace.py", "min(2 * self._needed, _MOST_RUNS)", "self._needed"),
-    ("engine/batcher.py", "                decision.session.failures += 1\n", "                pass\n"),
-    ("engine/admission.py", "        self._counts[client] -= 1\n", ""),
+    (
+        "engine/batcher.py",
+        "                decision.session.failures += 1\n",
+        "                pass\n",
+        "rollouts/test_failing",
+    ),
+    (
+        "engine/admission.py",
+        "        self._counts[client] -= 1\n",
+        "",
+        "transports/test_limits::test_sessions_beyond_those_of_a_client_or_of_all_are_refused_until_one_ends",
+    ),
     ("engine/failures.py", "len(self._logged) < _MOST_PLACES", "True"),
     # Clients hold only so much of the server's memory.
-    ("budget.py", "if self.held > self._most:", "if False:"),
-    ("budget.py", "if memory.held + more > memory.most:", "if False:"),
-    ("budget.py", "self._memory.held -= self._reserved - kept", "pass"),
+    ("budget.py", "if self.held > self._most:", "if False:", "transports/test_budgets"),
+    ("budget.py", "if memory.held + more > memory.most:", "if False:", "transports/test_budgets"),
+    ("budget.py", "self._memory.held -= self._reserved - kept", "pass", "transports/test_budgets"),
     # Tokens and ports.
-    ("access/tokens.py", "if scope not in client.scopes and Scope.ADMIN not in client.scopes:", "if False:"),
-    ("access/tokens.py", "_SHORTEST: Final = 20", "_SHORTEST: Final = 2"),
-    ("access/access.py", "        if not self._insecure:\n", "        if False:\n"),
-    ("access/access.py", "Scope.ADMIN)", "Scope.READ)"),
+    (
+        "access/tokens.py",
+        "if scope not in client.scopes and Scope.ADMIN not in client.scopes:",
+        "if False:",
+        "access/test_tokens::test_a_token_is_good_for_its_scopes_alone",
+    ),
+    (
+        "access/tokens.py",
+        "_SHORTEST: Final = 20",
+        "_SHORTEST: Final = 2",
+        "access/test_tokens::test_a_file_of_tokens_that_cannot_be_used_is_refused_without_telling_a_token",
+    ),
+    (
+        "access/access.py",
+        "        if not self._insecure:\n",
+        "        if False:\n",
+        "access/test_addresses::test_one_of_the_two_is_not_enough",
+    ),
+    (
+        "access/access.py",
+        "Scope.ADMIN)",
+        "Scope.READ)",
+        "access/test_tokens::test_a_service_of_another_distribution_needs_admin_unless_it_names_its_scope",
+    ),
     ("access/sockets.py", "mode: int = 0o600", "mode: int = 0o666"),
-    ("access/tokens.py", "len(authorization) > 1 or ", ""),
-    ("access/tokens.py", "trusted = not client.scopes.isdisjoint((Scope.REPORT, Scope.ADMIN))", "trusted = True"),
-    ("access/access.py", 'return "" if is_loopback_address(host) else', 'return "" if True else'),
-    ("access/addresses.py", "and all(", "and any("),
-    ("access/files.py", "stat.S_IRWXO | stat.S_IWGRP", "stat.S_IWOTH | stat.S_IWGRP"),
+    (
+        "access/tokens.py",
+        "len(authorization) > 1 or ",
+        "",
+        "access/test_tokens::test_an_authorization_that_is_no_bearer_token_is_unauthenticated",
+    ),
+    (
+        "access/tokens.py",
+        "trusted = not client.scopes.isdisjoint((Scope.REPORT, Scope.ADMIN))",
+        "trusted = True",
+        "access/test_rules",
+    ),
+    (
+        "access/access.py",
+        'return "" if is_loopback_address(host) else',
+        'return "" if True else',
+        "access/test_rules",
+    ),
+    (
+        "access/addresses.py",
+        "and all(",
+        "and any(",
+        "access/test_addresses::test_loopback_is_what_this_machine_alone_can_reach",
+    ),
+    (
+        "access/files.py",
+        "stat.S_IRWXO | stat.S_IWGRP",
+        "stat.S_IWOTH | stat.S_IWGRP",
+        "access/test_tokens::test_a_file_of_tokens_that_others_can_read_or_its_group_can_write_is_refused",
+    ),
     # A roll-out is judged by files that both versions compiled, and by no one reporter alone.
     ("engine/trials.py", "view.alias != rollout.alias", "False"),
     ("engine/trials.py", "self.failed.setdefault(file, is_new)", "self.failed[file] = is_new"),
@@ -76,45 +178,132 @@ _CHANGES: Final = [
     ("rollouts/comparison.py", "(1 - confidence) / 2, (1 + confidence) / 2", "(1 - confidence), confidence"),
     ("rollouts/failing.py", "if share < 1:", "if True:"),
     ("rollouts/failing.py", "ERROR: Final = 0.01", "ERROR: Final = 0.5"),
-    ("rollouts/judge.py", "if evidence < 1 / ERROR:", "if True:"),
+    ("rollouts/judge.py", "if evidence < 1 / ERROR:", "if True:", "rollouts/test_failing"),
     ("rollouts/judge.py", "2 ** (rollout.looks + 1)", "1"),
     ("rollouts/judge.py", "if stand.files < rollout.files << rollout.looks:", "if stand.files < rollout.files:"),
     ("rollouts/judge.py", "fewest = min(groups, key=", "fewest = max(groups, key="),
-    ("rollouts/judge.py", "if policy.shared_out is None:", "if False:"),
-    ("rollouts/judge.py", '*await self._publisher.peers.gather("trials")', ""),
+    (
+        "rollouts/judge.py",
+        "if policy.shared_out is None:",
+        "if False:",
+        "publishing/test_rollouts::test_a_newer_version_ends_a_roll_out_to_latest",
+    ),
+    ("rollouts/judge.py", '*await self._publisher.peers.gather("trials")', "", "rollouts/test_failing"),
     (
         "publishing/rollouts.py",
         "        self._permission.check()\n        return await self._change(name, state",
         "        return await self._change(name, state",
+        "publishing/test_rollouts::test_conditions_need_a_ledger_and_a_changed_repository_needs_leave",
     ),
-    ("publishing/rollouts.py", 'rollout.state == "promoted" and rollout.alias != LATEST', "False"),
+    (
+        "publishing/rollouts.py",
+        'rollout.state == "promoted" and rollout.alias != LATEST',
+        "False",
+        "publishing/test_rollouts::test_a_roll_out_to_an_alias_moves_the_alias_when_it_is_promoted",
+    ),
     ("publishing/rollouts.py", "if (now.version, now.alias) != (wanted.version, wanted.alias):", "if False:"),
     ("publishing/rollouts.py", 'reason="", looks=0)', 'reason="")'),
-    ("publishing/rollouts.py", "number < latest and not policy.holds_back(number)", "number < latest"),
+    (
+        "publishing/rollouts.py",
+        "number < latest and not policy.holds_back(number)",
+        "number < latest",
+        "publishing/test_rollback",
+    ),
     ("repository/rollout.py", "self.base < number <= self.version", "number == self.version"),
     ("repository/rollout.py", "        if not file:\n            return False\n", ""),
-    ("repository/numbers.py", "known.folder == folder", "True"),
-    ("repository/numbers.py", "max(given, highest)", "given"),
+    (
+        "repository/numbers.py",
+        "known.folder == folder",
+        "True",
+        "following/test_epochs::test_replicas_keep_the_versions_that_a_restored_leader_never_had",
+    ),
+    (
+        "repository/numbers.py",
+        "max(given, highest)",
+        "given",
+        "following/test_epochs::test_a_number_that_a_restored_leader_gave_again_stays_with_its_first_version_at_replicas",
+    ),
     # A publication is whole or undone; retired versions stay while they have sessions.
     ("publishing/publication.py", "            files.place(folder)\n            if origin", "            if origin"),
-    ("publishing/publication.py", "if identity not in (None, found):", "if False:"),
-    ("publishing/publication.py", "                check_compatible(loaded, current, clients)", "                pass"),
-    ("publishing/publication.py", "        self._undo.callback(files.remove)\n", ""),
-    ("publishing/publisher.py", "            if names:\n", "            if False:\n"),
-    ("publishing/publisher.py", "            check_not_rolled_out(policy, alias)\n", ""),
-    ("publishing/publisher.py", "policy.given + 1", "max(policy.versions, default=0) + 1"),
-    ("publishing/retention.py", "if policy.folder / str(number) not in loaded:", "if True:"),
-    ("publishing/retention.py", "        mark_retired(policy, numbers)", "        pass"),
-    ("publishing/retention.py", "if not policy.named(number)", ""),
-    ("publishing/watcher.py", "if time.time() - changed >= SETTLED", ""),
+    (
+        "publishing/publication.py",
+        "if identity not in (None, found):",
+        "if False:",
+        "following/test_epochs::test_the_operator_adopts_a_version_that_replicas_keep_or_lets_them_retire_it",
+    ),
+    (
+        "publishing/publication.py",
+        "                check_compatible(loaded, current, clients)",
+        "                pass",
+        "publishing/test_publish::test_a_version_that_wants_more_than_clients_send_is_refused_with_both_specs",
+    ),
+    (
+        "publishing/publication.py",
+        "        self._undo.callback(files.remove)\n",
+        "",
+        "publishing/test_publish::test_a_corrupt_artifact_leaves_the_old_version_serving_and_nothing_behind",
+    ),
+    (
+        "publishing/publisher.py",
+        "            if names:\n",
+        "            if False:\n",
+        "publishing/test_retention::test_retire_refuses_what_an_alias_names",
+    ),
+    (
+        "publishing/publisher.py",
+        "            check_not_rolled_out(policy, alias)\n",
+        "",
+        "publishing/test_rollouts::test_a_roll_out_to_an_alias_moves_the_alias_when_it_is_promoted",
+    ),
+    (
+        "publishing/publisher.py",
+        "policy.given + 1",
+        "max(policy.versions, default=0) + 1",
+        "following/test_epochs::test_the_number_of_a_retired_version_is_not_given_again",
+    ),
+    (
+        "publishing/retention.py",
+        "if policy.folder / str(number) not in loaded:",
+        "if True:",
+        "publishing/test_retention::test_a_version_on_its_way_out_is_served_to_the_end_of_its_last_session",
+    ),
+    (
+        "publishing/retention.py",
+        "        mark_retired(policy, numbers)",
+        "        pass",
+        "publishing/test_retention::test_a_retired_version_with_a_session_does_not_come_back_after_a_crash",
+    ),
+    (
+        "publishing/retention.py",
+        "if not policy.named(number)",
+        "",
+        "publishing/test_retention::test_the_last_versions_and_the_named_ones_stay",
+    ),
+    (
+        "publishing/watcher.py",
+        "if time.time() - changed >= SETTLED",
+        "",
+        "publishing/test_watcher::test_a_slow_copy_is_left_alone_until_nothing_changes_any_more",
+    ),
     ("publishing/watcher.py", "if self._tried.get(folder) != changed", ""),
-    ("publishing/permission.py", "        if not self.allowed:\n", "        if False:\n"),
+    (
+        "publishing/permission.py",
+        "        if not self.allowed:\n",
+        "        if False:\n",
+        "publishing/test_publish::test_nothing_is_changed_where_the_operator_does_not_allow_it",
+    ),
     (
         "publishing/permission.py",
         "        if policy.folder.parent not in self._repository.writable:\n",
         "        if False:\n",
+        "publishing/test_publish::test_bundled_policies_are_left_alone",
     ),
-    ("publishing/compatibility.py", "[*_smallest_client(new, old), *clients]", "_smallest_client(new, old)"),
+    (
+        "publishing/compatibility.py",
+        "[*_smallest_client(new, old), *clients]",
+        "_smallest_client(new, old)",
+        "publishing/test_publish::test_a_version_that_wants_more_than_clients_send_is_refused_with_both_specs",
+    ),
     ("publishing/compatibility.py", "[*_smallest_client(new, old), *clients]", "clients"),
 ]
 
@@ -122,10 +311,10 @@ _CHANGES: Final = [
 def by_hand(root: Path) -> list[Mutant]:
     """Give the changes; each must fit its file at exactly one place."""
     found = []
-    for file, old, new in _CHANGES:
+    for file, old, new, *tests in _CHANGES:
         path = f"{SERVER}/{file}"
         source = (root / path).read_text()
         assert source.count(old) == 1, f"{path} has {source.count(old)} times {old!r}"
         start = source.index(old)
-        found.append(Mutant(path, source.count("\n", 0, start) + 1, old, new, start))
+        found.append(Mutant(path, source.count("\n", 0, start) + 1, old, new, start, nodes(" ".join(tests))))
     return found

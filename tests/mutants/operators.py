@@ -39,6 +39,7 @@ class Mutant:
         old: the text that goes.
         new: the text that comes.
         start: where the old text begins, in characters.
+        tests: that can notice it; empty: those of its file.
 
     """
 
@@ -47,6 +48,7 @@ class Mutant:
     old: str
     new: str
     start: int
+    tests: tuple[str, ...] = ()
 
     def applied(self, source: str) -> str:
         """Give the file's text with the change."""

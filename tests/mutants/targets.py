@@ -1,9 +1,15 @@
 """Which tests can notice a change of which file: few and quick ones, so that hundreds of changes are affordable."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 SERVER: Final = "server/policybridge_server"
+
+
+def nodes(tests: str) -> tuple[str, ...]:
+    """Give the tests as pytest names them: ``ledger/test_clock`` is a file, ``ledger/test_clock::test_NAME`` a test."""
+    return tuple(map(_node, tests.split()))
 
 
 def _node(test: str) -> str:
@@ -23,7 +29,7 @@ ledger/test_writer
 """Of all that writes."""
 
 _TESTS: Final = {
-    "budget.py": "transports/test_budget transports/test_memory",
+    "budget.py": "transports/test_budgets transports/test_budget",
     "counters.py": "telemetry/test_counters telemetry/test_metrics",
     "engine/admission.py": "transports/test_limits",
     "engine/batcher.py": "engine/test_batches telemetry/test_metrics engine/test_pace engine/test_misbehaving",
@@ -51,12 +57,12 @@ _TESTS: Final = {
     "ledger/sqlite.py": f"{_LEDGER} rollouts/test_reporters",
     "ledger/table_reader.py": "ledger/test_conformance ledger/test_listing",
     "ledger/writer.py": _LEDGER,
-    "access/access.py": "access/test_addresses access/test_tokens rollouts/test_reporters",
+    "access/access.py": "access/test_rules access/test_addresses access/test_tokens",
     "access/addresses.py": "access/test_addresses",
     "access/files.py": "access/test_tokens access/test_tls",
     "access/sockets.py": "access/test_sockets",
     "access/tls.py": "access/test_tls",
-    "access/tokens.py": "access/test_tokens rollouts/test_reporters",
+    "access/tokens.py": "access/test_rules access/test_tokens",
     "rollouts/comparison.py": "rollouts/test_comparison",
     "rollouts/failing.py": "rollouts/test_failing",
     "rollouts/judge.py": "rollouts/test_stands rollouts/test_reporters rollouts/test_failing publishing/test_rollouts",
@@ -65,23 +71,24 @@ _TESTS: Final = {
     "publishing/publication.py": "publishing/test_meanwhile publishing/test_publish publishing/test_refusals",
     "publishing/publisher.py": "publishing/test_publish publishing/test_rollback following/test_epochs "
     "publishing/test_refusals",
-    "publishing/retention.py": "publishing/test_retention",
+    "publishing/retention.py": "publishing/test_retention "
+    "following/test_epochs::test_the_number_of_a_retired_version_is_not_given_again",
     "publishing/rollouts.py": "publishing/test_rollback publishing/test_rollouts",
     "publishing/watcher.py": "publishing/test_watcher",
-    "repository/aliases.py": "publishing/test_publish publishing/test_refusals",
-    "repository/checks.py": "publishing/test_refusals grpc/test_long_names",
-    "repository/conditions.py": "publishing/test_rollouts",
-    "repository/numbers.py": "publishing/test_retention following/test_epochs",
-    "repository/rollout.py": "publishing/test_rollback publishing/test_rollouts",
+    "repository/aliases.py": "repository/test_checks publishing/test_publish",
+    "repository/checks.py": "repository/test_checks publishing/test_refusals",
+    "repository/conditions.py": "rollouts/test_comparison publishing/test_rollouts",
+    "repository/numbers.py": "repository/test_checks following/test_epochs",
+    "repository/rollout.py": "repository/test_checks publishing/test_rollback publishing/test_rollouts",
 }
 
-TARGETS: Final = {f"{SERVER}/{path}": [_node(test) for test in tests.split()] for path, tests in _TESTS.items()}
+TARGETS: Final = {f"{SERVER}/{path}": nodes(tests) for path, tests in _TESTS.items()}
 """A file of the server → its tests, the quickest first."""
 
 
-def missing(root: Path) -> list[str]:
-    """Give the files that are named here and are not there."""
-    named = {*TARGETS, *(test for tests in TARGETS.values() for test in tests)}
+def missing(root: Path, tests: Iterable[str] = ()) -> list[str]:
+    """Give the files and tests that are named here, or are among ``tests``, and are not there."""
+    named = {*TARGETS, *tests, *(test for tests in TARGETS.values() for test in tests)}
     return sorted(each for each in named if not _is_there(root, *each.split("::")))
 
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +31,7 @@ class Tree:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, folder / name)
 
-    def failure(self, tests: list[str], seconds: float, mutant: Mutant | None = None) -> str:
+    def failure(self, tests: Sequence[str], seconds: float, mutant: Mutant | None = None) -> str:
         """Run tests, with a mutant in the tree; give the test that fails, or nothing if all pass."""
         if mutant is None:
             return self._run(tests, seconds)
@@ -52,7 +53,7 @@ class Tree:
         file.write_text(text)
         os.utime(file, (self._changes, self._changes))
 
-    def _run(self, tests: list[str], seconds: float) -> str:
+    def _run(self, tests: Sequence[str], seconds: float) -> str:
         inside = [Path(each) for each in sys.path if Path(each).is_relative_to(ROOT)]
         roots = [str(self._folder / each.relative_to(ROOT)) for each in inside if ".venv" not in each.parts]
         words = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout", "120", *tests]

@@ -9,11 +9,11 @@ import pytest
 
 from policybridge_bench.network import SIGNATURE
 from policybridge_core.errors import PolicyBridgeError, UnavailableError
-from policybridge_serdes import PolicyVersion
+from policybridge_serdes import ElementType, PolicyVersion, Signature, TensorSpec
 from policybridge_server.backends.contract import SessionView
 from policybridge_server.ledger import writer
 from policybridge_server.ledger.recorder import LedgerRecorder
-from policybridge_server.ledger.records import Lost, Record
+from policybridge_server.ledger.records import Lost, Record, Segment
 from policybridge_server.ledger.writer import Writer
 from tests.server.ledger.asking import rows
 from tests.server.ledger.test_bounds import ADVICE
@@ -73,10 +73,18 @@ def test_a_transaction_is_bounded_however_many_records_wait_and_a_larger_record_
     assert store.sizes == [4 * MIB, 4 * MIB, 2 * MIB, 9 * MIB, 4 * MIB, 4 * MIB, 2 * MIB]
 
 
-def test_with_little_room_transactions_become_smaller_until_they_fit() -> None:
+def test_with_little_room_transactions_become_smaller_until_they_fit_and_the_log_tells_begin_and_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     store = Kept(room=MIB, tight=20)
     written(store, large(20))
     assert store.sizes == [MIB] * 20
+    begin, end = caplog.messages
+    assert begin.startswith("the ledger cannot be written; up to 256 MiB of records wait in memory: no space left")
+    assert end == "the ledger can be written again; all waiting records are written"
+    caplog.clear()
+    written(Kept(), large(20))
+    assert caplog.messages == []
 
 
 def test_transactions_have_their_usual_size_again_soon_after_there_is_room() -> None:
@@ -120,3 +128,18 @@ def test_the_number_of_decisions_that_find_no_room_is_logged_each_time_that_it_i
     told = [record.args for record in caplog.records if record.levelno == logging.ERROR]
     assert told == [(1,), (10,), (100,)]
     recorder.close()
+
+
+def test_decisions_with_large_observations_are_written_before_they_are_many() -> None:
+    signature = Signature.of([TensorSpec("x", ElementType.UINT8, (100_000,))], SIGNATURE.advice)
+    store = Kept()
+    recorder = LedgerRecorder(store)
+    recording = recorder.opened(SessionView("one", PolicyVersion("p", 1, "sha256:0")))
+    recording.bound(signature)
+    for _ in range(9):
+        recording.decided(bytes(100_000), ADVICE, None, 1)
+    assert recorder.state.waiting_bytes > 800_000
+    recorder.close()
+    segments = [each for records in store.transactions for each in records if isinstance(each, Segment)]
+    assert [len(segment.decisions) for segment in segments] == [2, 2, 2, 2, 1]
+    assert [segment.first for segment in segments] == [1, 3, 5, 7, 9]

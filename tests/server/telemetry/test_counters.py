@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from policybridge_serdes import PolicyReference, SessionOptions, pack
-from policybridge_server.counters import Histogram, VersionCounters
+from policybridge_server.counters import Counters, Histogram, VersionCounters
 from policybridge_server.engine.engine import Engine, Session
 from policybridge_server.repository import Repository
 from tests.repositories import answering, write_python
@@ -81,3 +81,12 @@ def test_a_batch_is_counted_in_each_stage_by_its_decisions() -> None:
     assert [stage.total for stage in stages] == [41, 801, 12_001, 160_001]
     assert [stage.count for stage in stages] == [4] * 4
     assert (counters.decisions, counters.batches.count) == (4, 2)
+
+
+def test_the_versions_of_the_last_4096_sessions_are_known_for_their_outcomes() -> None:
+    counters, version = Counters(), VersionCounters("p", "1")
+    for number in range(4097):
+        counters.closed(f"s{number}", version)
+    assert version.closed == 4097
+    assert counters.version_of("s1") is counters.version_of("s4096") is version
+    assert counters.version_of("s0").policy == "other"
