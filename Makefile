@@ -88,7 +88,7 @@ fuzz: $(VENV)/test.stamp
 
 # Decisions per second and latency beside bare echoes; not part of the tests.
 bench: $(VENV)/test.stamp
-	$(BIN)/policybridge bench session $(BENCH)
+	$(BIN)/python -m tests.peers session $(BENCH)
 
 # Decision latency with the ledger and without, and publishing under load; minutes each.
 bench-ledger: $(VENV)/test.stamp
@@ -99,15 +99,15 @@ bench-workers: $(VENV)/test.stamp
 	$(BIN)/policybridge bench workers --clients 1,2,4,8 $(BENCH)
 
 bench-publish: $(VENV)/test.stamp
-	$(BIN)/policybridge bench publish $(BENCH)
+	$(BIN)/python -m tests.peers publish $(BENCH)
 
 # ModelInfer of the Open Inference Protocol beside a native Evaluate.
 bench-inference: $(VENV)/test.stamp
-	$(BIN)/policybridge bench inference $(BENCH)
+	$(BIN)/python -m tests.peers inference $(BENCH)
 
 # A foreign client's getAdvice beside our own Evaluate.
 bench-mlbridge: $(VENV)/test.stamp
-	$(BIN)/policybridge bench mlbridge $(BENCH)
+	$(BIN)/python -m tests.peers mlbridge $(BENCH)
 
 # The native launcher and the Python host beside the bare compiler.
 bench-launcher: $(VENV)/test.stamp
@@ -116,16 +116,16 @@ bench-launcher: $(VENV)/test.stamp
 
 # A Python echo policy asked from C++, beside a bare C++-to-Python echo over the same socket.
 bench-echo: $(VENV)/test.stamp
-	$(BIN)/policybridge bench --contenders policybridge,python-socket-echo --ways socket,unix --backends python \
+	$(BIN)/python -m tests.peers --contenders policybridge,python-socket-echo --ways socket,unix --backends python \
 	  --clients 1 --rounds 5 --baseline python-socket-echo/unix $(BENCH)
 
 # Beside bare echoes and other servers, which it downloads; long.
 bench-peers: $(VENV)/test.stamp
-	$(BIN)/policybridge bench peers $(BENCH)
+	$(BIN)/python -m tests.peers peers $(BENCH)
 
 # Evaluate and ModelInfer beside Triton's unary calls and a C++ unary echo.
 bench-unary: $(VENV)/test.stamp
-	$(BIN)/policybridge bench unary $(BENCH)
+	$(BIN)/python -m tests.peers unary $(BENCH)
 
 # Another build beside this one: make bench-trees OTHER=FOLDER, a checkout; or an interpreter that has the other build.
 bench-trees: $(VENV)/test.stamp
@@ -183,7 +183,7 @@ policy-packages: $(VENV)/test.stamp
 
 # Record 50 compilations, end the server, and compile them again from the ledger alone.
 replays: $(VENV)/test.stamp
-	$(BIN)/python -m policybridge_demo.replays
+	$(BIN)/python -m tests.measures.replays
 
 # Each tutorial in an environment of its own, with what its first command installs: minutes.
 .PHONY: tutorials

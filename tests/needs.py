@@ -19,6 +19,7 @@ COMPILERS: Final = (
     "tests.kills",
     "tests.measures",
     "tests.native",
+    "tests.peers",
     "tests.postgres_soak",
     "tests.ray_cluster",
     "tests.replicas",

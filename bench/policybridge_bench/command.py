@@ -13,32 +13,23 @@ from policybridge_core.plugins import Table, load_part
 
 _SUMMARIES: Final = {
     "load": "a server under load: latencies, decisions/s, CPU, memory (the default)",
-    "peers": "the same, with bare echoes and other servers in one interleaved run",
-    "unary": "one call for each decision, with Triton's unary calls and a C++ unary echo",
     "trees": "another build of the server (--python) and this one, in one interleaved run",
-    "session": "sessions, bare echoes and the model alone, and the promised ratios",
     "ledger": "a server with a ledger and one without",
     "telemetry": "the cost of counters, scrapes and traces",
     "workers": "servers with one worker and with more (--workers)",
-    "publish": "publishing alone, and decisions while versions are published",
-    "inference": "ModelInfer of the Open Inference Protocol, and Evaluate",
-    "mlbridge": "ML-Compiler-Bridge's getAdvice, and Evaluate",
     "launcher": "the time that policybridge-run and policybridge run add to a compilation",
     "store": "the time that a store of tuned decisions adds to a compilation",
     "embedded": "the time that a policy in a plugin adds to a compilation; compares its objects with the server's",
-    "overhead": "the time that the harness adds to a bare socket loop",
-    "serdes": "encoding and decoding alone",
     "start": "time until a server is ready, and its memory with one policy",
     "sessions": "memory for each open session",
 }
-_SERVERS: Final = ("load", "peers", "unary", "trees", "session", "ledger", "workers")
+_SERVERS: Final = ("load", "trees", "ledger", "workers")
 SCENARIOS: Final = Table(
     kind="scenario",
     group="policybridge.scenarios",
     own={
         **{name: f"policybridge_bench.scenarios.{name}:run [bench]" for name in _SUMMARIES},
         **{name: f"policybridge_bench.scenarios.servers:{name} [bench]" for name in _SERVERS},
-        **{name: f"policybridge_bench.scenarios.foreign:{name} [bench]" for name in ("inference", "mlbridge")},
     },
 )
 _EPILOG: Final = """\
@@ -49,12 +40,15 @@ A LIST is separated by commas; `all` selects everything that is installed. The d
 `load`; other scenarios may have others."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(
+    parser: argparse.ArgumentParser, scenarios: Table = SCENARIOS, contenders: Table = CONTENDERS
+) -> None:
     """Describe the options; `options.fill` sets the defaults, because scenarios differ in them."""
     parser.description = "Measure policy servers."
     parser.epilog = _EPILOG.format("\n".join(f"  {name:10} {text}" for name, text in _SUMMARIES.items()))
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("scenario", nargs="?", default="load", help=f"one of {', '.join(SCENARIOS.names())}")
+    parser.set_defaults(scenarios=scenarios, known=contenders)
+    parser.add_argument("scenario", nargs="?", default="load", help=f"one of {', '.join(scenarios.names())}")
     parser.add_argument(
         "--compare", nargs=2, type=Path, metavar=("A.json", "B.json"), help="compare two results, without a run"
     )
@@ -63,19 +57,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         help="--compare and trees: B is worse above this multiple of A (default: 1.1; trees: 1.05)",
     )
-    _add_cases(parser)
+    _add_cases(parser, contenders)
     _add_run(parser)
     _add_server(parser)
     _add_single(parser)
     _add_output(parser)
 
 
-def _add_cases(parser: argparse.ArgumentParser) -> None:
+def _add_cases(parser: argparse.ArgumentParser, contenders: Table) -> None:
     group = parser.add_argument_group("cases")
     group.add_argument(
         "--contenders",
         metavar="LIST",
-        help=f"of {', '.join(CONTENDERS.names())}; NAME/WAY for one of its ways alone (default: policybridge)",
+        help=f"of {', '.join(contenders.names())}; NAME/WAY for one of its ways alone (default: policybridge)",
     )
     group.add_argument(
         "--ways",
@@ -153,12 +147,6 @@ def _add_single(parser: argparse.ArgumentParser) -> None:
         "--workers", default="1,2", metavar="LIST", help="workers: the numbers of workers (default: 1,2)"
     )
     group.add_argument("--count", type=int, default=1000, help="sessions: the number of sessions (default: 1000)")
-    group.add_argument(
-        "--versions",
-        type=int,
-        default=200,
-        help="publish: the largest number of versions published under load (default: 200)",
-    )
     group.add_argument("--launcher", type=Path, metavar="FILE", help="launcher: the program policybridge-run")
     group.add_argument("--compiler", default="clang-22", help="launcher, store, embedded: the compiler (clang-22)")
     group.add_argument("--corpus", type=Path, metavar="DIR", help="store, embedded: compile 100 modules of this corpus")
@@ -182,7 +170,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.compare:
             chosen = load_part("policybridge_bench.compare:run [bench]", "--compare")
         else:
-            chosen = SCENARIOS.load(arguments.scenario)
+            chosen = arguments.scenarios.load(arguments.scenario)
         return cast("Callable[[argparse.Namespace], int]", chosen)(arguments)
     except PolicyBridgeError as error:
         sys.stderr.write(f"policybridge bench: {error}\n")

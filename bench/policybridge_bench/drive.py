@@ -19,7 +19,7 @@ _NATIVE_OPTIONS: Final = ("kind", "address", "method", "policy", "file", "second
 def command(load: Load, client: Path | None = None) -> list[str]:
     """Give the command of a client that does ``load``: of the native program ``client``, or else in Python."""
     if client is None:
-        return module("policybridge_bench.clients", msgspec.json.encode(load).decode())
+        return module(load.program, msgspec.json.encode(load).decode())
     options = ((name.replace("_", "-"), getattr(load, name)) for name in _NATIVE_OPTIONS)
     return [str(client), *(f"--{name}={value}" for name, value in options if value not in ("", None))]
 

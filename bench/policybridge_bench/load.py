@@ -25,7 +25,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """The load that one client makes.
 
     Attributes:
-        kind: the kind of the client; see clients.py and bench/native.
+        kind: the kind of the client; see the ``program`` and bench/native.
         address: of the server, in the form that the kind takes.
         method: the gRPC method, if the kind calls one: ``/package.Service/Method``.
         policy: name of the policy.
@@ -36,6 +36,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
         rate: open loop: requests per second. Each is due at a fixed time and its latency counts from then, also if the
             answer before it came late (no coordinated omission). Absent: closed loop, one request after another.
         file: messages encoded beforehand; the native clients need it.
+        program: the module of the clients in Python.
 
     """
 
@@ -49,6 +50,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     warm_up: float = 0.2
     rate: float | None = None
     file: str = ""
+    program: str = "policybridge_bench.clients"
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,16 +60,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         count: number of answers.
         seconds: from the first request to the last answer.
         cpu: the client's CPU, in seconds.
-        seen: only of the kind `publish`: version, digest and the version's advice.
-        sessions: only of the kind `publish`: number of opened sessions.
+        more: added by a client of another program.
 
     """
 
     count: int
     seconds: float
     cpu: float
-    seen: list[tuple[int, str, set[int]]] = []
-    sessions: int = 0
+    more: msgspec.Raw = msgspec.Raw(b"null")
 
 
 def run_load(ask: Callable[[int], None], load: Load) -> tuple[Report, Latencies]:

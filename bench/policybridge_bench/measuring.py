@@ -156,7 +156,7 @@ def _contenders(
         name, _, way = word.partition("/")
         chosen.setdefault(name, []).extend([way] if way else [])
     for name, ways in chosen.items():
-        yield name, policybridge(arguments) if name == "policybridge" else load_contender(name), ways
+        yield name, policybridge(arguments) if name == "policybridge" else load_contender(name, arguments.known), ways
 
 
 def _setting(arguments: argparse.Namespace, folder: Path) -> Setting:

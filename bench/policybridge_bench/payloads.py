@@ -5,6 +5,7 @@ Clients import this module, so it must not import ONNX, which takes a second.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -104,6 +105,9 @@ PAYLOADS: Mapping[str, Payload] = {
     # 20 to 200 nodes of 16 floats, as many edges.
     "graph": Payload(_graph(), _graphs),
 }
+
+FIXED: Final = ("inliner", "vector", "64KiB", "1MiB")
+"""Payloads that every server can take."""
 
 
 def payload(name: str) -> Payload:

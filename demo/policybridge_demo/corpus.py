@@ -5,8 +5,9 @@ path, and compiling a module twice gives the same bytes.
 
 LLVM 19 does not send its own decisions; the rule ``cost_estimate < 5`` replaces them. LLVM 22 shows that this rule is
 wrong once in libtsan's tsan_mman.cpp and once in sanitizer_common/sanitizer_thread_registry.cpp; there the objects of
-clang-19 would differ from plain -Oz. So these two are training modules, not modules of the demo. This slightly favours
-policies that decide by cost: with the two, ``cost_estimate < 5`` would be right 13,782 times in 13,784 on the demo.
+clang-19 would differ from plain -Oz. So the demo leaves these two to the training of inliner-imitation. This slightly
+favours policies that decide by cost: with the two, ``cost_estimate < 5`` would be right 13,782 times in 13,784 on the
+demo.
 """
 
 from collections.abc import Iterable
@@ -43,16 +44,7 @@ class Module:
 
 def demo_modules() -> list[Module]:
     """Return the modules that the demo compiles, the slowest first. No policy was trained on them."""
-    return _listed("demo")
-
-
-def training_modules() -> list[Module]:
-    """Return the modules on which the bundled policy was trained. Both sets may share templates in headers."""
-    return _listed("training")
-
-
-def _listed(name: str) -> list[Module]:
-    listing = Path(__file__).parent / "modules" / f"{name}.txt"
+    listing = Path(__file__).parent / "modules.txt"
     return [Module(line) for line in listing.read_text(encoding="utf-8").splitlines()]
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from policybridge_bench.bounds import bounds
 from policybridge_bench.results import Case, Measured, Round
+from tests.peers.promises import bounds
 
 
 def case(who: str, clients: int, p50: float, throughput: float, payload: str = "inliner") -> Measured:

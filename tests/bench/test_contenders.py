@@ -12,14 +12,15 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from policybridge_bench.contenders.contract import CONTENDERS, FLOORS, PEERS, Setting, load_contender
+from policybridge_bench.contenders.contract import Setting, load_contender
 from policybridge_bench.loads import Loads
 from policybridge_bench.native import program
 from policybridge_bench.payloads import SIGNATURE
 from policybridge_bench.processes import regime, usage
 from policybridge_bench.requests import write_messages
 from policybridge_core.errors import PreconditionError
-from tests.bench.running import CACHE, bench
+from tests.bench.running import CACHE, bench, peers
+from tests.peers.tables import CONTENDERS, FLOORS, PEERS
 
 NATIVE = "POLICYBRIDGE_REQUIRE_NATIVE"
 """Environment variable: set where the native programs have to build."""
@@ -46,7 +47,7 @@ def folder() -> Iterator[Path]:
 
 def ask(name: str, client: Path | None, folder: Path) -> tuple[set[str], dict[str, int]]:
     """Serve a contender; give the ways that it offers to our generators, and the answers by way."""
-    contender = load_contender(name)
+    contender = load_contender(name, CONTENDERS)
     contender.prepare(CACHE)
     generators = ["native", "python"] if client else ["python", "wire"]
     loads = Loads(generators, [2], [None], seconds=0.05, warm_up=0.02, program=client, folder=folder)
@@ -95,10 +96,10 @@ def test_the_native_client_says_what_is_wrong_and_gives_no_figures(
 
 
 ADDED = """
-from policybridge_bench.contenders.floors import PythonSocketEcho
+from policybridge_bench.contenders.own import PolicyBridge
 
 
-class Added(PythonSocketEcho):
+class Added(PolicyBridge):
     pass
 """
 
@@ -112,7 +113,7 @@ def test_a_contender_of_another_distribution_is_chosen_by_its_name(tmp_path: Pat
     path = os.pathsep.join([str(tmp_path), *sys.path])
     words = [
         "--contenders",
-        "added/unix",
+        "added/socket",
         "--rounds",
         "1",
         "--seconds",
@@ -124,7 +125,7 @@ def test_a_contender_of_another_distribution_is_chosen_by_its_name(tmp_path: Pat
     ]
     ended = bench(*words, env={"PYTHONPATH": path})
     assert ended.status == 0, ended.errors
-    assert "added unix inliner wire ×1" in ended.output
+    assert "added socket inliner wire ×1" in ended.output
 
 
 def test_the_table_lists_all_floors_and_peers() -> None:
@@ -133,7 +134,7 @@ def test_the_table_lists_all_floors_and_peers() -> None:
 
 def test_a_contender_that_cannot_be_built_is_left_out_and_said_why() -> None:
     words = ["--contenders", "policybridge,grpc-echo", "--ways", "socket", "--rounds", "1", "--seconds", "0.05"]
-    ended = bench(*words, "--clients", "1", "--generators", "python", env={"PATH": "/nonexistent"})
+    ended = peers(*words, "--clients", "1", "--generators", "python", env={"PATH": "/nonexistent"})
     assert ended.status == 0, ended.errors
     assert "without grpc-echo: the native programs need cmake" in ended.errors
     assert "policybridge socket" in ended.output
@@ -148,7 +149,7 @@ def test_ratios_are_taken_to_the_baseline() -> None:
         "--baseline",
         "python-socket-echo/unix",
     ]
-    ended = bench(*words, "--rounds", "1", "--seconds", "0.05", "--clients", "1", "--generators", "wire")
+    ended = peers(*words, "--rounds", "1", "--seconds", "0.05", "--clients", "1", "--generators", "wire")
     assert ended.status == 0, ended.errors
     assert "p50 / python-socket-echo unix" in ended.output
     assert "1.00" in ended.output
@@ -158,7 +159,7 @@ def test_peers_holds_what_is_promised_against_the_run(client: Path | None) -> No
     if client is None:
         pytest.skip("the native client cannot be built here")
     words = ["--contenders", "policybridge,grpc-echo", "--ways", "socket", "--clients", "1"]
-    ended = bench("peers", *words, "--rounds", "1", "--seconds", "0.05")
+    ended = peers("peers", *words, "--rounds", "1", "--seconds", "0.05")
     assert ended.status == 0, ended.errors
     assert "p50 / grpc-echo unary" in ended.output
     assert "1 × socket / grpc-echo/unary, inliner, p50" in ended.output

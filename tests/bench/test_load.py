@@ -113,8 +113,8 @@ def test_a_failing_policy_fails_the_run_and_is_no_figure(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nonsense"], "unknown scenario 'nonsense'; there are embedded, inference"),
-        (["--contenders", "nobody"], "unknown contender 'nobody'; there are compilerinterface"),
+        (["nonsense"], "unknown scenario 'nonsense'; there are embedded, launcher"),
+        (["--contenders", "nobody"], "unknown contender 'nobody'; there are policybridge"),
         (["--payloads", "huge"], "unknown payload 'huge'; there are inliner"),
         (["--serdes", "xml"], "unknown SerDes 'xml'; there are bitstream"),
         (["--backends", "caffe"], "unknown backend 'caffe'; there are"),

@@ -7,7 +7,7 @@ import pytest
 
 from policybridge_bench.results import read_json
 from policybridge_serdes import SERDES
-from tests.bench.running import bench, measured
+from tests.bench.running import bench, measured, peers
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,7 +24,7 @@ exec "$@"
 
 
 def test_serdes_tells_what_encoding_and_decoding_cost(tmp_path: Path) -> None:
-    run = measured(tmp_path, "serdes", "--payloads", "inliner,graph", "--seconds", "0.01")
+    run = measured(tmp_path, "serdes", "--payloads", "inliner,graph", "--seconds", "0.01", by=peers)
     assert {(each.case.serdes, each.case.payload, each.case.way) for each in run.cases} == {
         (serdes, payload, way)
         for serdes in SERDES.names()
@@ -58,14 +58,14 @@ def test_sessions_refuses_a_way_that_has_none() -> None:
 
 
 def test_overhead_sets_the_harness_beside_a_bare_loop(tmp_path: Path) -> None:
-    run = measured(tmp_path, "overhead", "--generators", "wire")
+    run = measured(tmp_path, "overhead", "--generators", "wire", by=peers)
     assert [each.case.generator for each in run.cases] == ["wire", "bare-loop"]
     assert list(run.figures) == ["wire: p50 beyond the bare loop, µs"]
 
 
 def test_unary_measures_evaluate_and_model_infer_with_named_inputs_and_with_one_tensor(tmp_path: Path) -> None:
     chosen = "policybridge/grpc-unary,policybridge/grpc-infer,python-grpc-echo/unary"
-    run = measured(tmp_path, "unary", "--contenders", chosen, "--baseline", "python-grpc-echo/unary")
+    run = measured(tmp_path, "unary", "--contenders", chosen, "--baseline", "python-grpc-echo/unary", by=peers)
     assert {(each.case.contender, each.case.way, each.case.payload) for each in run.cases} == {
         (contender, way, payload)
         for contender, way in (
@@ -80,7 +80,7 @@ def test_unary_measures_evaluate_and_model_infer_with_named_inputs_and_with_one_
 def test_session_measures_sessions_beside_echoes_and_the_model_alone(tmp_path: Path) -> None:
     short = ["--rounds", "1", "--seconds", "0.05", "--clients", "1,2"]
     file = tmp_path / "session.json"
-    ended = bench("session", *short, "--json", file)
+    ended = peers("session", *short, "--json", file)
     assert ended.status == 0, ended.errors
     found = {
         (each.case.contender, each.case.way, each.case.generator, each.case.clients) for each in read_json(file).cases
@@ -117,7 +117,7 @@ def test_telemetry_measures_a_server_beside_one_that_counts_nothing_and_one_that
 
 
 def test_inference_measures_model_infer_beside_evaluate(tmp_path: Path) -> None:
-    run = measured(tmp_path, "inference")
+    run = measured(tmp_path, "inference", by=peers)
     assert {each.case.way for each in run.cases} == {"grpc-tensors", "grpc-infer"}
     assert {(each.case.payload, each.case.backend) for each in run.cases} == {
         ("vector", "onnx"),
@@ -127,7 +127,7 @@ def test_inference_measures_model_infer_beside_evaluate(tmp_path: Path) -> None:
 
 
 def test_mlbridge_measures_a_foreign_clients_call_beside_evaluate(tmp_path: Path) -> None:
-    run = measured(tmp_path, "mlbridge")
+    run = measured(tmp_path, "mlbridge", by=peers)
     assert {(each.case.way, each.case.serdes) for each in run.cases} == {
         ("grpc-advice", ""),
         ("grpc-unary", "bitstream"),
@@ -136,7 +136,7 @@ def test_mlbridge_measures_a_foreign_clients_call_beside_evaluate(tmp_path: Path
 
 
 def test_publish_measures_publishing_alone_and_under_clients_that_check_every_answer(tmp_path: Path) -> None:
-    run = measured(tmp_path, "publish", "--versions", "4", "--seconds", "1")
+    run = measured(tmp_path, "publish", "--versions", "4", "--seconds", "1", by=peers)
     assert {each.case.way for each in run.cases} == {
         "publish-weights",
         "publish-files",

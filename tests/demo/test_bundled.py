@@ -14,13 +14,13 @@ from policybridge_client.llvm.host import run_compiler
 from policybridge_client.llvm.process import Surroundings
 from policybridge_demo.compilation import DEFAULT, compile_asking, compile_plain
 from policybridge_demo.corpus import Module, library_root
-from policybridge_demo.observations import observe
 from policybridge_demo.server import demo_server
 from policybridge_serdes import Layout, PolicyReference, PolicyVersion, Values
 from policybridge_server.backends.contract import Batch, Model, SessionView, load_backend
 from policybridge_server.engine.loading import Allowances, load_version
 from policybridge_server.repository import BUNDLED, Repository, StoredVersion
 from tests.client.compilers import parameters
+from tests.measures.observations import observe
 
 MODULES = [
     Module("libc/musl/src/crypt/crypt_md5.c"),

@@ -2,7 +2,8 @@
 
 import pytest
 
-from policybridge_demo.corpus import CorpusError, Module, check_sources, demo_modules, training_modules
+from policybridge_demo.corpus import CorpusError, Module, check_sources, demo_modules
+from tests.measures.observations import training_modules
 
 
 def test_every_source_is_in_the_installed_wheel() -> None:

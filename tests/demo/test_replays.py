@@ -2,7 +2,7 @@
 
 import pytest
 
-from policybridge_demo.replays import main
+from tests.measures.replays import main
 
 
 def test_recorded_compilations_replay_identical_and_tampered_ones_are_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -190,10 +190,10 @@ def test_a_task_and_a_connection_of_another_distribution_compile(tmp_path: Path)
 
 
 def test_a_contender_of_another_distribution_is_listed_and_measured(tmp_path: Path) -> None:
-    assert "example-echo" in said("bench", "--help", folder=tmp_path)
+    assert "example-server" in said("bench", "--help", folder=tmp_path)
     short = ["--rounds", 1, "--seconds", 0.05, "--warm-up", 0.01, "--clients", 1, "--generators", "wire"]
-    said("bench", "--contenders", "example-echo", *short, "--json", "run.json", folder=tmp_path)
-    assert "example-echo" in (tmp_path / "run.json").read_text()
+    said("bench", "--contenders", "example-server", *short, "--json", "run.json", folder=tmp_path)
+    assert "example-server" in (tmp_path / "run.json").read_text()
 
 
 def test_a_scenario_of_another_distribution_runs(tmp_path: Path) -> None:

@@ -72,39 +72,19 @@ class Contender(Protocol):
         """Serve, in a process of its own, until the context ends."""
 
 
-_CONTENDERS = "policybridge_bench.contenders"
-FLOORS = {
-    "model": f"{_CONTENDERS}.floors:ModelAlone",
-    "socket-echo": f"{_CONTENDERS}.floors:SocketEcho",
-    "python-socket-echo": f"{_CONTENDERS}.floors:PythonSocketEcho",
-    "grpc-echo": f"{_CONTENDERS}.floors:GrpcEcho",
-    "python-grpc-echo": f"{_CONTENDERS}.floors:PythonGrpcEcho",
-}
-PEERS = {
-    "triton": f"{_CONTENDERS}.triton:Triton",
-    "triton-python": f"{_CONTENDERS}.triton:TritonPython",
-    "kserve": f"{_CONTENDERS}.inference:KServe",
-    "mlserver": f"{_CONTENDERS}.inference:MLServer",
-    "rayserve": f"{_CONTENDERS}.advice:RayServe",
-    "mosec": f"{_CONTENDERS}.mosec:Mosec",
-    "compilerinterface": f"{_CONTENDERS}.advice:CompilerInterface",
-}
-# A Ray keeps a core busy even while it is idle.
-RESTLESS = ("rayserve",)
-
 CONTENDERS = Table(
     # The import string names a function without arguments that returns the contender.
     kind="contender",
     group="policybridge.contenders",
-    own={"policybridge": f"{_CONTENDERS}.own:PolicyBridge", **FLOORS, **PEERS},
+    own={"policybridge": "policybridge_bench.contenders.own:PolicyBridge"},
 )
 
 
-def load_contender(name: str) -> Contender:
+def load_contender(name: str, contenders: Table = CONTENDERS) -> Contender:
     """Make the contender called ``name``.
 
     Raises:
         NotFoundError: no contender has this name; the message lists them.
 
     """
-    return cast("Callable[[], Contender]", CONTENDERS.load(name))()
+    return cast("Callable[[], Contender]", contenders.load(name))()

@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from policybridge_bench.contenders import advice
 from policybridge_bench.contenders.contract import Contender, Route, Serving, Setting
-from policybridge_bench.contenders.peer import FIXED
 from policybridge_bench.load import Load
-from policybridge_bench.payloads import payload
+from policybridge_bench.payloads import FIXED, payload
 from policybridge_bench.policies import backends_of, policy_name, write_policies
 from policybridge_bench.processes import server
 from policybridge_core.errors import InvalidError
@@ -34,7 +32,6 @@ class PolicyBridge(Contender):
         addresses: of a running server; then no server is started.
         pid: process id of that server, to measure its CPU and memory.
         options: more options of ``policybridge serve``.
-        advice: serve the service of `advice` too, as the way ``grpc-advice``.
         env: more environment variables of the server.
 
     """
@@ -45,7 +42,6 @@ class PolicyBridge(Contender):
     addresses: Sequence[str] = ()
     pid: int | None = None
     options: Sequence[str] = ()
-    advice: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
 
     @contextlib.contextmanager
@@ -60,9 +56,6 @@ class PolicyBridge(Contender):
         command, env = serve_command(self.python)
         command += ["--repository", str(repository), "--allow-python", "--grpc", "127.0.0.1:0"]
         command += ["--grpc", f"unix:{setting.folder}/grpc", "--socket", f"{setting.folder}/socket", *self.options]
-        if self.advice:
-            config = advice.write_config(setting.folder, _ADVICE, policy_name(_ADVICE, "onnx"))
-            command += ["--config", str(config)]
         with server(command, env={**env, **self.env}, log=setting.folder / "policybridge.log") as started:
             # An evaluation in the client's process runs this tree's code, so it says nothing of another build.
             inprocess = [f"inprocess:{repository}"] if self.python == sys.executable else []
@@ -75,9 +68,6 @@ class PolicyBridge(Contender):
                     policy = self.policy or policy_name(name, backend)
                     for address in addresses:
                         yield from _routes(address, policy, name, backend, setting)
-        if self.advice and _ADVICE in setting.payloads:
-            tcp = next(address for address in addresses if _way(address) == "grpc")
-            yield advice.route(setting.folder, tcp, _ADVICE, "grpc-advice")
 
 
 WAYS: Final = (
@@ -86,9 +76,6 @@ WAYS: Final = (
     *(f"{scheme}{call}" for scheme in ("grpc", "grpc-unix") for call in ("", "-unary", "-tensors", "-infer")),
 )
 """The ways of asking that `PolicyBridge` may offer."""
-
-_ADVICE: Final = "inliner"
-"""The payload that the service of `advice` takes."""
 
 
 def policybridge(arguments: argparse.Namespace, **changes: Any) -> PolicyBridge:
@@ -155,7 +142,7 @@ def _routes(address: str, policy: str, name: str, backend: str, setting: Setting
         yield route(f"{way}-tensors", "evaluate-tensors", "protobuf", ("native", "python"))
     if name in FIXED:
         # Late: a process that has imported Triton's client, whose messages have the same names, cannot import these.
-        from policybridge_bench.contenders import inference  # noqa: PLC0415
+        from policybridge_bench import inference  # noqa: PLC0415
 
         # A Python policy does not declare its output; of a user's policy it is not known.
         declared = backend != "python" and policy == policy_name(name, backend)

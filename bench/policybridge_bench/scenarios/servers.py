@@ -1,31 +1,26 @@
-"""Servers under load, in one interleaved run: PolicyBridge alone, with floors and peers, or with another build."""
+"""Servers under load, in one interleaved run: PolicyBridge alone, its variants, or another build beside it."""
 
 import argparse
-import itertools
 import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 
 import msgspec
 
-from policybridge_bench.bounds import Bound, bounds, within
+from policybridge_bench.bounds import within
 from policybridge_bench.compare import print_comparison
-from policybridge_bench.contenders.contract import FLOORS, PEERS, RESTLESS, Contender, load_contender
+from policybridge_bench.contenders.contract import Contender, load_contender
 from policybridge_bench.contenders.own import policybridge
 from policybridge_bench.measuring import finish, measure
 from policybridge_bench.options import fill, numbers, words
-from policybridge_bench.policies import NAMED
 from policybridge_bench.processes import module
 from policybridge_bench.ratios import Baseline, find, ratio
 from policybridge_bench.results import Case, Measured, Run
 from policybridge_core.errors import InvalidError
 
-_UNARY = "policybridge/grpc-unary,policybridge/grpc-infer,grpc-echo/unary,triton/unary"
-_SESSION = "policybridge,model,python-socket-echo,python-grpc-echo/stream"
 _OTHER = "other"
 _RECORDING = "recording"
 _LEDGER_LIMIT = 1.15
@@ -36,64 +31,6 @@ def load(arguments: argparse.Namespace) -> int:
     """Measure what ``--contenders`` names; by default PolicyBridge alone."""
     fill(arguments)
     return finish(measure(arguments), arguments)
-
-
-def peers(arguments: argparse.Namespace) -> int:
-    """Measure all contenders but the restless; print the reason for each that cannot run here."""
-    contenders = ["policybridge", *FLOORS, *(peer for peer in PEERS if peer not in RESTLESS)]
-    fill(arguments, contenders=",".join(contenders), ways="all", baseline="grpc-echo/unary")
-    return _beside_others(arguments)
-
-
-def unary(arguments: argparse.Namespace) -> int:
-    """Measure single calls with 38 named inputs (the payload inliner) and with one packed tensor (vector)."""
-    fill(arguments, contenders=_UNARY, payloads="inliner,vector", baseline="grpc-echo/unary")
-    return _beside_others(arguments)
-
-
-def _beside_others(arguments: argparse.Namespace) -> int:
-    run = measure(arguments)
-    return finish(run, arguments, bounds=bounds(run.cases))
-
-
-def session(arguments: argparse.Namespace) -> int:
-    """Measure sessions and bare echoes over the same transport, and the promised ratios.
-
-    All ways have 1 client; the socket with prepared bytes also has 16 clients, and 38 named inputs.
-    """
-    fill(arguments, contenders=_SESSION, clients="1,16", generators="wire,python", backends=f"onnx,{NAMED}")
-    run = measure(arguments, wanted=_in_session)
-    return finish(run, arguments, bounds=_session_bounds(run.cases))
-
-
-def _in_session(case: Case) -> bool:
-    if case.clients == 1 and case.backend != NAMED:
-        return True
-    return (case.way, case.generator) == ("socket", "wire") and (case.clients == 1 or case.backend != NAMED)
-
-
-def _session_bounds(cases: Sequence[Measured]) -> Iterator[Bound]:
-    """Give the bounds whose cases were measured; the model's own time is subtracted from a p50."""
-    socket = find(cases, way="socket", generator="wire", backend="onnx")
-    for few, many in itertools.combinations(socket, 2):
-        text = f"socket: {many.case.clients} clients / {few.case.clients}, decisions/s"
-        yield Bound(text, ratio(many, few, "throughput"), 3, at_least=True)
-    echo, stream = find(cases, contender="python-socket-echo"), find(cases, contender="python-grpc-echo")
-    for way, generator, floor, limit in (
-        ("socket", "wire", echo, 3),
-        ("socket", "python", echo, 3),
-        ("grpc", "python", stream, 1.5),
-    ):
-        own = find(cases, way=way, generator=generator, backend="onnx", clients=1)
-        model = find(cases, contender="model")
-        if own and model and floor:
-            text = f"{way}, {generator}: (p50 - model) / bare echo"
-            yield Bound(text, _beyond(own[0], model[0], floor[0]), limit, at_least=False)
-
-
-def _beyond(own: Measured, model: Measured, floor: Measured) -> float:
-    rounds = zip(own.rounds, model.rounds, floor.rounds, strict=True)
-    return median((one.p50 - alone.p50) / bare.p50 for one, alone, bare in rounds)
 
 
 def trees(arguments: argparse.Namespace) -> int:
@@ -146,7 +83,7 @@ def workers(arguments: argparse.Namespace) -> int:
     }
     for name in words(arguments.contenders):
         if name != "policybridge":
-            contenders[name] = load_contender(name)
+            contenders[name] = load_contender(name, arguments.known)
     run = measure(arguments, contenders, wanted=_one_of_a_peer)
     return finish(run, arguments, _beside_peers(run.cases, counts))
 

@@ -131,15 +131,16 @@ def speed(options: Namespace) -> Made:
         PolicyFailedError: a contender cannot run here.
 
     """
-    words = ["bench", "peers", "--contenders", _CONTENDERS, "--ways", "socket,grpc-unix,grpc"]
+    words = ["peers", "--contenders", _CONTENDERS, "--ways", "socket,grpc-unix,grpc"]
     words += ["--generators", "native", "--clients", "1,8", "--rounds", str(options.rounds)]
     with TemporaryDirectory() as name:
         file = Path(name) / "run.json"
-        _run(_CLI, *words, "--cache", options.cache, "--json", file)
+        _run("tests.peers", *words, "--cache", options.cache, "--json", file)
         run = read_json(file)
     if run.skipped:
         raise PolicyFailedError(f"not all contenders ran: {run.skipped}")
-    return Made(_command(words), {key: figure for each in run.cases for key, figure in _case(each)})
+    command = shlex.join(["python", "-m", "tests.peers", *words])
+    return Made(command, {key: figure for each in run.cases for key, figure in _case(each)})
 
 
 def _case(measured: Measured) -> Iterator[tuple[str, Figure]]:

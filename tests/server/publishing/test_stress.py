@@ -1,14 +1,14 @@
-"""Versions in a row under sessions that never stop asking; the long form is `policybridge bench publish`."""
+"""Versions in a row under sessions that never stop asking; the long form is `python -m tests.peers publish`."""
 
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from policybridge_bench.clients import POLICY, ReopeningClient
-from policybridge_bench.publishing import Publisher, check_answers, write_first
 from policybridge_client.connection import connect
 from policybridge_core.errors import PolicyBridgeError
 from tests.conftest import ServerFactory
+from tests.peers.clients import POLICY, ReopeningClient
+from tests.peers.publishing import Publisher, check_answers, write_first
 from tests.server.publishing.policies import client
 
 

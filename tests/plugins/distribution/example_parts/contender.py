@@ -1,7 +1,7 @@
-"""A contender for the benchmark: PolicyBridge's own echo under another name."""
+"""A contender for the benchmark: PolicyBridge under another name."""
 
-from policybridge_bench.contenders.floors import PythonSocketEcho
+from policybridge_bench.contenders.own import PolicyBridge
 
 
-class ExampleEcho(PythonSocketEcho):
-    """A bare socket in Python."""
+class Example(PolicyBridge):
+    """A server of PolicyBridge."""

@@ -1,6 +1,6 @@
 """Record compilations of the demo, stop the server, and replay them: objects and observations must be the same.
 
-    python -m policybridge_demo.replays [--count 50] [--compiler zig] [--policy inliner] [--jobs 2]
+    python -m tests.measures.replays [--count 50] [--compiler zig] [--policy inliner] [--jobs 2]
 
 Then one observation of every record is changed, and every replay must report it.
 """
@@ -111,7 +111,7 @@ def _replay(
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m policybridge_demo.replays", description=(__doc__ or "").partition("\n")[0]
+        prog="python -m tests.measures.replays", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("--count", type=int, default=50, metavar="N", help="compilations with at least one decision")
     parser.add_argument("--compiler", choices=list(COMPILERS), default="zig")

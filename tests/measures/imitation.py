@@ -1,6 +1,6 @@
 """Trains the bundled policy ``inliner-imitation``: behaviour cloning of LLVM's inlining decisions on real observations.
 
-    python -m policybridge_demo.train --observations DIR --output model.onnx
+    python -m tests.measures.imitation --observations DIR --output model.onnx
 
 Needs pip install 'policybridge[demo,torch]' onnx. The same observations and seed give the same file, on one kind of
 machine.
@@ -31,11 +31,11 @@ import torch
 from torch import Tensor, nn
 
 from policybridge_demo.compilation import DEFAULT
-from policybridge_demo.corpus import demo_modules, training_modules
+from policybridge_demo.corpus import demo_modules
 from policybridge_demo.export.network import Array, Layer, Network
 from policybridge_demo.export.onnx import save_network
-from policybridge_demo.observations import observe
 from policybridge_serdes import Values
+from tests.measures.observations import observe, training_modules
 
 LIMIT: Final = 20.0
 """Decisions depend on steps of 5 near the threshold; bonuses of 15,000 would hide these steps."""
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m policybridge_demo.train", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.measures.imitation", description=__doc__.partition("\n")[0])
     parser.add_argument(
         "--observations", type=Path, required=True, metavar="DIR", help="missing ones are recorded first"
     )

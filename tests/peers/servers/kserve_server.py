@@ -20,7 +20,7 @@ class OnnxModel(Model):
         self.output = self.session.get_outputs()[0].name
         self.ready = True
 
-    def predict(self, payload, headers=None, response_headers=None):  # noqa: ARG002
+    def predict(self, payload, headers=None, response_headers=None):
         """Answer."""
         decision = self.session.run(None, {one.name: one.as_numpy() for one in payload.inputs})[0]
         output = InferOutput(self.output, list(decision.shape), "INT64")

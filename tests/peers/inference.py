@@ -1,27 +1,23 @@
-"""The Open Inference Protocol over gRPC: its servers in Python, routes, and requests and answers as bytes."""
+"""Other servers of the Open Inference Protocol over gRPC: KServe and MLServer."""
 
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import msgspec
 import numpy as np
 
 from policybridge.inference import inference_service_pb2 as oip
 from policybridge_bench.contenders.contract import Route, Setting
-from policybridge_bench.contenders.peer import RUNTIME, SERVERS, Peer, Start, grpc_call, model_inputs
+from policybridge_bench.inference import INFER, infer_request, model_inputs, write_requests
 from policybridge_bench.load import Load
 from policybridge_bench.processes import free_port
-from policybridge_bench.requests import write_messages
-from policybridge_serdes import TensorSpec
+from tests.peers.peer import RUNTIME, SERVERS, Peer, Start, grpc_call
 
-INFER: Final = "/inference.GRPCInferenceService/ModelInfer"
 STREAM: Final = "/inference.GRPCInferenceService/ModelStreamInfer"
-
-_DATATYPES: Final = {"<i8": "INT64", "<f4": "FP32"}
 
 
 class InferencePeer(Peer):
@@ -86,31 +82,6 @@ class MLServer(InferencePeer):
         (folder / "settings.json").write_text(json.dumps({**settings, "use_structured_logging": False, "debug": False}))
         program = self.environment(setting.cache) / "bin" / "mlserver"
         return self.serving(setting, models, port, [program, "start", folder])
-
-
-def write_requests(folder: Path, name: str, model: str, advice: TensorSpec | None = None) -> str:
-    """Write the requests of the payload ``name`` to a model, and give the file."""
-    file = folder / f"{name}-{model}.infer"
-    if not file.exists():
-        write_messages([infer_request(model, tensors, advice) for tensors in model_inputs(name)], file)
-    return str(file)
-
-
-def infer_request(model: str, tensors: Mapping[str, np.ndarray[Any, Any]], advice: TensorSpec | None = None) -> bytes:
-    """Encode a ModelInferRequest with raw contents.
-
-    PolicyBridge needs the ``advice`` in the request if the model does not declare its output.
-    """
-    inputs = [
-        oip.ModelInferRequest.InferInputTensor(name=name, datatype=_DATATYPES[tensor.dtype.str], shape=tensor.shape)
-        for name, tensor in tensors.items()
-    ]
-    raw = [tensor.tobytes() for tensor in tensors.values()]
-    request = oip.ModelInferRequest(model_name=model, inputs=inputs, raw_input_contents=raw)
-    if advice is not None:
-        described = {"name": advice.name, "type": advice.type.value, "shape": advice.shape}
-        request.parameters["advice"].string_param = json.dumps(described)
-    return request.SerializeToString()
 
 
 def first_output(reply: bytes) -> int:

@@ -12,12 +12,13 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessages
 
 from policybridge_bench.contenders.contract import Route, Setting
-from policybridge_bench.contenders.peer import RUNTIME, SERVERS, Peer, Start, grpc_call, model_inputs
+from policybridge_bench.inference import model_inputs
 from policybridge_bench.load import Load
 from policybridge_bench.payloads import payload
 from policybridge_bench.processes import free_port, run_tool
 from policybridge_bench.requests import write_messages
 from policybridge_serdes import ElementType
+from tests.peers.peer import RUNTIME, SERVERS, Peer, Start, grpc_call
 
 _PACKAGE: Final = "policybridge_bench"
 METHOD: Final = f"/{_PACKAGE}.Advice/getAdvice"
@@ -37,7 +38,7 @@ class AdvicePeer(Peer):
     program: ClassVar[str]
     ways: ClassVar[Sequence[str]] = ("unary",)
 
-    def env(self, ports: Mapping[str, int]) -> Mapping[str, str]:  # noqa: ARG002
+    def env(self, ports: Mapping[str, int]) -> Mapping[str, str]:
         """Give more environment variables, with the port of each way."""
         return {}
 

@@ -9,11 +9,12 @@ from typing import Final
 import msgspec
 
 from policybridge_bench.contenders.contract import Route, Setting
-from policybridge_bench.contenders.peer import RUNTIME, SERVERS, Peer, Start, model_inputs
+from policybridge_bench.inference import model_inputs
 from policybridge_bench.load import Load
 from policybridge_bench.payloads import payload
 from policybridge_bench.processes import free_port
 from policybridge_bench.requests import write_messages
+from tests.peers.peer import RUNTIME, SERVERS, Peer, Start
 
 _WAYS: Final = ("raw", "json")
 

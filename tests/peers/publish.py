@@ -11,11 +11,11 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
+import msgspec
 import numpy as np
 from onnx import numpy_helper
 
 from policybridge_bench.bounds import Bound
-from policybridge_bench.clients import POLICY, Version
 from policybridge_bench.contenders.contract import Serving
 from policybridge_bench.contenders.own import policybridge
 from policybridge_bench.drive import command, drive
@@ -24,13 +24,14 @@ from policybridge_bench.loads import Candidate
 from policybridge_bench.measuring import finish, measure
 from policybridge_bench.network import SIGNATURE, make_network, write_network
 from policybridge_bench.options import fill, numbers
-from policybridge_bench.publishing import Publisher, check_answers, write_first, write_numbered
 from policybridge_bench.ratios import find, ratio
 from policybridge_bench.results import Case, Round, Run, timed
 from policybridge_client.connection import connect
 from policybridge_client.policies import RepositoryClient
 from policybridge_core.errors import PolicyFailedError
 from policybridge_serdes import PolicyReference, SessionOptions
+from tests.peers.clients import POLICY, PROGRAM, Published, Version
+from tests.peers.publishing import Publisher, check_answers, write_first, write_numbered
 
 _ALONE, _LOADED = "alone", "policybridge"
 _CALLS = 10
@@ -114,7 +115,8 @@ class _Loaded:
 
     def candidates(self) -> Iterator[Candidate]:
         address, arguments = _addresses(self.serving)["socket"], self.arguments
-        load = Load(kind="publish", address=address, seconds=arguments.seconds, warm_up=arguments.warm_up)
+        load = Load(kind="publish", address=address, program=PROGRAM)
+        load = msgspec.structs.replace(load, seconds=arguments.seconds, warm_up=arguments.warm_up)
         for clients in self._clients:
             measure = partial(drive, command(load), clients, self.serving.pid, look=self._look)
             yield Candidate(_case(_LOADED, "socket-quiet", clients), measure)
@@ -134,9 +136,10 @@ class _Loaded:
         return measure(during=publish)
 
     def _look(self, report: Report) -> None:
-        self.sessions += report.sessions
+        published = msgspec.json.decode(report.more, type=Published)
+        self.sessions += published.sessions
         self.decisions += report.count
-        for version, digest, answered in report.seen:
+        for version, digest, answered in published.seen:
             self.seen.setdefault((version, digest), set()).update(answered)
 
     def check(self) -> None:

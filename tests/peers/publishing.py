@@ -13,11 +13,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from policybridge_bench.clients import POLICY, Version
 from policybridge_bench.network import FEATURES, make_network
 from policybridge_client.policies import RepositoryClient
 from policybridge_core.errors import PolicyFailedError, PreconditionError
 from policybridge_demo.export.policy import pack_toml, policy_folder
+from tests.peers.clients import POLICY, Version
 
 
 def write_numbered(folder: Path, number: int) -> Path:

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import grpc
-import numpy as np
 
 from policybridge_bench.contenders.contract import Contender, Route, Serving, Setting
-from policybridge_bench.payloads import payload
+from policybridge_bench.inference import model_inputs
+from policybridge_bench.payloads import FIXED
 from policybridge_bench.policies import NAMED, policy_name, write_policies
 from policybridge_bench.processes import run_tool, running, tail
 from policybridge_core.errors import PolicyFailedError
@@ -23,9 +23,6 @@ RUNTIME: Final = "onnxruntime==1.31.1"
 
 SERVERS: Final = Path(__file__).parent / "servers"
 """Programs that run in the other servers' environments."""
-
-FIXED: Final = ("inliner", "vector", "64KiB", "1MiB")
-"""Payloads that every server can take."""
 
 _TIMEOUT: Final = 120.0
 _PAUSE: Final = 0.2
@@ -58,15 +55,6 @@ def write_model(folder: Path, name: str) -> Path:
     backend = NAMED if name == "inliner" else "onnx"
     write_policies(folder, [name], [backend])
     return folder / policy_name(name, backend) / "1" / "model.onnx"
-
-
-def model_inputs(name: str) -> list[dict[str, np.ndarray[Any, Any]]]:
-    """Give a payload's observations as a model server takes them: tensors by name, each of shape [1, n]."""
-    asking = payload(name)
-    return [
-        {spec.name: values[spec.name].reshape(1, -1) for spec in asking.signature.features.specs}
-        for values in asking.observations()
-    ]
 
 
 def grpc_call(port: int, method: str) -> Callable[[bytes], bytes]:

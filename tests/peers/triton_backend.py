@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from policybridge_bench.contenders.peer import RUNTIME, environment, site_packages
 from policybridge_bench.processes import run_tool
+from tests.peers.peer import RUNTIME, environment, site_packages
 
 GIT: Final = "POLICYBRIDGE_BENCH_GIT"
 """Environment variable: from where repositories are cloned; ``{owner}`` and ``{name}`` in it are replaced."""

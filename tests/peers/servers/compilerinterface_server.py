@@ -15,7 +15,7 @@ class Service(advice_pb2_grpc.AdviceServicer):
     def __init__(self, file):
         self.decider = Decider(file)
 
-    def getAdvice(self, request, context):  # noqa: ARG002, N802
+    def getAdvice(self, request, context):  # noqa: N802
         """Decide."""
         return advice_pb2.Reply(decision=self.decider.decide(request))
 

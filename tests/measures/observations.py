@@ -22,6 +22,12 @@ ECHO = PolicyReference("inlining-default")
 """This policy repeats LLVM's own decisions, so the observations are those of a compilation without a policy."""
 
 
+def training_modules() -> list[Module]:
+    """Return the modules on which the policy was trained. The demo's may share templates in headers with them."""
+    listing = Path(__file__).parent / "imitation_modules.txt"
+    return [Module(line) for line in listing.read_text(encoding="utf-8").splitlines()]
+
+
 def observe(modules: Sequence[Module], folder: Path, jobs: int) -> Values:
     """Return the observations of all ``modules``. A module whose file is missing in ``folder`` is compiled first.
 

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from policybridge_bench.contenders.contract import Contender, Route, Serving, Setting
 from policybridge_bench.load import Load
@@ -11,7 +11,9 @@ from policybridge_bench.native import program
 from policybridge_bench.payloads import payload
 from policybridge_bench.policies import backends_of, policy_name, write_policies
 from policybridge_bench.processes import module, server
+from tests.peers.clients import PROGRAM
 
+_SOURCES: Final = Path(__file__).parent / "native"
 _SOCKET_WAYS = {"socket": "unix", "tcp": "tcp"}
 
 
@@ -27,7 +29,7 @@ class ModelAlone(Contender):
             for backend in setting.backends:
                 if backend in backends_of(name):
                     policy = policy_name(name, backend)
-                    load = Load(kind="model", address=str(setting.folder), policy=policy, payload=name)
+                    load = Load(kind="model", address=str(setting.folder), policy=policy, payload=name, program=PROGRAM)
                     routes.append(Route("alone", load, ("python",), backend))
         yield Serving(None, routes)
 
@@ -42,8 +44,8 @@ class _Echo(Contender):
 
     def _command(self, cache: Path, *arguments: object) -> list[str]:
         if self.python:
-            return module("policybridge_bench.echoes", self.kind, *arguments)
-        return [str(program(f"policybridge-{self.kind}-echo", cache)), *map(str, arguments)]
+            return module("tests.peers.echoes", self.kind, *arguments)
+        return [str(program(f"policybridge-{self.kind}-echo", cache, _SOURCES)), *map(str, arguments)]
 
 
 class SocketEcho(_Echo):

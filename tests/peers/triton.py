@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from policybridge_bench.contenders.contract import Setting
-from policybridge_bench.contenders.inference import InferencePeer
-from policybridge_bench.contenders.peer import RUNTIME, SERVERS, Start, site_packages
-from policybridge_bench.contenders.triton_backend import build_backend
 from policybridge_bench.processes import free_port
+from tests.peers.inference import InferencePeer
+from tests.peers.peer import RUNTIME, SERVERS, Start, site_packages
+from tests.peers.triton_backend import build_backend
 
 # One instance and no dynamic batching: the first advice for latency in Triton's guide to optimisation.
 _ONNX: Final = """\

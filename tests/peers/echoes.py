@@ -1,7 +1,7 @@
 """Bare echoes: the cost of a transport alone, in a process of its own.
 
-    python -m policybridge_bench.echoes socket PATH SIZE
-    python -m policybridge_bench.echoes grpc …     further arguments are for the C++ echo, and ignored here
+    python -m tests.peers.echoes socket PATH SIZE
+    python -m tests.peers.echoes grpc …     further arguments are for the C++ echo, and ignored here
 
 Both answer with as many bytes as an advice has, without reading the request, and print one line, ``ready ADDRESS``. The
 socket's messages have SIZE bytes each.
@@ -49,20 +49,20 @@ def serve_socket(path: str, size: int) -> None:
 
 
 class _Echo(PolicyServiceServicer):
-    async def Evaluate(self, request: pb.EvaluateRequest, context: object) -> pb.EvaluateResponse:  # noqa: ARG002, N802
+    async def Evaluate(self, request: pb.EvaluateRequest, context: object) -> pb.EvaluateResponse:  # noqa: N802
         return pb.EvaluateResponse(encoded=EncodedTensors(data=ADVICE))
 
     async def ReportOutcome(  # noqa: N802
         self,
-        request: pb.ReportOutcomeRequest,  # noqa: ARG002
-        context: object,  # noqa: ARG002
+        request: pb.ReportOutcomeRequest,
+        context: object,
     ) -> pb.ReportOutcomeResponse:
         return pb.ReportOutcomeResponse()
 
     async def Session(  # noqa: N802
         self,
         requests: AsyncIterator[pb.SessionRequest],
-        context: object,  # noqa: ARG002
+        context: object,
     ) -> AsyncIterator[pb.SessionResponse]:
         async for request in requests:
             if request.HasField("open"):

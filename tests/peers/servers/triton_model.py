@@ -25,7 +25,7 @@ class TritonPythonModel:
         config.set_max_batch_size(0)
         return config
 
-    def initialize(self, args):  # noqa: ARG002
+    def initialize(self, args):
         """Load it."""
         self.session = open_model(MODEL)
         self.inputs = [one.name for one in self.session.get_inputs()]
