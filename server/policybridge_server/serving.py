@@ -134,7 +134,7 @@ class Daemon:
             self._tell_empty()
         self._engine.versions.preload()
         if self._member.leads:
-            await self._publisher.begin_epochs()
+            await self._publisher.numbering.begin(self._publisher.policies())
         if self._member.leads:
             await self._following.start()
         await self._listen(listening)

@@ -26,7 +26,7 @@ from policybridge_server.backends.contract import SessionView
 from policybridge_server.ledger.contract import Bounds
 from policybridge_server.ledger.records import Begun, Ended, Record, Reported, Segment, Step
 from policybridge_server.ledger.sqlite import SqliteStore
-from policybridge_server.repository.rollout import Rollout, RolloutStep, write_rollout
+from policybridge_server.repository.rollout import ROLLOUT, Rollout, RolloutStep
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -42,7 +42,7 @@ def write_policies(repository: Path) -> Path:
     """Make a repository with two versions of ``inliner``, of which the second is being rolled out; give its folder."""
     for version in (_BASE, _NEW):
         write_network(repository, "inliner", version=version)
-    write_rollout(repository / "inliner", _rollout())
+    ROLLOUT.write(repository / "inliner", _rollout())
     return repository / "inliner"
 
 

@@ -67,6 +67,7 @@ _TESTS: Final = {
     "rollouts/failing.py": "rollouts/test_failing",
     "rollouts/judge.py": "rollouts/test_stands rollouts/test_reporters rollouts/test_failing publishing/test_rollouts",
     "publishing/compatibility.py": "publishing/test_meanwhile publishing/test_refusals",
+    "publishing/numbering.py": "following/test_epochs",
     "publishing/permission.py": "publishing/test_publish publishing/test_refusals",
     "publishing/publication.py": "publishing/test_meanwhile publishing/test_publish publishing/test_refusals",
     "publishing/publisher.py": "publishing/test_publish publishing/test_rollback following/test_epochs "

@@ -22,8 +22,8 @@ from policybridge_server.repository.aliases import write_aliases
 from policybridge_server.repository.checks import check_files, check_name, is_name, is_number
 from policybridge_server.repository.config import POLICY_TOML
 from policybridge_server.repository.files import remove_folder, replace_file
-from policybridge_server.repository.numbers import Origin, Taken, read_taken, write_numbers, write_taken
-from policybridge_server.repository.rollout import write_rollout
+from policybridge_server.repository.numbers import NUMBERS, TAKEN, Origin, Taken
+from policybridge_server.repository.rollout import ROLLOUT
 from policybridge_server.repository.staging import Staging
 from policybridge_server.repository.toml import check_size, parse_toml
 
@@ -110,7 +110,7 @@ class Adopter:
             state.name, folder, config, aliases, rollout=state.rollout, text=state.config, numbers=state.numbers
         )
         target = _Target(policy)
-        taken = read_taken(folder)
+        taken = TAKEN.read(folder) or Taken()
         kept = _kept(state, taken)
         versions: dict[int, StoredVersion] = {}
         for number in kept:
@@ -280,8 +280,8 @@ def _remember(policy: StoredPolicy, taken: Taken) -> None:
     }
     now = Taken(versions, tuple(sorted(policy.kept)))
     if now != taken:
-        write_taken(policy.folder, now)
-        write_numbers(policy.folder, policy.numbers)
+        TAKEN.write(policy.folder, now)
+        NUMBERS.write(policy.folder, policy.numbers)
 
 
 def _is_same(origin: Origin | None, version: StoredVersion) -> bool:
@@ -324,4 +324,4 @@ def _write(policy: StoredPolicy, known: StoredPolicy | None) -> None:
     if known is None or dict(known.changed) != dict(policy.changed):
         write_aliases(policy.folder, policy.changed)
     if policy.rollout is not None and (known is None or known.rollout != policy.rollout):
-        write_rollout(policy.folder, policy.rollout)
+        ROLLOUT.write(policy.folder, policy.rollout)

@@ -13,8 +13,8 @@ from policybridge_serdes import PolicyVersion
 from policybridge_server.following.source import SourceChange
 from policybridge_server.following.state import Lack, PolicyState
 from policybridge_server.repository.aliases import LARGEST
-from policybridge_server.repository.remote import ALIASES, POLICY, ROLLOUT, RemoteRepository, numbers
-from policybridge_server.repository.rollout import Rollout
+from policybridge_server.repository.remote import ALIASES, POLICY, RemoteRepository, numbers
+from policybridge_server.repository.rollout import ROLLOUT, Rollout
 from policybridge_server.repository.staging import Staging
 from policybridge_server.repository.toml import parse_toml
 
@@ -94,11 +94,11 @@ class RemoteSource:
         return PolicyState(name, config, aliases, self._rollout(name, entries), versions)
 
     def _rollout(self, name: str, entries: dict[str, str]) -> Rollout | None:
-        data = self._repository.read(name, ROLLOUT) if ROLLOUT in entries else b""
+        data = self._repository.read(name, ROLLOUT.name) if ROLLOUT.name in entries else b""
         try:
             return msgspec.json.decode(data, type=Rollout) if data else None
         except msgspec.DecodeError as error:
-            raise PreconditionError(f"{self.name}/{name}/{ROLLOUT} cannot be used: {error}") from error
+            raise PreconditionError(f"{self.name}/{name}/{ROLLOUT.name} cannot be used: {error}") from error
 
     def _digest(self, name: str, number: int, mark: str) -> str:
         """Return the digest of a version's manifest; a manifest is read once."""

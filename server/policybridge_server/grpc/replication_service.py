@@ -90,7 +90,7 @@ class _Methods:
                 # Of policies that this server has, so that no text of a replica's own is kept.
                 kept = [each for each in told if self._repository.find(each[0].name) and is_digest(each[0].digest)]
                 self._replicas.adopted(replica, request.adopted.revision, lacks, [version for version, _ in kept])
-                await self._publisher.heard(kept)
+                await self._publisher.numbering.heard(kept)
 
     def _change(self, sent: int, revision: int) -> pb.FollowResponse:
         policies = [policy for policy in self._repository.changed_since(sent) if self._is_followed(policy)]

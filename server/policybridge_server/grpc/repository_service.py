@@ -15,7 +15,8 @@ from policybridge_serdes import Layout
 from policybridge_serdes.messages import reference_from_pb, version_to_pb
 from policybridge_serdes.protobuf import spec_to_pb
 from policybridge_server.grpc.calls import Calls, Method, add_service
-from policybridge_server.publishing.publisher import Publisher, VersionDescription
+from policybridge_server.publishing.descriptions import VersionDescription
+from policybridge_server.publishing.publisher import Publisher
 from policybridge_server.publishing.rollouts import Back, Wanted
 from policybridge_server.repository import LATEST, StoredPolicy
 from policybridge_server.repository.rollout import FILES, Rollout

@@ -2,15 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
-from policybridge_serdes import PolicyReference, PolicyVersion
+from policybridge_serdes import PolicyReference, PolicyVersion, Signature
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.opener import SessionOpener
 from policybridge_server.engine.probe import Probe
@@ -23,6 +23,45 @@ from policybridge_server.repository.numbers import Numbers
 _LOG = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class NewVersion:
+    """A version that is to be published.
+
+    Attributes:
+        policy: the policy before the publication.
+        number: the version's number.
+        seal: writes the files to the disk and returns the digest of only the files.
+        aliases: the aliases to move to the version.
+        probed: the probe of the same architecture with other weights.
+        identity: the digest that the version must have; ``None``: any.
+
+    """
+
+    policy: StoredPolicy
+    number: int
+    seal: Callable[[], str]
+    aliases: Sequence[str] = ()
+    probed: Probe | None = None
+    identity: str | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the version's files."""
+        return self.policy.folder / str(self.number)
+
+    @property
+    def aliases_after(self) -> Mapping[str, int]:
+        """The policy's aliases after the publication."""
+        return {**self.policy.changed, **dict.fromkeys(self.aliases, self.number)}
+
+
+def _sealed(new: NewVersion) -> StoredVersion:
+    policy, found = new.policy, version_digest(new.seal(), new.policy.usable)
+    if new.identity not in (None, found):
+        raise InvalidError(f"these files have the digest {found}, and {policy.name}@{new.number} has {new.identity}")
+    return StoredVersion(PolicyVersion(policy.name, new.number, found), new.folder, policy.usable)
 
 
 class VersionFiles(Protocol):
@@ -90,76 +129,58 @@ class Publication(AbstractAsyncContextManager["Publication"]):
         """Wait until no other version is loaded or published. The turn ends with the block."""
         await self._turn.enter_async_context(self._opener.changing())
 
-    async def publish(  # noqa: PLR0913 - all that a version is made of
-        self,
-        policy: StoredPolicy,
-        number: int,
-        seal: Callable[[], str],
-        *,
-        aliases: Sequence[str] = (),
-        probed: Probe | None = None,
-        identity: str | None = None,
-    ) -> PolicyVersion:
-        """Let new sessions get the version ``number`` of ``policy``, once it has been checked, loaded and warmed up.
-
-        Args:
-            policy: the policy before the publication.
-            number: the version's number.
-            seal: writes the files to the disk and returns the digest of only the files.
-            aliases: the aliases to move to the version.
-            probed: the probe of the same architecture with other weights.
-            identity: the digest that the version must have; ``None``: any.
+    async def publish(self, new: NewVersion) -> PolicyVersion:
+        """Let new sessions get a version, once it has been checked, loaded and warmed up.
 
         Raises:
             PolicyBridgeError: a stage failed, and this server is unchanged.
 
         """
-        for alias in aliases:
+        policy = new.policy
+        for alias in new.aliases:
             check_not_rolled_out(policy, alias)
-        files, versions, folder = self._files, self._engine.versions, policy.folder / str(number)
-        repository, origin = self._engine.repository, self._engine.repository.origin(policy.folder)
-        changed = replace(policy, changed={**policy.changed, **dict.fromkeys(aliases, number)})
         current = await self._current(policy.name)
         clients = [] if current is None else current.clients()
-
-        begun: list[Numbers | None] = []
-
-        def stages() -> LoadedVersion:
-            found = version_digest(seal(), policy.usable)
-            if identity not in (None, found):
-                raise InvalidError(f"these files have the digest {found}, and {policy.name}@{number} has {identity}")
-            stored = StoredVersion(PolicyVersion(policy.name, number, found), folder, policy.usable)
-            loaded = versions.prepare(stored, files.folder, probed, rehearse=True)
-            self._undo.callback(loaded.close)
-            if current is not None and current.stored.policy.version < number:
-                check_compatible(loaded, current, clients)
-            files.place(folder)
-            if origin is not None:
-                origin.push(folder, found, policy.text)
-                self._undo.callback(origin.withdraw, policy.name, number)
-            if aliases:
-                self._undo.callback(repository.write_aliases, policy.folder, policy.changed)
-                repository.write_aliases(policy.folder, changed.changed)
-            # The first version of a policy: it has a folder now.
-            begun.append(self._numbered(policy, [*policy.versions, number]))
-            return loaded
-
         try:
-            loaded = await self.run(stages)
+            loaded, numbers = await self.run(partial(self._stages, new, current, clients))
             await self._peers.prepare(loaded.stored, published=True)
         except PolicyBridgeError as error:
             self._engine.counters.publications["refused"] += 1
-            if files.folder == folder:
+            if self._files.folder == new.folder:
                 raise
             # The client knows its files, not the folder where they were staged.
-            text = str(error).replace(f"{files.folder}/", "").replace(str(files.folder), "the version")
+            text = str(error).replace(f"{self._files.folder}/", "").replace(str(self._files.folder), "the version")
             raise type(error)(text) from error
-        elsewhere = {each: told for each, told in policy.elsewhere.items() if each != number}
-        self._switch(replace(changed, numbers=begun[0], elsewhere=elsewhere), loaded)
+        elsewhere = {each: told for each, told in policy.elsewhere.items() if each != new.number}
+        self._switch(replace(policy, changed=new.aliases_after, numbers=numbers, elsewhere=elsewhere), loaded)
         self._switched = True
         self._engine.counters.publications["published"] += 1
         await self._peers.take(self._engine.repository.policy(policy.name))
         return loaded.stored.policy
+
+    def _stages(
+        self, new: NewVersion, current: LoadedVersion | None, clients: Sequence[Signature]
+    ) -> tuple[LoadedVersion, Numbers | None]:
+        """Load the version, check it, and write all of it; give it, and the policy's numbers. Blocks."""
+        loaded = self._engine.versions.prepare(_sealed(new), self._files.folder, new.probed, rehearse=True)
+        self._undo.callback(loaded.close)
+        if current is not None and current.stored.policy.version < new.number:
+            check_compatible(loaded, current, clients)
+        self._files.place(new.folder)
+        self._write(new, loaded.stored.policy.digest)
+        # The first version of a policy: it has a folder now.
+        return loaded, self._numbered(new.policy, [*new.policy.versions, new.number])
+
+    def _write(self, new: NewVersion, digest: str) -> None:
+        """Write the version to the origin of its folder, if there is one, and the aliases."""
+        policy, repository = new.policy, self._engine.repository
+        origin = repository.origin(policy.folder)
+        if origin is not None:
+            origin.push(new.folder, digest, policy.text)
+            self._undo.callback(origin.withdraw, policy.name, new.number)
+        if new.aliases:
+            self._undo.callback(repository.write_aliases, policy.folder, policy.changed)
+            repository.write_aliases(policy.folder, new.aliases_after)
 
     async def _current(self, name: str) -> LoadedVersion | None:
         """Return the loaded version for new sessions; ``None`` if none can be loaded."""

@@ -6,55 +6,33 @@ thread, so that every session gets either the old version or the new one.
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import AsyncIterable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from policybridge_core.errors import NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_serdes import PolicyReference, PolicyVersion
-from policybridge_server.backends.contract import ModelSignature, WeightsBackend, load_backend
+from policybridge_server.backends.contract import WeightsBackend, load_backend
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.opener import SessionOpener
+from policybridge_server.publishing.descriptions import VersionDescription, describe
+from policybridge_server.publishing.numbering import Numbering, kept_elsewhere, next_number
 from policybridge_server.publishing.peers import Alone, Peers
 from policybridge_server.publishing.permission import Permission
-from policybridge_server.publishing.publication import Publication, VersionFiles
+from policybridge_server.publishing.publication import NewVersion, Publication, VersionFiles
 from policybridge_server.publishing.retention import Retention
 from policybridge_server.publishing.rollouts import Rollouts, check_not_rolled_out
 from policybridge_server.publishing.spool import Spool
 from policybridge_server.repository import Limits, StoredPolicy, StoredVersion
 from policybridge_server.repository.checks import check_name
 from policybridge_server.repository.config import PolicyConfig
-from policybridge_server.repository.files import folder_size
-from policybridge_server.repository.numbers import (
-    LONGEST_EPOCH,
-    MOST_KEPT,
-    MOST_SKIPPED,
-    Numbers,
-    begin_epoch,
-    is_digest,
-    write_numbers,
-)
 from policybridge_server.repository.reading import read_policy
 from policybridge_server.repository.retired import is_retired
 from policybridge_server.repository.staging import FolderInPlace, Staging
 from policybridge_server.repository.toml import check_size, parse_toml
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class VersionDescription:
-    """A version for people: ``signature`` is set if it is loaded, ``error`` if it is refused, or hangs."""
-
-    policy: PolicyVersion
-    bytes: int = 0
-    sessions: int = 0
-    signature: ModelSignature | None = None
-    error: str = ""
 
 
 class Publisher:
@@ -71,6 +49,7 @@ class Publisher:
         peers: likewise.
         retention: retires versions.
         rollouts: begins and ends roll-outs.
+        numbering: keeps the numbers of versions.
 
     """
 
@@ -90,64 +69,7 @@ class Publisher:
         self._permission = Permission(opener, allowed=allowed, leader=leader)
         self.retention = Retention(self._repository, self._engine.versions, keep_versions, self.peers)
         self.rollouts = Rollouts(opener, self._permission, self.peers)
-
-    async def begin_epochs(self) -> None:
-        """Note for each policy of this server's own folders which numbers were given; see `Numbers`."""
-        for policy in self.policies():
-            try:
-                numbers = await asyncio.to_thread(self._numbered, policy, [*policy.versions, *policy.refused])
-            except OSError as error:
-                # It may be one of several repositories, and the others can be written.
-                _LOG.warning("the numbers of %s are not written: %s", policy.name, error)
-                continue
-            if numbers == policy.numbers:
-                continue
-            if policy.numbers is not None:
-                _LOG.warning(
-                    "the repository of %s is a copy: what was published after the copy was made is not in it. "
-                    "Replicas keep such versions; `policybridge policies replicas` names them",
-                    policy.name,
-                )
-            self._repository.put(replace(policy, numbers=numbers))
-
-    def _numbered(self, policy: StoredPolicy, numbers: Iterable[int]) -> Numbers | None:
-        """Give a policy's numbers; they are written if this server changes the folder, unless it copies an address."""
-        is_written = self._permission.allowed and policy.folder.parent in self._repository.writable
-        if not is_written or self._repository.origin(policy.folder) is not None:
-            return policy.numbers
-        return begin_epoch(policy.folder, numbers, policy.numbers)
-
-    async def heard(self, kept: Iterable[tuple[PolicyVersion, str]]) -> None:
-        """Take the news that a replica keeps versions, with their epochs, that this repository does not have."""
-        for version, epoch in kept:
-            async with self._opener.changing():
-                policy = self._repository.find(version.name)
-                if policy is None or policy.numbers is None or not self._permission.allowed:
-                    continue
-                number, is_known = version.version, policy.elsewhere.get(version.version) == (epoch, version.digest)
-                is_here = number in policy.versions or number in policy.refused or policy.numbers.had(number, epoch)
-                # A replica may err, or lie: it makes the leader skip few numbers and remember few versions.
-                is_sound = is_digest(version.digest) and len(epoch) <= LONGEST_EPOCH
-                has_room = len(policy.elsewhere) < MOST_KEPT and 0 < number <= policy.given + MOST_SKIPPED
-                if is_known or is_here or not (is_sound and has_room):
-                    continue
-                await self._put_numbers(
-                    replace(policy, elsewhere={**policy.elsewhere, number: (epoch, version.digest)}),
-                    _skipped(policy.numbers, policy.given, number, epoch),
-                )
-                _LOG.warning(
-                    "a replica keeps %s@%d (%s), which this server never had; `policybridge policies adopt` takes it, "
-                    "`retire` removes it there",
-                    version.name,
-                    number,
-                    version.digest,
-                )
-
-    async def _put_numbers(self, policy: StoredPolicy, numbers: Numbers) -> None:
-        if numbers != policy.numbers:
-            await asyncio.to_thread(write_numbers, policy.folder, numbers)
-        self._repository.put(replace(policy, numbers=numbers))
-        await self.peers.take(self._repository.policy(policy.name))
+        self.numbering = Numbering(opener, self._permission, self.peers)
 
     async def publish(  # noqa: PLR0913 - the header of a publication
         self,
@@ -192,11 +114,10 @@ class Publisher:
             if known is None and now is not None:
                 raise PreconditionError(f"policy {name!r} was created at the same time; publish again, without config")
             policy = now or policy
-            number = _next_number(policy) if adopted is None else adopted
-            identity = None if adopted is None else _kept_elsewhere(policy, adopted)[1]
-            return await publication.publish(
-                policy, number, partial(staging.seal, digest), aliases=aliases, identity=identity
-            )
+            number = next_number(policy) if adopted is None else adopted
+            identity = None if adopted is None else kept_elsewhere(policy, adopted)
+            new = NewVersion(policy, number, partial(staging.seal, digest), aliases, identity=identity)
+            return await publication.publish(new)
 
     async def publish_weights(
         self, base: PolicyReference, weights: AsyncIterable[bytes], aliases: Sequence[str] = ()
@@ -227,13 +148,9 @@ class Publisher:
                 self._repository.resolve(base),
                 self._engine.loaded(base),
             )
-            return await publication.publish(
-                policy,
-                _next_number(policy),
-                partial(_seal_with_weights, staging, stored, spool),
-                aliases=aliases,
-                probed=loaded.probe if loaded else None,
-            )
+            seal = partial(_seal_with_weights, staging, stored, spool)
+            probed = loaded.probe if loaded else None
+            return await publication.publish(NewVersion(policy, next_number(policy), seal, aliases, probed))
 
     async def add_policy(self, folder: Path) -> None:
         """Add the policy of the copied folder ``folder``, without its versions."""
@@ -262,14 +179,14 @@ class Publisher:
             if number in policy.versions or self.retention.is_retired(folder) or not folder.is_dir():
                 return
             try:
-                await publication.publish(policy, number, files.seal)
+                await publication.publish(NewVersion(policy, number, files.seal))
             except PolicyBridgeError as error:
                 self._repository.refuse(policy.name, number, PreconditionError(str(error)))
                 await self.peers.take(self._repository.policy(policy.name))
                 raise
 
     def _publication(self, files: VersionFiles) -> Publication:
-        return Publication(self._opener, files, self._switch, self.peers, self._numbered)
+        return Publication(self._opener, files, self._switch, self.peers, self.numbering.numbered)
 
     def _switch(self, policy: StoredPolicy, loaded: LoadedVersion) -> None:
         self._engine.versions.admit(loaded)
@@ -328,7 +245,7 @@ class Publisher:
         async with self._opener.changing():
             policy = self._permission.writable(name)
             if number in policy.elsewhere and policy.numbers is not None:
-                await self._drop(policy, policy.numbers, number)
+                await self.numbering.drop(policy, policy.numbers, number)
                 return
             if number not in policy.refused:
                 policy.resolve(PolicyReference(name, version=number))
@@ -337,13 +254,6 @@ class Publisher:
                 raise PreconditionError(f"{name}@{number} is {', '.join(names)}; let these name another version first")
             await self.retention.retire(policy, [number])
             await self.peers.take(self._repository.policy(name))
-
-    async def _drop(self, policy: StoredPolicy, numbers: Numbers, number: int) -> None:
-        """Let replicas retire a version that this server never had."""
-        epoch, _ = policy.elsewhere[number]
-        dropped = {**numbers.dropped, epoch: [*numbers.dropped.get(epoch, ()), number]}
-        elsewhere = {each: told for each, told in policy.elsewhere.items() if each != number}
-        await self._put_numbers(replace(policy, elsewhere=elsewhere), msgspec.structs.replace(numbers, dropped=dropped))
 
     async def reread(self) -> None:
         """Read unreported changes of another process of this server, which was killed, from the disk."""
@@ -386,25 +296,7 @@ class Publisher:
 
         """
         policy = self._repository.policy(name)
-        sizes = await asyncio.to_thread(_sizes, policy)
-        elsewhere: Counter[PolicyVersion] = Counter()
-        for counts in await self.peers.gather("sessions"):
-            elsewhere.update(counts)
-        described = [
-            self._describe(stored, sizes[number], elsewhere[stored.policy])
-            for number, stored in policy.versions.items()
-        ]
-        described += [
-            VersionDescription(PolicyVersion(name, number, ""), error=str(error))
-            for number, error in policy.refused.items()
-        ]
-        return policy, sorted(described, key=lambda version: -version.policy.version)
-
-    def _describe(self, stored: StoredVersion, size: int, elsewhere: int) -> VersionDescription:
-        loaded = self._engine.versions.get(stored.policy)
-        if loaded is None:
-            return VersionDescription(stored.policy, size, elsewhere)
-        return VersionDescription(stored.policy, size, loaded.sessions + elsewhere, loaded.signature, loaded.trouble)
+        return policy, await describe(policy, self._engine.versions, self.peers)
 
     def close(self) -> None:
         """Finish the removal of retired versions."""
@@ -414,28 +306,6 @@ class Publisher:
 async def _parsed(config: str, where: str) -> PolicyConfig:
     check_size(len(config), where)
     return await asyncio.to_thread(parse_toml, config.encode(), where, PolicyConfig)
-
-
-def _next_number(policy: StoredPolicy) -> int:
-    number = policy.given + 1
-    # A folder may be being copied in, or a retired one being removed.
-    while (policy.folder / str(number)).exists() or is_retired(policy.folder / str(number)):
-        number += 1
-    return number
-
-
-def _skipped(numbers: Numbers, given: int, number: int, epoch: str) -> Numbers:
-    """Give the numbers after the news that a replica keeps a version of this number and epoch."""
-    if epoch == numbers.epoch:
-        # The repository is older than its replicas, though it looks like no copy.
-        return numbers.next_epoch(given, number)
-    return msgspec.structs.replace(numbers, highest=max(numbers.highest, given, number))
-
-
-def _kept_elsewhere(policy: StoredPolicy, number: int) -> tuple[str, str]:
-    if number not in policy.elsewhere:
-        raise PreconditionError(f"no replica keeps a {policy.name}@{number} that this server does not have")
-    return policy.elsewhere[number]
 
 
 def _staged(policy: Path, limits: Limits, config: str = "") -> Staging:
@@ -457,7 +327,3 @@ def _seal_with_weights(staging: Staging, base: StoredVersion, spool: Spool) -> s
     backend.replace_weights(staging.folder, base.config, spool.read())
     spool.close()
     return staging.seal()
-
-
-def _sizes(policy: StoredPolicy) -> dict[int, int]:
-    return {number: folder_size(version.folder) for number, version in policy.versions.items()}

@@ -15,7 +15,7 @@ import msgspec
 from policybridge_server.engine.versions import LoadedVersions
 from policybridge_server.publishing.peers import Peers
 from policybridge_server.repository import Repository, StoredPolicy, StoredVersion
-from policybridge_server.repository.numbers import Numbers, write_numbers
+from policybridge_server.repository.numbers import NUMBERS, Numbers
 from policybridge_server.repository.retired import is_retired, mark_retired, remove_version
 
 _LOG = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class Retention:
     def _mark(self, policy: Path, numbers: Sequence[int], given: Numbers | None) -> None:
         if given is not None:
             # Before the folders are gone, which show the highest number otherwise.
-            write_numbers(policy, given)
+            NUMBERS.write(policy, given)
         origin = self._repository.origin(policy)
         if origin is not None:
             for number in numbers:

@@ -8,10 +8,7 @@ from uuid import uuid4
 
 import msgspec
 
-from policybridge_core.errors import PreconditionError
-from policybridge_server.repository.files import replace_file
-
-_FILE: Final = "numbers.json"
+from policybridge_server.repository.state_file import StateFile
 
 MOST_SKIPPED: Final = 10_000
 """Numbers that a replica may make a leader skip with one version."""
@@ -71,6 +68,10 @@ class Numbers(msgspec.Struct, frozen=True):
         return Numbers(uuid4().hex, max(given, highest), {**self.earlier, self.epoch: given}, self.dropped, self.folder)
 
 
+NUMBERS: Final = StateFile("numbers.json", Numbers, "numbers may be given again")
+"""Missing until a server that may publish has served the policy."""
+
+
 def begin_epoch(policy: Path, numbers: Iterable[int], known: Numbers | None) -> Numbers:
     """Give what is known of the numbers of the policy in this folder; another epoch begins if the folder is a copy.
 
@@ -86,29 +87,8 @@ def begin_epoch(policy: Path, numbers: Iterable[int], known: Numbers | None) -> 
     else:
         given = max(given, known.highest)
         now = msgspec.structs.replace(known.next_epoch(given, given), folder=folder)
-    write_numbers(policy, now)
+    NUMBERS.write(policy, now)
     return now
-
-
-def read_numbers(policy: Path) -> Numbers | None:
-    """Read the numbers of the policy in this folder; ``None``: no server that may publish has served it.
-
-    Raises:
-        PreconditionError: the file cannot be used.
-
-    """
-    file = policy / _FILE
-    if not file.is_file():
-        return None
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=Numbers)
-    except msgspec.DecodeError as error:
-        raise PreconditionError(f"{file}: {error}; without this file numbers may be given again") from error
-
-
-def write_numbers(policy: Path, numbers: Numbers) -> None:
-    """Replace the numbers of the policy in this folder, all at once and durably."""
-    replace_file(policy / _FILE, msgspec.json.format(msgspec.json.encode(numbers)) + b"\n")
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -125,18 +105,4 @@ class Taken(msgspec.Struct, frozen=True):
     kept: tuple[int, ...] = ()
 
 
-_TAKEN: Final = "taken.json"
-
-
-def read_taken(policy: Path) -> Taken:
-    """Read which versions a replica took; empty if this is no replica's copy."""
-    file = policy / _TAKEN
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=Taken) if file.is_file() else Taken()
-    except msgspec.DecodeError as error:
-        raise PreconditionError(f"{file}: {error}; without this file the versions are taken anew") from error
-
-
-def write_taken(policy: Path, taken: Taken) -> None:
-    """Replace the record of the versions that a replica took."""
-    replace_file(policy / _TAKEN, msgspec.json.encode(taken) + b"\n")
+TAKEN: Final = StateFile("taken.json", Taken, "the versions are taken anew")

@@ -14,9 +14,9 @@ from policybridge_server.repository.checks import Limits, check_files, is_name, 
 from policybridge_server.repository.config import POLICY_TOML, PolicyConfig, is_policy
 from policybridge_server.repository.guessing import guess_config, has_versions
 from policybridge_server.repository.identity import version_digest
-from policybridge_server.repository.numbers import read_numbers, read_taken
+from policybridge_server.repository.numbers import NUMBERS, TAKEN, Taken
 from policybridge_server.repository.retired import is_retired
-from policybridge_server.repository.rollout import read_rollout
+from policybridge_server.repository.rollout import ROLLOUT
 from policybridge_server.repository.stored import StoredPolicy, StoredVersion
 from policybridge_server.repository.toml import check_size, parse_toml
 
@@ -81,15 +81,15 @@ def read_policy(folder: Path) -> StoredPolicy:
             check_size(file.stat().st_size, str(file))
         text = file.read_bytes() if is_policy(folder) else b""
         config = parse_toml(text, str(file), PolicyConfig) if is_policy(folder) else guess_config(folder)
-        taken = read_taken(folder)
+        taken = TAKEN.read(folder) or Taken()
         return StoredPolicy(
             name,
             folder,
             config,
             read_aliases(folder),
-            rollout=read_rollout(folder),
+            rollout=ROLLOUT.read(folder),
             text=text.decode(),
-            numbers=read_numbers(folder),
+            numbers=NUMBERS.read(folder),
             kept={number: taken.versions[number].epoch for number in taken.kept if number in taken.versions},
         )
     except PreconditionError as error:

@@ -31,7 +31,6 @@ from policybridge_server.repository.toml import check_size
 
 POLICY: Final = "policy.toml"
 ALIASES: Final = "aliases.toml"
-ROLLOUT: Final = "rollout.json"
 
 _MANIFEST: Final = ".json"
 _PIECE: Final = 1 << 20

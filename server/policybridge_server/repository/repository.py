@@ -12,8 +12,8 @@ from policybridge_serdes import PolicyReference
 from policybridge_server.repository.aliases import aliases_toml, write_aliases
 from policybridge_server.repository.checks import Limits
 from policybridge_server.repository.reading import policy_folders, read_policy, read_version, version_folders
-from policybridge_server.repository.remote import ALIASES, ROLLOUT, RemoteRepository
-from policybridge_server.repository.rollout import Rollout, rollout_json, write_rollout
+from policybridge_server.repository.remote import ALIASES, RemoteRepository
+from policybridge_server.repository.rollout import ROLLOUT, Rollout
 from policybridge_server.repository.stored import StoredPolicy, StoredVersion, listed
 
 BUNDLED: Final = Path(__file__).parents[1] / "bundled"
@@ -155,8 +155,8 @@ class Repository:
         """Write the roll-out of the policy in this folder; see `write_aliases`."""
         origin = self.origin(policy)
         if origin is not None:
-            origin.write(policy.name, ROLLOUT, rollout_json(rollout))
-        write_rollout(policy, rollout)
+            origin.write(policy.name, ROLLOUT.name, ROLLOUT.encode(rollout))
+        ROLLOUT.write(policy, rollout)
 
     def changed_since(self, revision: int) -> list[StoredPolicy]:
         """Give the policies that have changed after this revision."""

@@ -2,20 +2,16 @@
 
 import hashlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
-from policybridge_core.errors import PreconditionError
-from policybridge_server.repository.files import replace_file
+from policybridge_server.repository.state_file import StateFile
 
 LATEST: Final = "latest"
 
 FILES: Final = 20
 """Default number of files that both versions have compiled before the first comparison."""
-
-_FILE: Final = "rollout.json"
 
 State = Literal["running", "promoted", "withdrawn"]
 
@@ -78,6 +74,10 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
         return int.from_bytes(digest[:8], "big") < self.share * 2**64
 
 
+ROLLOUT: Final = StateFile("rollout.json", Rollout, "no version is rolled out")
+"""Missing if the policy never had a roll-out."""
+
+
 @dataclass(frozen=True)
 class RolloutStep:
     """A step of a roll-out.
@@ -94,29 +94,3 @@ class RolloutStep:
     what: str
     rollout: Rollout
     when: float
-
-
-def read_rollout(policy: Path) -> Rollout | None:
-    """Read the roll-out of the policy in this folder; ``None`` if there never was one.
-
-    Raises:
-        PreconditionError: the file cannot be used.
-
-    """
-    file = policy / _FILE
-    if not file.is_file():
-        return None
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=Rollout)
-    except msgspec.DecodeError as error:
-        raise PreconditionError(f"{file}: {error}; without this file no version is rolled out") from error
-
-
-def write_rollout(policy: Path, rollout: Rollout) -> None:
-    """Replace the roll-out of the policy in this folder, all at once and durably."""
-    replace_file(policy / _FILE, rollout_json(rollout))
-
-
-def rollout_json(rollout: Rollout) -> bytes:
-    """Give the content of the file."""
-    return msgspec.json.format(msgspec.json.encode(rollout)) + b"\n"
