@@ -209,6 +209,27 @@ def test_the_baseline_is_compiled_once_and_broken_files_of_the_cache_again(corpu
     assert not any(row["before"]["cached"] for row in none["modules"])
 
 
+def test_each_candidate_is_compared_with_each_baseline_and_rows_are_repeated_with_theirs(
+    corpus: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    constants = "flag:-mllvm,-inline-threshold=9"
+    words = ["--baseline", "default", "--baseline", constants, "--candidate", constants]
+    words += ["--candidate", "flag:-mllvm,-inline-threshold=1000"]
+    found = score(corpus, tmp_path, *words)["comparisons"]
+    by_names = {(each["baseline"], each["candidate"]): each for each in found}
+    assert len(by_names) == len(found) == 4
+    assert all(row["before"]["digest"] == row["after"]["digest"] for row in by_names[constants, constants]["modules"])
+    for (baseline, candidate), each in by_names.items():
+        own = score(corpus, tmp_path, "--baseline", baseline, "--candidate", candidate)["comparisons"][0]
+        assert [row["before"]["text"] for row in each["modules"]] == [row["before"]["text"] for row in own["modules"]]
+        assert each["programs"] == own["programs"]
+    capsys.readouterr()
+    programs = by_names[constants, words[-1]]["programs"]
+    grown = [row for row in programs if row["after"]["text"] > row["before"]["text"]]
+    again = subprocess.run(grown[0]["repeat"], shell=True, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert f"{grown[0]['before']['text']:,} → {grown[0]['after']['text']:,}" in again.stdout
+
+
 def test_the_page_is_one_file_and_shows_names_as_they_are(tmp_path: Path) -> None:
     name = "p/<script>alert(1)</script>[bold].c"
     corpus = write_corpus(tmp_path / "corpus", {name: "int sink(int); int f(int x) { return sink(x); }\n"})

@@ -44,7 +44,7 @@ _NOTHING: Final = 1
 _USAGE: Final = 2
 
 _DESCRIPTION: Final = """
-Compiles every module of a corpus under a baseline and under each candidate, links the programs, and tells what changed.
+Compiles every module of a corpus under each baseline and each candidate, links the programs, and prints the changes.
 A contender is 'default' (LLVM as it is), a policy NAME[@VERSION|@ALIAS] of a server, the file of a store, or flags:
 flag:-mllvm,-inline-threshold=15. What fails is a row. Exit status: 0; 1 where nothing could be compared; 2 for a wrong
 command line; 128 + n where signal n ended it.
@@ -56,7 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = _DESCRIPTION
     add = parser.add_argument
     add("--corpus", required=True, type=Path, metavar="DIR", help="the folder of the corpus")
-    add("--baseline", default="default", metavar="CONTENDER", help="the contender to compare with (default: default)")
+    add(
+        "--baseline",
+        action="append",
+        metavar="CONTENDER",
+        help="what to compare with; repeatable (default: default)",
+    )
     add("--candidate", action="append", required=True, metavar="CONTENDER", help="the contender to score; repeatable")
     add_compiler(parser, several=True)
     add("--server", metavar="ADDRESS", help="the server that has the policies: socket:PATH, grpc:HOST:PORT, …")
@@ -111,17 +116,18 @@ def _check_files(*files: Path | None) -> None:
 def _plan(arguments: argparse.Namespace, farm: Farm) -> Plan:
     plugins = arguments.plugins.absolute() if arguments.plugins else None
     settings = Settings(arguments.server, arguments.task, arguments.growth_limit)
-    baseline = parse_contender(arguments.baseline, settings, farm)
-    texts = list(dict.fromkeys(arguments.candidate))
+    baselines, candidates = (
+        [parse_contender(text, settings, farm) for text in dict.fromkeys(texts)]
+        for texts in (arguments.baseline or ["default"], arguments.candidate)
+    )
     names = dict.fromkeys(arguments.compiler or ())
     found = [Compiler.find(name) for name in names] or [newest_compiler()]
-    repeated = [*_repeated(arguments, plugins), "--baseline", baseline.argument]
     return Plan(
         corpus=_corpus(arguments),
         tools=[CompileTool(each, limits_of(arguments), farm.running, plugins, arguments.interactive) for each in found],
-        baseline=baseline,
-        candidates=[parse_contender(text, settings, farm) for text in texts],
-        repeating=Repeating(tuple(repeated)),
+        baselines=baselines,
+        candidates=candidates,
+        repeating=Repeating(tuple(_repeated(arguments, plugins))),
         task=arguments.task,
         farm=farm,
         cache=None if arguments.no_cache else Cache(arguments.cache),
@@ -152,10 +158,10 @@ def _progress(plan: Plan) -> Iterator[Advance]:
     console = Console(stderr=True)
     columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        compilers = len(plan.tools)
+        compilers, pairs = len(plan.tools), len(plan.baselines) * len(plan.candidates)
         tasks = {
             "compiled": bar.add_task("compiled", total=compilers * len(plan.corpus.modules)),
-            "linked": bar.add_task("linked", total=compilers * len(plan.candidates) * len(plan.corpus.programs)),
+            "linked": bar.add_task("linked", total=compilers * pairs * len(plan.corpus.programs)),
         }
         yield lambda what: bar.advance(tasks[what])
 

@@ -19,7 +19,7 @@ class Repeating:
     """How rows are repeated.
 
     Attributes:
-        words: the arguments of ``policybridge score`` without compiler, candidate and selection; all paths are
+        words: the arguments of ``policybridge score`` without compiler, contenders and selection; all paths are
             absolute.
 
     """
@@ -40,18 +40,19 @@ class Repeating:
             return row
         words = f'cd "$(mktemp -d)" && {old} && {new} && size baseline.o candidate.o'
         if not (old and new):
-            words = self._again(tool, candidate, "--module", row.module)
+            words = self._again(tool, baseline, candidate, "--module", row.module)
         return msgspec.structs.replace(row, repeat=words)
 
-    def program(self, row: ProgramRow, tool: CompileTool, candidate: Contender) -> ProgramRow:
+    def program(self, row: ProgramRow, tool: CompileTool, baseline: Contender, candidate: Contender) -> ProgramRow:
         """Give the row with the words that score the program again, where it became larger or was not linked."""
         if row.before and row.after and row.after.text <= row.before.text and row.after.exec <= row.before.exec:
             return row
         name = f"{row.project}/{row.program}"
-        return msgspec.structs.replace(row, repeat=self._again(tool, candidate, "--program", name))
+        return msgspec.structs.replace(row, repeat=self._again(tool, baseline, candidate, "--program", name))
 
-    def _again(self, tool: CompileTool, candidate: Contender, *what: str) -> str:
+    def _again(self, tool: CompileTool, baseline: Contender, candidate: Contender, *what: str) -> str:
         own = [sys.executable, "-m", "policybridge_client.cli", "score", *self.words]
         compiler = tool.compiler
         which = ["--compiler", compiler.start[0] if compiler.loads_plugins else compiler.name]
-        return in_shell([*own, *which, "--candidate", candidate.argument, *what])
+        contenders = ["--baseline", baseline.argument, "--candidate", candidate.argument]
+        return in_shell([*own, *which, *contenders, *what])

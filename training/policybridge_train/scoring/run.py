@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
@@ -41,6 +42,8 @@ _SKIPPED: Final = Made(CompileResult(status=Status.SKIPPED), Path())
 Objects = Mapping[str, Made]
 """By the modules' names."""
 
+_Side = tuple[Contender, Objects]
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -48,6 +51,7 @@ class Plan:
 
     Attributes:
         corpus: the modules, and the programs that are linked; see `programs_of`.
+        baselines: each candidate is compared with each of them.
         tools: the compilers.
         objectives: by which modules are compared.
         farm: where compilers run.
@@ -57,7 +61,7 @@ class Plan:
 
     corpus: Corpus
     tools: Sequence[CompileTool]
-    baseline: Contender
+    baselines: Sequence[Contender]
     candidates: Sequence[Contender]
     repeating: Repeating
     task: str
@@ -100,38 +104,41 @@ class _Run:
         # The version is read first, so that a compiler that does not run ends all before it has begun.
         version = self.tool.compiler.version
         with TemporaryDirectory(prefix="policybridge-score-") as folder:
-            baseline, *candidates = self._made(Path(folder))
-            return [
-                self._comparison(version, candidate, baseline, made)
-                for candidate, made in zip(self.plan.candidates, candidates, strict=True)
-            ]
+            made = self._made(Path(folder))
+            baselines = list(zip(self.plan.baselines, made, strict=False))
+            candidates = list(zip(self.plan.candidates, made[len(baselines) :], strict=True))
+            return [self._comparison(version, pair) for pair in product(candidates, baselines)]
 
-    def _comparison(self, version: str, candidate: Contender, baseline: Objects, made: Objects) -> Comparison:
-        modules = [self._module_row(candidate, module, baseline, made) for module in self.plan.corpus.modules]
-        names = (self.tool.compiler.name, version, self.plan.baseline.name, candidate.name, self._way(candidate))
+    def _comparison(self, version: str, pair: tuple[_Side, _Side]) -> Comparison:
+        (candidate, made), (baseline, before) = pair
+        modules = [self._module_row(pair, module) for module in self.plan.corpus.modules]
+        names = (self.tool.compiler.name, version, baseline.name, candidate.name, self._way(candidate))
         if self.linker is None:
             return Comparison(*names, modules, [])
         # Linkers run here, where the objects are.
         jobs = min(self.plan.farm.slots, os.cpu_count() or 1)
         linking = Linking(self.linker, self.tool.limits, self.plan.farm.running, jobs)
-        files = [{name: one.file for name, one in side.items()} for side in (baseline, made)]
+        files = [{name: one.file for name, one in side.items()} for side in (before, made)]
         programs = linking.compare(self.plan.corpus, modules, files[0], files[1], lambda: self.advance("linked"))
         repeating = self.plan.repeating
-        return Comparison(*names, modules, [repeating.program(row, self.tool, candidate) for row in programs])
+        repeated = [repeating.program(row, self.tool, baseline, candidate) for row in programs]
+        return Comparison(*names, modules, repeated)
 
     def _made(self, folder: Path) -> list[Objects]:
         """Compile every module by every contender; give each contender's objects by the modules' names."""
         farm, modules = self.plan.farm, self.plan.corpus.modules
         measuring = _Measuring(self.plan, self.tool)
-        contenders = (self.plan.baseline, *self.plan.candidates)
+        contenders = (*self.plan.baselines, *self.plan.candidates)
+        count = len(self.plan.baselines)
 
         def compile_by_all(job: tuple[int, Module]) -> list[Made]:
             number, module = job
             # One after another, so that their processor times are those of the same load.
-            made = [measuring.compile(contenders[0], module, folder / f"{number}-0.o")]
-            for place, contender in enumerate(contenders[1:], 1):
+            made: list[Made] = []
+            for place, contender in enumerate(contenders):
                 output = folder / f"{number}-{place}.o"
-                made.append(measuring.compile(contender, module, output) if made[0].result.ok else _SKIPPED)
+                wanted = place < count or any(each.result.ok for each in made[:count])
+                made.append(measuring.compile(contender, module, output) if wanted else _SKIPPED)
             self.advance("compiled")
             return made
 
@@ -141,10 +148,11 @@ class _Run:
             for place in range(len(contenders))
         ]
 
-    def _module_row(self, candidate: Contender, module: Module, baseline: Objects, made: Objects) -> ModuleRow:
-        before, after = baseline[module.name].result, made[module.name].result
-        row = ModuleRow(module.name, module.project, module.language, before, after)
-        return self.plan.repeating.module(row, self.tool, self.plan.baseline, candidate, module)
+    def _module_row(self, pair: tuple[_Side, _Side], module: Module) -> ModuleRow:
+        (candidate, made), (baseline, before) = pair
+        results = before[module.name].result, made[module.name].result
+        row = ModuleRow(module.name, module.project, module.language, *results)
+        return self.plan.repeating.module(row, self.tool, baseline, candidate, module)
 
     def _way(self, candidate: Contender) -> str:
         """Give the way of the candidate's decisions into the compiler."""

@@ -115,21 +115,21 @@ class ModuleTuning:
         self._alone = False
         self._closing = False
         self._last_checks = _CLOSING
-        self._is_checked = True
+        self._has_last = False
         self._seconds = 0.0
         self._share()
 
     @property
     def seconds_to_close(self) -> float:
         """The wall time, about, after which a search that is closed now has ended."""
-        return 0.0 if self.done or self._is_checked else _CLOSING * self._seconds
+        return _CLOSING * self._seconds if self._has_last and not self.done else 0.0
 
     @property
     def _most_idle(self) -> int:
         return _MOST_IDLE * len(self._tools.kinds)
 
     def close(self) -> None:
-        """Begin no more compiles, except one of accepted flips that were not compiled alone yet, to keep them."""
+        """Begin no more compiles, except of accepted moves that were not compiled alone yet and of the whole module."""
         self._closing = True
 
     def _share(self) -> None:
@@ -192,7 +192,7 @@ class ModuleTuning:
         self._under_way -= 1
         self._alone = False
         if self._search is not None:
-            self._is_checked = self._search.is_checked
+            self._has_last = not self._search.is_checked or bool(self._search.whole)
             self._tools.progress.keep(self._key, self._search)
         if not self._under_way:
             self._search = None
@@ -217,16 +217,16 @@ class ModuleTuning:
         return self._searched(search, left)
 
     def _searched(self, search: Search, left: int) -> _Compile | None:
-        """Give the next compile of a search that has begun: a round, a move of the whole module, or a check."""
-        idle = search.idle >= self._most_idle
-        if search.whole and not self._closing and (idle or left <= self._tools.budget // _WHOLE):
-            return self._by_itself(self._of_whole(search)) if search.is_checked else self._check(search)
-        ends = self._closing or idle
-        if (ends and search.is_checked) or not self._last_checks:
+        """Give the next compile of a search that has begun: a round, a check, or a move of the whole module."""
+        ends = self._closing or search.idle >= self._most_idle
+        if (ends and search.is_checked and not search.whole) or not self._last_checks:
             search.closed, self.done = not self._closing, True
             return None
-        due = ends or left <= _CLOSING or search.spent - search.checked_at >= _CHECKED_EVERY
-        return self._check(search) if due and not search.is_checked else self._try(search)
+        whole = bool(search.whole) and (ends or left <= self._tools.budget // _WHOLE)
+        if search.is_checked:
+            return self._by_itself(self._of_whole(search)) if whole else self._try(search)
+        due = whole or ends or left <= _CLOSING or search.spent - search.checked_at >= _CHECKED_EVERY
+        return self._check(search) if due else self._try(search)
 
     def _by_itself(self, due: _Compile) -> _Compile | None:
         if self._under_way:
@@ -263,6 +263,7 @@ class ModuleTuning:
     def _of_whole(self, search: Search) -> _Compile:
         """Compile a move of the whole module: it has no other credit than the module's bytes."""
         decided = search.pinned().turned(search.whole[0])
+        self._last_checks -= self._closing and not self._under_way
 
         def settle(measured: CompileResult) -> None:
             search.whole.pop(0)
