@@ -15,7 +15,7 @@ from policybridge_server.repository.checks import (
     is_name,
     is_number,
 )
-from policybridge_server.repository.numbers import Numbers, begin_epoch, read_numbers
+from policybridge_server.repository.numbers import NUMBERS, Numbers, begin_epoch
 from policybridge_server.repository.rollout import Rollout
 
 
@@ -77,7 +77,7 @@ def test_aliases_are_read_as_they_were_written_and_leave_no_file_if_there_are_no
 def test_the_numbers_of_a_policy_begin_at_0_and_stay_while_its_folder_does(tmp_path: Path) -> None:
     begun = begin_epoch(tmp_path, [], None)
     assert (begun.highest, begun.earlier, begun.folder) == (0, {}, tmp_path.stat().st_ino)
-    assert begin_epoch(tmp_path, [1, 2], begun) == begun == read_numbers(tmp_path)
+    assert begin_epoch(tmp_path, [1, 2], begun) == begun == NUMBERS.read(tmp_path)
     assert begin_epoch(tmp_path, [2, 7, 3], None).highest == 7
 
 
@@ -92,7 +92,7 @@ def test_a_copy_of_a_repository_begins_an_epoch_above_the_numbers_that_it_knows(
         tmp_path.stat().st_ino,
     )
     assert begin_epoch(tmp_path, [1, 8], known).highest == 8
-    assert read_numbers(tmp_path) != copy
+    assert NUMBERS.read(tmp_path) != copy
 
 
 def test_a_number_belongs_to_the_epoch_in_which_it_was_given() -> None:
