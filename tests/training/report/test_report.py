@@ -10,9 +10,8 @@ from tensorboardX.proto.event_pb2 import Event
 
 from policybridge_train.learning.record import Iteration
 from policybridge_train.report.page import write_report
-from policybridge_train.report.run import ProjectRow, SiteRow, TrainingRun, flips_by_feature
+from policybridge_train.report.run import ProjectRow, TrainingRun, flips_by_feature
 from policybridge_train.report.tensorboard import write_scalars
-from policybridge_train.scoring.statistics import Estimate
 
 
 def made_run() -> TrainingRun:
@@ -27,9 +26,8 @@ def made_run() -> TrainingRun:
         "inline by <credit>",
         iterations,
         {"seed": "1"},
-        [ProjectRow("re2", "c++", "text", 900, 810, Estimate(-0.1, -0.12, -0.08))],
+        [ProjectRow("operator<caller\udcff", "c++", "text", 900, 810), ProjectRow("empty", "c", "text", 0, 0)],
         flips,
-        [SiteRow("re2/pcre.cc", "caller\udcff", "operator<", 0, 1, 128)],
     )
 
 
@@ -59,7 +57,6 @@ def test_the_page_is_one_file_with_all_names_as_they_are(tmp_path: Path) -> None
         "operator&lt;",
         "caller\\udcff",
         "-10.00 %",
-        "-12.00 % … -8.00 %",
         "+0.00 %",
     ):
         assert word in text

@@ -7,7 +7,6 @@ paper; with ``reward=function`` those of each function from where it is smallest
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Annotated, Final
 
 import msgspec
@@ -21,7 +20,6 @@ from policybridge_train.learning.network import Scaling, inputs_of
 from policybridge_train.learning.record import Iteration
 from policybridge_train.learning.rewards import Reward, changes
 from policybridge_train.learning.training import Training
-from policybridge_train.tasks.task import Case
 from policybridge_train.trajectories.trajectory import Trajectory
 
 _DESCRIPTION: Final = "A small network beside the compiler's own decision, which imitates the best of several policies"
@@ -84,10 +82,12 @@ class _Imitation:
         """Compile by all policies, and imitate the best."""
         number, cases = last.number + 1, self._training.drawn(last.number + 1, self._settings.cases)
         first = self._training.record.iterations()[0].version
-        policies = [self._compiled(cases, first, None), self._compiled(cases, last.version, None)]
+        asking = [self._training.asking(version, "training") for version in (first, last.version)]
         for draw in range(self._settings.draws):
             seed = (self._training.seed << 32) + number * self._settings.draws + draw
-            policies.append(self._compiled(cases, last.version, Exploration(seed, self._settings.temperature)))
+            drawing = Exploration(seed, self._settings.temperature)
+            asking.append(self._training.asking(last.version, "training", drawing))
+        policies = [self._training.collected(cases, each) for each in asking]
         chosen, which = [], []
         for trajectories in zip(*policies, strict=True):
             usable = [each for each in trajectories if each.result.ok and len(each)]
@@ -97,10 +97,6 @@ class _Imitation:
         if chosen:
             self._imitate(chosen, np.concatenate(which))
         return self._learner.finish(number)
-
-    def _compiled(self, cases: Sequence[Case], version: int, exploration: Exploration | None) -> list[Trajectory]:
-        asking = replace(self._training.asking(version, purpose="training"), exploration=exploration)
-        return self._training.collected(cases, asking)
 
     def _imitate(self, trajectories: Sequence[Trajectory], which: npt.NDArray[np.bool_]) -> None:
         learner, settings = self._learner, self._settings

@@ -4,7 +4,6 @@ For tasks that choose among several things beside a default, and whose units tel
 every choice as likely; each further one follows the newest version, but for a part of the decisions.
 """
 
-from dataclasses import replace
 from typing import Annotated, Final
 
 import msgspec
@@ -107,8 +106,7 @@ class _Learner:
     def _exploring(self, last: Iteration, draw: int) -> Asking:
         seed = (self._training.seed << 32) + last.number * self._settings.draws + draw
         epsilon = self._settings.epsilon if last.number else 1.0
-        asking = self._training.asking(last.version, purpose="training")
-        return replace(asking, exploration=Exploration(seed, epsilon=epsilon))
+        return self._training.asking(last.version, "training", Exploration(seed, epsilon=epsilon))
 
     def _learnt(self, trajectory: Trajectory, usual: Trajectory) -> list[Decisions]:
         """Give the decisions of each unit that has a cost in both compilations."""

@@ -9,7 +9,6 @@ network leans towards the compiler's own decision, so that it begins as the comp
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Annotated, Final
 
 import msgspec
@@ -17,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from policybridge_serdes import Exploration, PolicyVersion
+from policybridge_serdes import Exploration
 from policybridge_train.learning.leaning import LeaningNetwork
 from policybridge_train.learning.network import Scaling, inputs_of
 from policybridge_train.learning.record import Iteration
@@ -92,7 +91,8 @@ class _Optimisation:
             self._scale = float(self._learner.restore(done[-1].number)["scale"])
             return done[-1]
         version = self._learner.publish()
-        seen = self._collected(self._training.drawn(1, self._settings.cases), version, None)
+        cases = self._training.drawn(1, self._settings.cases)
+        seen = self._training.collected(cases, self._training.asking(version, "training"))
         self._learner.scaling = Scaling.of(inputs_of(seen, self._learner.features))
         self._defaults = {each.case.name: each.result.costs for each in seen if each.result.ok}
         return self._finish(0)
@@ -106,7 +106,8 @@ class _Optimisation:
         for draw in range(self._settings.draws):
             # Each case draws by its own seed, which the plugin mixes with the module's name.
             seed = (self._training.seed << 32) + number * self._settings.draws + draw
-            seen += self._collected(cases, last.version, Exploration(seed, 1.0))
+            asking = self._training.asking(last.version, "training", Exploration(seed, 1.0))
+            seen += self._training.collected(cases, asking)
         seen = [each for each in seen if len(each) and each.case.name in self._defaults]
         if seen:
             self._learner.network.slow_down(1 + number / _SLOWING)
@@ -120,12 +121,6 @@ class _Optimisation:
         found = list(self._training.collector.collect(unknown, self._training.asking(first, purpose="training")))
         self._training.compiles += len(found)
         self._defaults |= {each.case.name: each.result.costs for each in found if each.result.ok}
-
-    def _collected(
-        self, cases: Sequence[Case], version: PolicyVersion | int, exploration: Exploration | None
-    ) -> list[Trajectory]:
-        asking = replace(self._training.asking(version, purpose="training"), exploration=exploration)
-        return self._training.collected(cases, asking)
 
     def _learn(self, seen: Sequence[Trajectory]) -> None:
         settings, learner, network = self._settings, self._learner, self._learner.network

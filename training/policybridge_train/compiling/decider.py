@@ -15,22 +15,16 @@ from policybridge_train.objects.elf import ObjectFile
 
 
 class Compilation(Protocol):
-    """One run of a compiler that writes an object.
-
-    Attributes:
-        way: how decisions reach the compiler: ``plain``, ``plugin`` or ``interactive``.
-        again: the words of a shell command that repeats the run; empty if no command can.
-
-    """
+    """One run of a compiler that writes an object."""
 
     @property
     def way(self) -> str:
-        """How decisions reach the compiler."""
+        """How decisions reach the compiler: ``plain``, ``plugin`` or ``interactive``."""
         ...
 
     @property
     def again(self) -> Sequence[str]:
-        """The words of a shell command that repeats the run."""
+        """The words of a shell command that repeats the run; empty if no command can."""
         ...
 
     def run(self) -> CompileResult:
@@ -49,26 +43,21 @@ class Compilation(Protocol):
 
 
 class Decider(Protocol):
-    """Decides for a compiler. It can be pickled.
+    """Decides for a compiler. It can be pickled."""
 
-    Attributes:
-        asks: whether it needs a server.
+    asks: ClassVar[bool] = False
+    """Whether it needs a server."""
 
-    """
-
-    @property
-    def asks(self) -> bool:
-        """Whether it needs a server."""
-        ...
-
-    def at(self, machine: Machine, *, again: bool = False) -> Self:
+    def at(self, machine: Machine, *, again: bool = False) -> Self:  # noqa: ARG002 - for those that need them
         """Give the decider for a machine. Pass ``again`` after a compile failed there: a dead server is then restarted.
+
+        By default it is the same on every machine.
 
         Raises:
             UnavailableError: there is no server.
 
         """
-        ...
+        return self
 
     def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
         """Give the compilation of a module; its other files go into the folder of ``output``.
@@ -100,7 +89,7 @@ DECIDERS: Final = Table(
 
 
 @dataclass(frozen=True)
-class Plain:
+class Plain(Decider):
     """LLVM's own decisions.
 
     Attributes:
@@ -109,11 +98,6 @@ class Plain:
     """
 
     arguments: tuple[str, ...] = ()
-    asks: ClassVar[bool] = False
-
-    def at(self, _: Machine, *, again: bool = False) -> Self:  # noqa: ARG002 - of `Decider`
-        """Return ``self``: LLVM's own decisions are the same on every machine."""
-        return self
 
     def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
         """Give the plain compilation."""

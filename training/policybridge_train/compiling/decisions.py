@@ -9,7 +9,7 @@ two compiles, and the totals are those of the plain one: decisions have to be be
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -27,12 +27,11 @@ from policybridge_client.decisions.sites import Numbers
 from policybridge_client.decisions.store import LEVELS
 from policybridge_client.llvm.asked import asked
 from policybridge_client.llvm.process import Surroundings
-from policybridge_train.compiling.decider import Compilation
+from policybridge_train.compiling.decider import Compilation, Decider
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.process import Command, compile_by
 from policybridge_train.compiling.result import NUMBERS, CompileResult, DecisionLog, Status
 from policybridge_train.compiling.tool import CompileTool
-from policybridge_train.farms.contract import Machine
 from policybridge_train.objects.elf import ObjectFile
 
 Decisions = Mapping[str, bool]
@@ -46,7 +45,7 @@ _BLOCK: Final = 5
 
 
 @dataclass(frozen=True)
-class ByDecisions:
+class ByDecisions(Decider):
     """Decisions by the keys that `CompileTool.by` says; LLVM's own elsewhere.
 
     Attributes:
@@ -57,11 +56,6 @@ class ByDecisions:
 
     decisions: Decisions
     passes: tuple[PassChoice, ...] = ()
-    asks: ClassVar[bool] = False
-
-    def at(self, _: Machine, *, again: bool = False) -> Self:  # noqa: ARG002 - of `Decider`
-        """Give this: it is the same everywhere."""
-        return self
 
     def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
         """Give the compilation with these decisions."""

@@ -17,9 +17,9 @@ _REMARKS: Final = "regalloc.yaml"
 class Objective(Protocol):
     """A cost. A compile's ``folder`` is that of its files; it is removed after the compile."""
 
-    def arguments(self, folder: Path) -> Sequence[str]:
-        """Give the arguments of cc1 that make LLVM write the remarks to read; they change no object."""
-        ...
+    def arguments(self, folder: Path) -> Sequence[str]:  # noqa: ARG002 - for those that need it
+        """Give the arguments of cc1 that make LLVM write the remarks to read, if any; they change no object."""
+        return ()
 
     def total(self, made: ObjectFile, folder: Path) -> float:
         """Give the module's cost.
@@ -35,12 +35,8 @@ class Objective(Protocol):
         ...
 
 
-class Text:
+class Text(Objective):
     """Bytes that are loaded and not written, as llvm-size counts them; of a function, its unwind table's part, too."""
-
-    def arguments(self, _: Path) -> Sequence[str]:
-        """Give none."""
-        return ()
 
     def total(self, made: ObjectFile, _: Path) -> float:
         """Give the bytes of the module."""
@@ -63,7 +59,7 @@ class Exec(Text):
         return made.functions
 
 
-class Spills:
+class Spills(Objective):
     """The stores, reloads and copies that the register allocator added; see `spill_costs`."""
 
     def arguments(self, folder: Path) -> Sequence[str]:

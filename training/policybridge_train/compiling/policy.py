@@ -10,7 +10,7 @@ from policybridge_client.contract import Connection
 from policybridge_client.llvm.config import GROWTH_LIMIT, HostConfig
 from policybridge_client.llvm.tasks import INLINE
 from policybridge_serdes import Exploration, PolicyReference
-from policybridge_train.compiling.decider import Compilation
+from policybridge_train.compiling.decider import Compilation, Decider
 from policybridge_train.compiling.hosted import compile_hosted
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.process import Command, Limits
@@ -25,7 +25,7 @@ _SOCKET: Final = "socket:"
 
 
 @dataclass(frozen=True)
-class ByPolicy:
+class ByPolicy(Decider):
     """A policy of a server. A compile without an answer fails.
 
     Attributes:
@@ -91,16 +91,11 @@ class ByPolicy:
 
 
 @dataclass(frozen=True)
-class ByConnection:
+class ByConnection(Decider):
     """The answers of a connection of this process, for a task of LLVM's interactive mode."""
 
     connection: Connection
     task: str
-    asks: ClassVar[bool] = False
-
-    def at(self, _: Machine, *, again: bool = False) -> Self:  # noqa: ARG002 - of `Decider`
-        """Give this: the connection is of this process."""
-        return self
 
     def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
         """Give the compilation that asks."""

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Self
 
 from policybridge_client.decisions import Heading, Section
 from policybridge_client.decisions.store import By
 from policybridge_client.llvm.asked import level_of
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_core.errors import PreconditionError
-from policybridge_train.compiling.decider import Compilation
+from policybridge_train.compiling.decider import Compilation, Decider
 from policybridge_train.compiling.decisions import InteractiveCompile
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.process import Command
@@ -19,7 +19,7 @@ from policybridge_train.farms.contract import Machine, Shared
 
 
 @dataclass(frozen=True)
-class ByStore:
+class ByStore(Decider):
     """A store.
 
     Attributes:
@@ -30,7 +30,6 @@ class ByStore:
 
     path: Path
     shared: Shared[Path]
-    asks: ClassVar[bool] = False
 
     def at(self, machine: Machine, *, again: bool = False) -> Self:  # noqa: ARG002 - of `Decider`
         """Give the store of the machine."""

@@ -11,7 +11,7 @@ from policybridge_train.embedding.body import Body, Tensor
 from policybridge_train.embedding.computing import compute
 from policybridge_train.embedding.interface import Embedded, Feature
 from policybridge_train.embedding.operators.contract import Operation
-from policybridge_train.embedding.operators.elementwise import convert, to_integer
+from policybridge_train.embedding.operators.elementwise import to_integer
 from policybridge_train.embedding.text import c_type, comment, identifier, included, literal, quoted
 
 MARK: Final = "policybridge-embedded"
@@ -275,6 +275,3 @@ def _fill(feature: Feature) -> str:
         f"  observation->{feature.member}[{place}] = {literal(value, values.dtype)};"
         for place, value in enumerate(values)
     )
-
-
-__all__ = ["MARK", "convert", "prefix_of", "write_header", "write_source"]

@@ -19,7 +19,6 @@ from policybridge_train.compiling.process import Limits
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.environments.compilation import Question, WaitingCompilation
 from policybridge_train.environments.objective import Objective, Setting
-from policybridge_train.environments.probing import probed
 from policybridge_train.environments.spaces import Features, Observation
 
 D = TypeVar("D")
@@ -74,7 +73,7 @@ class CompilingEnvironment(gymnasium.Env[Observation, np.int64], EzPickle, Gener
         self._modules = _chosen(Corpus.open(Path(corpus)), modules)
         found = newest_compiler() if compiler is None else Compiler.find(compiler)
         self._setting = Setting(found, replace(Limits(), seconds=seconds))
-        signature = probed(objective.task, self._setting)
+        signature = self._setting.signature(objective.task)
         self._signature = signature
         self._features = Features(signature.features)
         self.observation_space: gymnasium.Space[Any] = self._features.space

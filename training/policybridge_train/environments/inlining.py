@@ -1,8 +1,8 @@
 """Inlining for size: each call is a decision, and bytes are the reward."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,43 @@ from policybridge_serdes import Signature, Values
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import as_utf8
 from policybridge_train.environments.compilation import WaitingCompilation
-from policybridge_train.environments.credit import Sizes, credit
 from policybridge_train.environments.environment import CompilingEnvironment
 from policybridge_train.environments.objective import OBJECT, REMARKS, Judgement, Setting
 from policybridge_train.objects.elf import ObjectFile
 from policybridge_train.objects.unwinding import function_bytes
 from policybridge_train.tasks.inlined import CallSite, Inlined
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of one compile.
+
+    Attributes:
+        text: bytes of the object that are loaded and not written.
+        functions: bytes of each function, its part of the unwind tables among them.
+        inlined: the functions that took each function in.
+
+    """
+
+    text: int
+    functions: Mapping[str, int]
+    inlined: Inlined
+
+    def of(self, functions: Iterable[str]) -> float:
+        """Give the bytes of those of the functions that the object has."""
+        return float(sum(self.functions[name] for name in functions if name in self.functions))
+
+
+def credit(default: Sizes, made: Sizes, call: CallSite) -> float:
+    """Give the bytes that a decision's functions have saved.
+
+    They are the caller, all that the caller was inlined into in either compile, and the callee. 0 where the remarks do
+    not name them.
+    """
+    if not call.caller:
+        return 0.0
+    functions = default.inlined.above(call.caller) | made.inlined.above(call.caller) | {call.callee}
+    return default.of(functions) - made.of(functions)
 
 
 class SizeObjective:

@@ -1,14 +1,16 @@
 """What an episode is judged by, at its end."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from policybridge_client.llvm.tasks import Task
+from policybridge_core.errors import InvalidError
 from policybridge_serdes import Signature, Values
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.module import Module
@@ -17,6 +19,8 @@ from policybridge_train.environments.compilation import WaitingCompilation
 
 OBJECT, REMARKS = "object.o", "remarks.yaml"
 """Files in a compilation's folder."""
+
+_SOURCE: Final = "static int f(int x) { return x * 3 + 1; }\nint g(int x) { return f(x) + f(x + 7); }\n"
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,27 @@ class Setting:
             return self.compiler.command(module, folder / OBJECT), remarks(folder / REMARKS)
 
         return WaitingCompilation(task, command, self.limits)
+
+    def signature(self, task: Task) -> Signature:
+        """Give the signature of a task, as the compiler announces it for a few lines of C.
+
+        Raises:
+            InvalidError: it never asks about the task, or does not compile.
+
+        """
+
+        def command(folder: Path) -> tuple[Sequence[str], Sequence[str]]:
+            source = folder / "probe.c"
+            source.write_text(_SOURCE, encoding="ascii")
+            words = ["-cc1", "-Oz", "-emit-obj", "-x", "c", "-o", str(folder / "probe.o"), str(source)]
+            return [*self.compiler.start, *words], ()
+
+        with closing(WaitingCompilation(task, command, self.limits)) as compilation:
+            compilation.next()
+            if compilation.signature is not None:
+                return compilation.signature
+            compilation.succeed()
+        raise InvalidError(f"{self.compiler.name} asks nothing about the task {task.name!r}")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ So the same job gives the same result on every machine that has the same compile
 from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
 
 from policybridge_core.plugins import Table
@@ -156,18 +155,11 @@ class Job(Protocol[T_co]):
 
 
 class Farm(Protocol):
-    """Runs jobs. Usable from any thread; as a context manager it ends all compilers at its end.
-
-    Attributes:
-        slots: compilers at a time, as known now; at least 1.
-        running: when it is ended, all compilers of the farm are.
-        host: the address of this machine for servers of other machines; ``None`` without such machines.
-
-    """
+    """Runs jobs. Usable from any thread; as a context manager it ends all compilers at its end."""
 
     @property
     def slots(self) -> int:
-        """Compilers at a time."""
+        """Compilers at a time, as known now; at least 1."""
         ...
 
     @property
@@ -177,7 +169,7 @@ class Farm(Protocol):
 
     @property
     def host(self) -> str | None:
-        """The address of this machine for the servers of other machines."""
+        """The address of this machine for servers of other machines; ``None`` without such machines."""
         ...
 
     def lead(self, leading: Leading) -> None:
@@ -210,6 +202,4 @@ class Farm(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...

@@ -5,7 +5,6 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from policybridge_core.errors import PreconditionError
@@ -96,7 +95,5 @@ class LocalFarm:
     def __enter__(self) -> "LocalFarm":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.running.end()

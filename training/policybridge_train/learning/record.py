@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
 from typing import Final
 
 import msgspec
 
 from policybridge_core.errors import InvalidError, PreconditionError
+from policybridge_train.compiling.result import as_utf8
 
 _FORMAT: Final = 1
 _TABLES: Final = """
@@ -100,9 +100,7 @@ class Record:
     def __enter__(self) -> "Record":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._database.close()
         os.close(self._held)
@@ -111,14 +109,14 @@ class Record:
         """Keep a piece of an iteration: the labels of one case."""
         with self._lock, self._telling():
             self._database.execute(
-                "INSERT OR REPLACE INTO pieces VALUES (?, ?, ?, ?)", (iteration, _text(name), compiles, data)
+                "INSERT OR REPLACE INTO pieces VALUES (?, ?, ?, ?)", (iteration, as_utf8(name), compiles, data)
             )
 
     def has(self, iteration: int, name: str) -> bool:
         """Tell whether an iteration has a piece."""
         with self._lock, self._telling():
             row = self._database.execute(
-                "SELECT 1 FROM pieces WHERE iteration = ? AND name = ?", (iteration, _text(name))
+                "SELECT 1 FROM pieces WHERE iteration = ? AND name = ?", (iteration, as_utf8(name))
             ).fetchone()
             return row is not None
 
@@ -131,7 +129,7 @@ class Record:
         """
         with self._lock, self._telling():
             row = self._database.execute(
-                "SELECT data FROM pieces WHERE iteration = ? AND name = ?", (iteration, _text(name))
+                "SELECT data FROM pieces WHERE iteration = ? AND name = ?", (iteration, as_utf8(name))
             ).fetchone()
         if row is None:
             raise InvalidError(f"the record of the run in {self._path} has no {name} of iteration {iteration}")
@@ -170,8 +168,3 @@ class Record:
             yield
         except sqlite3.Error as error:
             raise InvalidError(f"the record of the run in {self._path} cannot be read or written: {error}") from error
-
-
-def _text(name: str) -> str:
-    # A name in a corpus may have bytes that are no UTF-8, which SQLite does not take.
-    return name if name.isascii() else name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

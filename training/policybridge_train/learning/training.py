@@ -10,7 +10,7 @@ from typing import Final
 
 from policybridge_core.errors import UnavailableError
 from policybridge_core.plugins import Table
-from policybridge_serdes import PolicyVersion
+from policybridge_serdes import Exploration, PolicyVersion
 from policybridge_train.learning.record import Iteration, Record
 from policybridge_train.tasks.task import Asking, Case, Task
 from policybridge_train.trajectories.server import TrainingServer
@@ -85,10 +85,13 @@ class Training:
         """Wall time of the run so far, that before it was continued included."""
         return self.before + monotonic() - self.began
 
-    def asking(self, version: PolicyVersion | int, **labels: str) -> Asking:
-        """Say whom to ask for a version."""
+    def asking(
+        self, version: PolicyVersion | int, purpose: str = "training", exploration: Exploration | None = None
+    ) -> Asking:
+        """Say whom to ask for a version; the purpose is a label of the sessions."""
         number = version if isinstance(version, int) else version.version
-        return Asking(self.server.leader.address, f"{self.task.name}@{number}", labels=labels)
+        policy = f"{self.task.name}@{number}"
+        return Asking(self.server.leader.address, policy, exploration, labels={"purpose": purpose})
 
     def publish(self, files: Mapping[str, bytes], config: str) -> PolicyVersion:
         """Publish a version of these files; ``config`` is the text of its ``policy.toml``."""

@@ -11,7 +11,6 @@ import plotly.graph_objects as plots
 from policybridge_core.report_page import ReportPage
 from policybridge_train.report.run import FlipRow, TrainingRun
 
-_MOST_SITES: Final = 50
 _MOST_FEATURES: Final = 12
 
 
@@ -27,10 +26,8 @@ def write_report(run: TrainingRun, file: Path) -> None:
     page.draw(_figures(run))
     columns = ("iteration", "version", "compiles", "seconds", *run.measures)
     page.table(columns, _iterations(run), "iterations")
-    columns = ("project", "language", "measure", "before", "after", "change", "95 %")
+    columns = ("project", "language", "measure", "before", "after", "change")
     page.table(columns, _projects(run), "the best version by project")
-    columns = ("case", "caller", "callee", "compiler", "policy", "saved")
-    page.table(columns, _sites(run), "the decisions that save most")
     page.write(file)
 
 
@@ -41,17 +38,10 @@ def _iterations(run: TrainingRun) -> Iterator[Sequence[str]]:
         yield (str(each.number), str(each.version), f"{each.compiles:,}", f"{each.seconds:,.0f}", *told)
 
 
-def _sites(run: TrainingRun) -> Iterator[Sequence[str]]:
-    for each in sorted(run.sites, key=lambda site: -site.saved)[:_MOST_SITES]:
-        yield (each.case, each.caller, each.callee, f"{each.default:g}", f"{each.decided:g}", f"{each.saved:g}")
-
-
 def _projects(run: TrainingRun) -> Iterator[Sequence[str]]:
     for row in run.projects:
-        sums = (f"{row.before:,.0f}", f"{row.after:,.0f}")
-        found = row.change
-        interval = f"{_percent(found.low)} … {_percent(found.high)}" if found else ""
-        yield (row.project, row.language, row.measure, *sums, _percent(found.value) if found else "", interval)
+        change = _percent(row.after / row.before - 1) if row.before else ""
+        yield (row.project, row.language, row.measure, f"{row.before:,.0f}", f"{row.after:,.0f}", change)
 
 
 def _figures(run: TrainingRun) -> Iterator[Any]:

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from policybridge_train.learning.record import Iteration
-from policybridge_train.scoring.statistics import Estimate
 
 _BUCKETS: Final = 8
 
@@ -21,7 +20,6 @@ class ProjectRow(msgspec.Struct, frozen=True):
         measure: ``text``, ``linked text``, ….
         before: the sum by the compiler's own decisions.
         after: the sum by the policy.
-        change: as a fraction, with its interval; ``None`` where it is not known.
 
     """
 
@@ -30,7 +28,6 @@ class ProjectRow(msgspec.Struct, frozen=True):
     measure: str
     before: float
     after: float
-    change: Estimate | None = None
 
 
 class FlipRow(msgspec.Struct, frozen=True):
@@ -53,17 +50,6 @@ class FlipRow(msgspec.Struct, frozen=True):
     to_no: int
 
 
-class SiteRow(msgspec.Struct, frozen=True):
-    """A decision that saved much; ``saved`` in units of the cost."""
-
-    case: str
-    caller: str
-    callee: str
-    default: float
-    decided: float
-    saved: float
-
-
 class TrainingRun(msgspec.Struct, frozen=True):
     """A run.
 
@@ -73,7 +59,6 @@ class TrainingRun(msgspec.Struct, frozen=True):
         iterations: as `Record.iterations` has them; the first one is the compiler's own decisions.
         projects: the best version's score.
         flips: where it departs from the compiler, see `flips_by_feature`.
-        sites: where it saved most.
 
     """
 
@@ -82,7 +67,6 @@ class TrainingRun(msgspec.Struct, frozen=True):
     facts: Mapping[str, str] = {}
     projects: Sequence[ProjectRow] = ()
     flips: Sequence[FlipRow] = ()
-    sites: Sequence[SiteRow] = ()
 
     @property
     def measures(self) -> list[str]:

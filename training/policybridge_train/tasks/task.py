@@ -57,34 +57,26 @@ class Case:
 
 
 class Task(Protocol):
-    """An optimisation problem.
-
-    Attributes:
-        name: for people, and the name of the policy.
-        features: of a decision.
-        advice: a policy's answer.
-        default: the feature that is the compiler's own decision; empty if there is none.
-
-    """
+    """An optimisation problem."""
 
     @property
     def name(self) -> str:
-        """The name."""
+        """The name for people, and of the policy."""
         ...
 
     @property
     def features(self) -> Sequence[TensorSpec]:
-        """The features."""
+        """The features of a decision."""
         ...
 
     @property
     def advice(self) -> TensorSpec:
-        """The advice."""
+        """The advice, which is a policy's answer."""
         ...
 
     @property
     def default(self) -> str:
-        """The feature that is the compiler's own decision."""
+        """The feature that is the compiler's own decision; empty if there is none."""
         ...
 
     def cases(self, corpus: Path | None) -> Sequence[Case]:

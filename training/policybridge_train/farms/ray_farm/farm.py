@@ -11,7 +11,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
@@ -125,9 +124,7 @@ class RayFarm:
     def __enter__(self) -> "RayFarm":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.running.end()
         if self._asks:
             # The last request counts: the cluster may release nodes now.
