@@ -143,9 +143,9 @@ class InteractiveCompile:
 
 def _numbers(log: SiteLog, made: ObjectFile) -> Mapping[str, Numbers]:
     """Give the features that the plugin would log: LLVM sends some, the object has some; the rest is estimated."""
-    if not len(log):
+    count, sent = len(log.keys), log.numbers
+    if not count:
         return dict.fromkeys(NUMBERS, np.zeros(0))
-    sent = log.numbers
     shared = set(made.globals())
     return {
         "callee_local": np.array([name not in shared for name in log.callee], np.float64),
@@ -157,5 +157,5 @@ def _numbers(log: SiteLog, made: ObjectFile) -> Mapping[str, Numbers]:
         "callee_blocks": sent["callee_blocks"],
         "constant_arguments": sent["constant_arguments"],
         "arguments": np.maximum(-sent["callsite_cost"] / _COST - 1, 0),
-        "loop_depth": np.zeros(len(log)),
+        "loop_depth": np.zeros(count),
     }
