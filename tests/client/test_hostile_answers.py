@@ -13,7 +13,7 @@ import pytest
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge_client import connect
 from policybridge_client.contract import ClientSession
-from policybridge_client.llvm.defaults import ComputedDefaults, Defaults, SentDefaults, UnknownDefaults
+from policybridge_client.llvm.defaults import ComputedDefaults, Defaults, SentDefaults
 from policybridge_client.llvm.growth import Growth
 from policybridge_client.llvm.patience import Patience
 from policybridge_client.llvm.responder import Responder
@@ -184,7 +184,7 @@ def test_what_llvm_could_not_have_announced_is_refused(
     task: Task, signature: Signature, error: type[PolicyBridgeError], reason: str
 ) -> None:
     with pytest.raises(error, match=reason):
-        answers(task, UnknownDefaults(), signature)
+        answers(task, Defaults(), signature)
 
 
 @pytest.mark.parametrize("features", [[COST, NODES, DEFAULT], [COST, NODES]])

@@ -20,7 +20,7 @@ import numpy as np
 
 from policybridge_client.contract import ClientSession
 from policybridge_client.grpc import GrpcConnection
-from policybridge_client.llvm.defaults import ComputedDefaults, Defaults, SentDefaults, UnknownDefaults
+from policybridge_client.llvm.defaults import ComputedDefaults, Defaults, SentDefaults
 from policybridge_client.llvm.growth import Growth
 from policybridge_client.llvm.patience import Patience
 from policybridge_client.llvm.responder import Responder
@@ -247,7 +247,7 @@ class Advising(Closing):
 
 
 _TASKS: Final = (INLINE, EVICT, PRIORITY)
-_DEFAULTS: Final[tuple[Callable[[], Defaults], ...]] = (SentDefaults, ComputedDefaults, UnknownDefaults)
+_DEFAULTS: Final[tuple[Callable[[], Defaults], ...]] = (SentDefaults, ComputedDefaults, Defaults)
 
 
 def llvm_host(data: bytes) -> None:

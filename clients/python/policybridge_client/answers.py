@@ -2,6 +2,8 @@
 
 from typing import Self
 
+import numpy as np
+
 from policybridge_core.closing import Closing
 from policybridge_core.errors import UnsupportedError
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
@@ -19,9 +21,15 @@ class Answers(Closing):
         self.begin(signature, options)
         return self
 
-    def begin(self, signature: Signature, options: SessionOptions) -> None:
+    def begin(self, signature: Signature, options: SessionOptions) -> None:  # noqa: ARG002
         """Prepare for observations with this signature."""
-        raise NotImplementedError
+        self._name = signature.advice.name
+        self._advice: Values = np.zeros(1, signature.advice_layout.dtype)
+
+    def advice(self, number: float) -> Values:
+        """Return one record of the advice, which is a number; the next call overwrites it."""
+        self._advice[self._name] = number
+        return self._advice
 
     def evaluate(self, observation: Values) -> Values:
         """Return one record of the advice."""

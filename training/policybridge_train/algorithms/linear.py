@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from policybridge_client.contract import ClientSession, Connection
-from policybridge_core.errors import InvalidError, UnsupportedError
-from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
+from policybridge_client.answers import Answers
+from policybridge_core.errors import InvalidError
+from policybridge_serdes import SessionOptions, Signature, Values
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.farms.contract import Machine
 from policybridge_train.learning.record import Iteration
@@ -166,23 +166,17 @@ class _Tries:
         return self.state.weights + sign * self.reach * _SCALES * self.change(function)
 
 
-class _Answering(Connection, ClientSession):
-    """Answers each function by weights of its own, and is its own session."""
-
-    id = "linear"
-    policy = PolicyVersion("linear", 1, "")
-    log_probability = None
+class _Answering(Answers):
+    """Answers each function by weights of its own."""
 
     def __init__(self, weights_of: Callable[[str], Weights], asked: set[str]) -> None:
         self._weights_of = weights_of
         self._asked = asked
         self._weights = np.array(LIGHTEST)
 
-    def open(self, policy: PolicyReference, signature: Signature, options: SessionOptions) -> "_Answering":  # noqa: ARG002
-        self._advice = signature.advice_layout.dtype
-        self._name = signature.advice.name
+    def begin(self, signature: Signature, options: SessionOptions) -> None:
+        super().begin(signature, options)
         self.context(options.context)
-        return self
 
     def context(self, name: str) -> None:
         self._function = name
@@ -190,21 +184,4 @@ class _Answering(Connection, ClientSession):
 
     def evaluate(self, observation: Values) -> Values:
         self._asked.add(self._function)
-        advice: Values = np.zeros(1, self._advice)
-        advice[self._name] = evicted(observation, self._weights)
-        return advice
-
-    def check(self) -> None:
-        pass
-
-    def report(self, outcome: Outcome) -> None:  # noqa: ARG002
-        raise UnsupportedError("these answers have no ledger")
-
-    def report_outcome(self, session_id: str, outcome: Outcome) -> None:  # noqa: ARG002
-        raise UnsupportedError("these answers have no ledger")
-
-    def close(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        pass
+        return self.advice(evicted(observation, self._weights))

@@ -19,7 +19,7 @@ import numpy as np
 from policybridge_client.llvm.asking import asking_flags, asking_variables
 from policybridge_client.llvm.channel import Channel
 from policybridge_client.llvm.compilers import CompilerCommand
-from policybridge_client.llvm.defaults import Defaults, UnknownDefaults, defaults_of
+from policybridge_client.llvm.defaults import Defaults, defaults_of
 from policybridge_client.llvm.process import KEPT_OUTPUT, CompilerProcess, Surroundings, Watchdog
 from policybridge_client.llvm.signature import check_llvm_signature
 from policybridge_client.llvm.tasks import Task
@@ -75,7 +75,7 @@ class WaitingCompilation:
             self._said: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())
             words, frontend = command(self.folder)
             compiler = CompilerCommand.of(words)
-            self._defaults: Defaults = UnknownDefaults() if task is None else defaults_of(compiler, task)
+            self._defaults = Defaults() if task is None else defaults_of(compiler, task)
             flags = [] if task is None else asking_flags(task, self._channel.base, "inf", self._defaults)
             streams = Surroundings(stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._said)
             variables = asking_variables(compiler.kind, self.folder)

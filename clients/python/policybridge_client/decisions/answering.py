@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from policybridge_client.answers import Answers
 from policybridge_client.decisions.keys import FeaturesKeys
 from policybridge_core.errors import InvalidError
@@ -27,7 +25,7 @@ class StoreAnswers(Answers):
         self.applied: set[str] = set()
         self._decisions = decisions
 
-    def begin(self, signature: Signature, options: SessionOptions) -> None:  # noqa: ARG002
+    def begin(self, signature: Signature, options: SessionOptions) -> None:
         """Begin a module: the occurrences of each key count from 0.
 
         Raises:
@@ -38,9 +36,8 @@ class StoreAnswers(Answers):
             raise InvalidError(
                 f"the compiler sends no feature {_DEFAULT}, the answer to calls without a decision in the store"
             )
+        super().begin(signature, options)
         self._keys = FeaturesKeys(signature)
-        self._name = signature.advice.name
-        self._advice: Values = np.zeros(1, signature.advice_layout.dtype)
 
     def evaluate(self, observation: Values) -> Values:
         """Return the decision about the next call, or LLVM's own."""
@@ -50,5 +47,4 @@ class StoreAnswers(Answers):
             inline = bool(observation[_DEFAULT].any())
         else:
             self.applied.add(key)
-        self._advice[self._name] = inline
-        return self._advice
+        return self.advice(inline)

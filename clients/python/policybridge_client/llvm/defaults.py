@@ -1,7 +1,7 @@
 """The decision of LLVM's own heuristic: LLVM 21 and later send it; for earlier ones it is computed at -Oz."""
 
 from itertools import takewhile
-from typing import Final, Protocol
+from typing import Final
 
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.tasks import INLINE, INLINING_DEFAULT, Task
@@ -17,52 +17,37 @@ _SIZE_THRESHOLD: Final = 5
 """At -Oz, LLVM inlines calls that cost less than this (OptMinSizeThreshold in llvm/Analysis/InlineCost.h)."""
 
 
-class Defaults(Protocol):
-    """A source of LLVM's own decisions."""
+class Defaults:
+    """LLVM's own decisions, here unknown: only a run without the policy has them.
 
-    @property
-    def known(self) -> bool:
-        """Whether LLVM's own decision is known."""
-        ...
+    Attributes:
+        known: whether LLVM's own decision is known.
+        flags: the flags that make LLVM send its decision.
 
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """The flags that make LLVM send its decision."""
-        ...
-
-    def extended(self, signature: Signature) -> Signature:
-        """Return LLVM's signature with the default among the features, as the policy sees it."""
-        ...
-
-    def completed(self, payload: bytes) -> bytes:
-        """Return LLVM's observation with the default added."""
-        ...
-
-    def answer(self, observation: Values) -> bytes:
-        """Return the reply that has the effect of LLVM's own decision."""
-        ...
-
-
-class UnknownDefaults:
-    """LLVM's own decision is unknown; only a run without the policy has it."""
+    """
 
     known = False
     flags: tuple[str, ...] = ()
 
     def extended(self, signature: Signature) -> Signature:
-        """Return the signature unchanged."""
+        """Return LLVM's signature with the default among the features, if it is known: as the policy sees it."""
         return signature
 
     def completed(self, payload: bytes) -> bytes:
-        """Return the observation unchanged."""
+        """Return LLVM's observation with the default added, if it is known."""
         return payload
 
     def answer(self, observation: Values) -> bytes:
-        """Refuse: the decision is not known."""
+        """Return the reply that has the effect of LLVM's own decision.
+
+        Raises:
+            PreconditionError: the decision is not known.
+
+        """
         raise PreconditionError(f"LLVM's own decision is not among the features {observation.dtype.names}")
 
 
-class SentDefaults(UnknownDefaults):
+class SentDefaults(Defaults):
     """LLVM sends its decision as the last feature."""
 
     known = True
@@ -120,7 +105,7 @@ class ComputedDefaults(SentDefaults):
 def defaults_of(compiler: CompilerCommand, task: Task) -> Defaults:
     """Choose the source of LLVM's own decisions. This may start the compiler once to read its version."""
     if task.name != INLINE.name:
-        return UnknownDefaults()
+        return Defaults()
     if llvm_version(compiler.start) >= _SENT_FROM:
         return SentDefaults()
-    return ComputedDefaults() if compiler.size_level else UnknownDefaults()
+    return ComputedDefaults() if compiler.size_level else Defaults()
