@@ -1,7 +1,8 @@
 """Connecting to the policy server: the table of the connections, and the choice among several servers."""
 
 import os
-from typing import Final, Protocol, cast
+from collections.abc import Callable
+from typing import Final, cast
 
 from policybridge_client.addresses import split_addresses
 from policybridge_client.contract import Connection
@@ -76,17 +77,8 @@ def scheme_of(address: str) -> tuple[str, str]:
 def _connect_one(address: str, timeout: float, credentials: Credentials | None) -> Connection:
     scheme, target = scheme_of(address)
     if scheme in _WITH_CREDENTIALS:
-        secured = cast("type[_MadeWithCredentials]", CONNECTIONS.load(scheme))
+        secured = cast("Callable[..., Connection]", CONNECTIONS.load(scheme))
         return secured(target, timeout, credentials=credentials or Credentials.from_environment())
     if credentials is not None:
         raise InvalidError(f"{address} takes no certificates and no token; those are for gRPC on TCP")
-    kind = cast("type[_Made]", CONNECTIONS.load(scheme))
-    return kind(target, timeout)
-
-
-class _Made(Connection, Protocol):
-    def __init__(self, target: str, timeout: float) -> None: ...
-
-
-class _MadeWithCredentials(Connection, Protocol):
-    def __init__(self, target: str, timeout: float, *, credentials: Credentials) -> None: ...
+    return cast("Callable[[str, float], Connection]", CONNECTIONS.load(scheme))(target, timeout)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 
@@ -57,7 +57,6 @@ def run_compiler(
     compiler = CompilerCommand.of(command)
     task = load_task(config.task)
     task.check(compiler.kind)
-    begun = perf_counter()
     with ExitStack() as stack:
         if connection is None:
             connection = connect(config.server, timeout=config.timeout, credentials=config.credentials)
@@ -71,27 +70,9 @@ def run_compiler(
             interrupts or Interrupts(),
             CompilationStatistics(task.choices),
         )
-        ending = host.run()
-        report = Report(
-            command,
-            task.name,
-            ending.status,
-            perf_counter() - begun,
-            host.statistics,
-            ending.fallback,
-            ending.error,
-            late=host.process is not None and host.process.late,
-            cpu_seconds=0.0 if host.process is None else host.process.cpu_seconds,
-        )
+        report = host.run()
         report_outcome(connection, report, host.surroundings.cwd)
     return report
-
-
-@dataclass(frozen=True)
-class _Ending:
-    status: int
-    fallback: Fallback | None = None
-    error: PolicyBridgeError | None = None
 
 
 @dataclass
@@ -106,8 +87,9 @@ class _Host:
     interrupts: Interrupts
     statistics: CompilationStatistics
     process: CompilerProcess | None = None
+    begun: float = field(default_factory=perf_counter)
 
-    def run(self) -> _Ending:
+    def run(self) -> Report:
         outage = Outage(self.config.server, self.config.reference, self._retry_after)
         try:
             outage.check()
@@ -121,7 +103,21 @@ class _Host:
             outage.remember(error)
             return self._end_without(error)
         outage.remember(self.statistics.failure)
-        return _Ending(status, self._fallback_within())
+        return self._report(status, self._fallback_within())
+
+    def _report(self, status: int, fallback: Fallback | None = None, error: PolicyBridgeError | None = None) -> Report:
+        report = Report(
+            self.compiler.words,
+            self.task.name,
+            status,
+            perf_counter() - self.begun,
+            self.statistics,
+            fallback,
+            error,
+        )
+        if self.process is None:
+            return report
+        return replace(report, late=self.process.late, cpu_seconds=self.process.cpu_seconds)
 
     @property
     def _retry_after(self) -> float:
@@ -131,15 +127,15 @@ class _Host:
         failure = self.statistics.failure
         return Fallback(str(failure), failure.status, self.statistics.defaults) if failure else None
 
-    def _end_without(self, error: PolicyBridgeError) -> _Ending:
+    def _end_without(self, error: PolicyBridgeError) -> Report:
         if self.config.fallback == "error":
-            return _Ending(FAILED, None, error)
+            return self._report(FAILED, None, error)
         restarted = self.process is not None
         if restarted and not self.compiler.repeatable:
             why = "the compiler uses stdin or stdout, so that it cannot be run once more without the policy"
-            return _Ending(FAILED, None, PreconditionError(f"{error}; {why}"))
+            return self._report(FAILED, None, PreconditionError(f"{error}; {why}"))
         self.process = run_plain(self.compiler.words, self.surroundings, self.interrupts)
-        return _Ending(self.process.status, Fallback(str(error), error.status, restarted=restarted))
+        return self._report(self.process.status, Fallback(str(error), error.status, restarted=restarted))
 
     def _ask(self) -> int:
         defaults = defaults_of(self.compiler, self.task)

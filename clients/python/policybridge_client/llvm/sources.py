@@ -12,9 +12,10 @@ _SOURCES: Final = frozenset([
 """Suffixes of sources for clang, opt and llc."""
 
 _WITH_WORD: Final = frozenset([
-    "-o", "--o", "-x", "-I", "-D", "-U", "-L", "-T", "-MF", "-MT", "-MQ", "-include", "-imacros", "-include-pch",
-    "-isystem", "-iquote", "-idirafter", "-target", "-arch", "-Xclang", "-mllvm", "-Xlinker", "-Xassembler",
-    "-Xpreprocessor", "--serialize-diagnostics", "-dumpdir",
+    "-o", "--o", "-x", "-I", "-L", "-D", "-U", "-l", "-T", "-u", "-z", "-e", "-F", "-B", "-MF", "-MT", "-MQ", "-MJ",
+    "-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-isysroot", "-iprefix", "-include-pch", "-target",
+    "-arch", "-framework", "-rpath", "-soname", "-dumpdir", "-Xclang", "-Xlinker", "-Xassembler", "-Xpreprocessor",
+    "-mllvm", "-mthread-model", "-serialize-diagnostics", "--serialize-diagnostics", "--param", "--sysroot",
 ])  # fmt: skip
 """Options whose value is the next word."""
 
