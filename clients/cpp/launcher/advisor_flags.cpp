@@ -2,9 +2,10 @@
 
 #include "arguments.h"
 #include "files.h"
+#include "sources.h"
+#include "words.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 namespace policybridge {
@@ -13,65 +14,18 @@ namespace {
 
 using View = std::string_view;
 
-template <std::size_t Size> bool is_one_of(View word, const std::array<View, Size> &known) {
-  return std::find(known.begin(), known.end(), word) != known.end();
-}
-
-bool starts_with(View word, View beginning) { return word.substr(0, beginning.size()) == beginning; }
-
-// Options whose value is the next word. The value of an option that is missing here is taken for an input.
-constexpr std::array<View, 39> takes_value = {"-o",
-                                              "-x",
-                                              "-I",
-                                              "-L",
-                                              "-D",
-                                              "-U",
-                                              "-l",
-                                              "-T",
-                                              "-u",
-                                              "-z",
-                                              "-e",
-                                              "-F",
-                                              "-B",
-                                              "-MF",
-                                              "-MT",
-                                              "-MQ",
-                                              "-MJ",
-                                              "-include",
-                                              "-imacros",
-                                              "-isystem",
-                                              "-iquote",
-                                              "-idirafter",
-                                              "-isysroot",
-                                              "-iprefix",
-                                              "-include-pch",
-                                              "-target",
-                                              "-arch",
-                                              "-framework",
-                                              "-rpath",
-                                              "-soname",
-                                              "-Xclang",
-                                              "-Xlinker",
-                                              "-Xassembler",
-                                              "-Xpreprocessor",
-                                              "-mllvm",
-                                              "-mthread-model",
-                                              "-serialize-diagnostics",
-                                              "--param",
-                                              "--sysroot"};
-
-constexpr std::array<View, 10> compiles_nothing = {"-E",   "-M",     "-MM",       "-fsyntax-only", "-###",
-                                                   "-cc1", "-cc1as", "--version", "--help",        "-help"};
+constexpr View compiles_nothing[] = {"-E",   "-M",     "-MM",       "-fsyntax-only", "-###",
+                                     "-cc1", "-cc1as", "--version", "--help",        "-help"};
 
 // For LLVM's own tools only: to clang, -h is an option with a value.
-constexpr std::array<View, 5> only_prints = {"--version", "-version", "--help", "-help", "-h"};
+constexpr View only_prints[] = {"--version", "-version", "--help", "-help", "-h"};
 
-constexpr std::array<View, 10> not_compiled = {"o", "obj", "a", "so", "lo", "la", "s", "S", "asm", "ld"};
+constexpr View not_compiled[] = {"o", "obj", "a", "so", "lo", "la", "s", "S", "asm", "ld"};
 
 bool is_not_compiled(View input) {
   const std::string name = file_name(input);
   const std::size_t dot = name.rfind('.');
-  return (dot != std::string::npos && is_one_of(View(name).substr(dot + 1), not_compiled)) ||
+  return (dot != std::string::npos && holds(not_compiled, View(name).substr(dot + 1))) ||
          name.find(".so.") != std::string::npos;
 }
 
@@ -98,9 +52,9 @@ private:
       input(word);
     else if (word == "--")
       inputs_only_ = true;
-    else if (is_one_of(word, takes_value) && place_ + 1 < words_.size())
+    else if (takes_value(word) && place_ + 1 < words_.size())
       with_value(word, words_[++place_]);
-    else if (is_one_of(word, compiles_nothing))
+    else if (holds(compiles_nothing, word))
       actions_.compiles = false;
     else
       option(word);
@@ -151,7 +105,7 @@ bool may_request_advice(const Compiler &compiler) {
   if (compiler.kind == CompilerKind::Clang || compiler.kind == CompilerKind::Zig)
     return driver_may_request_advice(compiler.arguments);
   return std::none_of(compiler.arguments.begin(), compiler.arguments.end(),
-                      [](const std::string &word) { return is_one_of(View(word), only_prints); });
+                      [](const std::string &word) { return holds(only_prints, word); });
 }
 
 Strings advisor_flags(const Task &task, const std::string &base, double growth_limit, const Defaults &defaults) {

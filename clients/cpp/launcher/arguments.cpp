@@ -4,6 +4,7 @@
 #include "json_writer.h"
 #include "server.h"
 #include "several.h"
+#include "words.h"
 
 #include <algorithm>
 #include <array>
@@ -245,10 +246,6 @@ private:
            : name == "--tls-key"         ? &files.key
            : name == "--token-file"      ? &files.token_file
                                          : nullptr;
-  }
-
-  static bool starts_with(std::string_view address, std::string_view scheme) {
-    return address.substr(0, scheme.size()) == scheme;
   }
 
   static bool is_socket(std::string_view address) {

@@ -16,10 +16,6 @@ namespace policybridge {
 
 namespace {
 
-std::string absolute(const std::string &path) {
-  return path.empty() || path.front() == '/' ? path : working_folder() + "/" + path;
-}
-
 Result<Descriptor> open_pipe(const std::string &path) {
   if (mkfifo(path.c_str(), 0600) != 0)
     return system_error(errno, path);

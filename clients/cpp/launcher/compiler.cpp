@@ -1,6 +1,7 @@
 #include "compiler.h"
 
 #include "files.h"
+#include "words.h"
 
 #include <algorithm>
 #include <optional>
@@ -43,7 +44,7 @@ std::optional<CompilerKind> by_name(std::string_view name) {
 bool is_zig(std::string_view name) { return name == "zig" || name == "python-zig"; }
 
 bool is_python(std::string_view name) {
-  return name.substr(0, 6) == "python" && name.find_first_not_of("0123456789.", 6) == std::string_view::npos;
+  return starts_with(name, "python") && name.find_first_not_of("0123456789.", 6) == std::string_view::npos;
 }
 
 bool is_driver(const Strings &words, std::size_t place) {
@@ -68,14 +69,10 @@ std::string_view flag_name(std::string_view argument) {
   return argument;
 }
 
-bool has(const Strings &words, std::string_view word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
-
 /// Whether the driver may refuse -mllvm, which it does with -fembed-bitcode. A response file may hold that option too.
 bool may_refuse_mllvm(const Strings &arguments) {
   return std::any_of(arguments.begin(), arguments.end(), [](std::string_view word) {
-    return word.substr(0, 15) == "-fembed-bitcode" || word.substr(0, 1) == "@";
+    return starts_with(word, "-fembed-bitcode") || starts_with(word, "@");
   });
 }
 
@@ -170,10 +167,10 @@ bool Compiler::only_compiles() const {
   const auto needs_tools = [](std::string_view word) {
     const std::size_t dot = word.rfind('.');
     const std::string_view suffix = dot == word.npos ? std::string_view() : word.substr(dot);
-    return word.substr(0, 11) == "-save-temps" || word.substr(0, 12) == "--save-temps" || suffix == ".s" ||
-           suffix == ".S" || suffix == ".sx" || word.substr(0, 9) == "assembler" || word.substr(0, 11) == "-xassembler";
+    return starts_with(word, "-save-temps") || starts_with(word, "--save-temps") || suffix == ".s" || suffix == ".S" ||
+           suffix == ".sx" || starts_with(word, "assembler") || starts_with(word, "-xassembler");
   };
-  return (has(arguments, "-c") || has(arguments, "-S")) && !may_refuse_mllvm(arguments) &&
+  return (holds(arguments, "-c") || holds(arguments, "-S")) && !may_refuse_mllvm(arguments) &&
          std::none_of(arguments.begin(), arguments.end(), needs_tools);
 }
 
@@ -203,7 +200,7 @@ bool Compiler::optimises_for_size() const {
 
 bool Compiler::repeatable() const {
   for (const char *standard : {"-", "-o-", "-o=-", "--o=-"})
-    if (has(arguments, standard))
+    if (holds(arguments, standard))
       return false;
   if (kind == CompilerKind::Clang || kind == CompilerKind::Zig)
     return true;

@@ -18,10 +18,6 @@ constexpr std::string_view unseeing = "sccache";
 
 void say(const std::string &message) { (void)fprintf(stderr, "policybridge-run: %s\n", message.c_str()); }
 
-std::string absolute(const std::string &path) {
-  return path.compare(0, 1, "/") == 0 ? path : working_folder() + "/" + path;
-}
-
 void append_to_variable(const char *name, const std::string &files) {
   const std::string before = variable(name);
   setenv(name, (before.empty() ? files : before + ":" + files).c_str(), 1);

@@ -1,5 +1,7 @@
 #include "files.h"
 
+#include "words.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <climits>
@@ -7,6 +9,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <ftw.h>
+#include <glob.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -61,18 +64,17 @@ std::string working_folder() {
   return getcwd(folder, sizeof folder) ? folder : ".";
 }
 
+std::string absolute(const std::string &path) {
+  return path.empty() || path.front() == '/' ? path : working_folder() + "/" + path;
+}
+
 std::string find_program(const std::string &word) {
   if (word.empty() || word.find('/') != std::string::npos)
     return is_program(word) ? word : "";
   const char *set = getenv("PATH");
-  const std::string path = set ? set : "/bin:/usr/bin";
-  for (std::size_t start = 0; start <= path.size();) {
-    const std::size_t end = std::min(path.find(':', start), path.size());
-    const std::string folder = end > start ? path.substr(start, end - start) : ".";
-    if (is_program(folder + "/" + word))
-      return folder + "/" + word;
-    start = end + 1;
-  }
+  for (const std::string &part : split_at_colons(set ? set : "/bin:/usr/bin"))
+    if (const std::string program = (part.empty() ? "." : part) + "/" + word; is_program(program))
+      return program;
   return "";
 }
 
@@ -137,6 +139,15 @@ void make_folders(const std::string &path) {
   for (std::size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1))
     (void)mkdir(path.substr(0, slash).c_str(), 0777);
   (void)mkdir(path.c_str(), 0777);
+}
+
+std::vector<std::string> matches_of(const std::string &pattern) {
+  glob_t found{};
+  std::vector<std::string> paths;
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
+    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  globfree(&found);
+  return paths;
 }
 
 void remove_tree(const std::string &path) { nftw(path.c_str(), remove_one, open_folders, FTW_DEPTH | FTW_PHYS); }

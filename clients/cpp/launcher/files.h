@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace policybridge {
 
@@ -19,6 +20,9 @@ std::string folder_of(std::string_view path);
 
 /// The folder that the process works in.
 std::string working_folder();
+
+/// The path from the root; an empty one stays empty.
+std::string absolute(const std::string &path);
 
 /// The path at which the shell would find a program; empty where it would not.
 std::string find_program(const std::string &word);
@@ -36,6 +40,9 @@ Status write_file(const std::string &path, std::string_view content);
 
 /// Makes a folder and those above it, as far as possible.
 void make_folders(const std::string &path);
+
+/// The paths that match a pattern of the shell.
+std::vector<std::string> matches_of(const std::string &pattern);
 
 /// Removes a folder with all that is in it, as far as possible.
 void remove_tree(const std::string &path);

@@ -2,6 +2,7 @@
 
 #include "protocol.h"
 #include "utf8.h"
+#include "words.h"
 
 #include <algorithm>
 #include <cstring>
@@ -12,10 +13,6 @@ namespace policybridge {
 namespace {
 
 constexpr std::size_t piece = 1 << 16;
-
-bool starts_with(std::string_view text, std::string_view beginning) {
-  return text.substr(0, beginning.size()) == beginning;
-}
 
 Status malformed(std::string_view line) {
   return invalid_argument("not a line of LLVM's protocol (\"features\", \"context\" or \"observation\"): " +

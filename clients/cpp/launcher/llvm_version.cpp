@@ -4,10 +4,10 @@
 #include "files.h"
 #include "process.h"
 #include "sha256.h"
+#include "words.h"
 
 #include <algorithm>
 #include <charconv>
-#include <glob.h>
 #include <sys/stat.h>
 
 namespace policybridge {
@@ -42,12 +42,9 @@ Result<int> run_version(const Strings &start, Signals &signals) {
 }
 
 void add_matches(const std::string &pattern, Strings &files) {
-  glob_t matches{};
-  if (glob(pattern.c_str(), 0, nullptr, &matches) == 0)
-    for (std::size_t n = 0; n < matches.gl_pathc; ++n)
-      if (is_file(matches.gl_pathv[n]))
-        files.push_back(real_path(matches.gl_pathv[n]));
-  globfree(&matches);
+  for (const std::string &path : matches_of(pattern))
+    if (is_file(path))
+      files.push_back(real_path(path));
 }
 
 // The zig that `python -m ziglang` starts; empty unless exactly one is found.
@@ -55,9 +52,8 @@ std::string python_zig(const std::string &python) {
   const std::string prefix = folder_of(folder_of(find_program(python)));
   Strings files;
   add_matches("ziglang/zig", files);
-  const std::string path = variable("PYTHONPATH") + ":";
-  for (std::size_t start = 0, end = 0; (end = path.find(':', start)) != std::string::npos; start = end + 1)
-    add_matches(path.substr(start, end - start) + "/ziglang/zig", files);
+  for (const std::string &folder : split_at_colons(variable("PYTHONPATH")))
+    add_matches(folder + "/ziglang/zig", files);
   for (const char *packages : {"/lib/python3*/site-packages", "/lib/python3*/dist-packages"})
     for (const std::string &root : {prefix, prefix == "/usr" ? std::string("/usr/local") : prefix})
       add_matches(root + packages + "/ziglang/zig", files);

@@ -3,9 +3,9 @@
 #include "files.h"
 #include "llvm_version.h"
 #include "process.h"
+#include "words.h"
 
 #include <fcntl.h>
-#include <glob.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,22 +17,18 @@ constexpr int timeout_milliseconds = 30000;
 constexpr int loads = 1, loads_not = 2;
 
 void add_libraries(const std::string &prefix, Strings &folders) {
-  for (const char *pattern : {"/lib/policybridge", "/lib64/policybridge", "/lib/*-linux-gnu*/policybridge"}) {
-    glob_t matches{};
-    if (glob((prefix + pattern).c_str(), 0, nullptr, &matches) == 0)
-      folders.insert(folders.end(), matches.gl_pathv, matches.gl_pathv + matches.gl_pathc);
-    globfree(&matches);
-  }
+  for (const char *pattern : {"/lib/policybridge", "/lib64/policybridge", "/lib/*-linux-gnu*/policybridge"})
+    for (const std::string &folder : matches_of(prefix + pattern))
+      folders.push_back(folder);
 }
 
 Strings folders_of(const std::string &given) {
   Strings folders;
   if (!given.empty())
     folders.push_back(given);
-  const std::string named = variable("POLICYBRIDGE_PLUGINS") + ":";
-  for (std::size_t start = 0, end = 0; (end = named.find(':', start)) != std::string::npos; start = end + 1)
-    if (end > start)
-      folders.push_back(named.substr(start, end - start));
+  for (const std::string &named : split_at_colons(variable("POLICYBRIDGE_PLUGINS")))
+    if (!named.empty())
+      folders.push_back(named);
   const std::string prefix = folder_of(folder_of(real_path("/proc/self/exe")));
   add_libraries(prefix, folders);
   folders.push_back(prefix + "/lib"); // as CMake builds

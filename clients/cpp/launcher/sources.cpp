@@ -1,6 +1,7 @@
 #include "sources.h"
 
 #include "files.h"
+#include "words.h"
 
 #include <algorithm>
 #include <iterator>
@@ -14,20 +15,15 @@ constexpr std::string_view suffixes[] = {".c",   ".cc", ".cp", ".cpp", ".cxx", "
                                          ".cppm", ".ixx", ".i",  ".ii",  ".mi",  ".mii", ".m", ".mm",  ".M",
                                          ".f",   ".f90", ".cu", ".hip", ".cl",  ".ll",  ".bc"};
 
-/// Options whose value is the next word.
-constexpr std::string_view with_word[] = {"-o",         "--o",      "-x",           "-I",         "-D",
-                                          "-U",         "-L",       "-T",           "-MF",        "-MT",
-                                          "-MQ",        "-include", "-imacros",     "-isystem",   "-iquote",
-                                          "-idirafter", "-target",  "-arch",        "-Xclang",    "-mllvm",
-                                          "-Xlinker",   "-dumpdir", "-include-pch", "-Xassembler", "-Xpreprocessor",
-                                          "--serialize-diagnostics"};
+constexpr std::string_view with_value[] = {
+    "-o", "--o", "-x", "-I", "-L", "-D", "-U", "-l", "-T", "-u", "-z", "-e", "-F", "-B",
+    "-MF", "-MT", "-MQ", "-MJ", "-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-isysroot", "-iprefix",
+    "-include-pch", "-target", "-arch", "-framework", "-rpath", "-soname", "-dumpdir", "-Xclang", "-Xlinker",
+    "-Xassembler", "-Xpreprocessor", "-mllvm", "-mthread-model", "-serialize-diagnostics", "--serialize-diagnostics",
+    "--param", "--sysroot"};
 
 constexpr std::string_view without_object[] = {"-E",        "-M",     "-MM", "-fsyntax-only", "-###",
                                                "--version", "--help", "-v",  "--analyze"};
-
-template <class Words> bool holds(const Words &words, std::string_view word) {
-  return std::find(std::begin(words), std::end(words), word) != std::end(words);
-}
 
 /// Where the suffix of a file's name begins; the length of the name where it has none.
 std::size_t suffix_of(std::string_view name) {
@@ -57,10 +53,12 @@ std::string clang_output(const Strings &arguments) {
 
 } // namespace
 
+bool takes_value(std::string_view option) { return holds(with_value, option); }
+
 std::string source_of(const Strings &arguments) {
   std::string source;
   for (std::size_t place = 0; place < arguments.size(); ++place) {
-    const bool is_value = place > 0 && holds(with_word, arguments[place - 1]);
+    const bool is_value = place > 0 && takes_value(arguments[place - 1]);
     if (is_value || arguments[place].empty() || !is_source(arguments[place]))
       continue;
     if (!source.empty())

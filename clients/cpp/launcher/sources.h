@@ -3,8 +3,12 @@
 #include "compiler.h"
 
 #include <string>
+#include <string_view>
 
 namespace policybridge {
+
+/// Whether the next word is the option's value. The value of an option that is not known here is taken for an input.
+bool takes_value(std::string_view option);
 
 /// The one source that the arguments of a compiler name; empty where there is none, or where there are several.
 std::string source_of(const Strings &arguments);
