@@ -19,6 +19,8 @@ _PUBLISHERS: Final = 3
 class Alone(Scene):
     """Kills the server and the publisher in any order."""
 
+    published_in_python = False
+
     def __init__(self, given: Given) -> None:
         super().__init__(given)
         self._machine, self._clients = self.machine("machine"), self.clients()

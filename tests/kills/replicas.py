@@ -42,7 +42,7 @@ class Replicas(Scene):
     def round(self) -> None:
         """See `Scene.round`."""
         asked = {name: self._clients[name].ask(self._servers[name]) for name in self._names}
-        killed = self.chance.choice([[_LEADER], [_FOLLOWER], [_LEADER, _FOLLOWER]])
+        killed = self.chance.choice([[_LEADER], [_FOLLOWER], [_LEADER, _FOLLOWER], [_FOLLOWER, _LEADER]])
         with self.publishing(self._machines[_LEADER], self._servers[_LEADER]) as (publisher, published):
             self.wait(*asked.values(), published=published)
             for name in self._names:

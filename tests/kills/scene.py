@@ -1,6 +1,7 @@
 """A scene: servers under load, some of whose processes are killed round by round."""
 
 import random
+import shutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from tests.kills.checks import Figures
 from tests.kills.clients import Clients, Heard
 from tests.kills.machine import Machine, Server
 from tests.kills.processes import Killed
+from tests.repositories import answering, write_python
 
 PUBLISHED: Final = "published"
 KEEP: Final = 5
@@ -45,14 +47,25 @@ class Scene(ABC):
     Args:
         given: what it works with.
 
+    Attributes:
+        published_in_python: whether the published policy is Python, which takes less time than a model, because the
+            server starts no process that probes it.
+
     """
+
+    published_in_python = True
 
     def __init__(self, given: Given) -> None:
         self.given = given
         self.figures, self.chance = given.figures, given.chance
         self.repository = given.folder / "policies"
-        for policy in ("network", PUBLISHED):
-            write_network(self.repository, policy)
+        write_network(self.repository, "network")
+        self.candidate = self.repository / "network" / "1"
+        if self.published_in_python:
+            write_python(self.repository, PUBLISHED, answering("1"))
+            self.candidate = Path(shutil.copytree(self.repository / PUBLISHED / "1", given.folder / "candidate"))
+        else:
+            write_network(self.repository, PUBLISHED)
 
     @abstractmethod
     def round(self) -> None:
@@ -75,6 +88,7 @@ class Scene(ABC):
         return {
             "repository": [str(self.repository)],
             "allow_publish": True,
+            "allow_python": True,
             "keep_versions": KEEP,
             "ledger_max_bytes": MOST_BYTES,
             "ledger_max_age": _MOST_AGE,
@@ -95,7 +109,7 @@ class Scene(ABC):
     @contextmanager
     def publishing(self, machine: Machine, server: Server) -> Iterator[tuple[Killed, Heard]]:
         """Publish in the block, if nobody kills the publisher before its end."""
-        publisher = machine.publish(server.grpc, PUBLISHED, self.repository / "network" / "1")
+        publisher = machine.publish(server.grpc, PUBLISHED, self.candidate)
         heard = Heard()
         heard.listen(publisher.output)
         try:

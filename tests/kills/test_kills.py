@@ -9,13 +9,13 @@ from tests.postgresql import installed_postgres
 
 __all__ = ["installed_postgres"]
 
-SCENES = ["alone", "workers", "replicas", pytest.param("database", marks=pytest.mark.usefixtures("installed_postgres"))]
 
-
-@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("scene", ["alone", "workers", "replicas", "database"])
 def test_everything_acknowledged_is_there_after_each_kill(
-    scene: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    scene: str, request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    if scene == "database":
+        request.getfixturevalue("installed_postgres")
     words = ["--kills", "4", "--scenes", scene, "--tally", str(tmp_path / "tally.json")]
     status = main(words)
     shown = capsys.readouterr().out
