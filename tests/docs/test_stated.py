@@ -11,6 +11,8 @@ import pytest
 
 from policybridge_server.backends.python.backend import EpisodeConfig, PythonSettings
 from policybridge_server.config import ServerConfig
+from policybridge_server.mlbridge.grpc.config import MlBridgeConfig
+from policybridge_server.mlbridge.pipes.config import PipeConfig
 from policybridge_server.repository.config import HeadConfig, PolicyConfig
 from tests.docs.pages import ROOT
 from tests.docs.promising import plain
@@ -101,6 +103,17 @@ def _states(line: str, written: str) -> bool:
         or f"`{written}` (default)" in line
         or f"`{written.strip(chr(34))}` (default)" in line
     )
+
+
+@pytest.mark.parametrize(
+    ("struct", "key", "words"),
+    [(PipeConfig, "format", '`"bytes"` (default) or `"json"`'), (MlBridgeConfig, "max_sessions", "(default 4096)")],
+)
+def test_every_default_in_a_table_of_the_configuration_is_that_of_the_server(
+    struct: type[msgspec.Struct], key: str, words: str
+) -> None:
+    assert any(f"| `{key}` |" in line and words in line for line in _CONFIGURATION.read_text().splitlines())
+    assert str(default_of(struct, key)) in words
 
 
 @pytest.mark.parametrize(
