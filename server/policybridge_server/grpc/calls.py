@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError, Message
 from policybridge_core.errors import InvalidError, PolicyBridgeError, Status, UnavailableError, UnsupportedError
 from policybridge_serdes.protobuf_fields import check_message
 from policybridge_server.grpc.error_details import message_of, metadata_of
+from policybridge_server.grpc.forms import LARGE
 from policybridge_server.transports.failures import as_error
 from policybridge_server.transports.running import Running
 
@@ -62,6 +63,17 @@ def parsed(parse: Callable[[bytes], _Message], data: bytes) -> _Message:
         return parse(data)
     except DecodeError as error:
         raise InvalidError(f"the request cannot be parsed: {error}") from error
+
+
+async def parsed_aside(parse: Callable[[bytes], _Message], data: bytes) -> _Message:
+    """Return what `parsed` makes of a request's bytes; a large request is parsed in a thread.
+
+    Raises:
+        InvalidError: as `parsed`.
+        TooLargeError: as `parsed`.
+
+    """
+    return parsed(parse, data) if len(data) <= LARGE else await asyncio.to_thread(parsed, parse, data)
 
 
 class _Task:
@@ -148,7 +160,7 @@ def _guarded(handler: _Handler, calls: Calls | None) -> _Handler:
 def _one(method: Any, read: Any, calls: Calls | None) -> Any:
     async def answer(request: Any, context: Context) -> Any:
         async with _mapped(context, calls):
-            answer = method(parsed(read, request) if read else request, context)
+            answer = method(await parsed_aside(read, request) if read else request, context)
             return await answer if isawaitable(answer) else answer
 
     return answer

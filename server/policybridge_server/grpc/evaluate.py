@@ -1,6 +1,7 @@
 """PolicyService.Evaluate: one decision without a session."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final
@@ -19,7 +20,7 @@ from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.opener import SessionOpener
 from policybridge_server.engine.single import Done, Evaluation, awaited
 from policybridge_server.grpc.calls import parsed
-from policybridge_server.grpc.forms import Forms, Span, spans
+from policybridge_server.grpc.forms import LARGE, Forms, Span, spans
 from policybridge_server.grpc.unary import UnaryCall
 
 _TENSORS: Final = (2, 2, 1)
@@ -73,7 +74,9 @@ class Evaluate:
     def __init__(self, opener: SessionOpener, limits: MessageLimits) -> None:
         self._opener = opener
         self._engine = opener.engine
-        self._serdes = lru_cache(maxsize=16)(partial(load_serdes, limits=limits))
+        self._own_serdes = partial(load_serdes, limits=limits)
+        """Makes a SerDes that no other thread uses: they keep what they have prepared."""
+        self._serdes = lru_cache(maxsize=16)(self._own_serdes)
         self._forms: Forms[_Known] = Forms()
 
     def start(self, request: bytes, call: UnaryCall) -> None:
@@ -98,7 +101,8 @@ class Evaluate:
             PolicyBridgeError: there is no advice.
 
         """
-        request = self._read(data)
+        large = len(data) > LARGE
+        request = await asyncio.to_thread(_read, data, self._own_serdes) if large else _read(data, self._serdes)
         loaded = await self._opener.version(request.reference)
         self._opener.check_open()
         signature = Signature(request.layout, request.advice or _own_advice(loaded))
@@ -108,31 +112,33 @@ class Evaluate:
             Evaluation(self._engine, loaded, batcher, done).submit([request.values], {})
 
         (advice,) = await awaited(begin)
-        response = _response(request, loaded, advice, signature.advice_layout)
-        if request.layout.fixed and signature.advice.fixed:
+        answer = partial(_response, request, loaded, advice, signature.advice_layout)
+        response = await asyncio.to_thread(answer) if advice.nbytes > LARGE else answer()
+        if not large and request.layout.fixed and signature.advice.fixed:
             prefix = response.removesuffix(advice.tobytes())
             codec = PackedCodec(request.layout)
             known = _Known(request.reference, ref(loaded), ref(batcher), codec, prefix)
             self._remember(data, request, known)
         return response
 
-    def _read(self, data: bytes) -> _Request:
-        request = parsed(pb.EvaluateRequest.FromString, data)
-        form = request.WhichOneof("observation")
-        if form is None:
-            raise InvalidError("the request has neither `tensors` nor `encoded`: there is no observation")
-        typed = form == "tensors"
-        name = "protobuf" if typed else request.encoded.serdes
-        serdes = self._serdes(name)
-        layout, values = serdes.decode(request.tensors.SerializeToString() if typed else request.encoded.data)
-        advice = spec_from_pb(request.advice_spec) if request.HasField("advice_spec") else None
-        return _Request(reference_from_pb(request.policy), serdes, name, typed, layout, values, advice)
-
     def _remember(self, data: bytes, request: _Request, known: _Known) -> None:
         spans = _value_spans(data, request)
         # The values of an unusual message may be elsewhere: the fields of a message may come twice.
         if b"".join(data[start:end] for start, end in spans) == request.values.tobytes():
             self._forms.remember(data, spans, known)
+
+
+def _read(data: bytes, load: Callable[[str], SerDes]) -> _Request:
+    request = parsed(pb.EvaluateRequest.FromString, data)
+    form = request.WhichOneof("observation")
+    if form is None:
+        raise InvalidError("the request has neither `tensors` nor `encoded`: there is no observation")
+    typed = form == "tensors"
+    name = "protobuf" if typed else request.encoded.serdes
+    serdes = load(name)
+    layout, values = serdes.decode(request.tensors.SerializeToString() if typed else request.encoded.data)
+    advice = spec_from_pb(request.advice_spec) if request.HasField("advice_spec") else None
+    return _Request(reference_from_pb(request.policy), serdes, name, typed, layout, values, advice)
 
 
 def _reply(call: UnaryCall, prefix: bytes, result: list[Values] | PolicyBridgeError) -> None:

@@ -14,9 +14,10 @@ from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.opener import SessionOpener
 from policybridge_server.engine.single import Evaluation, awaited
 from policybridge_server.grpc.error_details import FieldError
+from policybridge_server.grpc.forms import LARGE
 from policybridge_server.grpc.unary import UnaryCall
 from policybridge_server.open_inference.plan import InferPlan
-from policybridge_server.open_inference.request import InferRequest, RequestReader, SequenceStep
+from policybridge_server.open_inference.request import InferRequest, RequestReader, SequenceStep, parsed_request
 from policybridge_server.open_inference.sequences import Sequence, Sequences, finish
 from policybridge_server.open_inference.statistics import Stopwatch
 from policybridge_server.open_inference.version_state import VersionState, VersionStates
@@ -59,6 +60,9 @@ class Inference:
 
         """
         watch = Stopwatch()
+        if len(data) > LARGE:
+            call.run(self._infer_large(data, watch))
+            return
         request = self._reader.read(data)
         self._limits.check_features(len(request.payloads))
         loaded = None if request.step else self._engine.loaded(request.reference)
@@ -66,6 +70,9 @@ class Inference:
             call.run(self.infer(request, watch))
         else:
             self._begin(request, loaded, watch, call.settle)
+
+    async def _infer_large(self, data: bytes, watch: Stopwatch) -> bytes:
+        return await self.infer(await asyncio.to_thread(parsed_request, data), watch)
 
     async def infer(self, request: InferRequest, watch: Stopwatch | None = None) -> bytes:
         """Give the serialized response to a request.

@@ -63,7 +63,7 @@ class RequestReader:
         known = self._forms.find(data)
         request = _with_values(*known) if known else None
         if request is None:
-            request = read_request(parsed(pb.ModelInferRequest.FromString, data))
+            request = parsed_request(data)
             if request.step is None:
                 self._remember(data, request)
         return request
@@ -73,7 +73,18 @@ class RequestReader:
         shown = [*ids, *values]
         # Fields in another order, or typed contents, are unusual: such requests are parsed.
         if len(ids) < 2 and shown == sorted(shown) and [data[start:end] for start, end in values] == request.payloads:
-            self._forms.remember(data, shown, request)
+            # Without the payloads of this first request, which nobody asks for again.
+            self._forms.remember(data, shown, request._replace(payloads=[b""] * len(values)))
+
+
+def parsed_request(data: bytes) -> InferRequest:
+    """Read a serialized request by the parser.
+
+    Raises:
+        InvalidError: it is no request, or contradicts itself.
+
+    """
+    return read_request(parsed(pb.ModelInferRequest.FromString, data))
 
 
 def _with_values(known: InferRequest, values: Sequence[bytes]) -> InferRequest | None:

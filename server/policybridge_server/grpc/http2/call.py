@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 
 from policybridge_core.errors import InvalidError, Status
-from policybridge_server.grpc.calls import parsed
+from policybridge_server.grpc.calls import parsed_aside
 from policybridge_server.grpc.http2.contract import Metadata
 from policybridge_server.grpc.http2.plain_methods import as_async
 from policybridge_server.grpc.http2.stream import Stream
@@ -69,7 +69,7 @@ class ServicerCall:
         if self._requests.qsize() < _AHEAD // 2 and self._queued < _AHEAD_BYTES:
             self._stream.hold(False)
         parse = self._handler.request_deserializer
-        return parsed(parse, data) if parse else data
+        return await parsed_aside(parse, data) if parse else data
 
     def _release(self) -> None:
         """Let the stream count the request no longer that was read before."""

@@ -89,13 +89,13 @@ class Stream(RequestHalf):
         """Send one response message, as soon as the peer's window allows."""
         if self._over:
             return
-        data = PREFIX.pack(0, len(message)) + message
         if not self._started:
             self.send_headers()
-        size, sending = len(data), self.connection.sending
+        prefix = PREFIX.pack(0, len(message))
+        size, sending = len(prefix) + len(message), self.connection.sending
         fits = size <= sending.room and size <= sending.window and size <= sending.initial + self.difference
         if fits and not self._waiting:
-            self._write(data)
+            self._write(prefix + message)
             return
         try:
             self.take(size)
@@ -106,7 +106,7 @@ class Stream(RequestHalf):
             self._waiting = deque()
             sending.wait(self)
         # memoryview: slicing it does not copy.
-        self._waiting.append(memoryview(data))
+        self._waiting += [memoryview(prefix + message)] if size < WINDOW else [memoryview(prefix), memoryview(message)]
         self.connection.pump()
 
     def _write(self, data: bytes | memoryview) -> None:

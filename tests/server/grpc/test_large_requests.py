@@ -1,0 +1,87 @@
+"""Requests of megabytes, which threads of the server read: answered as others are, and not kept afterwards."""
+
+import tracemalloc
+from collections.abc import Iterator
+
+import grpc
+import numpy as np
+import pytest
+
+from policybridge.inference import inference_service_pb2 as inference
+from policybridge.inference.inference_service_pb2_grpc import GRPCInferenceServiceStub
+from policybridge.v1 import policy_service_pb2 as pb
+from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
+from policybridge_serdes import ElementType, Layout, TensorSpec, load_serdes, pack
+from policybridge_serdes.protobuf import spec_to_pb
+from policybridge_server.open_inference.request import RequestReader
+from tests.conftest import RunningServer, running_server
+from tests.repositories import answering, write_python
+
+COUNT = 400_000
+SPEC = TensorSpec("x", ElementType.INT64, (COUNT,))
+
+
+@pytest.fixture(scope="module")
+def channel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[grpc.Channel]:
+    repository = tmp_path_factory.mktemp("policies")
+    for name, more in (("twice", ""), ("declared", 'advice = {name = "x", type = "int64_t", shape = [-1]}')):
+        write_python(repository, name, answering("observation['x'] * 2"), f"inline = true\n{more}")
+    with running_server(repository, tmp_path_factory.mktemp("s")) as server:
+        with grpc.insecure_channel(_port(server)) as made:
+            yield made
+
+
+def _port(server: RunningServer) -> str:
+    return server.grpc.removeprefix("grpc:")
+
+
+def numbers(first: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    return np.arange(first, first + COUNT, dtype=np.int64)
+
+
+@pytest.mark.parametrize("serdes", ["protobuf", "bitstream"])
+def test_a_large_observation_in_one_call_gets_the_advice_for_its_own_values(channel: grpc.Channel, serdes: str) -> None:
+    layout = Layout.of([SPEC])
+    for first in (1, 7, 1):
+        data = load_serdes(serdes).encode(pack(layout, {"x": numbers(first)}), layout)
+        request = pb.EvaluateRequest(policy=pb.PolicyReference(name="twice"), advice_spec=spec_to_pb(SPEC))
+        request.encoded.serdes, request.encoded.data = serdes, data
+        answer = PolicyServiceStub(channel).Evaluate(request, timeout=60)
+        _, advice = load_serdes(serdes).decode(answer.encoded.data)
+        assert np.array_equal(advice["x"][0], 2 * numbers(first))
+
+
+def asking(first: int, count: int = COUNT) -> inference.ModelInferRequest:
+    tensor = inference.ModelInferRequest.InferInputTensor(name="x", datatype="INT64", shape=[count])
+    values = numbers(first)[:count].tobytes()
+    return inference.ModelInferRequest(model_name="declared", inputs=[tensor], raw_input_contents=[values])
+
+
+def test_large_requests_of_triton_s_clients_are_answered_alone_and_in_a_stream(channel: grpc.Channel) -> None:
+    stub = GRPCInferenceServiceStub(channel)
+    for first in (1, 7, 1):
+        answer = stub.ModelInfer(asking(first), timeout=60)
+        assert answer.raw_output_contents[0] == (2 * numbers(first)).tobytes()
+    streamed = list(stub.ModelStreamInfer(iter([asking(3), asking(4, 10), asking(5)]), timeout=60))
+    wanted = [2 * numbers(3), 2 * numbers(4)[:10], 2 * numbers(5)]
+    found = [each.infer_response.raw_output_contents[0] for each in streamed]
+    assert found == [each.tobytes() for each in wanted]
+
+
+def test_a_large_request_that_is_none_fails_with_a_reason(channel: grpc.Channel) -> None:
+    for method in ("policybridge.v1.PolicyService/Evaluate", "inference.GRPCInferenceService/ModelInfer"):
+        call = channel.unary_unary(f"/{method}", None, None)
+        with pytest.raises(grpc.RpcError) as caught:
+            call(b"\x0a\xff\xff\xff\xff\x07" + bytes(2 << 20), timeout=60)
+        assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_the_values_of_requests_are_not_kept_with_their_forms() -> None:
+    reader = RequestReader()
+    tracemalloc.start()
+    try:
+        for count in range(60_000, 60_060):
+            assert reader.read(asking(1, count).SerializeToString()).payloads == [numbers(1)[:count].tobytes()]
+        assert tracemalloc.get_traced_memory()[0] < 8 << 20
+    finally:
+        tracemalloc.stop()
