@@ -1,7 +1,10 @@
 """What clients may make the server hold in memory; every door draws on it: gRPC, HTTP and the Unix socket."""
 
+import asyncio
 import ctypes
+import resource
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from policybridge_core.errors import TooLargeError
@@ -11,6 +14,10 @@ _STEP: Final = 64 << 10
 
 _MUCH: Final = 8 << 20
 """Bytes. After a connection that held more, the allocator's free memory is returned to the system."""
+
+_EVERY: Final = 5.0
+_GROWN: Final = 8 << 20
+"""Seconds between two looks at the process, and bytes by which it has grown if its free memory is returned."""
 
 FREE: Final = 64 << 10
 """Bytes reserved for each connection, so that a client with small requests is always served."""
@@ -115,6 +122,21 @@ class Budget:
         self._reserved = reserved
         # Keep a part: the end of a call is mostly followed by a new one.
         self._low = 0 if reserved == FREE else max(1, reserved - 4 * _STEP)
+
+
+async def return_memory() -> None:
+    """Return freed memory to the system, for ever: also that of threads, which no connection's budget counts."""
+    least = _resident()
+    while True:
+        await asyncio.sleep(_EVERY)
+        if _resident() - least > _GROWN:
+            await asyncio.to_thread(_trim)
+            least = _resident()
+        least = min(least, _resident())
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def _trim() -> None:

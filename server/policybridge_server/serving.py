@@ -9,6 +9,7 @@ from pathlib import Path
 
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_server.access import Access
+from policybridge_server.budget import return_memory
 from policybridge_server.config import ServerConfig
 from policybridge_server.engine.admission import Admission, Elsewhere
 from policybridge_server.engine.engine import Engine
@@ -138,9 +139,11 @@ class Daemon:
         if self._member.leads:
             await self._following.start()
         await self._listen(listening)
+        works = [return_memory()]
         if self._member.leads:
             watcher = FolderWatcher(self._engine.repository, self._publisher, self._own)
-            self._tasks = [self._loop.create_task(work) for work in (watcher.watch(), self._judge().watch())]
+            works += [watcher.watch(), self._judge().watch()]
+        self._tasks = [self._loop.create_task(work) for work in works]
 
     @property
     def _own(self) -> list[Path]:

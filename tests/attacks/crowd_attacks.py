@@ -65,8 +65,8 @@ def _socket_two(target: Target) -> None:
     together(
         *[lambda: target.send("socket", HELLO, VARIES, half)] * 4,
         *[lambda: target.send("socket", HELLO, VARIES, contexts)] * 4,
-        until(_SECONDS, lambda: target.send("socket", HELLO, VARIES, OBSERVATION).close()),
-        until(_SECONDS, lambda: target.send("socket", b"\0" * 100).close()),
+        until(_SECONDS, lambda: target.asked("socket", HELLO, VARIES, OBSERVATION)),
+        until(_SECONDS, lambda: target.asked("socket", b"\0" * 100)),
     )
 
 
@@ -192,7 +192,7 @@ def _outcomes_two(target: Target) -> None:
     """Report outcomes of one session from eight clients at once, while sessions begin and end."""
     session = _session(target)
     report = partial(target.call, partial(_outcomes, session=session, count=1_000))
-    together(*[report] * 8, until(_SECONDS, lambda: target.send("socket", HELLO, VARIES, OBSERVATION).close()))
+    together(*[report] * 8, until(_SECONDS, lambda: target.asked("socket", HELLO, VARIES, OBSERVATION)))
 
 
 def _alias_repeat(target: Target) -> None:

@@ -78,8 +78,8 @@ class Target:
 
     def asked(self, door: str, *parts: bytes) -> None:
         """Send, and wait for the first bytes of an answer."""
-        with contextlib.suppress(OSError):
-            self.send(door, *parts).recv(1 << 16)
+        with contextlib.suppress(OSError), contextlib.closing(self.send(door, *parts)) as made:
+            made.recv(1 << 16)
 
     def handshake(self, door: str) -> None:
         """Do a whole handshake of TLS, and leave."""
@@ -132,7 +132,7 @@ def served(folder: Path, *, tls: bool) -> Iterator[Target]:
         (repository / name / "1" / "policy.py").write_text(policy)
     protos.mkdir()
     (protos / "attacked.proto").write_text(_PROTO)
-    config.write_text(f'[mlbridge]\nprotos = ["{protos}"]\npolicy = "echo"\n')
+    config.write_text(f'[mlbridge]\nprotos = ["{protos}"]\npolicy = "first"\n')
     command, env = serve_command(sys.executable)
     command += ["--repository", str(repository), "--allow-python", "--allow-publish", "--config", str(config)]
     command += ["--ledger", str(folder / "ledger.db"), "--socket", str(folder / "s")]
@@ -143,7 +143,9 @@ def served(folder: Path, *, tls: bool) -> Iterator[Target]:
         command += ["--tls-certificate", str(issued.certificate), "--tls-key", str(issued.key)]
     command += ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     with server(command, env=env, log=folder / "log") as started, contextlib.ExitStack() as stack:
-        addresses = {each.partition(":")[0]: each.partition(":")[2] for each in started.addresses}
+        found = (each.partition(":") for each in started.addresses)
+        # With TLS: grpcs and https.
+        addresses = {door.removesuffix("s"): address for door, _, address in found}
         yield Target(started.pid, addresses, stack, authority)
 
 

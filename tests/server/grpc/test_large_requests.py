@@ -26,9 +26,11 @@ def channel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[grpc.Channel]:
     repository = tmp_path_factory.mktemp("policies")
     for name, more in (("twice", ""), ("declared", 'advice = {name = "x", type = "int64_t", shape = [-1]}')):
         write_python(repository, name, answering("observation['x'] * 2"), f"inline = true\n{more}")
-    with running_server(repository, tmp_path_factory.mktemp("s")) as server:
-        with grpc.insecure_channel(_port(server)) as made:
-            yield made
+    with (
+        running_server(repository, tmp_path_factory.mktemp("s")) as server,
+        grpc.insecure_channel(_port(server)) as made,
+    ):
+        yield made
 
 
 def _port(server: RunningServer) -> str:

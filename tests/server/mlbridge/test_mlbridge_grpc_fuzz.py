@@ -106,9 +106,9 @@ def test_a_request_at_the_limit_takes_bounded_memory(case: str) -> None:
     assert peak() - before < 40 * LIMIT
 
 
-def peak() -> int:
-    """Give the largest memory that this process had, in bytes."""
-    lines = Path("/proc/self/status").read_text().splitlines()
+def peak(process: int | str = "self") -> int:
+    """Give the largest memory that a process had, in bytes."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024
 
 
@@ -128,3 +128,19 @@ def test_a_server_lives_through_it_and_answers_others(server_factory: ServerFact
             grpc.StatusCode.RESOURCE_EXHAUSTED,
         )
         assert other.unary_unary(path, None, None)(b"", timeout=60) == b"\x0a\x01\x07"
+
+
+def test_large_requests_of_several_clients_are_decoded_one_after_the_other(
+    server_factory: ServerFactory, tmp_path: Path
+) -> None:
+    write_python(tmp_path / "repository", "p", answering("[7]"))
+    toml = f'[mlbridge]\nprotos = ["{PROTOS}"]\npolicy = "p"\n'
+    server = serving(server_factory, tmp_path / "repository", toml)
+    _, data = HUGE["a packed vector"]
+    Path(f"/proc/{server.process.pid}/clear_refs").write_text("5")
+    before = peak(server.process.pid)
+    with channel(server) as connection:
+        ask = connection.unary_unary("/everytype.EveryType/askInt32s", None, None)
+        for call in [ask.future(data, timeout=120) for _ in range(8)]:
+            assert call.result() == b"\x0a\x01\x07"
+    assert peak(server.process.pid) - before < 60 * LIMIT

@@ -1,9 +1,11 @@
 """What all clients of all doors may make the server hold together (--max-buffered-bytes)."""
 
+import asyncio
 import socket
 from contextlib import ExitStack
 from pathlib import Path
 
+from policybridge_server.budget import return_memory
 from tests.conftest import ServerFactory
 from tests.repositories import answering, write_python
 from tests.server.publishing.policies import wait_for
@@ -54,3 +56,32 @@ def _is_readable(client: socket.socket) -> bool:
         return False
     finally:
         client.settimeout(60)
+
+
+def test_freed_memory_between_memory_in_use_is_returned_to_the_system() -> None:
+    held = asyncio.run(_held_after_a_flood())
+    assert held < 60 << 20
+
+
+async def _held_after_a_flood() -> int:
+    """Give the bytes by which this process is larger after all but one of 600,000 objects of 600 bytes are gone."""
+    before = _resident()
+    returning = asyncio.create_task(return_memory())
+    await asyncio.sleep(0)
+    flood = [bytes(600) for _ in range(600_000)]
+    last = flood.pop()
+    assert _resident() - before > 300 << 20
+    flood.clear()
+    try:
+        async with asyncio.timeout(60):
+            while _resident() - before > 60 << 20:
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        pass
+    returning.cancel()
+    assert last
+    return _resident() - before
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

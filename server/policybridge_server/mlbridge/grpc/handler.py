@@ -69,6 +69,7 @@ class MethodHandler:
         self._calls = calls
         self._sessions = ForeignSessions(config.idle_timeout or IDLE_TIMEOUT, most)
         self._opening = asyncio.Lock()
+        self._decoding = host.shared(asyncio.Lock, asyncio.Lock)
         self._fallbacks = 0
 
     async def call(self, data: bytes, context: Context) -> bytes:
@@ -89,8 +90,7 @@ class MethodHandler:
             return self._fallback
 
     async def _advise(self, data: bytes, context: Context) -> bytes:
-        decode = self._requests.decode
-        message, row = decode(data) if len(data) < LARGE else await asyncio.to_thread(decode, data)
+        message, row = self._requests.decode(data) if len(data) < LARGE else await self._decoded(data)
         key = context.peer() if self._key is None else self._key(message)
         if self._key is None and key == _UNIX_PEER:
             return await self._advise_alone(data, message, row)
@@ -103,6 +103,11 @@ class MethodHandler:
                     self._sessions.put(key, session)
         # Await nothing between finding the session and asking it: it could end in between.
         return await _delivered(session, session.find(data) or self._ask(session, data, message, row))
+
+    async def _decoded(self, data: bytes) -> tuple[Message, Row]:
+        """Decode a large request; one at a time of all clients, because it may take forty times its size in memory."""
+        async with self._decoding:
+            return await asyncio.to_thread(self._requests.decode, data)
 
     def _find(self, key: Hashable, data: bytes, message: Message) -> ForeignSession | None:
         """Give the running session of ``key``; ``None`` if this request starts one.
