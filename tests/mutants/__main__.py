@@ -78,20 +78,20 @@ class Run:
         if time.monotonic() < self._ends:
             begun = time.monotonic()
             by = tree.failure(tests, _PATIENCE, mutant)
-            if by and not self._is_sound(by, tree):
+            if by and not self._is_sound(by, tests, tree):
                 print(f"left out: without the mutant there is {by}, too: {mutant}", flush=True)
                 return
             self._by[mutant] = by
             self._results.add(mutant, source, texts, by)
             print(f"{'killed  ' if by else 'SURVIVED'} {time.monotonic() - begun:3.0f} s {mutant}", flush=True)
 
-    def _is_sound(self, test: str, tree: Tree) -> bool:
-        """Whether a test that failed passes without the mutant; each is asked once."""
-        if "::" not in test or self._results.is_sound(test):
-            return True
-        if tree.failure([test], _PATIENCE):
-            return False
-        self._results.add_sound(test)
+    def _is_sound(self, by: str, tests: Sequence[str], tree: Tree) -> bool:
+        """Whether what failed passes without the mutant; each test is asked once."""
+        test = by if "::" in by else tests[0]
+        if not self._results.is_sound(test):
+            if tree.failure([test], _PATIENCE):
+                return False
+            self._results.add_sound(test)
         return True
 
     def told(self, chosen: Sequence[Mutant], listed: Listed) -> int:

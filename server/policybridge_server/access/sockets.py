@@ -26,9 +26,9 @@ class SocketFiles:
 
     """
 
-    mode: int = 0o600
-    owner: int = _KEEP
-    group: int = _KEEP
+    mode: int
+    owner: int
+    group: int
 
     @classmethod
     def of(cls, mode: str, owner: str | None, group: str | None) -> "SocketFiles":

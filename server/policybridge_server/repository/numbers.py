@@ -43,7 +43,7 @@ class Numbers(msgspec.Struct, frozen=True):
     """
 
     epoch: str
-    highest: int = 0
+    highest: int
     earlier: dict[str, int] = {}
     dropped: dict[str, list[int]] = {}
     folder: int = 0

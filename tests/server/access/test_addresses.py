@@ -1,5 +1,6 @@
 """Addresses that other machines can reach: refused without TLS and tokens, unless the operator insists."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,15 @@ def test_one_of_the_two_is_not_enough(tmp_path: Path) -> None:
 )
 def test_loopback_is_what_this_machine_alone_can_reach(host: str, alone: bool) -> None:
     assert is_loopback(host) is alone
+
+
+@pytest.mark.parametrize(("others", "alone"), [(["127.0.0.1", "::1"], True), (["127.0.0.1", "192.0.2.1"], False)])
+def test_a_name_with_several_addresses_is_loopback_if_all_of_them_are(
+    monkeypatch: pytest.MonkeyPatch, others: list[str], alone: bool
+) -> None:
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, 0)) for address in others]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    assert is_loopback("both.example") is alone
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,17 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from policybridge_core.errors import PolicyBridgeError, PolicyFailedError
-from policybridge_serdes import ElementType, PolicyReference, SessionOptions, Signature, TensorSpec, Values, pack
+from policybridge_core.errors import InvalidError, PolicyBridgeError, PolicyFailedError
+from policybridge_serdes import (
+    ElementType,
+    Exploration,
+    PolicyReference,
+    SessionOptions,
+    Signature,
+    TensorSpec,
+    Values,
+    pack,
+)
 from policybridge_server.engine.engine import Engine, Session
 from policybridge_server.repository import Repository
 from tests.onnx_models import make_model, write_onnx
@@ -41,6 +50,8 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     number: tuple[int, list[int | str]] = (TensorProto.FLOAT, ["n", 1])
     root = helper.make_node("Sqrt", ["x"], ["advice"])
     write_onnx(tmp_path, "root", make_model([root], {"x": number}, {"advice": number}))
+    own = 'advice = {name = "own", type = "int64_t", shape = [1]}\n[head]\nscores = "choice"\nchoices = 3\n'
+    write_python(tmp_path, "own", answering("1"), own)
     engine = Engine(Repository([tmp_path]), allow_python=True)
     yield engine
     engine.close()
@@ -92,3 +103,25 @@ def test_advice_that_is_not_a_number_is_an_error_of_its_session_alone(engine: En
     assert [str(error) for error in told[0].errors] == ["the policy gave NaN for advice: float[1]"]
     assert told[0].advice == []
     assert (told[1].errors, told[1].advice) == ([], [3])
+
+
+@pytest.mark.parametrize(
+    ("policy", "exploration", "told"),
+    [
+        ("each", Exploration(epsilon=0.5), "each@1 has no advice head"),
+        ("own", Exploration(temperature=1.0), "it explores by epsilon alone"),
+        ("own", Exploration(epsilon=0.5), None),
+    ],
+)
+def test_a_session_explores_only_as_its_policy_can(
+    engine: Engine, policy: str, exploration: Exploration, told: str | None
+) -> None:
+    def explored() -> Session:
+        loaded = engine.load(PolicyReference(policy))
+        return engine.open(loaded, SessionOptions(exploration=exploration), Told())
+
+    if told is None:
+        explored().close()
+    else:
+        with pytest.raises(InvalidError, match=told):
+            explored()

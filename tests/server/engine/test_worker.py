@@ -1,8 +1,14 @@
-"""A worker's thread at the end of its process."""
+"""A worker's thread, when it is given up and at the end of its process."""
 
 import subprocess
 import sys
+import threading
 import time
+
+import pytest
+
+from policybridge_server.engine.worker import AbandonedError, Worker
+from tests.server.publishing.policies import wait_for
 
 PROGRAM = """
 import time
@@ -27,3 +33,53 @@ def test_a_job_that_never_returns_does_not_keep_the_process() -> None:
     started = time.monotonic()
     assert run(60) == ""
     assert time.monotonic() - started < 50
+
+
+def test_an_abandoned_worker_drops_its_results_gives_its_waiting_jobs_back_and_runs_the_last_one() -> None:
+    done, ran = list[str](), list[str]()
+    begun, hang, over = threading.Event(), threading.Event(), threading.Event()
+    worker = Worker("policy@1", lambda call, result: call(result), allowed=60)
+
+    def hanging() -> str:
+        begun.set()
+        hang.wait(60)
+        with pytest.raises(AbandonedError):
+            worker.step()
+        return "late"
+
+    worker.put(lambda: "first", done.append)
+    worker.put(hanging, done.append)
+    worker.put(lambda: ran.append("wanted no more"), done.append)
+    worker.put(lambda: ran.append("end"))
+    assert begun.wait(60)
+    assert (done, worker.abandoned, worker.idle) == (["first"], False, False)
+    assert 0 < worker.left() <= 60
+    (waiting,) = worker.abandon(over.set)
+    hang.set()
+    assert over.wait(60)
+    wait_for(lambda: not worker.alive)
+    assert (done, ran, worker.abandoned) == (["first"], [], True)
+    waiting()
+    assert ran == ["end"]
+
+
+def test_a_step_has_its_own_time_and_a_job_that_raises_costs_the_next_one_nothing() -> None:
+    done, left = list[str](), list[float]()
+    worker = Worker("policy@1", lambda call, result: call(result), allowed=10)
+
+    def steps() -> str:
+        left.append(worker.left())
+        worker.step(1000)
+        left.append(worker.left())
+        worker.step()
+        left.append(worker.left())
+        return "done"
+
+    worker.put(lambda: 1 // 0, done.append)
+    worker.put(steps, done.append)
+    worker.stop()
+    wait_for(lambda: not worker.alive)
+    assert (done, worker.idle) == (["done"], True)
+    assert left[0] <= 10 < left[1] <= 1000
+    assert left[2] <= 10
+    assert worker.left() == 10, "no job runs"
