@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from policybridge_train.compiling.linker import Linked, Linker, Unlinked, linked_size
+from policybridge_train.compiling.linker import Linked, Linker, Unlinked
 from policybridge_train.compiling.module import Kind, Program
 from policybridge_train.corpus.description import Corpus, programs_of
 from policybridge_train.objects.elf import ObjectFile
@@ -49,7 +49,7 @@ def _program(kind: Kind, *names: str) -> Program:
 
 
 def _linked(program: Program, objects: dict[str, Path], linker: Linker | None = None) -> Linked:
-    (linked,) = linked_size([program], objects, linker)
+    linked = (linker or Linker.find()).link(program, objects)
     assert isinstance(linked, Linked), linked
     return linked
 
@@ -110,16 +110,15 @@ def test_a_program_with_a_broken_object_is_no_figure_but_a_reason(
     broken = tmp_path / "broken.o"
     whole = objects["p/used.c"].read_bytes()
     broken.write_bytes(whole[: len(whole) // 2] if content == b"cut" else content)
-    first, second = linked_size(
-        [_program("archive", "used.c"), _program("shared", "one.cpp")], {**objects, "p/used.c": broken}
-    )
+    programs = (_program("archive", "used.c"), _program("shared", "one.cpp"))
+    first, second = (Linker.find().link(program, {**objects, "p/used.c": broken}) for program in programs)
     assert isinstance(first, Unlinked)
     assert "broken.o" in first.reason
     assert isinstance(second, Linked)
 
 
 def test_a_program_without_any_object_is_a_reason(objects: dict[str, Path]) -> None:
-    (unlinked,) = linked_size([_program("archive", "away.c")], objects)
+    unlinked = Linker.find().link(_program("archive", "away.c"), objects)
     assert isinstance(unlinked, Unlinked)
     assert "none of its modules" in unlinked.reason
 

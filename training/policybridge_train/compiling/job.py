@@ -1,6 +1,7 @@
 """One compile: a module, a decider and objectives, as a job that any machine of a farm does."""
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +75,7 @@ def _compiled(tool: CompileTool, module: Module, decider: Decider, wanted: Wante
         costs=wanted.units(objectives.costs(asked)) if wanted.units else {},
         totals=objectives.totals(made),
         sections=made.sizes(loaded=True),
-        digest=made.digest,
+        digest=hashlib.sha256(made.data).hexdigest(),
         log=log,
         content=made.data if wanted.keep else b"",
     )

@@ -137,19 +137,6 @@ class Linker:
             return ObjectFile.read(output), done.message.replace(f"{folder}/", "")
 
 
-def linked_size(
-    programs: Sequence[Program], objects: Mapping[str, Path], linker: Linker | None = None
-) -> list[Linked | Unlinked]:
-    """Link programs one after another, and give their sizes in the same order; see `Linker.link`.
-
-    Raises:
-        NotFoundError: there is no linker.
-
-    """
-    linker = linker or Linker.find()
-    return [linker.link(program, objects) for program in programs]
-
-
 def _roots(program: Program, objects: Sequence[ObjectFile]) -> tuple[list[str], str]:
     """Give the linker's words that say what must be kept, and a note."""
     if program.kind == "executable":

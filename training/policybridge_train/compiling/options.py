@@ -83,11 +83,6 @@ class Selection:
         """Read the patterns of a command line."""
         return cls(arguments.module, arguments.project, getattr(arguments, "program", None))
 
-    @property
-    def is_all(self) -> bool:
-        """Whether everything is let through."""
-        return self == Selection()
-
     def has_module(self, name: str, project: str) -> bool:
         """Tell whether a module's own name and project are let through."""
         return _matches(name, self.modules) and _matches(project, self.projects)

@@ -14,7 +14,7 @@ from pathlib import Path
 from policybridge_train.corpus.linking import Extracted, Linked, Made
 from policybridge_train.corpus.symbols import Symbols, read_symbols
 
-_START = frozenset((b"main",))
+_START = frozenset(("main",))
 
 
 class Programs:
@@ -87,7 +87,7 @@ class Programs:
 
 
 def _resolve(
-    taken: list[Path], lazy: Sequence[Path], wanted: set[bytes], symbols: Callable[[Path], Symbols | None]
+    taken: list[Path], lazy: Sequence[Path], wanted: set[str], symbols: Callable[[Path], Symbols | None]
 ) -> list[Path]:
     """Add the members of archives that define undefined symbols, until nothing changes."""
     all_symbols = {path: symbols(path) for path in (*taken, *lazy)}
@@ -108,8 +108,8 @@ def _resolve(
     return list(result)
 
 
-def _definers(lazy: Sequence[Path], known: Mapping[Path, Symbols]) -> dict[bytes, Path]:
-    definers: dict[bytes, Path] = {}
+def _definers(lazy: Sequence[Path], known: Mapping[Path, Symbols]) -> dict[str, Path]:
+    definers: dict[str, Path] = {}
     for path in lazy:
         for name in known[path].defined:
             definers.setdefault(name, path)

@@ -3,7 +3,6 @@
 Only what scores and credit need, by numpy, because a search reads thousands of objects (System V ABI, chapter 4).
 """
 
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,7 +40,7 @@ _RELOCATION: Final = np.dtype([("offset", "<u8"), ("symbol", "<u8"), ("addend", 
 _WITH_ADDEND: Final = 4
 """The type of a section of relocations that have addends, as all of these machines write them."""
 
-_LOCAL, _WEAK = 0, 2
+_LOCAL, _GLOBAL, _WEAK = 0, 1, 2
 _SHOWN: Final = (0, 3)
 """The visibilities, default and protected, of symbols that a shared library shows to others."""
 
@@ -105,11 +104,6 @@ class ObjectFile:
         """Bytes of code."""
         return int(self.sections["size"][(self.sections["flags"] & _EXECUTABLE).astype(bool)].sum())
 
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the file, in hex."""
-        return hashlib.sha256(self.data).hexdigest()
-
     @cached_property
     def functions(self) -> dict[str, int]:
         """The size of each function's symbol, by name; names are bytes that ``surrogateescape`` keeps."""
@@ -120,6 +114,16 @@ class ObjectFile:
         """The names of functions of which a linker keeps one copy, where several objects have them."""
         return [name for name, _ in self._symbols(_is_weak_function)]
 
+    @property
+    def has_symbols(self) -> bool:
+        """Whether it has a table of symbols."""
+        return bool((self.sections["type"] == _SYMBOL_TABLE).any())
+
+    @property
+    def wanted(self) -> list[str]:
+        """The names that it needs from other objects; weak ones are not needed."""
+        return [name for name, _ in self._symbols(_is_strong, defined=False)]
+
     def globals(self, *, exported: bool = False) -> list[str]:
         """Give the names that other objects can refer to and this one defines, weak ones too, in their order.
 
@@ -129,12 +133,12 @@ class ObjectFile:
         """
         return [name for name, _ in self._symbols(_is_exported if exported else _is_global)]
 
-    def _symbols(self, wanted: Callable[[Table], Table]) -> Iterator[tuple[str, Any]]:
-        """Give the symbols that are defined and wanted, by their names."""
+    def _symbols(self, wanted: Callable[[Table], Table], *, defined: bool = True) -> Iterator[tuple[str, Any]]:
+        """Give the wanted symbols that are defined, or that are not, with their names."""
         for table in self.sections[self.sections["type"] == _SYMBOL_TABLE]:
             symbols = self._table(_SYMBOL, int(table["offset"]), int(table["size"]) // _SYMBOL.itemsize)
             names = self._names(int(table["link"]))
-            for symbol in symbols[(symbols["section"] != 0) & wanted(symbols)]:
+            for symbol in symbols[((symbols["section"] != 0) == defined) & wanted(symbols)]:
                 yield _text(names, int(symbol["name"])), symbol
 
     def function_starts(self) -> dict[Location, str]:
@@ -231,6 +235,10 @@ def _is_weak_function(symbols: Table) -> Table:
 
 def _is_global(symbols: Table) -> Table:
     return (symbols["info"] >> 4) != _LOCAL  # type: ignore[no-any-return]
+
+
+def _is_strong(symbols: Table) -> Table:
+    return (symbols["info"] >> 4) == _GLOBAL  # type: ignore[no-any-return]
 
 
 def _is_exported(symbols: Table) -> Table:

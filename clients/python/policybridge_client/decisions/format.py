@@ -145,10 +145,10 @@ def _shown(words: bytes) -> str:
 
 def format_store(store: Store) -> bytes:
     """Return the text of a store."""
-    sections = [(quoted(section.heading.path), section) for section in store.sections]
+    paths = {path: quoted(path) for path in {section.heading.path for section in store.sections}}
     lines = [_FIRST_LINE]
-    for path, section in sorted(sections, key=lambda each: (each[0], *_order(each[1].heading))):
-        lines += _section_lines(path, section)
+    for section in sorted(store.sections, key=lambda each: (paths[each.heading.path], *_order(each.heading))):
+        lines += _section_lines(paths[section.heading.path], section)
     return b"".join(line + b"\n" for line in lines)
 
 
