@@ -245,6 +245,18 @@ class NativeSession(Closing):
         array = decode_tensor(self._signature.advice, self.ask("evaluate"))
         return array.reshape(-1)[0].item() if array.size == 1 and array.dtype != object else array
 
+    @property
+    def decides(self) -> list[str]:
+        """The kinds of decisions that the policy declares."""
+        return [decode_text(word).decode() for word in self.ask("decides").split()]
+
+    def bind(self, policy: PolicyReference, signature: Signature) -> None:
+        """Set the signature of the following observations."""
+        specs = [("feature", *_spec_words(spec)) for spec in signature.features.specs]
+        advice = ("advice", *_spec_words(signature.advice))
+        self._connection.ask(self._number, ("policy", encode_text(_written(policy))), *specs, advice, ("bind",))
+        self._signature = signature
+
     def context(self, name: str) -> None:
         self.ask("context", encode_text(name))
 

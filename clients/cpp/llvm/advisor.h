@@ -7,6 +7,7 @@
 #include "policybridge/policybridge.h"
 
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
 
 #include <cstdint>
 #include <memory>
@@ -24,6 +25,10 @@ struct Feature {
 /// The specs of features, in their order.
 std::vector<TensorSpec> specs_of(llvm::ArrayRef<Feature> features);
 
+/// The kinds of decisions, which are the names of the advice.
+inline constexpr const char *inlining = "inlining_decision";
+inline constexpr const char *pass_choice = "pass_choice";
+
 /// Advises LLVM about one module by the policy. After a failure LLVM's own decisions stand in, and are counted.
 class Advisor {
 public:
@@ -36,21 +41,40 @@ public:
   /// Decide whether to inline a call; `own` is LLVM's own decision. The specs are the same each time.
   bool decide(llvm::ArrayRef<Feature> features, bool own);
 
+  /// Whether the policy chooses passes. Begins the session if that has not been done.
+  bool chooses_passes(llvm::ArrayRef<Feature> features);
+
+  /// Choose the passes of a function: a number of `pass_alternatives`; `chooses_passes` is true. Without advice it is 0,
+  /// which keeps LLVM's own.
+  std::size_t choose_passes(llvm::StringRef function, llvm::ArrayRef<Feature> features);
+
   /// End the module's session, and report its outcome if there is a ledger.
   virtual void finish() {}
 
   ModuleReport &report() { return report_; }
 
 protected:
-  /// Begin, before the first decision; the features of each decision have these specs.
-  virtual Status open(llvm::ArrayRef<Feature> features) = 0;
-  /// Decide; LLVM takes any value but 0 for "inline".
+  /// Begin, before the first decision, which is of this kind and has these features.
+  virtual Status open(const char *kind, llvm::ArrayRef<Feature> features) = 0;
+  /// Let the decisions from here on be of this kind, each with features of these specs.
+  virtual Status turn_to(const char *, llvm::ArrayRef<Feature>) { return unimplemented("only inlining is decided"); }
+  /// Whether the policy, which is open, makes decisions of this kind.
+  virtual bool decides(const char *kind) const { return llvm::StringRef(kind) == inlining; }
+  /// Name the function that the next decision is about.
+  virtual Status set_context(llvm::StringRef) { return {}; }
+  /// End the session, which nothing was asked in, without a trace.
+  virtual void forget() {}
+  /// Decide.
   virtual Result<std::int64_t> evaluate(llvm::ArrayRef<Feature> features) = 0;
   /// Note the failure after which LLVM decides.
   virtual void fail(Status failure) { report_.statistics.failure = std::move(failure); }
 
 private:
-  bool is_open_ = false;
+  bool begin(const char *kind, llvm::ArrayRef<Feature> features);
+  Result<std::size_t> advised_passes(llvm::StringRef function, llvm::ArrayRef<Feature> features);
+  Result<std::int64_t> ask(const char *kind, llvm::ArrayRef<Feature> features);
+
+  const char *kind_ = nullptr; // of the decisions that the session is ready for; null: there is no session
   ModuleReport report_;
 };
 

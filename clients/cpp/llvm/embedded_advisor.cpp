@@ -8,13 +8,13 @@ namespace {
 /// Advises by the policy that is linked into this plugin.
 class EmbeddedAdvisor final : public Advisor {
 private:
-  Status open(llvm::ArrayRef<Feature> features) override;
+  Status open(const char *kind, llvm::ArrayRef<Feature> features) override;
   Result<std::int64_t> evaluate(llvm::ArrayRef<Feature> features) override;
 
   EmbeddedPolicy policy_;
 };
 
-Status EmbeddedAdvisor::open(llvm::ArrayRef<Feature> features) {
+Status EmbeddedAdvisor::open(const char *, llvm::ArrayRef<Feature> features) {
   report().statistics.policy = EmbeddedPolicy::version();
   return policy_.bind(specs_of(features));
 }

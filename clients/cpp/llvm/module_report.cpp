@@ -13,14 +13,17 @@ namespace policybridge::plugin {
 
 Outcome ModuleReport::to_outcome() const {
   const char *status = statistics.failure.ok() ? "ok" : fatal ? "error" : "fallback";
-  return {{{"asked", static_cast<double>(statistics.decisions)},
-           {"defaults", static_cast<double>(statistics.defaults)},
-           {"limited", static_cast<double>(statistics.limited)},
-           {"inlined", static_cast<double>(inlined)},
-           {"instructions_before", static_cast<double>(instructions_before)},
-           {"instructions_after", static_cast<double>(instructions_after)},
-           {"seconds", seconds}},
-          status};
+  Outcome outcome{{{"asked", static_cast<double>(statistics.decisions)},
+                   {"defaults", static_cast<double>(statistics.defaults)},
+                   {"limited", static_cast<double>(statistics.limited)},
+                   {"inlined", static_cast<double>(inlined)},
+                   {"instructions_before", static_cast<double>(instructions_before)},
+                   {"instructions_after", static_cast<double>(instructions_after)},
+                   {"seconds", seconds}},
+                  status};
+  if (statistics.passes)
+    outcome.values["passes_asked"] = static_cast<double>(statistics.passes->decisions);
+  return outcome;
 }
 
 Error ModuleReport::write(const std::string &path) const {
@@ -31,7 +34,7 @@ Error ModuleReport::write(const std::string &path) const {
   if (fatal)
     report.error = statistics.failure;
   else if (!statistics.failure.ok())
-    report.fallback = FallbackReport{statistics.failure, statistics.defaults, false};
+    report.fallback = FallbackReport{statistics.failure, statistics.all_defaults(), false};
   return write_output(path, [&](raw_ostream &out) {
     out << report.to_json("inline", own_command());
     return Error::success();

@@ -1,8 +1,11 @@
 #include "module_session.h"
 
+#include "function_features.h"
 #include "module_names.h"
+#include "pass_choices.h"
 #include "process_names.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/Format.h"
@@ -22,6 +25,12 @@ std::uint64_t instructions_of(Module &module) {
     for (BasicBlock &block : function)
       count += static_cast<std::uint64_t>(block.sizeWithoutDebug());
   return count;
+}
+
+/// Whether passes run on a function that may be chosen.
+bool is_chosen_for(const Function &function) {
+  return !function.isDeclaration() && !function.hasAvailableExternallyLinkage() && !function.hasOptNone() &&
+         !function.isPresplitCoroutine();
 }
 
 double seconds_since(Clock::time_point begun) { return std::chrono::duration<double>(Clock::now() - begun).count(); }
@@ -49,6 +58,21 @@ bool ModuleSession::decide(ArrayRef<Feature> features, bool own) {
   return inlines;
 }
 
+void ModuleSession::choose_passes() {
+  std::vector<PassChoice> choices;
+  for (Function &function : module_)
+    if (is_chosen_for(function)) {
+      const std::vector<Feature> features = function_features(function);
+      if (!advisor_->report().statistics.passes && !advisor_->chooses_passes(features))
+        break;
+      const std::size_t advice = advisor_->choose_passes(function.getName(), features);
+      append_range(choices, pass_alternatives()[advice].of(features.front().words.front()));
+    }
+  fail_without_default();
+  if (!choices.empty())
+    passes_ = std::make_shared<ModulePasses>(std::move(choices), nullptr);
+}
+
 std::string ModuleSession::policy_name() {
   const std::optional<PolicyVersion> &policy = advisor_->report().statistics.policy;
   if (!policy)
@@ -74,7 +98,7 @@ ModuleSession::~ModuleSession() {
   report.seconds = seconds_since(begun_);
   advisor_->finish();
   if (!statistics.failure.ok() && !report.fatal) {
-    const std::string count = statistics.decisions ? std::to_string(statistics.defaults) : "all";
+    const std::string count = statistics.all_decisions() ? std::to_string(statistics.all_defaults()) : "all";
     errs() << "policybridge: " << count << " decisions are the compiler's own: " << statistics.failure.message()
            << "\n";
   }

@@ -2,6 +2,7 @@
 #define POLICYBRIDGE_LLVM_MODULE_SESSION_H
 
 #include "advisor.h"
+#include "module_passes.h"
 #include "owned_by_module.h"
 
 #include "llvm/IR/PassManager.h"
@@ -36,6 +37,12 @@ public:
   /// missing advice is an error of the compilation.
   bool decide(llvm::ArrayRef<Feature> features, bool own);
 
+  /// Ask the policy about the passes of each function, where inlining has ended.
+  void choose_passes();
+
+  /// The passes that the policy chose; null where it keeps LLVM's own everywhere.
+  const std::shared_ptr<ModulePasses> &passes() const { return passes_; }
+
   /// The policy's name, version and digest, for people.
   std::string policy_name();
 
@@ -59,6 +66,7 @@ private:
   llvm::ModuleAnalysisManager &analyses_;
   std::shared_ptr<const Configuration> configuration_;
   std::unique_ptr<Advisor> advisor_;
+  std::shared_ptr<ModulePasses> passes_;
   double size_ = 0;  // of the module before the inlining, in instructions
   double added_ = 0; // instructions of callees that the policy inlined, and LLVM would not
   std::chrono::steady_clock::time_point begun_;

@@ -45,6 +45,34 @@ bool can_set(const KnownSwitch &option) {
   });
 }
 
+/// The switch that is set in this process, to which options belong; null for none. Gates take turns: only a process that
+/// compiles one module at a time sets any.
+class ProcessSwitch {
+public:
+  static void set(const KnownSwitch *option) {
+    static ProcessSwitch process;
+    const std::lock_guard lock(process.mutex_);
+    process.change_to(option);
+  }
+
+private:
+  /// Set the options of a switch, which the next pass reads, and those of the one before back.
+  void change_to(const KnownSwitch *option) {
+    if (option == set_)
+      return;
+    if (set_)
+      for (const StringRef name : options_of(*set_))
+        set_option(name, false);
+    set_ = option && can_set(*option) ? option : nullptr;
+    if (set_)
+      for (const StringRef name : options_of(*set_))
+        set_option(name, true);
+  }
+
+  std::mutex mutex_;
+  const KnownSwitch *set_ = nullptr;
+};
+
 } // namespace
 
 PassGate &PassGate::of(LLVMContext &context) {
@@ -67,7 +95,7 @@ void PassGate::answer_for(Module &module, std::shared_ptr<ModulePasses> passes, 
   gate.order(module);
 }
 
-void PassGate::changed(const Module &module) {
+void PassGate::changed(Module &module) {
   Gates &gates = Gates::all();
   const std::lock_guard lock(gates.mutex);
   const auto gate = gates.by_context.find(&module.getContext());
@@ -75,14 +103,18 @@ void PassGate::changed(const Module &module) {
     gate->second->order(module);
 }
 
-void PassGate::order(const Module &module) {
+void PassGate::order(Module &module) {
   following_.clear();
+  first_ = nullptr;
   std::string last;
-  for (const Function &function : module)
+  for (Function &function : module)
     if (!function.isDeclaration()) {
+      if (!first_)
+        first_ = &function;
       following_[last] = function.getName().str();
       last = function.getName().str();
     }
+  following_[last] = "";
 }
 
 void PassGate::answer_for_none(LLVMContext &context) {
@@ -91,16 +123,18 @@ void PassGate::answer_for_none(LLVMContext &context) {
   const auto found = gates.by_context.find(&context);
   if (found == gates.by_context.end() || &context.getOptPassGate() != found->second.get())
     return;
-  found->second->set(nullptr);
   found->second->passes_.reset();
+  ProcessSwitch::set(nullptr);
 }
 
+/// The function of the module that LLVM asks about; empty for one of another module.
+///
 /// LLVM names no function where it asks about a loop. Code generation takes one function after another, in the module's
 /// order, and asks about loops before it names their function.
 StringRef PassGate::function_in(StringRef description) const {
   if (description.consume_front("function (") && description.consume_back(")")) {
     current_ = description.str();
-    return current_;
+    return following_.contains(current_) ? StringRef(current_) : StringRef();
   }
   if (description != "loop")
     return {};
@@ -110,29 +144,17 @@ StringRef PassGate::function_in(StringRef description) const {
 
 bool PassGate::should_run(StringRef pass, StringRef description) const {
   bool runs = !before_.isEnabled() || before_.shouldRunPass(pass, description);
-  if (!passes_)
+  if (!passes_ || !first_)
     return runs;
   const StringRef function = function_in(description);
   if (function.empty())
     return runs;
-  set(may_set_ && runs ? passes_->switch_for(function, pass) : nullptr);
+  if (may_set_)
+    ProcessSwitch::set(runs ? passes_->switch_for(function, pass) : nullptr);
   runs &= passes_->should_run(KnownPass::Stage::codegen, function, pass);
   if (PassLog *log = passes_->log())
     log->add_codegen(function, pass, runs);
   return runs;
-}
-
-/// Set the options of a switch, which the next pass reads, and those of the one before back.
-void PassGate::set(const KnownSwitch *option) const {
-  if (option == set_ || (option && !can_set(*option)))
-    return;
-  if (set_)
-    for (const StringRef name : options_of(*set_))
-      set_option(name, false);
-  if (option)
-    for (const StringRef name : options_of(*option))
-      set_option(name, true);
-  set_ = option;
 }
 
 } // namespace policybridge::plugin

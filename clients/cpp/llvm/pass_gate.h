@@ -6,6 +6,7 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/OptBisect.h"
+#include "llvm/IR/ValueHandle.h"
 #include "llvm/Support/CommandLine.h"
 
 #include <memory>
@@ -22,14 +23,14 @@ namespace policybridge::plugin {
 /// place for itself, as -opt-bisect-limit, is asked too, and a pass runs if both let it.
 class PassGate final : public llvm::OptPassGate {
 public:
-  /// Answer for a module from now on, until another module of the context begins.
+  /// Answer for a module from now on, until it is gone or another module of the context begins.
   ///
   /// `may_set`: whether the process compiles one module at a time, so that options of LLVM, which are the process's, may
   /// be set for a function.
   static void answer_for(llvm::Module &module, std::shared_ptr<ModulePasses> passes, bool may_set);
 
   /// Read the functions of a module anew: LLVM's last passes remove some after `answer_for`.
-  static void changed(const llvm::Module &module);
+  static void changed(llvm::Module &module);
 
   /// Answer for no module of this context any more.
   static void answer_for_none(llvm::LLVMContext &context);
@@ -51,16 +52,15 @@ private:
   static PassGate &of(llvm::LLVMContext &context);
 
   bool should_run(llvm::StringRef pass, llvm::StringRef description) const;
-  void order(const llvm::Module &module);
+  void order(llvm::Module &module);
   llvm::StringRef function_in(llvm::StringRef description) const;
-  void set(const KnownSwitch *option) const;
 
   llvm::OptPassGate &before_;
   std::shared_ptr<ModulePasses> passes_;
   bool may_set_ = false;
+  llvm::WeakVH first_;                     // of the module's functions; null when the module is gone
   llvm::StringMap<std::string> following_; // the function that code generation reaches behind each; "" is before all
   mutable std::string current_;            // the last function that LLVM named
-  mutable const KnownSwitch *set_ = nullptr;
 };
 
 } // namespace policybridge::plugin

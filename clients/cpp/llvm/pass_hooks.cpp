@@ -1,5 +1,6 @@
 #include "pass_hooks.h"
 
+#include "module_session.h"
 #include "pass_gate.h"
 #include "store_session.h"
 
@@ -64,9 +65,12 @@ void register_log(PassInstrumentationCallbacks &callbacks, const SharedPhase &ph
   callbacks.registerAfterPassInvalidatedCallback([end](StringRef, const PreservedAnalyses &) { end(true); });
 }
 
-ModulePasses *passes_of(Module &module, ModuleAnalysisManager &analyses) {
-  auto *session = analyses.getCachedResult<OwnedByModule<StoreSession>>(module);
-  return session ? session->object->passes().get() : nullptr;
+/// What a store or a policy chose; null for none.
+std::shared_ptr<ModulePasses> passes_of(Module &module, ModuleAnalysisManager &analyses) {
+  if (auto *store = analyses.getCachedResult<OwnedByModule<StoreSession>>(module))
+    return store->object->passes();
+  auto *session = analyses.getCachedResult<OwnedByModule<ModuleSession>>(module);
+  return session ? session->object->passes() : nullptr;
 }
 
 /// Runs the chosen pipelines on each function.
@@ -152,8 +156,9 @@ struct EndOfInlining : PassInfoMixin<EndOfInlining> {
   EndOfInlining(PassBuilder &pass_builder, SharedPhase shared) : builder(pass_builder), phase(std::move(shared)) {}
 
   PreservedAnalyses run(Module &module, ModuleAnalysisManager &analyses) {
-    auto *session = analyses.getCachedResult<OwnedByModule<StoreSession>>(module);
-    phase->passes = session ? session->object->passes() : nullptr;
+    if (auto *session = analyses.getCachedResult<OwnedByModule<ModuleSession>>(module))
+      session->object->choose_passes();
+    phase->passes = passes_of(module, analyses);
     if (!phase->passes)
       return PreservedAnalyses::all();
     return Adding(builder, *phase, module, analyses).to_functions(*phase->passes, PassChoice::Point::early);
@@ -171,7 +176,7 @@ struct EndOfFunctionPasses : PassInfoMixin<EndOfFunctionPasses> {
 
   PreservedAnalyses run(Module &module, ModuleAnalysisManager &analyses) {
     phase->passes = nullptr;
-    ModulePasses *passes = passes_of(module, analyses);
+    const std::shared_ptr<ModulePasses> passes = passes_of(module, analyses);
     if (!passes) {
       PassGate::answer_for_none(module.getContext());
       return PreservedAnalyses::all();
@@ -181,8 +186,7 @@ struct EndOfFunctionPasses : PassInfoMixin<EndOfFunctionPasses> {
     preserved.intersect(adding.to_module(*passes));
     passes->count_codegen(module);
     if (passes->is_asked_in_codegen())
-      PassGate::answer_for(module, analyses.getCachedResult<OwnedByModule<StoreSession>>(module)->object->passes(),
-                           phase->is_compilation);
+      PassGate::answer_for(module, passes, phase->is_compilation);
     else
       PassGate::answer_for_none(module.getContext());
     return preserved;
@@ -197,16 +201,17 @@ struct EndOfFunctionPasses : PassInfoMixin<EndOfFunctionPasses> {
 
 void register_pass_hooks(PassBuilder &builder, const std::shared_ptr<const Configuration> &configuration) {
   PassInstrumentationCallbacks *callbacks = builder.getPassInstrumentationCallbacks();
-  if (!callbacks || (!configuration->store && configuration->settings.passes.empty()))
+  const Settings &settings = configuration->settings;
+  if (!callbacks || !configuration->invalid.ok() || (!configuration->store && settings.is_local() && settings.passes.empty()))
     return;
   auto phase = std::make_shared<Phase>();
   callbacks->registerShouldRunOptionalPassCallback(
       [phase](StringRef pass, const Any &unit) { return should_run(*phase, pass, unit); });
   callbacks->registerAfterPassCallback([](StringRef, const Any &unit, const PreservedAnalyses &preserved) {
     if (const auto *module = any_cast<const Module *>(&unit); module && !preserved.areAllPreserved())
-      PassGate::changed(**module);
+      PassGate::changed(const_cast<Module &>(**module));
   });
-  if (!configuration->settings.passes.empty())
+  if (!settings.passes.empty())
     register_log(*callbacks, phase);
   builder.registerPipelineStartEPCallback(
       [phase](ModulePassManager &passes, auto...) { passes.addPass(StartOfCompilation(phase)); });

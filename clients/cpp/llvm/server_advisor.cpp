@@ -1,9 +1,12 @@
 #include "advisor.h"
 
+#include "percent.h"
 #include "server_session.h"
+#include "utf8.h"
 
 #include "llvm/Config/llvm-config.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace policybridge::plugin {
@@ -21,7 +24,11 @@ public:
   void finish() override;
 
 private:
-  Status open(llvm::ArrayRef<Feature> features) override;
+  Status open(const char *kind, llvm::ArrayRef<Feature> features) override;
+  Status turn_to(const char *kind, llvm::ArrayRef<Feature> features) override;
+  bool decides(const char *kind) const override;
+  Status set_context(llvm::StringRef name) override;
+  void forget() override;
   Result<std::int64_t> evaluate(llvm::ArrayRef<Feature> features) override;
   void fail(Status failure) override;
 
@@ -40,8 +47,28 @@ void ServerAdvisor::fail(Status failure) {
   report().statistics.failure = std::move(failure);
 }
 
-Status ServerAdvisor::open(llvm::ArrayRef<Feature> features) {
-  return session_.open(specs_of(features), "inlining_decision", report().statistics);
+Status ServerAdvisor::open(const char *kind, llvm::ArrayRef<Feature> features) {
+  return session_.open(specs_of(features), kind, report().statistics, true);
+}
+
+Status ServerAdvisor::turn_to(const char *kind, llvm::ArrayRef<Feature> features) {
+  return session_.runner().bind(specs_of(features), TensorSpec::of<std::int64_t>(kind));
+}
+
+bool ServerAdvisor::decides(const char *kind) const {
+  const std::vector<std::string> &kinds = session_.kinds();
+  return kinds.empty() ? Advisor::decides(kind) : std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+}
+
+Status ServerAdvisor::set_context(llvm::StringRef name) {
+  const std::string_view text(name.data(), name.size());
+  return session_.runner().set_context(is_utf8(text) ? std::string(text) : percent_encoded(text));
+}
+
+void ServerAdvisor::forget() {
+  session_.close();
+  report().statistics.policy.reset();
+  report().statistics.sessions.clear();
 }
 
 Result<std::int64_t> ServerAdvisor::evaluate(llvm::ArrayRef<Feature> features) {

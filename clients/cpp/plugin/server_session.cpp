@@ -33,13 +33,15 @@ Status ServerSession::reach() {
   return reached;
 }
 
-Status ServerSession::open(const std::vector<TensorSpec> &features, const char *advice, Statistics &statistics) {
+Status ServerSession::open(const std::vector<TensorSpec> &features, const char *advice, Statistics &statistics,
+                           bool several_kinds) {
   auto policy = PolicyReference::parse(settings_.policy);
   if (!policy.ok())
     return policy.status();
   OpenOptions options{*policy, context_, settings_.options, settings_.labels, {}};
   if (settings_.exploration)
     options.exploration = settings_.exploration->of_module(context_);
+  options.several_kinds = several_kinds;
   options.labels.insert({"client", client_});
   add_trace_context(options.labels);
   auto runner = ModelRunner::open(connection_, options, features, TensorSpec::of<std::int64_t>(advice));
@@ -49,6 +51,7 @@ Status ServerSession::open(const std::vector<TensorSpec> &features, const char *
   if (auto session = runner_->session(); session.ok()) {
     statistics.policy = session->policy;
     statistics.sessions.push_back(session->id);
+    kinds_ = session->decides;
   }
   return {};
 }

@@ -25,8 +25,12 @@ public:
   /// Connect, and see whether somebody answers; nothing happens after it has succeeded once.
   Status reach();
 
-  /// Open the session, after `reach`, and note it in `statistics`.
-  Status open(const std::vector<TensorSpec> &features, const char *advice, Statistics &statistics);
+  /// Open the session, after `reach`, and note it in `statistics`. `several_kinds` as in `OpenOptions`.
+  Status open(const std::vector<TensorSpec> &features, const char *advice, Statistics &statistics,
+              bool several_kinds = false);
+
+  /// The kinds of decisions that the policy declares, see `SessionInfo`; empty before the session is open.
+  const std::vector<std::string> &kinds() const { return kinds_; }
 
   /// Whether the session is open.
   bool is_open() const { return runner_ != nullptr; }
@@ -44,9 +48,11 @@ public:
   /// Report the outcome and close the session, which is open.
   void finish(const Outcome &outcome);
 
+  /// Close the session without an outcome.
+  void close();
+
 private:
   void remember(const Status &failure) const;
-  void close();
   Outage outage() const;
 
   const ServerSettings &settings_;
@@ -54,6 +60,7 @@ private:
   const std::string client_;
   std::shared_ptr<Connection> connection_;
   std::unique_ptr<ModelRunner> runner_;
+  std::vector<std::string> kinds_;
   Patience patience_;
 };
 

@@ -31,9 +31,15 @@ ModelRunner::ModelRunner(std::shared_ptr<Connection> connection, OpenOptions opt
                          RunnerOptions runner)
     : connection_(std::move(connection)), options_(std::move(options)), signature_(std::move(signature)),
       runner_(std::move(runner)), advice_(signature_.advice) {
+  lay_out();
+}
+
+/// Make the features of the signature, and their memory.
+void ModelRunner::lay_out() {
   std::size_t end = 0;
   const std::vector<std::size_t> offsets = offsets_of(signature_.features, end);
-  arena_.resize(end / sizeof(std::uint64_t) + 1);
+  features_.clear();
+  arena_.assign(end / sizeof(std::uint64_t) + 1, 0);
   for (std::size_t n = 0; n < offsets.size(); ++n) {
     const TensorSpec &spec = signature_.features[n];
     char *memory = reinterpret_cast<char *>(arena_.data()) + offsets[n];
@@ -208,6 +214,21 @@ Result<const Tensor *> ModelRunner::fall_back(const Status &why) {
     return status;
   ++counts_.fallbacks;
   return &advice_;
+}
+
+Status ModelRunner::bind(std::vector<TensorSpec> features, TensorSpec advice) {
+  return guarded([&]() -> Status {
+    Signature signature{std::move(features), std::move(advice)};
+    if (Status status = signature.check(); !status.ok())
+      return status;
+    if (session_ && over_.ok())
+      if (Status status = session_->bind(signature); !status.ok())
+        return status;
+    signature_ = std::move(signature);
+    advice_ = Tensor(signature_.advice);
+    lay_out();
+    return {};
+  });
 }
 
 Status ModelRunner::set_context(std::string_view name) {

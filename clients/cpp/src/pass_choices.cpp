@@ -37,6 +37,11 @@ constexpr NeverChosen never_chosen[] = {
 #include "pass_choices.def"
 };
 
+constexpr PassAlternative alternatives[] = {
+#define ALTERNATIVE(name, choices) {name, choices},
+#include "pass_choices.def"
+};
+
 constexpr std::pair<std::string_view, Action> actions[] = {
     {"skip", Action::skip}, {"add", Action::add}, {"set", Action::set}, {"keep", Action::keep}};
 constexpr std::pair<std::string_view, PassChoice::Point> points[] = {{"early", PassChoice::Point::early},
@@ -62,6 +67,23 @@ const KnownSwitch *find_switch(std::string_view name) { return find_in(switches,
 
 bool is_pass_action(std::string_view word) {
   return find_in(actions, &std::pair<std::string_view, Action>::first, word) != nullptr;
+}
+
+Span<const PassAlternative> pass_alternatives() { return {alternatives, std::size(alternatives)}; }
+
+std::vector<PassChoice> PassAlternative::of(std::uint64_t function) const {
+  constexpr std::string_view between = " + ";
+  std::vector<PassChoice> made;
+  for (std::size_t at = 0; at < choices.size();) {
+    const std::size_t end = std::min(choices.find(between, at), choices.size());
+    const std::string_view words = choices.substr(at, end - at);
+    const std::size_t space = words.find(' ');
+    // A test reads every row of the table.
+    if (auto choice = PassChoice::parse(function, words.substr(0, space), words.substr(space + 1)); choice.ok())
+      made.push_back(*std::move(choice));
+    at = end + between.size();
+  }
+  return made;
 }
 
 Result<PassChoice> PassChoice::parse(std::uint64_t function, std::string_view action, std::string_view name) {

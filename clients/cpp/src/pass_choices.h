@@ -1,12 +1,14 @@
 #ifndef POLICYBRIDGE_SRC_PASS_CHOICES_H
 #define POLICYBRIDGE_SRC_PASS_CHOICES_H
 
+#include "policybridge/span.h"
 #include "policybridge/status.h"
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace policybridge {
 
@@ -67,6 +69,17 @@ private:
   Status read_added();
   Status read_set();
 };
+
+/// What a policy may advise for a function, by its place in the table of pass_choices.def.
+struct PassAlternative {
+  std::string_view name;
+  std::string_view choices; ///< actions and names, with " + " between; empty: everything stays as LLVM has it
+
+  /// Its choices for a function.
+  std::vector<PassChoice> of(std::uint64_t function) const;
+};
+
+Span<const PassAlternative> pass_alternatives();
 
 /// Whether a word is the action of a choice about passes.
 bool is_pass_action(std::string_view word);

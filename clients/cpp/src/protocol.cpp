@@ -241,6 +241,9 @@ Result<SessionInfo> parse_opened(std::string_view line) {
   if (!version || info.id.empty() || info.policy.name.empty())
     return malformed_answer(line);
   info.policy.version = *version;
+  if (const json::Value *kinds = answer->find("decides"))
+    for (const json::Member &kind : kinds->members)
+      info.decides.push_back(kind.value.as_string().value_or(""));
   return info;
 }
 

@@ -102,6 +102,12 @@ Exploration Exploration::of_module(std::string_view module) const {
   return {sha256_head(std::to_string(seed).append("\n").append(module)), temperature, epsilon};
 }
 
+bool SessionInfo::declares(std::string_view kind) const {
+  return std::find(decides.begin(), decides.end(), kind) != decides.end();
+}
+
+Status Session::bind(const Signature &) { return unimplemented("the channel has one signature for the whole session"); }
+
 Status OpenOptions::check() const {
   if (policy.version && policy.alias)
     return invalid_argument("policy '" + policy.name + "': ask for version " + std::to_string(*policy.version) +

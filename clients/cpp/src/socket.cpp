@@ -16,10 +16,8 @@ class SocketSession final : public Session {
 public:
   SocketSession(UnixSocket socket, SessionInfo info, const OpenOptions &options, const Signature &signature)
       : socket_(std::move(socket)), info_(std::move(info)), header_(protocol::header_line(signature)),
-        before_(header_ + protocol::context_line(options.context)), fixed_features_(signature.has_fixed_features()),
-        fixed_advice_(signature.advice.is_fixed()), explores_(options.exploration.has_value()) {
-    reply_.resize(1 + (fixed_advice_ ? static_cast<std::size_t>(signature.advice.byte_size()) + chance_size()
-                                     : sizeof(std::uint64_t)));
+        context_(protocol::context_line(options.context)), explores_(options.exploration.has_value()) {
+    lay_out(signature);
   }
 
   Result<SessionInfo> info() const override { return info_; }
@@ -28,11 +26,20 @@ public:
     return ended_by_failure([&] { return request(step, observation, advice); });
   }
 
+  Status bind(const Signature &signature) override {
+    return guarded([&]() -> Status {
+      header_ = protocol::header_line(signature);
+      lay_out(signature);
+      return {};
+    });
+  }
+
   Status set_context(std::string_view name) override {
     return guarded([&]() -> Status {
       if (!is_utf8(name))
         return invalid_argument("a context's name is not UTF-8: " + quoted(name));
-      before_ = header_ + protocol::context_line(name);
+      context_ = protocol::context_line(name);
+      before_ = header_ + context_;
       return {};
     });
   }
@@ -45,6 +52,14 @@ public:
   void close() noexcept override { socket_.close(); }
 
 private:
+  void lay_out(const Signature &signature) {
+    before_ = header_ + context_;
+    fixed_features_ = signature.has_fixed_features();
+    fixed_advice_ = signature.advice.is_fixed();
+    reply_.resize(1 + (fixed_advice_ ? static_cast<std::size_t>(signature.advice.byte_size()) + chance_size()
+                                     : sizeof(std::uint64_t)));
+  }
+
   std::size_t chance_size() const { return explores_ ? sizeof(float) : 0; }
 
   template <class Call> Status ended_by_failure(Call &&call) {
@@ -86,6 +101,7 @@ private:
   void sent() {
     before_.clear();
     header_.clear();
+    context_.clear();
   }
 
   /// Receive the status byte, and where it is 0 the rest of the reply's first `size` bytes.
@@ -134,10 +150,11 @@ private:
 
   UnixSocket socket_;
   SessionInfo info_;
-  std::string header_; // until it has been sent
+  std::string header_;  // until it has been sent
+  std::string context_; // likewise
   std::string before_; // sent together with the next observation, which saves a system call
-  bool fixed_features_;
-  bool fixed_advice_;
+  bool fixed_features_ = false;
+  bool fixed_advice_ = false;
   bool explores_;
   std::vector<char> reply_; // the status byte, and the advice or its size
 };

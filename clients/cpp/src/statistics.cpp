@@ -56,6 +56,17 @@ void write_store(JsonWriter &json, const StoreReport &report) {
   });
 }
 
+void write_passes(JsonWriter &json, const PassStatistics &passes) {
+  object_member(json, "passes", true, [&] {
+    json.integer_member("decisions", passes.decisions);
+    object_member(json, "advice", true, [&] {
+      for (const auto &[name, count] : passes.advice)
+        json.integer_member(name, count);
+    });
+    json.integer_member("defaults", passes.defaults);
+  });
+}
+
 } // namespace
 
 void Statistics::count(std::optional<std::int64_t> choice, std::chrono::nanoseconds latency) {
@@ -82,6 +93,8 @@ std::string CompilationReport::to_json(std::string_view task, const std::vector<
       json.integer_member(std::to_string(choice), count);
   });
   json.integer_member("limited", statistics.limited);
+  if (statistics.passes)
+    write_passes(json, *statistics.passes);
   if (store)
     write_store(json, *store);
   write_latencies(json, statistics.latencies);

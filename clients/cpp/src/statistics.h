@@ -14,6 +14,15 @@
 
 namespace policybridge {
 
+/// A policy's decisions about the passes of a module's functions.
+struct PassStatistics {
+  std::uint64_t decisions = 0;
+  /// How often the policy advised each alternative, by its name.
+  std::map<std::string, std::uint64_t> advice;
+  /// Functions that stay as LLVM has them after a failure; they are not among `decisions`.
+  std::uint64_t defaults = 0;
+};
+
 /// The policy's decisions in one compilation, over all of its sessions.
 struct Statistics {
   Statistics() { latencies.reserve(1 << 12); }
@@ -34,6 +43,13 @@ struct Statistics {
   std::uint64_t defaults = 0;
   /// Decisions beyond the growth limit, which LLVM's own default answered; they are not among `decisions`.
   std::uint64_t limited = 0;
+  /// Absent: the policy does not choose passes.
+  std::optional<PassStatistics> passes;
+
+  /// Decisions of both kinds: the policy's, and those that LLVM's own default answered after a failure.
+  std::uint64_t all_decisions() const { return decisions + (passes ? passes->decisions : 0); }
+  std::uint64_t all_defaults() const { return defaults + (passes ? passes->defaults : 0); }
+
   /// The failure after which the policy no longer decided; Ok where there was none.
   Status failure;
 };

@@ -210,6 +210,24 @@ private:
     return "ok";
   }
 
+  std::string several_kinds(Words) {
+    options_.several_kinds = true;
+    return "ok";
+  }
+
+  /// The features and the advice since `policy` are those of the runner from now on.
+  std::string bind(Words) { return answer(runner()->bind(features_, advice_)); }
+
+  std::string decides(Words) {
+    Result<SessionInfo> info = runner()->session();
+    if (!info.ok())
+      return failed(info.status());
+    std::string kinds = "ok";
+    for (const std::string &kind : info->decides)
+      kinds += " " + encode_text(kind);
+    return kinds;
+  }
+
   std::string session(Words) {
     Result<SessionInfo> info = runner()->session();
     if (!info.ok())
@@ -361,7 +379,8 @@ const std::vector<Client::Command> Client::commands = {
     {"status", &Client::status},         {"counts", &Client::counts},
     {"close", &Client::close},           {"release", &Client::release},
     {"disconnect", &Client::disconnect}, {"threads", &Client::threads},
-    {"bench", &Client::bench},
+    {"bench", &Client::bench},           {"bind", &Client::bind},
+    {"decides", &Client::decides},       {"several_kinds", &Client::several_kinds},
 };
 
 } // namespace

@@ -289,6 +289,7 @@ class SessionRequest(google.protobuf.message.Message):
     OBSERVATION_FIELD_NUMBER: builtins.int
     CONTEXT_FIELD_NUMBER: builtins.int
     OUTCOME_FIELD_NUMBER: builtins.int
+    SIGNATURE_FIELD_NUMBER: builtins.int
     @property
     def open(self) -> global___Open:
         """The first message, and only the first."""
@@ -301,6 +302,12 @@ class SessionRequest(google.protobuf.message.Message):
     def outcome(self) -> global___Outcome:
         """Usually the last message; a later one adds to it, name by name."""
 
+    @property
+    def signature(self) -> policybridge.v1.tensor_pb2.Signature:
+        """Of the observations from here on, which may be of another kind of decision:
+        the name of the advice tells it. Has no answer.
+        """
+
     def __init__(
         self,
         *,
@@ -308,10 +315,11 @@ class SessionRequest(google.protobuf.message.Message):
         observation: global___Observation | None = ...,
         context: global___Context | None = ...,
         outcome: global___Outcome | None = ...,
+        signature: policybridge.v1.tensor_pb2.Signature | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["context", b"context", "message", b"message", "observation", b"observation", "open", b"open", "outcome", b"outcome"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["context", b"context", "message", b"message", "observation", b"observation", "open", b"open", "outcome", b"outcome"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["open", "observation", "context", "outcome"] | None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context", "message", b"message", "observation", b"observation", "open", b"open", "outcome", b"outcome", "signature", b"signature"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "message", b"message", "observation", b"observation", "open", b"open", "outcome", b"outcome", "signature", b"signature"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["open", "observation", "context", "outcome", "signature"] | None: ...
 
 global___SessionRequest = SessionRequest
 
@@ -400,7 +408,9 @@ class Open(google.protobuf.message.Message):
     def policy(self) -> global___PolicyReference: ...
     @property
     def signature(self) -> policybridge.v1.tensor_pb2.Signature:
-        """Fixed for the whole session: later messages carry no names."""
+        """Later messages carry no names. A message `signature` replaces it. Absent: the
+        client sends one before its first observation, of a kind in `Opened.decides`.
+        """
 
     @property
     def options(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
@@ -465,6 +475,7 @@ class Opened(google.protobuf.message.Message):
     SESSION_ID_FIELD_NUMBER: builtins.int
     POLICY_FIELD_NUMBER: builtins.int
     IGNORED_FEATURES_FIELD_NUMBER: builtins.int
+    DECIDES_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     @property
     def policy(self) -> global___PolicyVersion:
@@ -474,15 +485,22 @@ class Opened(google.protobuf.message.Message):
     def ignored_features(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Features that the policy lacks and ignores."""
 
+    @property
+    def decides(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The kinds of decisions that the policy declares, each by the name of the
+        advice: `inlining_decision`, `pass_choice`, … Empty: any.
+        """
+
     def __init__(
         self,
         *,
         session_id: builtins.str = ...,
         policy: global___PolicyVersion | None = ...,
         ignored_features: collections.abc.Iterable[builtins.str] | None = ...,
+        decides: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["policy", b"policy"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["ignored_features", b"ignored_features", "policy", b"policy", "session_id", b"session_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["decides", b"decides", "ignored_features", b"ignored_features", "policy", b"policy", "session_id", b"session_id"]) -> None: ...
 
 global___Opened = Opened
 

@@ -59,13 +59,21 @@ class Session:
         """The version that answers."""
         return self.loaded.stored.policy
 
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """The kinds of decisions that the policy declares, each by the advice's name; empty: any."""
+        return self.loaded.stored.config.decides
+
     def bind(self, signature: Signature) -> tuple[str, ...]:
         """Set the signature of the following observations; give the names of the features that the model ignores.
 
         Raises:
-            InvalidError: the signature does not fit the policy's.
+            InvalidError: the signature does not fit the policy's, or is of a kind of decision that the policy lacks.
 
         """
+        kinds = self.decides
+        if kinds and signature.advice.name not in kinds:
+            raise InvalidError(f"{self.loaded.stored} decides {', '.join(kinds)}, and not {signature.advice.name!r}")
         batcher = self.loaded.batcher(signature, self._engine.schedule)
         self._unbind()
         self._batcher = batcher

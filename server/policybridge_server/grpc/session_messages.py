@@ -1,6 +1,7 @@
 """The messages of one gRPC session after `open`: their handling and answers."""
 
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple, NoReturn
 
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1 import tensor_pb2
@@ -26,7 +27,7 @@ class SessionMessages:
     """Reads a session's messages and writes its decisions.
 
     Args:
-        session: the new session, to which the signature in ``message`` is bound.
+        session: the new session, to which the signature in ``message`` is bound if there is one.
         message: the client's `open`.
         limits: limits of messages.
 
@@ -41,25 +42,36 @@ class SessionMessages:
     """
 
     def __init__(self, session: Session, message: pb.Open, limits: MessageLimits) -> None:
-        signature = _signature(message.signature, limits)
-        ignored = session.bind(signature)
-        serdes = load_serdes(message.serdes or "bitstream", limits)
+        self._serdes = load_serdes(message.serdes or "bitstream", limits)
         self._session = session
         self._limits = limits
         self._version = session.policy.version
-        self._decode = serdes.codec(signature.features).decode
-        self._encode = serdes.codec(signature.advice_layout).encode
+        self._decode: Callable[[bytes], Values] = _without_signature
+        self._encode: Callable[[Values], bytes] = _without_signature
         self._step = 0
         self._last: pb.SessionResponse | None = None
-        opened = pb.Opened(session_id=session.view.id, policy=version_to_pb(session.policy), ignored_features=ignored)
+        ignored = self._bind(message.signature) if message.HasField("signature") else ()
+        opened = pb.Opened(
+            session_id=session.view.id,
+            policy=version_to_pb(session.policy),
+            ignored_features=ignored,
+            decides=session.decides,
+        )
         self.opened = pb.SessionResponse(opened=opened)
+
+    def _bind(self, message: tensor_pb2.Signature) -> tuple[str, ...]:
+        signature = _signature(message, self._limits)
+        ignored = self._session.bind(signature)
+        codec = self._serdes.codec
+        self._decode, self._encode = codec(signature.features).decode, codec(signature.advice_layout).encode
+        return ignored
 
     def read(self, request: pb.SessionRequest) -> pb.SessionResponse | Observation | Outcome | None:
         """Read one message.
 
         Returns:
             The observation to decide on, the outcome to record, the answer to a step that was sent again, or ``None``
-            for a context, which has no answer.
+            for a context or a signature, which have no answer.
 
         Raises:
             PreconditionError: the message is out of order.
@@ -72,10 +84,13 @@ class SessionMessages:
         if kind == "context":
             self._session.context(request.context.name)
             return None
+        if kind == "signature":
+            self._bind(request.signature)
+            return None
         if kind == "outcome":
             check_outcome(request.outcome, self._limits)
             return outcome_from_pb(request.outcome)
-        known = "`observation`, `context` and `outcome`"
+        known = "`observation`, `context`, `signature` and `outcome`"
         raise PreconditionError(f"after `open` come {known}, not {kind or 'an empty message'}")
 
     def _observation(self, observation: pb.Observation) -> pb.SessionResponse | Observation:
@@ -100,6 +115,10 @@ class SessionMessages:
     def forget(self) -> None:
         """Keep the latest answer no longer."""
         self._last = None
+
+
+def _without_signature(_: object) -> NoReturn:
+    raise PreconditionError("an observation came before the signature of its features")
 
 
 def _signature(message: tensor_pb2.Signature, limits: MessageLimits) -> Signature:

@@ -5,7 +5,7 @@ import itertools
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from time import time
@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FORMAT",
         help="how to write them: %(choices)s (default: log, LLVM's training log)",
     )
+    exporting.add_argument("--kind", metavar="ADVICE", help="decisions with this name of the advice alone")
     exporting.add_argument("--score", metavar="NAME", help="the outcome that is the reward")
     exporting.add_argument(
         "--score-default",
@@ -134,13 +135,15 @@ def _list(reader: LedgerReader, arguments: argparse.Namespace) -> None:
 def _show(reader: LedgerReader, arguments: argparse.Namespace) -> None:
     session = reader.session(arguments.session)
     contexts: dict[str, int] = {}
-    advices: dict[str, int] = {}
+    advices: dict[str, dict[str, int]] = {}
     for segment in reader.segments(session):
         context = str(segment.contexts[0])
         contexts[context] = contexts.get(context, 0) + len(segment)
+        of_kind = advices.setdefault(segment.signature.advice.name, {})
         for advice in segment.advices.tolist():
-            advices[str(advice[0])] = advices.get(str(advice[0]), 0) + 1
-    description = {**session.to_json(), "state": state(session), "contexts": contexts, "advices": advices}
+            of_kind[str(advice[0])] = of_kind.get(str(advice[0]), 0) + 1
+    counted: Mapping[str, object] = advices if len(advices) > 1 else next(iter(advices.values()), {})
+    description = {**session.to_json(), "state": state(session), "contexts": contexts, "advices": counted}
     outcomes = reader.context_outcomes(session)
     description["context_outcomes"] = outcomes if arguments.json else len(outcomes)
     if arguments.json:
@@ -203,6 +206,7 @@ def _query(arguments: argparse.Namespace) -> Query:
         until=arguments.until,
         labels=dict(arguments.label),
         status=arguments.status,
+        kind=getattr(arguments, "kind", None),
     )
 
 

@@ -85,7 +85,7 @@ def one_signature(batches: Iterator[DecisionBatch]) -> tuple[Signature, Iterator
             if batch.signature != first.signature:
                 raise InvalidError(
                     f"sessions {first.sessions[0].id} and {batch.sessions[0].id} have different features; "
-                    "a file holds sessions of one signature: choose them by policy, version or label"
+                    "a file holds decisions of one signature: choose them by policy, version, label or kind"
                 )
             yield batch
 

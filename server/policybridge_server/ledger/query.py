@@ -22,6 +22,7 @@ class Query:
         labels: all of these, with these values.
         status: of the outcome.
         session: the session's id, or how it begins.
+        kind: of their decisions only those with this name of the advice, see `LedgerReader.batches`.
 
     """
 
@@ -32,6 +33,7 @@ class Query:
     labels: Mapping[str, str] = field(default_factory=dict)
     status: str | None = None
     session: str | None = None
+    kind: str | None = None
 
     def to_sql(self, label: str = _LABEL) -> tuple[str, list[Any]]:
         """Give the SQL condition on the table ``sessions``, and the values of its placeholders.

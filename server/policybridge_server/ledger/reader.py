@@ -106,12 +106,14 @@ class LedgerReader(AbstractContextManager["LedgerReader"]):
             yield from batch.split(size)
 
     def _pieces(self, query: Query | None) -> Iterator[DecisionBatch]:
+        kind = None if query is None else query.kind
         for session in self.sessions(query):
             given = False
             try:
                 for piece in self.segments(session):
-                    yield piece
-                    given = True
+                    if kind is None or piece.signature.advice.name == kind:
+                        yield piece
+                        given = True
             except DroppedError:
                 if given:
                     raise

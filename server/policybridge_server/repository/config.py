@@ -7,9 +7,12 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from policybridge_core.errors import InvalidError
+from policybridge_core.session import LONGEST_NAME
 from policybridge_server.repository.checks import check_alias
 
 POLICY_TOML: Final = "policy.toml"
+
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
 
 _MOST_SECONDS: Final = 1e9
 """30 years, as in the server's configuration, because a wait for a lock needs a finite limit."""
@@ -51,6 +54,7 @@ class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
         aliases: alias → version number, until it is set otherwise; ``latest`` is always the highest number.
         features: the inputs in LLVM's JSON form, if the artifact does not declare them.
         advice: the output, likewise.
+        decides: the kinds of decisions, each by the name of the client's advice; empty: whatever a client asks.
         rename: input of the policy → feature of the client, if their names differ.
         fill: input → its value if the client lacks the feature.
         head: turns scores into advice, if the model gives scores.
@@ -74,6 +78,7 @@ class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     aliases: dict[str, int] = {}
     features: list[dict[str, Any]] | None = None
     advice: dict[str, Any] | None = None
+    decides: tuple[_Name, ...] = ()
     rename: dict[str, str] = {}
     fill: dict[str, Any] = {}
     head: HeadConfig | None = None

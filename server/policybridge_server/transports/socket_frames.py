@@ -85,10 +85,13 @@ def parse_hello(line: bytes) -> Hello | Report:
         raise InvalidError(f"the hello line is malformed: {error}; see proto/SOCKET.md") from error
 
 
-def opened_line(session_id: str, policy: PolicyVersion) -> bytes:
-    """Write the line that answers a hello."""
+def opened_line(session_id: str, policy: PolicyVersion, decides: tuple[str, ...] = ()) -> bytes:
+    """Write the line that answers a hello; ``decides`` are the kinds of decisions that the policy declares."""
     opened: dict[str, Any] = {"session": session_id, "policy": policy.name, "version": policy.version}
-    return msgspec.json.encode(opened | {"digest": policy.digest}) + b"\n"
+    opened["digest"] = policy.digest
+    if decides:
+        opened["decides"] = decides
+    return msgspec.json.encode(opened) + b"\n"
 
 
 def error_line(error: PolicyBridgeError) -> bytes:

@@ -98,7 +98,7 @@ class SocketSession(ChannelConversation[Event]):
         self._open(hello.reference, hello.session_options)
 
     def _opened(self, session: Session) -> None:
-        self._channel.send(opened_line(session.view.id, session.policy))
+        self._channel.send(opened_line(session.view.id, session.policy, session.decides))
         self._prefix = b"" if self._framing == "raw" else _ADVICE
         self._sends_chance = self._framing == "chance"
         self._waiting.extend(self._reader.feed(bytes(self._line)))

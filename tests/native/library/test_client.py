@@ -66,6 +66,9 @@ KINDS = {
     "c-grpc": Kind("policybridge-c-grpc-client", "grpc"),
 }
 
+OF_CPP = pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("cpp-")], indirect=True)
+"""For tests of what the C ABI lacks."""
+
 SAMPLES: dict[ElementType, list[Any]] = {
     ElementType.BOOL: [True, False],
     ElementType.BYTES: [b"", b"\0\xff"],
@@ -76,12 +79,25 @@ SAMPLES: dict[ElementType, list[Any]] = {
 }
 SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (2,), (1, 2), (-1,), (-1, 2), (-1, -1), (0,))
 SUM = contract.SUM
+TWO_KINDS = """
+class Policy:
+    def evaluate(self, observation, session):
+        return observation["x"]
+
+    def pass_choice(self, observation, session):
+        return int(observation["x"].sum()) * 100 + len(session.context)
+"""
+INLINING = Signature.of([TensorSpec("x", ElementType.INT64)], TensorSpec("inlining_decision", ElementType.INT64))
+PASSES = Signature.of([TensorSpec("x", ElementType.INT32, (3,))], TensorSpec("pass_choice", ElementType.INT32))
+"""Another kind of decision, of another size in bytes."""
 
 
 @pytest.fixture(scope="session")
 def policies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     repository = tmp_path_factory.mktemp("policies")
     write_policies(repository)
+    write_python(repository, "kinds", TWO_KINDS, 'decides = ["inlining_decision", "pass_choice"]')
+    write_python(repository, "passes-only", TWO_KINDS, 'decides = ["pass_choice"]')
     write_python(repository, "same", answering("observation['x']"))
     write_python(repository, "where", answering("session.context"))
     takes_z = 'features = [{name = "z", type = "int64_t", shape = [1]}]\n'
@@ -293,6 +309,46 @@ def test_invalid_specs_are_refused(
 def test_an_input_that_the_client_lacks_is_an_error_with_both_specs(open_session: Open) -> None:
     with pytest.raises(InvalidError, match="z"):
         open_session("needs", SUM).decide()
+
+
+@OF_CPP
+def test_a_runner_changes_the_kind_of_decision_and_stays_on_its_session(
+    open_session: Open, server: RunningServer
+) -> None:
+    session = open_session("kinds", INLINING, context="a.c")
+    assert session.decides == ["inlining_decision", "pass_choice"]
+    number = session.id
+    session.set(0, np.array([7]))
+    assert session.decide() == 7
+    for context in ("f", "main"):
+        session.bind(PolicyReference("kinds"), PASSES)
+        session.context(context)
+        session.set(0, np.array([1, 2, 3], np.int32))
+        assert session.decide() == 600 + len(context)
+    session.bind(PolicyReference("kinds"), INLINING)
+    session.set(0, np.array([8]))
+    assert session.decide() == 8
+    assert session.id == number
+    session.report(Outcome({"text": 1.0}, "ok"))
+    with LedgerReader(Path(server.socket.removeprefix("socket:")).with_name("ledger.db")) as reader:
+        batches = reader.trajectory(reader.session(number)).batches
+    assert [batch.signature.advice.name for batch in batches] == [
+        "inlining_decision",
+        "pass_choice",
+        "inlining_decision",
+    ]
+    assert [batch.contexts.tolist() for batch in batches] == [["a.c"], ["f", "main"], ["main"]]
+
+
+@OF_CPP
+def test_a_session_opens_on_a_policy_that_lacks_the_first_kind_and_asks_for_the_other(open_session: Open) -> None:
+    session = open_session("passes-only", INLINING, "several_kinds")
+    assert session.decides == ["pass_choice"]
+    session.bind(PolicyReference("passes-only"), PASSES)
+    session.set(0, np.array([1, 2, 3], np.int32))
+    assert session.decide() == 600
+    with pytest.raises(InvalidError, match="decides pass_choice, and not 'inlining_decision'"):
+        open_session("passes-only", INLINING).decide()
 
 
 def test_the_policy_reads_the_context(open_session: Open) -> None:

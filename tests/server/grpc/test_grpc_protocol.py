@@ -66,9 +66,11 @@ class Stream:
     def send(self, **message: object) -> None:
         self._requests.put(pb.SessionRequest(**message))  # type: ignore[arg-type]
 
-    def open(self, policy: str, *, serdes: str = "", signature: Signature = SIGNATURE, **fields: object) -> pb.Opened:
-        reference = pb.PolicyReference(name=policy)
-        message = pb.Open(policy=reference, signature=signature_to_pb(signature), serdes=serdes, **fields)  # type: ignore[arg-type]
+    def open(
+        self, policy: str, *, serdes: str = "", signature: Signature | None = SIGNATURE, **fields: object
+    ) -> pb.Opened:
+        given = None if signature is None else signature_to_pb(signature)
+        message = pb.Open(policy=pb.PolicyReference(name=policy), signature=given, serdes=serdes, **fields)  # type: ignore[arg-type]
         self.send(open=message)
         return next(self._call).opened
 
@@ -168,6 +170,64 @@ def test_features_that_the_policy_lacks_are_ignored_and_named(tmp_path: Path) ->
         assert list(stream.open("only").ignored_features) == ["x"]
         assert stream.advise(1, 7, 9) == 9
         stream.close()
+
+
+TWO_KINDS = """
+class Policy:
+    def evaluate(self, observation, session):
+        return observation["x"] + observation["y"]
+
+    def pass_choice(self, observation, session):
+        return observation["x"] * observation["y"]
+"""
+
+
+def named(advice: str) -> Signature:
+    return Signature(SIGNATURE.features, TensorSpec(advice, ElementType.INT64))
+
+
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_a_session_changes_the_kind_of_decision_by_a_signature(tmp_path: Path, isolation: str) -> None:
+    declared = f'decides = ["decision", "pass_choice"]\nisolation = "{isolation}"'
+    write_python(tmp_path, "two-kinds", TWO_KINDS, declared)
+    with running_server(tmp_path, tmp_path) as server, grpc.insecure_channel(server.grpc[5:]) as channel:
+        stream = Stream(PolicyServiceStub(channel))
+        assert list(stream.open("two-kinds").decides) == ["decision", "pass_choice"]
+        assert stream.advise(1, 5, 6) == 11
+        stream.send(signature=signature_to_pb(named("pass_choice")))
+        assert stream.advise(2, 5, 6) == 30
+        stream.send(signature=signature_to_pb(SIGNATURE))
+        assert stream.advise(3, 5, 6) == 11
+        stream.close()
+
+
+def test_a_session_opens_without_a_signature_and_tells_the_kinds_for_which_one_may_follow(tmp_path: Path) -> None:
+    write_python(tmp_path, "one-kind", TWO_KINDS, 'decides = ["pass_choice"]')
+    with running_server(tmp_path, tmp_path) as server, grpc.insecure_channel(server.grpc[5:]) as channel:
+        stub = PolicyServiceStub(channel)
+        stream = Stream(stub)
+        assert list(stream.open("one-kind", signature=None).decides) == ["pass_choice"]
+        stream.send(signature=signature_to_pb(named("pass_choice")))
+        assert stream.advise(1, 5, 6) == 30
+        stream.close()
+        with pytest.raises(grpc.RpcError, match="decides pass_choice, and not 'decision'") as failure:
+            Stream(stub).open("one-kind")
+        assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        early = Stream(stub)
+        early.open("one-kind", signature=None)
+        with pytest.raises(grpc.RpcError, match="came before the signature") as failure:
+            early.observe(1)
+        assert failure.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+def test_a_signature_with_too_many_features_is_refused_in_the_middle_of_a_session(stream: Stream) -> None:
+    stream.open("sum")
+    assert stream.advise(1, 1, 1) == 2
+    wide = [TensorSpec(f"f{number}", ElementType.INT64, (64,)) for number in range(64)]
+    stream.send(signature=signature_to_pb(Signature.of(wide, SIGNATURE.advice)))
+    with pytest.raises(grpc.RpcError, match="at most 4096 are taken") as failure:
+        stream.observe(2)
+    assert failure.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 def evaluate_request(**fields: object) -> pb.EvaluateRequest:

@@ -25,10 +25,12 @@ from policybridge_serdes import (
     pack,
 )
 from policybridge_serdes.interactive import header_line
+from policybridge_serdes.training_log import TrainingLogReader
 from policybridge_server.ledger.query import Query, SessionRecord
 from tests.conftest import ServerFactory
 from tests.server.ledger.asking import ask, open_network, rows
 from tests.server.ledger.conftest import Recording
+from tests.server.ledger.test_export import refused, sessions
 from tests.server.test_serve import refusal
 
 
@@ -195,6 +197,36 @@ def test_a_second_header_with_other_features_begins_a_second_batch_of_the_same_s
     assert [batch.contexts.tolist() for batch in batches] == [["c1"], ["c2"]]
     lines.close()
     peer.close()
+
+
+def test_the_decisions_of_one_kind_are_exported_and_each_kinds_advices_are_counted(
+    recording: Recording, tmp_path: Path
+) -> None:
+    peer = socket.socket(socket.AF_UNIX)
+    peer.connect(recording.server.socket.removeprefix("socket:"))
+    lines = peer.makefile("rb")
+    peer.sendall(b'{"policybridge":1,"policy":"sum","labels":{"kinds":"two"}}\n')
+    session = json.loads(lines.readline())["session"]
+    for kind, width in (("inlining_decision", 1), ("pass_choice", 2), ("inlining_decision", 1)):
+        signature = Signature.of([TensorSpec("x", ElementType.INT64, (width,))], TensorSpec(kind, ElementType.INT64))
+        payload = np.full(width, 3, "<i8").tobytes()
+        peer.sendall(header_line(signature) + b'{"observation":0}\n%b\n' % payload)
+        assert lines.read(9)[0] == 0
+    peer.sendall(b'{"outcome":{"values":{"text":7},"status":"ok"}}\n')
+    assert lines.readline() == b'\0{"recorded":true}\n'
+    lines.close()
+    peer.close()
+    told = json.loads(sessions(recording, "show", session, "--json"))
+    assert told["advices"] == {"inlining_decision": {"[3]": 2}, "pass_choice": {"[6]": 1}}
+    target = tmp_path / "x.log"
+    for kind, count, width in (("inlining_decision", 2, 1), ("pass_choice", 1, 2)):
+        said = sessions(recording, "export", "--label", "kinds=two", "--kind", kind, "--to", target)
+        assert said.startswith(f"{count} decisions")
+        with target.open("rb") as file:
+            assert TrainingLogReader(file).header.features.specs[0].shape == (width,)
+    assert "choose them by policy, version, label or kind" in refused(
+        recording, "export", "--label", "kinds=two", "--to", target
+    )
 
 
 def test_a_decision_without_a_session_is_not_recorded(recording: Recording) -> None:

@@ -21,6 +21,14 @@ HEADER = (
     b'{"name":"y","type":"int64_t","port":0,"shape":[1]}],'
     b'"advice":{"name":"decision","type":"int64_t","port":0,"shape":[1]}}\n'
 )
+TWO_KINDS = """
+class Policy:
+    def evaluate(self, observation, session):
+        return observation["x"] + observation["y"]
+
+    def pass_choice(self, observation, session):
+        return observation["x"] * observation["y"]
+"""
 HELLO = b'{"policybridge":1,"policy":"sum"}\n'
 
 
@@ -39,6 +47,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
         source = answering(f"observation['x'] + observation['y'] + {version - 2} * 1000")
         write_python(repository, "sum", source, version=version)
     write_python(repository, "context", answering("len(session.context)"))
+    write_python(repository, "two-kinds", TWO_KINDS, 'decides = ["decision", "pass_choice"]')
     write_python(repository, "reverse", answering('observation["items"][::-1]'))
     write_python(
         repository,
@@ -160,6 +169,23 @@ def test_a_second_header_is_bound_anew_in_the_same_session(connect: Connect) -> 
     swapped = HEADER.replace(b'"x"', b'"?"').replace(b'"y"', b'"x"').replace(b'"?"', b'"y"')
     peer.send(swapped.replace(b'"decision","type":"int64_t"', b'"decision","type":"int32_t"'), observation(0, 5, 6))
     assert peer.read(5) == b"\0" + struct.pack("<i", 11)
+
+
+def test_the_answer_to_the_hello_tells_the_kinds_of_decisions_that_the_policy_declares(connect: Connect) -> None:
+    peer = connect()
+    peer.send(b'{"policybridge":1,"policy":"two-kinds"}\n', HEADER, observation(0, 1, 2))
+    assert peer.line()["decides"] == ["decision", "pass_choice"]
+    assert peer.read(9) == advice(3)
+    peer.send(HEADER.replace(b'"decision"', b'"pass_choice"'), observation(0, 5, 6))
+    assert peer.read(9) == advice(30)
+
+
+def test_a_header_of_a_kind_of_decision_that_the_policy_lacks_ends_the_session(connect: Connect) -> None:
+    peer = connect()
+    peer.send(b'{"policybridge":1,"policy":"two-kinds"}\n')
+    peer.send(HEADER.replace(b'"decision"', b'"tile"'), observation(0, 1, 2))
+    peer.line()
+    assert peer.error() == "3 two-kinds@1 decides decision, pass_choice, and not 'tile'"
 
 
 def test_the_context_line_reaches_the_policy(connect: Connect) -> None:

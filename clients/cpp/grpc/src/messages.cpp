@@ -33,12 +33,19 @@ void write(const Exploration &exploration, v1::Exploration &message) {
 
 } // namespace
 
+v1::Signature to_message(const Signature &signature) {
+  v1::Signature message;
+  for (const TensorSpec &spec : signature.features)
+    write(spec, *message.add_features());
+  write(signature.advice, *message.mutable_advice());
+  return message;
+}
+
 v1::Open to_message(const OpenOptions &options, const Signature &signature) {
   v1::Open message;
   write(options.policy, *message.mutable_policy());
-  for (const TensorSpec &spec : signature.features)
-    write(spec, *message.mutable_signature()->add_features());
-  write(signature.advice, *message.mutable_signature()->mutable_advice());
+  if (!options.several_kinds)
+    *message.mutable_signature() = to_message(signature);
   message.set_serdes("bitstream");
   message.set_context(options.context);
   message.mutable_options()->insert(options.options.begin(), options.options.end());
@@ -70,7 +77,9 @@ v1::Outcome to_message(const Outcome &outcome) {
 
 SessionInfo from_message(const v1::Opened &opened) {
   const v1::PolicyVersion &policy = opened.policy();
-  return {opened.session_id(), {policy.name(), policy.version(), policy.digest()}};
+  return {opened.session_id(),
+          {policy.name(), policy.version(), policy.digest()},
+          {opened.decides().begin(), opened.decides().end()}};
 }
 
 } // namespace policybridge

@@ -10,6 +10,8 @@ namespace policybridge {
 /// Limit in bytes of an observation or an advice; it is the server's default limit.
 inline constexpr std::size_t largest_values = std::size_t{64} << 20;
 
+v1::Signature to_message(const Signature &signature);
+
 /// The first message of a session.
 v1::Open to_message(const OpenOptions &options, const Signature &signature);
 

@@ -4,6 +4,8 @@
 #include "messages.h"
 #include "utf8.h"
 
+#include <utility>
+
 namespace policybridge {
 
 Result<std::unique_ptr<Session>> GrpcSession::open(std::unique_ptr<Stream> stream, const OpenOptions &options,
@@ -11,11 +13,15 @@ Result<std::unique_ptr<Session>> GrpcSession::open(std::unique_ptr<Stream> strea
   v1::SessionRequest request;
   *request.mutable_open() = to_message(options, signature);
   v1::SessionResponse response;
-  if (Status status = stream->request(nullptr, request, response); !status.ok())
+  if (Status status = stream->request({}, request, response); !status.ok())
     return status;
   if (!response.has_opened())
     return stream->fail(internal_error("the server's first answer is not `opened`"));
-  return std::unique_ptr<Session>(new GrpcSession(std::move(stream), from_message(response.opened())));
+  std::unique_ptr<GrpcSession> session(new GrpcSession(std::move(stream), from_message(response.opened())));
+  if (options.several_kinds)
+    if (Status status = session->bind(signature); !status.ok())
+      return status;
+  return std::unique_ptr<Session>(std::move(session));
 }
 
 template <class Call> Status GrpcSession::ended_by_failure(Call &&call) {
@@ -55,10 +61,26 @@ Status GrpcSession::set_context(std::string_view name) {
       return failed_precondition("the session is over: " + stream_->over().message());
     if (!is_utf8(name))
       return invalid_argument("a context's name is not UTF-8: " + quoted(name));
-    context_.mutable_context()->mutable_name()->assign(name.data(), name.size());
-    context_pending_ = true;
+    pending(v1::SessionRequest::kContext).mutable_context()->mutable_name()->assign(name.data(), name.size());
     return {};
   });
+}
+
+Status GrpcSession::bind(const Signature &signature) {
+  return guarded([&]() -> Status {
+    if (!is_open())
+      return failed_precondition("the session is over: " + stream_->over().message());
+    *pending(v1::SessionRequest::kSignature).mutable_signature() = to_message(signature);
+    return {};
+  });
+}
+
+/// The message of a kind that waits for the next request, made if there is none.
+v1::SessionRequest &GrpcSession::pending(v1::SessionRequest::MessageCase kind) {
+  for (v1::SessionRequest &message : pending_)
+    if (message.message_case() == kind)
+      return message;
+  return pending_.emplace_back();
 }
 
 Status GrpcSession::report(const Outcome &outcome) {
@@ -76,8 +98,7 @@ Status GrpcSession::tell(const Outcome &outcome) {
 }
 
 Status GrpcSession::request(const v1::SessionRequest &request) {
-  const v1::SessionRequest *before = context_pending_ ? &context_ : nullptr;
-  context_pending_ = false;
+  const std::vector<v1::SessionRequest> before = std::exchange(pending_, {});
   return stream_->request(before, request, response_);
 }
 

@@ -17,6 +17,7 @@ public:
 
   Result<SessionInfo> info() const override { return info_; }
   Status evaluate(std::uint64_t step, std::string_view observation, AdviceBuffer &advice) override;
+  Status bind(const Signature &signature) override;
   Status set_context(std::string_view name) override;
   Status report(const Outcome &outcome) override;
   bool is_open() const noexcept override { return stream_->over().ok(); }
@@ -31,8 +32,9 @@ private:
 
   const std::unique_ptr<Stream> stream_;
   const SessionInfo info_;
-  bool context_pending_ = false;
-  v1::SessionRequest context_;
+  v1::SessionRequest &pending(v1::SessionRequest::MessageCase kind);
+
+  std::vector<v1::SessionRequest> pending_; // to be sent together with the next request
   // Members, so that their memory is allocated once for the whole session.
   v1::SessionRequest request_;
   v1::SessionResponse response_;

@@ -40,7 +40,7 @@ Stream::Stream(const std::shared_ptr<::grpc::Channel> &channel, GrpcServer serve
   call_ = stub_->Session(&context_);
 }
 
-Status Stream::request(const v1::SessionRequest *before, const v1::SessionRequest &request,
+Status Stream::request(Span<const v1::SessionRequest> before, const v1::SessionRequest &request,
                        v1::SessionResponse &response) {
   if (!over_.ok())
     return failed_precondition("the session is over: " + over_.message());
@@ -58,11 +58,12 @@ Status Stream::request(const v1::SessionRequest *before, const v1::SessionReques
   return over_;
 }
 
-bool Stream::exchange(const v1::SessionRequest *before, const v1::SessionRequest &request,
+bool Stream::exchange(Span<const v1::SessionRequest> before, const v1::SessionRequest &request,
                       v1::SessionResponse &response) {
   // Buffered, to be sent together with the next message.
-  if (before && !call_->Write(*before, ::grpc::WriteOptions().set_buffer_hint()))
-    return false;
+  for (const v1::SessionRequest &message : before)
+    if (!call_->Write(message, ::grpc::WriteOptions().set_buffer_hint()))
+      return false;
   return call_->Write(request) && call_->Read(&response);
 }
 

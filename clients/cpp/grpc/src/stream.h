@@ -4,6 +4,7 @@
 #include "access.h"
 #include "call_deadlines.h"
 
+#include "policybridge/span.h"
 #include "policybridge/status.h"
 #include "policybridge/v1/policy_service.grpc.pb.h"
 
@@ -38,9 +39,10 @@ public:
   Stream &operator=(const Stream &) = delete;
   ~Stream() { close(); }
 
-  /// Send `before` unless it is null, then `request`, and wait for the answer to `request`; `before` gets no answer. An
-  /// error ends the session.
-  Status request(const v1::SessionRequest *before, const v1::SessionRequest &request, v1::SessionResponse &response);
+  /// Send `before`, then `request`, and wait for the answer to `request`; those before get no answer. An error ends the
+  /// session.
+  Status request(Span<const v1::SessionRequest> before, const v1::SessionRequest &request,
+                 v1::SessionResponse &response);
 
   /// Ok while the stream is open, else why it is closed.
   const Status &over() const noexcept { return over_; }
@@ -53,7 +55,8 @@ public:
   void close() noexcept;
 
 private:
-  bool exchange(const v1::SessionRequest *before, const v1::SessionRequest &request, v1::SessionResponse &response);
+  bool exchange(Span<const v1::SessionRequest> before, const v1::SessionRequest &request,
+                v1::SessionResponse &response);
 
   const GrpcServer server_;
   const std::shared_ptr<CallDeadlines> deadlines_;

@@ -114,6 +114,13 @@ public:
   /// explore, and for an advice of the fallback.
   std::optional<float> log_probability() const noexcept { return buffer_.log_probability; }
 
+  /// Set the features and the advice of the following decisions, which may be of another kind; the session stays, and
+  /// `feature` and `tensor` give new memory.
+  ///
+  /// InvalidArgument or ResourceExhausted: the specs are wrong in themselves. Unimplemented: as `Session::bind`. If they
+  /// do not fit the policy, the next decision fails.
+  Status bind(std::vector<TensorSpec> features, TensorSpec advice);
+
   /// Say that the following decisions belong to the function (or module) `name`.
   Status set_context(std::string_view name);
 
@@ -136,6 +143,7 @@ public:
 
 private:
   ModelRunner(std::shared_ptr<Connection> connection, OpenOptions options, Signature signature, RunnerOptions runner);
+  void lay_out();
   Status start();
   Status request();
   Status request_once();

@@ -2,6 +2,7 @@
 #define POLICYBRIDGE_SESSION_H
 
 #include "policybridge/status.h"
+#include "policybridge/tensor_spec.h"
 
 #include <cstdint>
 #include <map>
@@ -59,6 +60,10 @@ struct OpenOptions {
   std::map<std::string, std::string> labels;
   /// Absent: always the policy's best advice.
   std::optional<Exploration> exploration;
+  /// Whether the client can ask for several kinds of decisions, see `Session::bind`. Then a session opens on a policy that
+  /// lacks the kind of the first signature, too; `SessionInfo::decides` tells the others. As over `socket:`, the signature
+  /// travels with the first observation.
+  bool several_kinds = false;
 
   /// InvalidArgument: both a version and an alias, a text that is no UTF-8, an exploration out of its range.
   Status check() const;
@@ -70,6 +75,11 @@ struct SessionInfo {
   std::string id;
   /// Answers every observation of the session, whatever is published meanwhile.
   PolicyVersion policy;
+  /// The kinds of decisions that the policy declares, each by the name of the advice; empty: it declares none.
+  std::vector<std::string> decides = {};
+
+  /// Whether the policy declares a kind of decision.
+  bool declares(std::string_view kind) const;
 };
 
 /// The outcome of a compilation: named numbers and a word.
@@ -110,6 +120,10 @@ public:
   ///
   /// Any error but one that leaves `is_open()` true ends the session. FailedPrecondition: it was over before.
   virtual Status evaluate(std::uint64_t step, std::string_view observation, AdviceBuffer &advice) = 0;
+
+  /// Set the signature of the following observations, which may be of another kind of decision; it has passed its check.
+  /// It travels with the next of them. Unimplemented where the channel has one signature.
+  virtual Status bind(const Signature &signature);
 
   /// Say that the following observations belong to the function (or module) `name`. It travels with the next of them.
   virtual Status set_context(std::string_view name) = 0;

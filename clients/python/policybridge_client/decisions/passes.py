@@ -50,6 +50,31 @@ MODULE_PIPELINES: Final = ("iroutliner",)
 SWITCHES: Final = ("ext-tsp",)
 """Options of LLVM that a pass of code generation reads for each function."""
 
+_NO_LICM: Final = ("skip early-machinelicm", "skip machinelicm")
+_SIZE: Final = (*_NO_LICM, "skip loop-reduce", "set ext-tsp")
+
+ALTERNATIVES: Final[Mapping[str, tuple[str, ...]]] = {
+    "keep": (),
+    "no-licm": _NO_LICM,
+    "no-lsr": ("skip loop-reduce",),
+    "ext-tsp": ("set ext-tsp",),
+    "size": _SIZE,
+    "no-licm-lsr": (*_NO_LICM, "skip loop-reduce"),
+    "no-licm-ext-tsp": (*_NO_LICM, "set ext-tsp"),
+    "no-lsr-ext-tsp": ("skip loop-reduce", "set ext-tsp"),
+    "size-no-placement": (*_NO_LICM, "skip loop-reduce", "skip block-placement"),
+    "size-no-cse": (*_SIZE, "skip machine-cse"),
+    "size-no-sink": (*_SIZE, "skip machine-sink"),
+    "size-no-prepare": (*_SIZE, "skip codegenprepare"),
+    "size-no-cmov": (*_SIZE, "skip x86-cmov-conversion"),
+    "size-no-isel": (*_SIZE, "skip x86-isel"),
+    "size-gvn-hoist": (*_SIZE, "add gvn-hoist@early"),
+    "size-gvn-sink": (*_SIZE, "add gvn-sink@early"),
+    "size-sink": (*_SIZE, "add sink@last"),
+    "size-lower-switch": (*_SIZE, "add lower-switch,simplifycfg@last"),
+}
+"""What a policy may advise for a function, by its place from 0: the actions and names of choices."""
+
 POINTS: Final = ("early", "last")
 """Where passes may be added: when inlining has ended, and before code generation begins."""
 

@@ -9,6 +9,9 @@ There is one object per version. It gets one observation at a time, in a worker 
 names them under ``[settings.models]`` (see `policybridge_server.backends.python.models`), and the class is called with
 them: ``Policy(models)``.
 
+If ``decides`` of policy.toml names kinds of decisions, a method with a kind's name answers it, and ``evaluate`` the
+others.
+
 A session is one episode unless ``[settings.episode]`` defines the start of others. Each episode starts with an empty
 ``session.state``, and ``start`` and ``end`` are called for each.
 """
@@ -32,7 +35,6 @@ from policybridge_serdes.values import pack
 from policybridge_server.backends.artifacts import artifact_file
 from policybridge_server.backends.contract import (
     Batch,
-    ModelSignature,
     SessionView,
     convert_settings,
     declared_signature,
@@ -84,7 +86,7 @@ class PythonBackend:
         models = load_models(artifact, settings.models)
         module = _import(file)
         policy = _make(file, module, settings.name, models)
-        return PythonModel(_Code(policy, module, models), declared_signature(config), settings.episode)
+        return PythonModel(_Code(policy, module, models), config, settings.episode)
 
 
 class _SourceLoader(SourceFileLoader):
@@ -175,17 +177,23 @@ class Observation(Mapping[str, npt.NDArray[Any]]):
         return len(self._names)
 
 
+_Evaluate = Callable[[Mapping[str, npt.NDArray[Any]], SessionView], Any]
+
+
 class PythonModel:
     """A policy object behind the model contract."""
 
     batched = False
     inline: bool | None = False
 
-    def __init__(self, code: _Code, signature: ModelSignature, episode: EpisodeConfig) -> None:
-        self.signature = signature
+    def __init__(self, code: _Code, config: PolicyConfig, episode: EpisodeConfig) -> None:
+        self.signature = declared_signature(config)
         self._code = code
         self._config = episode
-        self._evaluate: Callable[[Mapping[str, npt.NDArray[Any]], SessionView], Any] = code.policy.evaluate
+        self._evaluate: _Evaluate = code.policy.evaluate
+        self._by_kind: dict[str, _Evaluate] = {
+            kind: method for kind in config.decides if callable(method := getattr(code.policy, kind, None))
+        }
         self._start: Callable[[SessionView], None] | None = getattr(code.policy, "start", None)
         self._end: Callable[[SessionView], None] | None = getattr(code.policy, "end", None)
 
@@ -194,8 +202,8 @@ class PythonModel:
         (session,) = batch.sessions
         observation = Observation(batch.values)
         self._follow(session, observation)
-        answer = self._evaluate(observation, session)
         (spec,) = batch.advice.specs
+        answer = self._by_kind.get(spec.name, self._evaluate)(observation, session)
         if answer is None:
             raise PolicyFailedError(f"evaluate returned None; it must return {spec}")
         return pack(batch.advice, {spec.name: _one_element(answer) if spec.fixed and spec.count == 1 else answer})
