@@ -1,6 +1,9 @@
 """A machine of the kills: it forks servers and publishers, and its clock jumps."""
 
 import random
+import shutil
+import subprocess
+import sys
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -10,11 +13,11 @@ from typing import Any, Final
 from tests.kills.messages import Publishing, Serving
 from tests.kills.processes import Killed, Talker
 
-_DAY: Final = 86400.0
-_JUMPS: Final = (-365 * _DAY, -_DAY, -3600.0, -1.0, 0.0, 0.0, 3600.0, _DAY, 365 * _DAY)
+_DAY: Final = 86400
+_JUMPS: Final = (-2 * 365 * _DAY, -365 * _DAY, -_DAY, -3600, -1, 0, 0, 3600, _DAY, 365 * _DAY, 2 * 365 * _DAY)
 """Offsets of the clock in seconds; each jump draws one."""
 
-_LIBRARIES: Final = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+_SOURCE: Final = Path(__file__).with_name("clock.c")
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,8 @@ class Server:
 class Machine:
     """Forks processes that have one clock.
 
-    With libfaketime the whole process has the wrong time of day, and without it only its ledger; the uptime is right,
-    as it is on a real machine.
+    Where there is a C compiler, the whole process has the wrong time of day, and elsewhere only its ledger; the uptime
+    is right, as it is on a real machine.
 
     Args:
         folder: for its log and its clock.
@@ -50,28 +53,23 @@ class Machine:
         self._folder, self._name = folder, name
         self._stack, self._chance, self._counts = stack, chance, counts
         self._offset = folder / f"{name}.clock"
-        self._offset.write_text("+0")
-        faked = {
-            "LD_PRELOAD": str(_LIBRARIES[-1]) if _LIBRARIES else "",
-            "FAKETIME_TIMESTAMP_FILE": str(self._offset),
-            "FAKETIME_CACHE_DURATION": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "NO_FAKE_STAT": "1",
-        }
-        self._nursery = Talker("nursery", folder / f"{name}.log", faked if _LIBRARIES else {})
+        self._offset.write_bytes(bytes(8))
+        library = _built(folder)
+        self._is_real = library is not None
+        wrong = {"LD_PRELOAD": str(library), "KILLS_CLOCK": str(self._offset)} if library else {}
+        self._nursery = Talker("nursery", folder / f"{name}.log", wrong)
         stack.callback(self._nursery.close)
 
     def jump(self) -> None:
         """Set the clock."""
-        new = self._folder / f"{self._name}.clock-new"
-        new.write_text(f"{self._chance.choice(_JUMPS):+.0f}")
-        new.replace(self._offset)
-        self._counts["real clock" if _LIBRARIES else "ledger's clock"] += 1
+        with self._offset.open("r+b") as file:
+            file.write(self._chance.choice(_JUMPS).to_bytes(8, sys.byteorder, signed=True))
+        self._counts["real clock" if self._is_real else "ledger's clock"] += 1
 
     def serve(self, config: dict[str, Any]) -> Server:
         """Start a server, and wait until it is ready."""
         self.jump()
-        process = self._forked(Serving(config, "" if _LIBRARIES else str(self._offset)))
+        process = self._forked(Serving(config, "" if self._is_real else str(self._offset)))
         addresses = process.wait_ready()
         socket, grpc = (next(each for each in addresses if each.startswith(kind)) for kind in ("socket:", "grpc:"))
         return Server(process, socket, grpc)
@@ -85,3 +83,14 @@ class Machine:
         process = Killed(self._nursery, task, self._folder / f"{self._name}-fifo")
         self._stack.callback(process.close)
         return process
+
+
+def _built(folder: Path) -> Path | None:
+    """Compile the clock; ``None`` without a compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return None
+    library = folder / "clock.so"
+    words = [compiler, "-std=c11", "-O2", "-shared", "-fPIC", "-o", str(library), str(_SOURCE), "-ldl"]
+    subprocess.run(words, check=True)
+    return library

@@ -1,5 +1,6 @@
-"""A server; the driver sets the clock of its ledger, if libfaketime does not set the clock of the process."""
+"""A server; the driver sets the clock of its ledger, if it cannot set the clock of the process."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,8 @@ class JumpingClock:
     def now(self) -> Instant:
         """Give the time."""
         now = self._clock.now()
-        return replace(now, wall=now.wall + float(self._offset.read_text()))
+        offset = int.from_bytes(self._offset.read_bytes(), sys.byteorder, signed=True)
+        return replace(now, wall=now.wall + offset)
 
 
 def run(task: Serving) -> None:
