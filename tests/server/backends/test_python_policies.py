@@ -8,13 +8,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from policybridge_client import open_runner
 from policybridge_core.errors import PolicyFailedError, PreconditionError
 from policybridge_serdes import ElementType, Layout, PolicyVersion, TensorSpec, pack, tensor
 from policybridge_server.backends.contract import Batch, Model, SessionView
 from policybridge_server.engine.probe import probe
 from tests.frameworks import require
 from tests.onnx_models import make_model
-from tests.repositories import write_python
+from tests.repositories import answering, write_python
 from tests.server.backends.backends import load
 
 X = TensorSpec("x", ElementType.FLOAT, (-1,))
@@ -210,3 +211,17 @@ class TestEpisodes:
         ask(model, [1.0], session)
         with pytest.raises(KeyError, match="no feature 'new'; the client sends x"):
             ask(model, [1.0], session)
+
+
+X_ALONE = 'features = [{name = "x", type = "int64_t", shape = [1]}]'
+
+
+@pytest.mark.parametrize(("declared", "seen"), [("", [1, 1]), (X_ALONE, [1, 0])])
+def test_without_declared_features_a_policy_has_all_of_the_client_and_with_them_only_those(
+    declared: str, seen: list[int], tmp_path: Path
+) -> None:
+    write_python(tmp_path, "names", answering("[name in observation for name in ('x', 'y')]"), declared)
+    features = [TensorSpec(name, ElementType.INT64) for name in ("x", "y")]
+    advice = TensorSpec("advice", ElementType.INT64, (2,))
+    with open_runner(f"inprocess:{tmp_path}", policy="names", features=features, advice=advice) as runner:
+        assert np.asarray(runner.evaluate()).tolist() == seen

@@ -218,3 +218,14 @@ def test_pings_of_a_client_that_asks_nothing_are_tolerated(target: str) -> None:
             # gRPC sends one each second, whatever is asked for, and by itself answers the fourth with GOAWAY.
             states.get(timeout=3.5)
         assert evaluate(channel) == 3
+
+
+@pytest.mark.parametrize("option", ["--grpc", "--grpcio"])
+def test_only_the_services_that_the_operator_names_are_served(option: str, tmp_path: Path) -> None:
+    write_policies(tmp_path)
+    arguments = ("--repository", tmp_path, "--allow-python", "--grpc-service", "policy", option, "127.0.0.1:0")
+    with serving(*arguments) as (_, address), grpc.insecure_channel(address.removeprefix("grpc:")) as channel:
+        assert evaluate(channel) == 3
+        with pytest.raises(grpc.RpcError) as raised:
+            health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+        assert cast("grpc.Call", raised.value).code() == grpc.StatusCode.UNIMPLEMENTED

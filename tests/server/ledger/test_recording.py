@@ -2,8 +2,10 @@
 
 import json
 import socket
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +72,20 @@ def test_every_decision_is_kept_as_it_was_made(recording: Recording, address: st
     assert batch.contexts[300:].tolist() == ["f"] * 400
     assert np.isnan(batch.log_probabilities).all()
     assert (batch.nanoseconds > 0).all()
+    session.close()
+
+
+def test_decisions_are_answered_while_another_program_holds_the_ledger_locked(
+    recording: Recording, address: str
+) -> None:
+    session = open_network(address)
+    with closing(sqlite3.connect(recording.ledger, isolation_level=None, timeout=60)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        answers = ask(session, rows(500))
+        other.execute("ROLLBACK")
+    session.report(Outcome({"text": 1}, "ok"))
+    assert len(answers) == 500 * SIGNATURE.advice_layout.size
+    assert recorded(recording, session.id).decisions == 500
     session.close()
 
 
