@@ -125,7 +125,7 @@ def test_a_contender_of_another_distribution_is_chosen_by_its_name(tmp_path: Pat
     ]
     ended = bench(*words, env={"PYTHONPATH": path})
     assert ended.status == 0, ended.errors
-    assert "added socket inliner bitstream onnx wire ×1" in ended.output
+    assert "added socket bitstream onnx inliner wire ×1" in ended.output
 
 
 def test_the_table_lists_all_floors_and_peers() -> None:
