@@ -129,7 +129,7 @@ bench-unary: $(VENV)/test.stamp
 
 # Another build beside this one: make bench-trees OTHER=FOLDER, a checkout; or an interpreter that has the other build.
 bench-trees: $(VENV)/test.stamp
-	$(BIN)/policybridge bench trees --python $(OTHER) $(BENCH)
+	$(BIN)/python -m tests.peers trees --python $(OTHER) $(BENCH)
 
 # Eleven attacks on our gRPC port and on one of gRPC's own library, and some on every other door: a client beside, and the server's memory.
 bench-attacks: $(VENV)/test.stamp

@@ -2,11 +2,12 @@
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, cast
 
 from policybridge_bench.contenders.contract import CONTENDERS
+from policybridge_bench.drive import GENERATORS, Prepare
 from policybridge_bench.payloads import PAYLOADS
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_core.plugins import Table, load_part
@@ -41,13 +42,16 @@ A LIST is separated by commas; `all` selects everything that is installed. The d
 
 
 def add_arguments(
-    parser: argparse.ArgumentParser, scenarios: Table = SCENARIOS, contenders: Table = CONTENDERS
+    parser: argparse.ArgumentParser,
+    scenarios: Table = SCENARIOS,
+    contenders: Table = CONTENDERS,
+    generators: Mapping[str, Prepare] = GENERATORS,
 ) -> None:
     """Describe the options; `options.fill` sets the defaults, because scenarios differ in them."""
     parser.description = "Measure policy servers."
     parser.epilog = _EPILOG.format("\n".join(f"  {name:10} {text}" for name, text in _SUMMARIES.items()))
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.set_defaults(scenarios=scenarios, known=contenders)
+    parser.set_defaults(scenarios=scenarios, known=contenders, prepare=generators)
     parser.add_argument("scenario", nargs="?", default="load", help=f"one of {', '.join(scenarios.names())}")
     parser.add_argument(
         "--compare", nargs=2, type=Path, metavar=("A.json", "B.json"), help="compare two results, without a run"
@@ -57,14 +61,14 @@ def add_arguments(
         type=float,
         help="--compare and trees: B is worse above this multiple of A (default: 1.1; trees: 1.05)",
     )
-    _add_cases(parser, contenders)
+    _add_cases(parser, contenders, generators)
     _add_run(parser)
     _add_server(parser)
     _add_single(parser)
     _add_output(parser)
 
 
-def _add_cases(parser: argparse.ArgumentParser, contenders: Table) -> None:
+def _add_cases(parser: argparse.ArgumentParser, contenders: Table, generators: Iterable[str]) -> None:
     group = parser.add_argument_group("cases")
     group.add_argument(
         "--contenders",
@@ -83,7 +87,7 @@ def _add_cases(parser: argparse.ArgumentParser, contenders: Table) -> None:
     group.add_argument(
         "--generators",
         metavar="LIST",
-        help="native, wire, python: the load generators to use (default: the first that a way supports)",
+        help=f"{', '.join(generators)}: the load generators to use (default: the first that a way supports)",
     )
     group.add_argument("--clients", metavar="LIST", help="numbers of clients (default: 1,8)")
     group.add_argument("--rates", metavar="LIST", default="", help="open loop: requests/s of all clients together")

@@ -2,7 +2,7 @@
 
 import contextlib
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,15 +13,29 @@ from policybridge_bench.processes import module, running, usage, wait_ready
 from policybridge_bench.results import Round, summary
 from policybridge_core.errors import PolicyFailedError
 
-_NATIVE_OPTIONS: Final = ("kind", "address", "method", "policy", "file", "seconds", "warm_up", "rate")
+Command = Callable[[Load], list[str]]
+"""Gives the command of a client that does a load."""
+
+Prepare = Callable[[Path, Path], Command]
+"""Prepares a load generator, given the folder for builds and an empty one for its files.
+
+Raises:
+    PreconditionError: this machine lacks something; the message has the remedy.
+
+"""
 
 
-def command(load: Load, client: Path | None = None) -> list[str]:
-    """Give the command of a client that does ``load``: of the native program ``client``, or else in Python."""
-    if client is None:
-        return module(load.program, msgspec.json.encode(load).decode())
-    options = ((name.replace("_", "-"), getattr(load, name)) for name in _NATIVE_OPTIONS)
-    return [str(client), *(f"--{name}={value}" for name, value in options if value not in ("", None))]
+def command(load: Load) -> list[str]:
+    """Give the command of a client in Python."""
+    return module(load.program, msgspec.json.encode(load).decode())
+
+
+def _wire(load: Load) -> list[str]:
+    return command(msgspec.structs.replace(load, kind="wire"))
+
+
+GENERATORS: Final[Mapping[str, Prepare]] = {"wire": lambda *_: _wire, "python": lambda *_: command}
+"""The load generators, the first that supports a way goes first."""
 
 
 def drive(

@@ -25,7 +25,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """The load that one client makes.
 
     Attributes:
-        kind: the kind of the client; see the ``program`` and bench/native.
+        kind: the kind of the client; see the ``program`` and tests/peers.
         address: of the server, in the form that the kind takes.
         method: the gRPC method, if the kind calls one: ``/package.Service/Method``.
         policy: name of the policy.

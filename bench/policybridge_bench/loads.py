@@ -4,17 +4,15 @@ Every round measures all cases once, one after the other, and each round begins 
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import msgspec
 
 from policybridge_bench.contenders.contract import Route, Serving
-from policybridge_bench.drive import command, drive
+from policybridge_bench.drive import Command, drive
 from policybridge_bench.load import Load
-from policybridge_bench.requests import native
 from policybridge_bench.results import Case, Measured, Round
 
 
@@ -36,19 +34,15 @@ class Loads:
         rates: open loops, in requests per second of all clients together; ``None`` for the closed loop.
         seconds: of each case in each round.
         warm_up: seconds before.
-        program: the native load generator, if it could be built.
-        folder: for the files of messages that the native clients send.
         each: measure with every generator that a route supports.
 
     """
 
-    generators: Sequence[str]
+    generators: Mapping[str, Command]
     clients: Sequence[int]
     rates: Sequence[float | None]
     seconds: float
     warm_up: float
-    program: Path | None
-    folder: Path
     each: bool = False
 
     def candidates(self, contender: str, serving: Serving) -> Iterator[Candidate]:
@@ -57,17 +51,13 @@ class Loads:
             able = [name for name in self.generators if name in route.generators]
             taken = able if self.each else able[:1]
             for generator, clients, rate in itertools.product(taken, self.clients, self.rates):
-                program = self.program if generator == "native" else None
-                client = command(self._load(route, generator, clients, rate), program)
+                client = self.generators[generator](self._load(route, clients, rate))
                 case = route_case(contender, route, generator, clients, rate)
                 yield Candidate(case, partial(drive, client, clients, serving.pid))
 
-    def _load(self, route: Route, generator: str, clients: int, rate: float | None) -> Load:
-        load, own = route.load, None if rate is None else rate / clients
-        if generator == "native":
-            load = native(load, self.folder)
-        kind = "wire" if generator == "wire" else load.kind
-        return msgspec.structs.replace(load, kind=kind, rate=own, seconds=self.seconds, warm_up=self.warm_up)
+    def _load(self, route: Route, clients: int, rate: float | None) -> Load:
+        own = None if rate is None else rate / clients
+        return msgspec.structs.replace(route.load, rate=own, seconds=self.seconds, warm_up=self.warm_up)
 
 
 def route_case(contender: str, route: Route, generator: str, clients: int, rate: float | None = None) -> Case:

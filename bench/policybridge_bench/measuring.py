@@ -11,10 +11,10 @@ from typing import cast
 
 import msgspec
 
-from policybridge_bench import native
 from policybridge_bench.bounds import Bound, print_bounds
 from policybridge_bench.contenders.contract import Contender, Serving, Setting, load_contender
 from policybridge_bench.contenders.own import WAYS, PolicyBridge, policybridge
+from policybridge_bench.drive import Command
 from policybridge_bench.loads import Candidate, Loads, run_rounds
 from policybridge_bench.options import baseline, names, numbers, words
 from policybridge_bench.payloads import PAYLOADS
@@ -26,8 +26,6 @@ from policybridge_core.errors import InvalidError, PolicyFailedError, Preconditi
 from policybridge_core.plugins import load_part
 from policybridge_core.text import meant
 from policybridge_serdes import SERDES
-
-_GENERATORS = ("native", "wire", "python")
 
 
 def measure(
@@ -170,22 +168,20 @@ def _setting(arguments: argparse.Namespace, folder: Path) -> Setting:
 
 
 def _loads(arguments: argparse.Namespace, folder: Path, skip: Callable[[str, str], None]) -> Loads:
-    named = names(arguments.generators or "all", "generator", _GENERATORS)
-    program = None
-    if "native" in named:
+    named = names(arguments.generators or "all", "generator", arguments.prepare)
+    made: dict[str, Command] = {}
+    for name in named:
         try:
-            program = native.program("policybridge-load", arguments.cache)
+            made[name] = arguments.prepare[name](arguments.cache, folder)
         except PreconditionError as error:
-            if named == ["native"]:
+            if named == [name]:
                 raise
-            skip("native", str(error))
+            skip(name, str(error))
     return Loads(
-        generators=[name for name in named if name != "native" or program],
+        generators=made,
         clients=[int(count) for count in numbers(arguments.clients)],
         rates=numbers(arguments.rates) or [None],
         seconds=arguments.seconds,
         warm_up=arguments.warm_up,
-        program=program,
-        folder=folder,
         each=bool(arguments.generators),
     )

@@ -1,41 +1,19 @@
-"""Prepared messages in the file that native clients read (bench/native/load/load.h)."""
+"""Messages encoded before a measurement, and the files that hold them."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1.tensor_pb2 import EncodedTensors
 from policybridge_bench.load import Load
 from policybridge_bench.payloads import payload
-from policybridge_serdes import Signature, TensorSpec, Values, load_serdes
+from policybridge_serdes import Signature, Values, load_serdes
 from policybridge_serdes.interactive import observation_lines
 from policybridge_serdes.protobuf import spec_to_pb
 
 EVALUATE: Final = "/policybridge.v1.PolicyService/Evaluate"
 SESSION: Final = "/policybridge.v1.PolicyService/Session"
-
-_NATIVE: Final = {
-    "evaluate": ("unary", EVALUATE),
-    "evaluate-tensors": ("unary", EVALUATE),
-    "echo-unary": ("unary", EVALUATE),
-    "echo-stream": ("stream", SESSION),
-    "wire": ("socket", ""),
-}
-
-
-def native(load: Load, folder: Path) -> Load:
-    """Give the same load for the native client, with a file of its messages."""
-    if load.file:
-        return load
-    file = folder / "-".join(filter(None, (load.kind, load.payload, load.policy, load.serdes)))
-    if not file.exists():
-        signature = payload(load.payload).signature if load.kind == "session" else None
-        write_messages(messages(load), file, signature)
-    kind, method = _NATIVE.get(load.kind, (load.kind, load.method))
-    return msgspec.structs.replace(load, kind=kind, method=method, file=str(file))
 
 
 def messages(load: Load) -> list[bytes]:
@@ -66,12 +44,10 @@ def _evaluate_request(load: Load, signature: Signature, observation: Values) -> 
     return request
 
 
-def write_messages(made: Sequence[bytes], file: Path, signature: Signature | None = None) -> None:
-    """Write messages after the ``signature`` of their session, if they have one."""
-    lines = [] if signature is None else [_line("feature", spec) for spec in signature.features.specs]
-    lines += [] if signature is None else [_line("advice", signature.advice)]
+def write_messages(made: Sequence[bytes], file: Path, head: bytes = b"") -> None:
+    """Write messages after the ``head`` of their session, if they have one."""
     parts = [part for message in made for part in (len(message).to_bytes(8, "little"), message)]
-    file.write_bytes("".join(lines).encode() + b"\n" + b"".join(parts))
+    file.write_bytes(b"".join([head, b"\n", *parts]))
 
 
 def read_messages(file: Path) -> list[bytes]:
@@ -89,7 +65,3 @@ def read_messages(file: Path) -> list[bytes]:
         made.append(data[offset + 8 : offset + 8 + size])
         offset += 8 + size
     return made
-
-
-def _line(what: str, spec: TensorSpec) -> str:
-    return f"{what} {spec.name} {spec.type.value} {' '.join(map(str, spec.shape))}\n"

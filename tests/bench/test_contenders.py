@@ -13,13 +13,14 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from policybridge_bench.contenders.contract import Setting, load_contender
+from policybridge_bench.drive import GENERATORS
 from policybridge_bench.loads import Loads
-from policybridge_bench.native import program
 from policybridge_bench.payloads import SIGNATURE
 from policybridge_bench.processes import regime, usage
 from policybridge_bench.requests import write_messages
 from policybridge_core.errors import PreconditionError
 from tests.bench.running import CACHE, bench, peers
+from tests.peers.native import prepare, program, session_head
 from tests.peers.tables import CONTENDERS, FLOORS, PEERS
 
 NATIVE = "POLICYBRIDGE_REQUIRE_NATIVE"
@@ -49,11 +50,13 @@ def ask(name: str, client: Path | None, folder: Path) -> tuple[set[str], dict[st
     """Serve a contender; give the ways that it offers to our generators, and the answers by way."""
     contender = load_contender(name, CONTENDERS)
     contender.prepare(CACHE)
-    generators = ["native", "python"] if client else ["python", "wire"]
-    loads = Loads(generators, [2], [None], seconds=0.05, warm_up=0.02, program=client, folder=folder)
+    table = {"native": prepare, **GENERATORS}
+    wanted = ["native", "python"] if client else ["python", "wire"]
+    generators = {name: table[name](CACHE, folder) for name in wanted}
+    loads = Loads(generators, [2], [None], seconds=0.05, warm_up=0.02)
     with contender.serve(Setting(folder, CACHE, ["inliner"])) as serving:
         counts = {each.case.way: each.measure().count for each in loads.candidates(name, serving)}
-    return {route.way for route in serving.routes if set(generators) & set(route.generators)}, counts
+    return {route.way for route in serving.routes if generators.keys() & set(route.generators)}, counts
 
 
 @pytest.mark.parametrize("name", ["policybridge", *FLOORS, *(PEERS if os.environ.get(OTHERS) else [])])
@@ -86,7 +89,7 @@ def test_the_native_client_says_what_is_wrong_and_gives_no_figures(
     if client is None:
         pytest.skip("the native client cannot be built here")
     file = folder / "messages"
-    write_messages([bytes(304)], file, SIGNATURE)
+    write_messages([bytes(304)], file, session_head(SIGNATURE))
     done = subprocess.run(
         [client, *(word.format(file=file) for word in words)], capture_output=True, text=True, check=False
     )

@@ -118,7 +118,7 @@ def test_a_failing_policy_fails_the_run_and_is_no_figure(tmp_path: Path) -> None
         (["--payloads", "huge"], "unknown payload 'huge'; there are inliner"),
         (["--serdes", "xml"], "unknown SerDes 'xml'; there are bitstream"),
         (["--backends", "caffe"], "unknown backend 'caffe'; there are"),
-        (["--generators", "human"], "unknown generator 'human'; there are native, wire, python"),
+        (["--generators", "human"], "unknown generator 'human'; there are wire, python"),
         (["--clients", "0"], "the numbers must be above 0"),
         (["--baseline", "/unary"], "a baseline is CONTENDER or CONTENDER/WAY"),
         (["--server", "socket:x"], "go with --policy"),

@@ -3,17 +3,16 @@
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from policybridge_bench.contenders.contract import Contender, Route, Serving, Setting
 from policybridge_bench.load import Load
-from policybridge_bench.native import program
 from policybridge_bench.payloads import payload
 from policybridge_bench.policies import backends_of, policy_name, write_policies
 from policybridge_bench.processes import module, server
 from tests.peers.clients import PROGRAM
+from tests.peers.native import program
 
-_SOURCES: Final = Path(__file__).parent / "native"
 _SOCKET_WAYS = {"socket": "unix", "tcp": "tcp"}
 
 
@@ -45,7 +44,7 @@ class _Echo(Contender):
     def _command(self, cache: Path, *arguments: object) -> list[str]:
         if self.python:
             return module("tests.peers.echoes", self.kind, *arguments)
-        return [str(program(f"policybridge-{self.kind}-echo", cache, _SOURCES)), *map(str, arguments)]
+        return [str(program(f"policybridge-{self.kind}-echo", cache)), *map(str, arguments)]
 
 
 class SocketEcho(_Echo):
