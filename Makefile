@@ -92,11 +92,11 @@ bench: $(VENV)/test.stamp
 
 # Decision latency with the ledger and without, and publishing under load; minutes each.
 bench-ledger: $(VENV)/test.stamp
-	$(BIN)/policybridge bench ledger $(BENCH)
+	$(BIN)/python -m tests.peers ledger $(BENCH)
 
 # Servers of one worker and of two beside each other, by the number of clients: a curve for docs/operating.md.
 bench-workers: $(VENV)/test.stamp
-	$(BIN)/policybridge bench workers --clients 1,2,4,8 $(BENCH)
+	$(BIN)/python -m tests.peers workers --clients 1,2,4,8 $(BENCH)
 
 bench-publish: $(VENV)/test.stamp
 	$(BIN)/python -m tests.peers publish $(BENCH)
