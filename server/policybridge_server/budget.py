@@ -5,7 +5,8 @@ import ctypes
 import resource
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
+from weakref import WeakValueDictionary
 
 from policybridge_core.errors import TooLargeError
 
@@ -23,6 +24,21 @@ FREE: Final = 64 << 10
 """Bytes reserved for each connection, so that a client with small requests is always served."""
 
 
+class Pool(Protocol):
+    """Bytes that the connections of a server share."""
+
+    def take(self, size: int) -> None:
+        """Count ``size`` bytes more.
+
+        Raises:
+            TooLargeError: they would be too many; nothing is counted.
+
+        """
+
+    def give(self, size: int) -> None:
+        """Count ``size`` bytes less."""
+
+
 class Memory:
     """The budget of all connections of a server together.
 
@@ -37,6 +53,76 @@ class Memory:
     def __init__(self, most: int) -> None:
         self.most = most
         self.held = 0
+        self._peers: WeakValueDictionary[str, PeerMemory] = WeakValueDictionary()
+
+    def of(self, peer: str) -> "PeerMemory":
+        """Give the part of a peer, the same one for all its connections; see `peer_of`."""
+        part = self._peers.get(peer)
+        if part is None:
+            part = self._peers[peer] = PeerMemory(peer, self)
+        return part
+
+    def take(self, size: int) -> None:
+        """Count ``size`` bytes more.
+
+        Raises:
+            TooLargeError: all connections together would hold too much; nothing is counted.
+
+        """
+        if self.held + size > self.most:
+            raise TooLargeError(
+                f"all clients together make the server hold {self.most} bytes of requests and unread answers "
+                "(max_buffered_bytes); try again later"
+            )
+        self.held += size
+
+    def give(self, size: int) -> None:
+        """Count ``size`` bytes less."""
+        self.held -= size
+
+
+class PeerMemory:
+    """The budget of all connections of one peer: as much as it leaves free for others.
+
+    So one peer holds at most half of the memory, and each of ``n`` peers at most a part of ``n + 1``: whoever comes
+    next finds some (A. K. Choudhury, E. L. Hahne: Dynamic queue length thresholds for shared-memory packet switches,
+    1998).
+
+    Args:
+        name: of the peer.
+        memory: of all peers.
+
+    Attributes:
+        held: bytes that its connections hold.
+
+    """
+
+    def __init__(self, name: str, memory: Memory) -> None:
+        self.held = 0
+        self._name = name
+        self._memory = memory
+
+    def take(self, size: int) -> None:
+        """Count ``size`` bytes more.
+
+        Raises:
+            TooLargeError: the peer would hold more than it leaves free; nothing is counted.
+
+        """
+        memory = self._memory
+        if self.held + size > memory.most - memory.held - size:
+            raise TooLargeError(
+                f"all clients of {self._name} together make the server hold {self.held} bytes of requests and unread "
+                f"answers, {memory.held} of {memory.most} bytes are held (max_buffered_bytes), and as many must stay "
+                "free as one address or user holds; try again later"
+            )
+        memory.take(size)
+        self.held += size
+
+    def give(self, size: int) -> None:
+        """Count ``size`` bytes less."""
+        self._memory.give(size)
+        self.held -= size
 
 
 class Budget:
@@ -44,7 +130,7 @@ class Budget:
 
     Args:
         most: bytes.
-        memory: of all connections.
+        pool: what the connection draws on: the part of its peer.
 
     Attributes:
         held: bytes that the connection holds.
@@ -52,13 +138,13 @@ class Budget:
 
     """
 
-    __slots__ = ("_low", "_memory", "_most", "_reserved", "held", "peak")
+    __slots__ = ("_low", "_most", "_pool", "_reserved", "held", "peak")
 
-    def __init__(self, most: int, memory: Memory) -> None:
+    def __init__(self, most: int, pool: Pool) -> None:
         self.held = 0
         self.peak = 0
         self._most = most
-        self._memory = memory
+        self._pool = pool
         self._reserved = FREE
         self._low = 0
 
@@ -66,7 +152,7 @@ class Budget:
         """Count ``size`` bytes more.
 
         Raises:
-            TooLargeError: the connection, or all of them together, would hold too much; nothing is counted.
+            TooLargeError: the connection, its peer, or all together, would hold too much; nothing is counted.
 
         """
         self.held += size
@@ -75,20 +161,17 @@ class Budget:
 
     def _reserve(self, size: int) -> None:
         more = -(-(self.held - self._reserved) // _STEP) * _STEP
-        memory = self._memory
         if self.held > self._most:
             self.held -= size
             raise TooLargeError(
                 f"the calls of this connection would make the server hold more than {self._most} bytes of requests and "
                 "unread answers; wait for answers, and read them, before more is sent"
             )
-        if memory.held + more > memory.most:
+        try:
+            self._pool.take(more)
+        except TooLargeError:
             self.held -= size
-            raise TooLargeError(
-                f"all clients together make the server hold {memory.most} bytes of requests and unread answers "
-                "(max_buffered_bytes); try again later"
-            )
-        memory.held += more
+            raise
         self.peak = max(self.peak, self.held)
         self._keep(self._reserved + more)
 
@@ -97,14 +180,14 @@ class Budget:
         self.held -= size
         if self.held < self._low:
             kept = max(FREE, -(-self.held // _STEP) * _STEP + _STEP)
-            self._memory.held -= self._reserved - kept
+            self._pool.give(self._reserved - kept)
             self._keep(kept)
 
     def hold(self, size: int) -> None:
         """Count ``size`` bytes in place of those before.
 
         Raises:
-            TooLargeError: the connection, or all of them together, would hold too much; nothing is changed.
+            TooLargeError: the connection, its peer, or all together, would hold too much; nothing is changed.
 
         """
         if size > self.held:

@@ -37,7 +37,7 @@ class GrpcTransport:
 
     async def start(self, host: Host) -> None:
         """Listen; an address in use is an error."""
-        server = Http2Server(host.loop, host.config.message_limit, host.access, host.doors, host.memory)
+        server = Http2Server(host.loop, host.config.message_limit, host.access, host.doors)
         server.share = host.share
         # Http2Server takes servicers as a grpc.aio.Server does, which has no interface to implement.
         add_services(cast("grpc.aio.Server", server), host, self._calls)

@@ -10,6 +10,7 @@ from aiohttp import hdrs, web
 
 from policybridge_core.errors import PolicyBridgeError, Status
 from policybridge_core.text import without_paths
+from policybridge_server.budget import PeerMemory
 from policybridge_server.loop import Handler as EventHandler
 from policybridge_server.open_inference.http_body import Bodies
 from policybridge_server.open_inference.http_guard import HttpGuard
@@ -67,7 +68,7 @@ class HttpTransport:
         listener = bind_tcp(self._asked)
         self._loop = host.loop
         self._counters = host.loop.counters
-        self._guests = HttpGuests(host.doors, Bodies(host.config.message_limit, host.memory))
+        self._guests = HttpGuests(host.doors, Bodies(host.config.message_limit))
         self._guard = HttpGuard(host.access, self._asked, host.config.http_host)
         self._door = TlsDoor(host.access.tls, ["http/1.1"], host.loop) if host.access.tls else None
         self._scheme = "https" if self._door else "http"
@@ -91,11 +92,11 @@ class HttpTransport:
         refusal = b"" if self._door else REFUSAL
         self._listener = Listener(listener, host.loop, host.doors, self._accept, refusal)
 
-    def _accept(self, connection: socket.socket, address: object) -> None:  # noqa: ARG002
+    def _accept(self, connection: socket.socket, address: object, memory: PeerMemory) -> None:  # noqa: ARG002
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         try:
-            HttpGuest(connection, self._channel, self._server, self._guests)
+            HttpGuest(connection, self._channel, self._server, self._guests, memory)
         except OSError:
             connection.close()  # TLS cannot begin on a connection that is reset already
 

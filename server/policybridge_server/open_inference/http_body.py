@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from policybridge_core.errors import InvalidError, TooLargeError, UnavailableError
-from policybridge_server.budget import Budget, Memory
+from policybridge_server.budget import Budget, PeerMemory
 from policybridge_server.open_inference.binary import HEADER, MOST_JSON, too_long
 from policybridge_server.transports.unpacking import WINDOW_BITS, Unpacking
 
@@ -27,19 +27,17 @@ class Bodies:
 
     Args:
         largest: bytes of one body, unpacked.
-        memory: what all doors of the server may hold.
 
     """
 
-    def __init__(self, largest: int, memory: Memory) -> None:
+    def __init__(self, largest: int) -> None:
         self._largest = largest
-        self._memory = memory
         self._most = 2 * largest
         self._held = 0
 
     @asynccontextmanager
-    async def held(self, request: web.Request) -> AsyncIterator[None]:
-        """Read the body of a request, and hold it while the block runs.
+    async def held(self, request: web.Request, memory: PeerMemory) -> AsyncIterator[None]:
+        """Read the body of a request, and hold it while the block runs; it counts in ``memory``, its peer's.
 
         Raises:
             InvalidError: its encoding is not that of its headers.
@@ -49,7 +47,7 @@ class Bodies:
         """
         limit, encoding = self._limit(request), _encoding(request)
         self._check(request.content_length or 0, limit)
-        parts, counted, budget = [bytearray()], 0, Budget(2 * self._most, self._memory)
+        parts, counted, budget = [bytearray()], 0, Budget(2 * self._most, memory)
         try:
             async for size in self._read(request, parts, limit, encoding):
                 counted += size

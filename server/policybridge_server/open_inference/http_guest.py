@@ -10,6 +10,7 @@ from typing import Final
 from aiohttp import web
 
 from policybridge_core.errors import DeadlineError, PolicyBridgeError
+from policybridge_server.budget import PeerMemory
 from policybridge_server.loop import Handler
 from policybridge_server.open_inference.http_body import Bodies
 from policybridge_server.transports.channel import SocketChannel
@@ -35,6 +36,7 @@ class HttpGuest(ProtocolChannel):
         open_channel: makes its channel.
         serve: makes what serves a connection.
         guests: those of the port.
+        memory: the budget of all connections of its peer.
 
     Raises:
         OSError: the connection is reset already.
@@ -47,8 +49,10 @@ class HttpGuest(ProtocolChannel):
         open_channel: Callable[[socket.socket, Handler], SocketChannel],
         serve: Callable[[], asyncio.Protocol],
         guests: "HttpGuests",
+        memory: PeerMemory,
     ) -> None:
         super().__init__(connection, open_channel, serve)
+        self.memory = memory
         self._guests = guests
         guests.came(self)
 
@@ -109,13 +113,13 @@ class HttpGuests:
     async def served(self, request: web.Request) -> AsyncIterator[None]:
         """Read the body within its time limit; the block after it has no limit."""
         guest = self._guests.get(request.protocol)
-        if guest is not None:
-            self._doors.expect(guest, Wait.MESSAGE)
+        if guest is None:
+            raise ConnectionResetError
+        self._doors.expect(guest, Wait.MESSAGE)
         try:
-            async with self._bodies.held(request):
-                if guest is not None:
-                    self._doors.satisfied(guest)
+            async with self._bodies.held(request, guest.memory):
+                self._doors.satisfied(guest)
                 yield
         finally:
-            if guest is not None and not guest.is_closing():
+            if not guest.is_closing():
                 self._doors.expect(guest, Wait.IDLE)

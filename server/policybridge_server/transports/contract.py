@@ -6,7 +6,6 @@ from typing import Any, Protocol, TypeVar, cast
 
 from policybridge_core.plugins import Table
 from policybridge_server.access import Access
-from policybridge_server.budget import Memory
 from policybridge_server.config import ServerConfig
 from policybridge_server.engine.opener import SessionOpener
 from policybridge_server.ledger.recorder import LedgerRecorder
@@ -46,11 +45,6 @@ class Host:
     def doors(self) -> Doors:
         """The one `Doors` of this server."""
         return self.shared(Doors, lambda: Doors(self.loop, self.config))
-
-    @property
-    def memory(self) -> Memory:
-        """The one `Memory` of this server, which all doors share."""
-        return self.shared(Memory, lambda: Memory(self.config.max_buffered_bytes))
 
     def shared(self, kind: type[_Shared], make: Callable[[], _Shared]) -> _Shared:
         """Give the one ``kind`` that all transports of this server share; the first call makes it by ``make``."""

@@ -9,9 +9,11 @@ from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from policybridge_core.errors import UnavailableError
+from policybridge_server.budget import PeerMemory
 from policybridge_server.loop import Loop
 from policybridge_server.systemd import given_socket
 from policybridge_server.transports.doors import Doors
+from policybridge_server.transports.peers import peer_of
 from policybridge_server.transports.socket_file import unavailable
 
 _LOG = logging.getLogger(__name__)
@@ -54,8 +56,8 @@ class Listener:
     Args:
         listener: the bound socket, owned by this object.
         loop: the loop of its events.
-        doors: reserve descriptors.
-        accepted: called with each connection, which is non-blocking, and its client's address.
+        doors: reserve descriptors, and have the memory.
+        accepted: called with each connection, which is non-blocking, its client's address and its peer's budget.
         refusal: the bytes for a client without a place.
 
     Attributes:
@@ -68,7 +70,7 @@ class Listener:
         listener: socket.socket,
         loop: Loop,
         doors: Doors,
-        accepted: Callable[[socket.socket, Any], None],
+        accepted: Callable[[socket.socket, Any, PeerMemory], None],
         refusal: bytes,
     ) -> None:
         self.share: Share | None = None
@@ -121,7 +123,7 @@ class Listener:
 
     def _take(self, connection: socket.socket, address: Any) -> None:
         connection.setblocking(False)
-        self._accepted(connection, address)
+        self._accepted(connection, address, self._doors.memory.of(peer_of(connection, address)))
 
     def _take_lower(self, connection: socket.socket, address: Any, tries: int) -> None:
         """Move the connection to the lowest free descriptor, that of the dismissed guest."""

@@ -9,7 +9,7 @@ from typing import Final
 from policybridge_core.errors import InvalidError, PolicyBridgeError, TooLargeError, UnavailableError
 from policybridge_serdes import Codec, ElementType, Outcome, Values, load_serdes
 from policybridge_serdes.interactive import MAX_LINE, Context, Event, Header, InteractiveReader
-from policybridge_server.budget import Budget
+from policybridge_server.budget import Budget, PeerMemory
 from policybridge_server.engine.engine import Session
 from policybridge_server.transports.channel import SocketChannel
 from policybridge_server.transports.contract import Host
@@ -28,11 +28,14 @@ class SocketSession(ChannelConversation[Event]):
     Args:
         connection: just accepted, non-blocking.
         host: opens the session.
+        memory: the budget of the client's user.
         closed: called once, when the connection is closed.
 
     """
 
-    def __init__(self, connection: socket.socket, host: Host, closed: Callable[["SocketSession"], None]) -> None:
+    def __init__(
+        self, connection: socket.socket, host: Host, memory: PeerMemory, closed: Callable[["SocketSession"], None]
+    ) -> None:
         super().__init__(host, "a session on the socket")
         self._closed = closed
         self._line = bytearray()
@@ -41,7 +44,7 @@ class SocketSession(ChannelConversation[Event]):
         self._prefix = _ADVICE
         self._sends_chance = False
         self._half = False
-        self._budget = Budget(2 * host.config.message_limit, host.memory)
+        self._budget = Budget(2 * host.config.message_limit, memory)
         # These are set if observations or advice are not plain packed records.
         self._features: Codec | None = None
         self._advice: Codec | None = None

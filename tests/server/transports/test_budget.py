@@ -2,9 +2,16 @@
 
 import asyncio
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import grpc
+import numpy as np
+
+from policybridge.v1.policy_service_pb2 import EvaluateRequest, PolicyReference
+from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
+from policybridge_serdes import ElementType, Layout, TensorSpec, load_serdes, pack
+from policybridge_serdes.protobuf import spec_to_pb
 from policybridge_server.budget import return_memory
 from tests.conftest import ServerFactory
 from tests.repositories import answering, write_python
@@ -22,7 +29,7 @@ def test_half_messages_on_the_socket_are_held_up_to_the_memory_of_all_and_given_
     tmp_path: Path, server_factory: ServerFactory
 ) -> None:
     write_python(tmp_path, "inline", answering("observation['x']"), "inline = true")
-    server = server_factory(tmp_path, "--max-buffered-bytes", 20 << 20)
+    server = server_factory(tmp_path, "--max-buffered-bytes", 40 << 20)
 
     def begin(stack: ExitStack) -> Peer:
         peer = Peer(server)
@@ -39,13 +46,36 @@ def test_half_messages_on_the_socket_are_held_up_to_the_memory_of_all_and_given_
             # Two halves fit; at least one of the others is told that its does not.
             told = [peer.error() for peer in peers if _is_readable(peer.socket)]
             assert told
-            assert all("all clients together" in error for error in told)
+            assert all("all clients of user" in error and "max_buffered_bytes" in error for error in told)
             before = beside.decisions
             wait_for(lambda: beside.decisions > before + 10)
         with ExitStack() as stack:
             again = begin(stack)
             again.send(bytes(20_000_000 - (8 << 20)), b"\n")
             assert again.read(1) in (b"\0", b"\1")
+
+
+def test_the_half_messages_of_one_user_leave_memory_for_the_requests_of_another_address(
+    tmp_path: Path, server_factory: ServerFactory
+) -> None:
+    write_python(tmp_path, "inline", answering("observation['x'][:1]"), "inline = true")
+    server = server_factory(tmp_path, "--max-buffered-bytes", 40 << 20)
+    large, one = TensorSpec("x", ElementType.UINT8, (6 << 20,)), TensorSpec("y", ElementType.UINT8, (1,))
+    layout = Layout.of([large])
+    request = EvaluateRequest(policy=PolicyReference(name="inline"), advice_spec=spec_to_pb(one))
+    request.encoded.serdes = "bitstream"
+    request.encoded.data = load_serdes("bitstream").encode(pack(layout, {"x": np.zeros(6 << 20, np.uint8)}), layout)
+    with ExitStack() as stack:
+        for _ in range(8):
+            peer = Peer(server)
+            stack.callback(peer.socket.close)
+            stack.callback(peer.file.close)
+            peer.send(b'{"policybridge":1,"policy":"inline"}\n', HEADER)
+            assert "session" in peer.line()
+            with suppress(OSError):
+                peer.send(HALF)
+        with grpc.insecure_channel(server.grpc.removeprefix("grpc:")) as channel:
+            assert PolicyServiceStub(channel).Evaluate(request, timeout=60).policy.name == "inline"
 
 
 def _is_readable(client: socket.socket) -> bool:

@@ -1,9 +1,13 @@
 """The budget of a connection, and that of all connections together."""
 
+import os
+import socket
+
 import pytest
 
 from policybridge_core.errors import TooLargeError
 from policybridge_server.budget import FREE, Budget, Memory
+from policybridge_server.transports.peers import peer_of
 
 MIB = 1 << 20
 
@@ -68,3 +72,54 @@ def test_what_a_connection_holds_is_counted_in_place_of_what_it_held() -> None:
     with pytest.raises(TooLargeError):
         budget.hold(3 * MIB + 1)
     assert (budget.held, budget.peak) == (3 * MIB, 3 * MIB)
+
+
+def test_a_peer_holds_as_much_as_it_leaves_free_over_all_its_connections() -> None:
+    memory = Memory(100 * MIB)
+    many = [Budget(50 * MIB, memory.of("10.0.0.1")) for _ in range(200)]
+    for budget in many[:10]:
+        budget.take(5 * MIB)
+    for budget in many[10:]:
+        with pytest.raises(TooLargeError, match=r"all clients of 10\.0\.0\.1 together make the server hold"):
+            budget.take(5 * MIB)
+    other = Budget(50 * MIB, memory.of("10.0.0.2"))
+    other.take(20 * MIB)
+    third = Budget(50 * MIB, memory.of("10.0.0.3"))
+    third.take(10 * MIB)
+    for budget in (*many, other, third):
+        budget.give(budget.held)
+    assert memory.held == 0
+
+
+def test_the_connections_of_a_peer_share_one_part_of_the_memory_which_is_forgotten_with_the_last_of_them() -> None:
+    memory = Memory(100 * MIB)
+    first, second = Budget(MIB, memory.of("user 1")), Budget(MIB, memory.of("user 1"))
+    first.take(MIB)
+    second.take(MIB)
+    assert memory.of("user 1").held == memory.held > MIB
+    first.give(MIB)
+    second.give(MIB)
+    del first, second
+    assert memory.of("user 1").held == 0
+
+
+@pytest.mark.parametrize(
+    ("family", "address", "peer"),
+    [
+        (socket.AF_INET, ("10.1.2.3", 4), "10.1.2.3"),
+        (socket.AF_INET6, ("::ffff:10.1.2.3", 4, 0, 0), "10.1.2.3"),
+        (socket.AF_INET6, ("2001:db8:1:2:3:4:5:6", 4, 0, 0), "2001:db8:1:2::/64"),
+        (socket.AF_INET6, ("fe80::1%eth0", 4, 0, 2), "fe80::/64"),
+    ],
+)
+def test_a_peer_is_an_ipv4_address_or_the_network_of_an_ipv6_address(
+    family: socket.AddressFamily, address: tuple[object, ...], peer: str
+) -> None:
+    with socket.socket(family) as connection:
+        assert peer_of(connection, address) == peer
+
+
+def test_the_peer_on_a_unix_socket_is_the_user_of_its_process() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert peer_of(ours, "") == f"user {os.getuid()}"

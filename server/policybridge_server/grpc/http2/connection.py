@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_server.budget import Budget
+from policybridge_server.budget import Budget, PeerMemory
 from policybridge_server.grpc.http2.contract import TimedStream
 from policybridge_server.grpc.http2.frames import PREFACE, Code, Http2Error, goaway_frame
 from policybridge_server.grpc.http2.greeting import FRAME, HTTP1, OURS, has_preface, has_settings, is_http1
@@ -43,17 +43,23 @@ class Http2Connection:
     Args:
         connection: the accepted socket, non-blocking.
         peer: the client's address in gRPC's form.
+        memory: the budget of all connections from there.
         owner: the server that accepted it.
         gone: called when the connection is closed, each time.
 
     """
 
     def __init__(
-        self, connection: socket.socket, peer: str, owner: ConnectionOwner, gone: "Callable[[Http2Connection], None]"
+        self,
+        connection: socket.socket,
+        peer: str,
+        memory: PeerMemory,
+        owner: ConnectionOwner,
+        gone: "Callable[[Http2Connection], None]",
     ) -> None:
         self.peer = peer
         self.sending = Sending(FRAME)
-        self.budget = Budget(owner.limit + _ROOM, owner.memory)
+        self.budget = Budget(owner.limit + _ROOM, memory)
         self.patience = Patience()
         self._owner = owner
         self._gone = gone

@@ -3,7 +3,6 @@
 import socket
 from typing import Protocol
 
-from policybridge_server.budget import Memory
 from policybridge_server.grpc.http2.contract import Call
 from policybridge_server.grpc.http2.stream import Stream
 from policybridge_server.loop import Handler, Loop
@@ -17,14 +16,12 @@ class ConnectionOwner(Protocol):
     Attributes:
         loop: the loop that handles the events of the connections.
         limit: the limit of a request message in bytes.
-        memory: the memory budget of all connections.
         doors: learn when a connection begins to carry a call, and when it stops.
 
     """
 
     loop: Loop
     limit: int
-    memory: Memory
     doors: Doors
 
     def channel(self, connection: socket.socket, handler: Handler) -> SocketChannel:

@@ -9,7 +9,7 @@ import grpc
 
 from policybridge_core.errors import UnavailableError, UnsupportedError
 from policybridge_server.access import Access
-from policybridge_server.budget import Memory
+from policybridge_server.budget import PeerMemory
 from policybridge_server.grpc.guard import check_call, request_limit
 from policybridge_server.grpc.http2.call import ServicerCall
 from policybridge_server.grpc.http2.connection import Http2Connection
@@ -38,19 +38,17 @@ class Http2Server:
         limit: largest request message in bytes.
         access: the rules for clients on TCP, and for socket files.
         doors: track the silent connections.
-        memory: the budget of all connections, also those of other addresses.
 
     Attributes:
         share: of the connections; to be set before `listen`, if other processes listen on the same address.
 
     """
 
-    def __init__(self, loop: Loop, limit: int, access: Access, doors: Doors, memory: Memory) -> None:
+    def __init__(self, loop: Loop, limit: int, access: Access, doors: Doors) -> None:
         self.share: Share | None = None
         self.loop = loop
         self.limit = limit
         self.doors = doors
-        self.memory = memory
         self._access = access
         self._door: TlsDoor | None = None
         self._checks = False
@@ -100,7 +98,7 @@ class Http2Server:
             return address
         return f"{address.rpartition(':')[0]}:{listener.getsockname()[1]}"
 
-    def _accept(self, connection: socket.socket, address: Any) -> None:
+    def _accept(self, connection: socket.socket, address: Any, memory: PeerMemory) -> None:
         if connection.family == socket.AF_UNIX:
             peer = f"unix:{next(self._numbers)}"
         else:
@@ -108,7 +106,7 @@ class Http2Server:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             peer = _peer(connection.family, address)
         try:
-            accepted = Http2Connection(connection, peer, self, self._gone)
+            accepted = Http2Connection(connection, peer, memory, self, self._gone)
         except OSError:
             connection.close()  # TLS cannot begin on a connection that is reset already
             return
