@@ -172,7 +172,7 @@ _CHANGES: Final = [
         "access/test_tokens::test_a_file_of_tokens_that_others_can_read_or_its_group_can_write_is_refused",
     ),
     # A roll-out is judged by files that both versions compiled, and by no one reporter alone.
-    ("engine/trials.py", "view.alias != rollout.alias", "False"),
+    ("engine/trials.py", "view.alias != rollout.alias", "False", "rollouts/test_failing"),
     ("engine/trials.py", "self.failed.setdefault(file, is_new)", "self.failed[file] = is_new"),
     ("rollouts/comparison.py", "if name != FAILED and base <= 0:", "if False:"),
     ("rollouts/comparison.py", "(1 - confidence) / 2, (1 + confidence) / 2", "(1 - confidence), confidence"),
@@ -193,7 +193,7 @@ _CHANGES: Final = [
         "publishing/rollouts.py",
         "        self._permission.check()\n        return await self._change(name, state",
         "        return await self._change(name, state",
-        "publishing/test_rollout_steps",
+        "publishing/test_steps",
     ),
     (
         "publishing/rollouts.py",

@@ -7,10 +7,17 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from policybridge_core.errors import InvalidError, PolicyBridgeError, PolicyFailedError
+from policybridge_core.errors import (
+    InvalidError,
+    PermissionDeniedError,
+    PolicyBridgeError,
+    PolicyFailedError,
+    UnsupportedError,
+)
 from policybridge_serdes import (
     ElementType,
     Exploration,
+    Outcome,
     PolicyReference,
     SessionOptions,
     Signature,
@@ -125,3 +132,16 @@ def test_a_session_explores_only_as_its_policy_can(
     else:
         with pytest.raises(InvalidError, match=told):
             explored()
+
+
+def test_an_outcome_of_a_reporter_is_refused_only_if_outcomes_need_the_scope(engine: Engine) -> None:
+    def report(reporter: str) -> None:
+        engine.report("nobody", Outcome({"x": 1.0}), lambda _: None, reporter)
+
+    with pytest.raises(UnsupportedError, match="this server keeps no ledger"):
+        report("the token ci")
+    engine.needs_report_scope = True
+    with pytest.raises(PermissionDeniedError, match="which the token ci lacks"):
+        report("the token ci")
+    with pytest.raises(UnsupportedError):
+        report("")

@@ -87,6 +87,31 @@ def test_a_session_of_an_earlier_share_does_not_erase_the_failures_under_the_pre
     assert [(key.share, trial.failed) for key, trial in trials.all.items()] == [(0.5, {"late.c": True})]
 
 
+@pytest.mark.parametrize(
+    ("file", "alias", "version", "counts"),
+    [
+        ("a.c", "latest", 2, True),
+        ("a.c", "latest", 1, True),
+        ("a.c", "latest", 3, False),
+        ("a.c", "", 2, False),
+        ("a.c", "stable", 2, False),
+        ("", "latest", 2, False),
+    ],
+)
+def test_a_session_counts_if_it_has_a_file_and_the_roll_out_chose_its_version(
+    file: str, alias: str, version: int, counts: bool
+) -> None:
+    trials = Trials()
+    rollout = Rollout(version=2, base=1, alias="latest", share=0.5, begun=1.0)
+    versions = {number: StoredVersion(PolicyVersion("p", number, ""), Path(), CONFIG) for number in (1, 2)}
+    view = SessionView("s", PolicyVersion("p", version, ""), file=file, alias=alias, failures=1)
+    trials.opened(view, StoredPolicy("p", Path(), CONFIG, versions=versions, rollout=rollout))
+    trials.ended(view)
+    trials.failed("s")
+    failed = [trial.failed for trial in trials.all.values()]
+    assert failed == ([{"a.c": version == 2}] if counts else [])
+
+
 @pytest.fixture
 def policies(tmp_path: Path) -> Path:
     """Give a repository in which the version 2 of ``adder`` raises at every decision."""
