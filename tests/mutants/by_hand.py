@@ -215,13 +215,13 @@ _CHANGES: Final = [
         "repository/numbers.py",
         "known.folder == folder",
         "True",
-        "following/test_epochs::test_replicas_keep_the_versions_that_a_restored_leader_never_had",
+        "repository/test_checks",
     ),
     (
         "repository/numbers.py",
         "max(given, highest)",
         "given",
-        "following/test_epochs::test_a_number_that_a_restored_leader_gave_again_stays_with_its_first_version_at_replicas",
+        "repository/test_checks",
     ),
     # A publication is whole or undone; retired versions stay while they have sessions.
     ("publishing/publication.py", "        self._files.place(new.folder)\n", ""),

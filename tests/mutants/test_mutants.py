@@ -5,7 +5,9 @@ import tomllib
 from pathlib import Path
 
 from tests.mutants.by_hand import by_hand
+from tests.mutants.choice import area_of, drawn
 from tests.mutants.operators import mutants_of
+from tests.mutants.results import Results
 from tests.mutants.targets import TARGETS, missing
 from tests.mutants.trees import ROOT
 
@@ -55,3 +57,32 @@ def test_every_accepted_survivor_is_a_mutant_and_has_a_reason() -> None:
         known = hand | {(mutant.path, mutant.old, mutant.new) for mutant in mutants}
         assert (each["path"], each["old"], each["new"]) in known, each
         assert each["reason"]
+
+
+def test_a_killed_mutant_is_not_run_again_until_its_file_changes_and_a_survivor_until_its_tests_do(
+    tmp_path: Path,
+) -> None:
+    killed, survivor, other = mutants_of("file.py", SOURCE)[:3]
+    results = Results(tmp_path / "results.jsonl")
+    results.add(killed, SOURCE, ["test"], "test_file.py::test_it")
+    results.add(survivor, SOURCE, ["test"], "")
+    results.add_sound("test_file.py::test_it")
+    for again in (results, Results(tmp_path / "results.jsonl")):
+        assert [again.find(each, SOURCE, ["test"]) is None for each in (killed, survivor, other)] == [
+            False,
+            False,
+            True,
+        ]
+        assert again.find(killed, SOURCE, ["another test"]) is not None
+        assert again.find(survivor, SOURCE, ["another test"]) is None
+        assert again.find(killed, f"{SOURCE}# Changed.", ["test"]) is None
+        assert again.is_sound("test_file.py::test_it")
+
+
+def test_as_many_mutants_are_drawn_of_each_area_the_same_for_a_seed() -> None:
+    few, more = list(drawn(ROOT, 2, 1)), list(drawn(ROOT, 4, 1))
+    areas = [area_of(mutant.path) for mutant in few]
+    assert areas == [area for area in sorted(set(areas)) for _ in range(2)]
+    assert set(areas) == {area_of(path) for path in TARGETS}
+    assert set(few) < set(more)
+    assert few != list(drawn(ROOT, 2, 2))
