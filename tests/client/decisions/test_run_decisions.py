@@ -90,10 +90,23 @@ def test_an_edit_elsewhere_leaves_decisions_that_still_apply_and_the_rest_are_to
     text = store.read_text()
     store.write_text(text + "ffffffffffffffff.0 inline f g\n")
     decided = run_with_decisions(words, DecisionsConfig(store))
-    assert decided.applied is not None
-    applied, of = decided.applied.applied, decided.applied.applied + decided.applied.unmatched
+    assert decided.store is not None
+    applied, of = decided.store.applied, decided.store.applied + decided.store.unmatched
     assert applied >= 1
-    assert decided.message == f"tuned.db: {applied} of {of} decisions applied to module.c"
+    assert decided.note == f"tuned.db: {applied} of {of} decisions applied to module.c"
+
+
+def test_decisions_beyond_the_growth_limit_are_llvms_own_and_told(folder: Path) -> None:
+    source, store = write_source(folder), folder / "tuned.db"
+    words = [*ZIG, "-Oz", "-c", source.name, "-o", "made.o"]
+    log = asked(words, {}).log
+    section = Section(Heading(22, log.level, "sequence", None, source.name), [Decision(key, True) for key in log.keys])
+    write_store(Store([section]), store)
+    ended = run("--decisions", "tuned.db", "--growth-limit", "0.01", "--stats", "stats.json", "--", *words)
+    limited = statistics()["limited"]
+    assert (ended.returncode, limited > 0) == (0, True)
+    told = f"policybridge run: {limited} decisions are the compiler's own: the policy has added 0.01 times the module's"
+    assert ended.stderr.startswith(told)
 
 
 @pytest.mark.parametrize("compiler", DRIVERS)
@@ -130,8 +143,8 @@ def test_an_llvm_that_does_not_tell_its_own_decisions_compiles_with_them_and_say
     section = Section(Heading(19, "O2", "sequence", None, "module.c"), [Decision("0" * 16 + ".0", True)])
     write_store(Store([section]), store)
     decided = run_with_decisions([compiler, "-O2", "-c", source.name], DecisionsConfig(store))
-    assert decided.report.status == 0
-    assert "this LLVM tells its own decisions at -Oz only" in decided.message
+    assert decided.status == 0
+    assert "this LLVM tells its own decisions at -Oz only" in decided.note
 
 
 @pytest.mark.parametrize("broken", [None, b"", b"garbage\n", b"policybridge-decisions 1\nmodule llvm=x\n"])
@@ -226,4 +239,4 @@ def test_a_store_and_a_source_in_folders_with_spaces_are_found(folder: Path) -> 
     os.chdir(inner)
     decided = run_with_decisions([*words[:-1], str(folder / "made.o")], DecisionsConfig(store))
     assert (folder / "made.o").read_bytes() == expected
-    assert decided.message == ""
+    assert decided.note == ""

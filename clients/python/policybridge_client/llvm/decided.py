@@ -3,7 +3,7 @@
 Decisions by site need the plugin, which the native launcher ``policybridge-run`` adds to the compiler's command.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -20,7 +20,7 @@ from policybridge_client.llvm.host import run_compiler
 from policybridge_client.llvm.process import Surroundings, run_plain
 from policybridge_client.llvm.signals import Interrupts
 from policybridge_client.llvm.sources import compiles, source_of
-from policybridge_client.llvm.statistics import FAILED, CompilationStatistics, Fallback, Report
+from policybridge_client.llvm.statistics import FAILED, Applied, CompilationStatistics, Fallback, Report
 from policybridge_client.llvm.tasks import INLINE
 from policybridge_client.llvm.versions import llvm_version
 from policybridge_core.errors import PolicyBridgeError
@@ -45,56 +45,13 @@ class DecisionsConfig:
     growth_limit: float = GROWTH_LIMIT
 
 
-@dataclass(frozen=True)
-class Applied:
-    """The part of a store that applied to a compilation.
-
-    Attributes:
-        path: the store's.
-        module: the source.
-        exact: whether the module equals the tuned one by its digest; false in the interactive mode.
-        applied: the number of decisions that applied.
-        unmatched: the number of the section's decisions that the compiler did not ask for.
-        passes: of those that applied, how many are about a function's passes.
-
-    """
-
-    path: str
-    module: str
-    exact: bool
-    applied: int
-    unmatched: int
-    passes: int = 0
-
-
-@dataclass(frozen=True)
-class Decided:
-    """The result of a compilation with a store.
-
-    Attributes:
-        report: the compilation's.
-        applied: ``None`` if no section fits the compilation.
-        message: one line for people; empty if all decisions applied.
-
-    """
-
-    report: Report
-    applied: Applied | None = None
-    message: str = ""
-
-    def to_json(self) -> Mapping[str, object]:
-        """Return the content of the statistics file."""
-        store = vars(self.applied) if self.applied else None
-        return {**self.report.to_json(), "policy": None, "sessions": [], "store": store}
-
-
 def run_with_decisions(
     command: Sequence[str],
     config: DecisionsConfig,
     surroundings: Surroundings | None = None,
     *,
     interrupts: Interrupts | None = None,
-) -> Decided:
+) -> Report:
     """Run a compiler with the decisions of a store.
 
     Args:
@@ -111,7 +68,7 @@ def run_with_decisions(
     compiler = CompilerCommand.of(command)
     INLINE.check(compiler.kind)
     run = _Run(compiler, config, surroundings or Surroundings(), interrupts or Interrupts())
-    return run.decided()
+    return run.report()
 
 
 @dataclass(frozen=True)
@@ -121,7 +78,7 @@ class _Run:
     surroundings: Surroundings
     interrupts: Interrupts
 
-    def decided(self) -> Decided:
+    def report(self) -> Report:
         # Without a file, opt reads its standard input.
         if self.compiler.kind is not Kind.OPT and not compiles(self.compiler.arguments):
             return self._plainly()
@@ -138,18 +95,16 @@ class _Run:
             )
         return self._interactive(section)
 
-    def _without(self, error: PolicyBridgeError) -> Decided:
+    def _without(self, error: PolicyBridgeError) -> Report:
         if self.config.fallback == "error":
-            report = Report(self.compiler.words, INLINE.name, FAILED, 0, CompilationStatistics(), None, error)
-            return Decided(report, None, f"no decisions, and nothing compiled: {error}")
-        decided = self._plainly(str(error))
-        return replace(decided, report=replace(decided.report, fallback=Fallback(str(error), error.status)))
+            return Report(self.compiler.words, INLINE.name, FAILED, 0, CompilationStatistics(), None, error)
+        return replace(self._plainly(), fallback=Fallback(str(error), error.status))
 
-    def _plainly(self, reason: str = "") -> Decided:
+    def _plainly(self, reason: str = "") -> Report:
         begun = perf_counter()
         status = run_plain(self.compiler.words, self.surroundings, self.interrupts).status
         report = Report(self.compiler.words, INLINE.name, status, perf_counter() - begun, CompilationStatistics())
-        return Decided(report, None, reason and f"all decisions are the compiler's own: {reason}")
+        return replace(report, note=reason and f"all decisions are the compiler's own: {reason}")
 
     def _unused(self, store: Store) -> str:
         section = self._section(store, "site")
@@ -173,7 +128,7 @@ class _Run:
         """Tell whether a section names the source by its path, and not by the last component alone."""
         return f"/{self._path}".endswith(f"/{section.heading.path.lstrip('/')}")
 
-    def _interactive(self, section: Section) -> Decided:
+    def _interactive(self, section: Section) -> Report:
         answers = StoreAnswers(section.answers)
         config = HostConfig(
             _NAME, _NAME, fallback=self.config.fallback, growth_limit=self.config.growth_limit, retry_after=0
@@ -183,7 +138,7 @@ class _Run:
         )
         applied, of = len(answers.applied), len(section.answers)
         counted = Applied(str(self.config.store), self._path, False, applied, of - applied)
-        if applied == of or (not applied and not self._names(section)):
-            return Decided(report, counted)
-        message = f"{self.config.store.name}: {applied} of {of} decisions applied to {self._path}"
-        return Decided(report, counted, message)
+        unexpected = applied != of and (applied or self._names(section))
+        note = f"{self.config.store.name}: {applied} of {of} decisions applied to {self._path}" if unexpected else ""
+        own = replace(report.statistics, policy=None, sessions=[])
+        return replace(report, statistics=own, store=counted, note=note)

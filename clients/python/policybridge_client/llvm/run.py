@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +16,7 @@ from policybridge_client.llvm.config import GROWTH_LIMIT, RETRY_AFTER, HostConfi
 from policybridge_client.llvm.decided import DecisionsConfig, run_with_decisions
 from policybridge_client.llvm.host import run_compiler
 from policybridge_client.llvm.launcher import become_launcher
-from policybridge_client.llvm.signals import Interrupted, Interrupts, TakenSignals
+from policybridge_client.llvm.signals import Interrupted, TakenSignals
 from policybridge_client.llvm.statistics import Report, write_report
 from policybridge_client.llvm.tasks import INLINE, TASKS
 from policybridge_core.errors import InvalidError, PolicyBridgeError
@@ -119,18 +119,20 @@ def run(arguments: argparse.Namespace) -> int:
         if sys.argv[1:2] == ["run"]:
             become_launcher(sys.argv[2:], CompilerCommand.of(compiler), arguments.task, arguments.server)
         with TakenSignals() as interrupts:
-            if arguments.decisions is not None:
-                return _run_decided(compiler, arguments, interrupts)
-            report = run_compiler(compiler, _config(arguments), interrupts=interrupts)
+            if arguments.decisions is None:
+                report = run_compiler(compiler, _config(arguments), interrupts=interrupts)
+            else:
+                store = DecisionsConfig(arguments.decisions, arguments.fallback, arguments.growth_limit)
+                report = run_with_decisions(compiler, store, interrupts=interrupts)
             if arguments.stats:
-                _write(report.status, report.to_json(), arguments.stats)
+                _write(report, arguments)
     except Interrupted as signal:
         return 128 + signal.number
     except PolicyBridgeError as error:
         return _say(str(error), _USAGE)
     except OSError as error:
         return _say(str(error), _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_STARTED)
-    return _told(report, arguments.growth_limit)
+    return _told(report, arguments)
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -148,15 +150,6 @@ def _check(arguments: argparse.Namespace) -> None:
         raise InvalidError("--explore needs a policy; a store of decisions has nothing to explore")
     elif arguments.task != INLINE.name:
         raise InvalidError(f"a store has decisions of the task {INLINE.name!r} alone, not of {arguments.task!r}")
-
-
-def _run_decided(compiler: Sequence[str], arguments: argparse.Namespace, interrupts: Interrupts) -> int:
-    config = DecisionsConfig(arguments.decisions, arguments.fallback, arguments.growth_limit)
-    decided = run_with_decisions(compiler, config, interrupts=interrupts)
-    status = decided.report.status
-    if arguments.stats:
-        _write(status, decided.to_json(), arguments.stats)
-    return _say(decided.message, status) if decided.message else status
 
 
 def _config(arguments: argparse.Namespace) -> HostConfig:
@@ -182,28 +175,32 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _write(status: int, report: Mapping[str, object], path: str) -> None:
+def _write(report: Report, arguments: argparse.Namespace) -> None:
+    content = dict(report.to_json())
+    if arguments.decisions is not None:
+        content["store"] = asdict(report.store) if report.store else None
     try:
-        write_report(report, path)
+        write_report(content, arguments.stats)
     except OSError as error:
         # The compilation is over; its status stands.
-        _say(f"no statistics: {error}", status)
+        _say(f"no statistics: {error}", report.status)
 
 
-def _told(report: Report, growth_limit: float) -> int:
+def _told(report: Report, arguments: argparse.Namespace) -> int:
     fallback = report.fallback
     if limited := report.statistics.limited:
         _say(
-            f"{limited} decisions are the compiler's own: the policy has added {growth_limit:g} times the module's "
-            "size (--growth-limit)",
+            f"{limited} decisions are the compiler's own: the policy has added {arguments.growth_limit:g} times the "
+            "module's size (--growth-limit)",
             report.status,
         )
     if report.error is not None:
-        _say(f"no advice, and the compiler was ended: {report.error}", report.status)
+        ended = "no advice, and the compiler was ended" if arguments.policy else "no decisions, and nothing compiled"
+        _say(f"{ended}: {report.error}", report.status)
     elif fallback is not None:
         where = f"{fallback.decisions} decisions" if fallback.decisions else "all decisions"
         _say(f"{where} are the compiler's own: {fallback.reason}", report.status)
-    return report.status
+    return _say(report.note, report.status) if report.note else report.status
 
 
 def _say(message: str, status: int) -> int:

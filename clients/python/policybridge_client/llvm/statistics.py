@@ -72,6 +72,28 @@ class Fallback:
 
 
 @dataclass(frozen=True)
+class Applied:
+    """The part of a store that applied to a compilation.
+
+    Attributes:
+        path: the store's.
+        module: the source.
+        exact: whether the module equals the tuned one by its digest; false in the interactive mode.
+        applied: the number of decisions that applied.
+        unmatched: the number of the section's decisions that the compiler did not ask for.
+        passes: of those that applied, how many are about a function's passes.
+
+    """
+
+    path: str
+    module: str
+    exact: bool
+    applied: int
+    unmatched: int
+    passes: int = 0
+
+
+@dataclass(frozen=True)
 class Report:
     """The result of one compilation.
 
@@ -86,6 +108,8 @@ class Report:
         fallback: set if the policy did not make all decisions.
         late: whether the compiler was ended at its time limit.
         cpu_seconds: the compiler's processor time.
+        store: the part of a store of decisions that applied; ``None`` if no section fits the compilation.
+        note: one line for people about the store; empty if all decisions applied.
 
     """
 
@@ -98,6 +122,8 @@ class Report:
     error: PolicyBridgeError | None = None
     late: bool = False
     cpu_seconds: float = 0.0
+    store: Applied | None = None
+    note: str = ""
 
     @property
     def session_ids(self) -> Sequence[str]:
