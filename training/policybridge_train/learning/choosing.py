@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from policybridge_serdes import TensorSpec
 from policybridge_train.learning.trees import Matrix, Trees, TreeSettings, fit, nodes_of
-from policybridge_train.onnx_file import onnx_bytes
+from policybridge_train.onnx_file import OnnxGraph
 
 Numbers = npt.NDArray[np.float32]
 _OPSET: Final = 17
@@ -140,32 +140,17 @@ def to_onnx(costs: Costs, default: int, least: float) -> bytes:
         least: in the task's unit.
 
     """
-    from onnx import TensorProto, helper, numpy_helper  # noqa: PLC0415 - only who trains has it
-
-    taken = helper.make_tensor_value_info("observation", TensorProto.FLOAT, ["batch", costs.columns])
-    given = helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["batch", costs.choices])
-    constants: dict[str, npt.NDArray[Any]] = {
-        "column": np.array([default], np.int64),
-        "all": np.arange(costs.choices, dtype=np.float32),
-        "least": np.array(least, np.float32),
-    }
-    nodes = [
-        helper.make_node("Gather", ["observation", "column"], ["own"], axis=1),
-        helper.make_node("Equal", ["own", "all"], ["is_own"]),
-        helper.make_node("Cast", ["is_own"], ["one"], to=TensorProto.FLOAT),
-    ]
+    graph = OnnxGraph()
+    own = graph.node("Gather", ["observation", graph.constant([default], np.int64)], axis=1)
+    is_own = graph.node("Equal", [own, graph.constant(np.arange(costs.choices))])
+    lean = [graph.cast(is_own, "FLOAT"), graph.constant(least)]
     if costs.trees.nodes:
-        attributes: dict[str, Any] = {"domain": "ai.onnx.ml", "n_targets": costs.choices, **costs.nodes()}
-        nodes += [
-            helper.make_node("Mul", ["one", "least"], ["lean"]),
-            helper.make_node("TreeEnsembleRegressor", ["observation"], ["costs"], **attributes),
-            helper.make_node("Sub", ["lean", "costs"], ["scores"]),
-        ]
+        predicted = graph.trees(["observation"], costs.choices, costs.nodes())
+        graph.node("Sub", [graph.node("Mul", lean), predicted], "scores")
     else:
-        nodes.append(helper.make_node("Mul", ["one", "least"], ["scores"]))
-    weights = [numpy_helper.from_array(value, name) for name, value in constants.items()]
-    graph = helper.make_graph(nodes, "policy", [taken], [given], weights)
-    return onnx_bytes(graph, _OPSET, _IR_VERSION, trees=True)
+        graph.node("Mul", lean, "scores")
+    inputs = {"observation": ("FLOAT", ["batch", costs.columns])}
+    return graph.to_bytes(inputs, {"scores": ("FLOAT", ["batch", costs.choices])}, _OPSET, _IR_VERSION)
 
 
 def config(features: Sequence[TensorSpec], advice: TensorSpec, description: str) -> str:

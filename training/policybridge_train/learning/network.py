@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from policybridge_core.errors import InvalidError
 from policybridge_serdes import TensorSpec
-from policybridge_train.onnx_file import onnx_bytes
+from policybridge_train.onnx_file import OnnxGraph
 from policybridge_train.tasks.task import Task
 from policybridge_train.trajectories.trajectory import Trajectory
 
@@ -96,20 +96,16 @@ class Network:
 
     def to_onnx(self) -> bytes:
         """Give the model: ``observation``, float[batch, features], to ``scores``, float[batch, 2]."""
-        from onnx import TensorProto, helper  # noqa: PLC0415 - only who trains has it
-
-        graph = _Graph()
-        inputs = [helper.make_tensor_value_info("observation", TensorProto.FLOAT, ["batch", len(self.features)])]
-        if self.chosen_by:
-            inputs.append(helper.make_tensor_value_info(self.chosen_by, TensorProto.INT64, ["batch", 1]))
+        graph = OnnxGraph()
         score = self._score(graph)
         graph.node("Mul", [score, graph.constant(0.0)], "no")
         graph.node("Concat", ["no", score], "scores", axis=1)
-        output = helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["batch", 2])
-        made = helper.make_graph(graph.nodes, "policy", inputs, [output], graph.constants)
-        return onnx_bytes(made, _OPSET, _IR_VERSION)
+        inputs: dict[str, tuple[str, list[int | str]]] = {"observation": ("FLOAT", ["batch", len(self.features)])}
+        if self.chosen_by:
+            inputs[self.chosen_by] = ("INT64", ["batch", 1])
+        return graph.to_bytes(inputs, {"scores": ("FLOAT", ["batch", 2])}, _OPSET, _IR_VERSION)
 
-    def _score(self, graph: "_Graph") -> str:
+    def _score(self, graph: OnnxGraph) -> str:
         made = graph.node("Unsqueeze", [self._scaled(graph), graph.constant([1], np.int64)])
         sets = len(self.layers[0].weights)
         place = graph.constant([0], np.int64)
@@ -130,7 +126,7 @@ class Network:
         side = graph.node("Sub", [graph.node("Mul", [own, graph.constant(2.0)]), graph.constant(1.0)])
         return graph.node("Add", [made, graph.node("Mul", [side, graph.constant(self.lean)])])
 
-    def _scaled(self, graph: "_Graph") -> str:
+    def _scaled(self, graph: OnnxGraph) -> str:
         size = graph.node("Log", [graph.node("Add", [graph.node("Abs", ["observation"]), graph.constant(1.0)])])
         signed = graph.node("Mul", [graph.node("Sign", ["observation"]), size])
         centred = graph.node("Sub", [signed, graph.constant(self.scaling.mean)])
@@ -149,28 +145,6 @@ class Network:
             f'backend = "onnx"\ndescription = "{description}"\n\n[head]\nadvice = "{task.advice.name}"\n\n{fill}'
             f"[settings.pack.observation]\nfeatures = [{features}]\n"
         )
-
-
-class _Graph:
-    """Collects nodes and constants under names of its own."""
-
-    def __init__(self) -> None:
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
-
-    def node(self, kind: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
-        from onnx import helper  # noqa: PLC0415
-
-        name = output or f"n{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, inputs, [name], **attributes))
-        return name
-
-    def constant(self, value: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> str:
-        from onnx import numpy_helper  # noqa: PLC0415
-
-        name = f"c{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.asarray(value, dtype), name))
-        return name
 
 
 def yes_no_features(task: Task) -> list[str]:

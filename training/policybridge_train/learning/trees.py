@@ -4,7 +4,7 @@ The features of a call predict its credit well enough to decide by (gradient-boo
 approximation, 2001). LightGBM fits them, and ONNX Runtime has an operator for them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policybridge_core.errors import InvalidError
-from policybridge_train.onnx_file import onnx_bytes
+from policybridge_train.onnx_file import OnnxGraph
 
 _OPSET: Final = 13
 _IR_VERSION: Final = 8
@@ -164,36 +164,14 @@ def to_onnx(trees: Trees, features: Sequence[str], default: str, least: float, a
     """
     if not least > 0:
         raise InvalidError(f"a deviation is to save more than 0 bytes, not {least:g}")
-    from onnx import TensorProto, helper, numpy_helper  # noqa: PLC0415 - only who trains has it
-
-    taken = helper.make_tensor_value_info("observation", TensorProto.FLOAT, ["batch", len(features)])
-    given = helper.make_tensor_value_info(advice, TensorProto.INT64, ["batch", 1])
-    constants: dict[str, npt.NDArray[Any]] = {
-        "column": np.array([features.index(default)], np.int64),
-        "least": np.array(least, np.float32),
-        "two": np.array(2, np.float32),
-        "one": np.array(1, np.float32),
-        "none": np.zeros((len(features), 1), np.float32),
-    }
-    nodes = [
-        *_predicting(trees),
-        helper.make_node("Gather", ["observation", "column"], ["own"], axis=1),
-        helper.make_node("Mul", ["own", "two"], ["twice"]),
-        helper.make_node("Sub", ["twice", "one"], ["side"]),
-        helper.make_node("Mul", ["side", "least"], ["limit"]),
-        helper.make_node("Less", ["bytes", "limit"], ["below"]),
-        helper.make_node("Cast", ["below"], [advice], to=TensorProto.INT64),
-    ]
-    weights = [numpy_helper.from_array(value, name) for name, value in constants.items()]
-    graph = helper.make_graph(nodes, "policy", [taken], [given], weights)
-    return onnx_bytes(graph, _OPSET, _IR_VERSION, trees=True)
-
-
-def _predicting(trees: Trees) -> Iterator[Any]:
-    from onnx import helper  # noqa: PLC0415
-
-    if not trees.nodes:
-        yield helper.make_node("MatMul", ["observation", "none"], ["bytes"])
-        return
-    attributes: dict[str, Any] = {"domain": "ai.onnx.ml", "n_targets": 1, **trees.nodes}
-    yield helper.make_node("TreeEnsembleRegressor", ["observation"], ["bytes"], **attributes)
+    graph = OnnxGraph()
+    if trees.nodes:
+        predicted = graph.trees(["observation"], 1, trees.nodes)
+    else:
+        predicted = graph.node("MatMul", ["observation", graph.constant(np.zeros((len(features), 1)))])
+    own = graph.node("Gather", ["observation", graph.constant([features.index(default)], np.int64)], axis=1)
+    side = graph.node("Sub", [graph.node("Mul", [own, graph.constant(2)]), graph.constant(1)])
+    below = graph.node("Less", [predicted, graph.node("Mul", [side, graph.constant(least)])])
+    graph.cast(below, "INT64", advice)
+    inputs, outputs = {"observation": ("FLOAT", ["batch", len(features)])}, {advice: ("INT64", ["batch", 1])}
+    return graph.to_bytes(inputs, outputs, _OPSET, _IR_VERSION)

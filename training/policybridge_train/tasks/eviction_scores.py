@@ -4,14 +4,14 @@ The features are logarithms, so that the weights are exponents: the first column
 chooses.
 """
 
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from policybridge_serdes import Values
-from policybridge_train.onnx_file import onnx_bytes
+from policybridge_train.onnx_file import OnnxGraph
 from policybridge_train.tasks.eviction import POSITIONS
 
 
@@ -113,12 +113,32 @@ def to_onnx(weights: Weights) -> bytes:
 
     The highest score is the best, as a ``[head]`` wants it. The same weights give the same bytes.
     """
-    from onnx import TensorProto, helper  # noqa: PLC0415 - only who trains has it
+    graph = OnnxGraph()
+    floats = {name: _float(graph, name) for name in FEATURES}
+    terms = [_term(graph, column, weight, floats) for column, weight in zip(COLUMNS, weights, strict=True)]
+    cannot_spill = graph.node("IsNaN", [_DENSITY])
+    graph.node("Where", [cannot_spill, graph.constant(-FIRST), graph.node("Sum", terms)], "scores")
+    inputs = {
+        name: ("INT64" if name in _INTEGERS else "FLOAT", ["batch", 1 if name == "progress" else POSITIONS])
+        for name in FEATURES
+    }
+    return graph.to_bytes(inputs, {"scores": ("FLOAT", ["batch", POSITIONS])}, opset=17, ir_version=9)
 
-    scores = helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["batch", POSITIONS])
-    inputs = [_input(name) for name in FEATURES]
-    graph = helper.make_graph(_nodes(), "policy", inputs, [scores], _constants(weights))
-    return onnx_bytes(graph, opset=17, ir_version=9)
+
+def _float(graph: OnnxGraph, name: str) -> str:
+    given = graph.cast(name, "FLOAT")
+    return graph.node("Clip", [given, graph.constant(0), graph.constant(_limit(name))])
+
+
+def _term(graph: OnnxGraph, column: Column, weight: float, floats: Mapping[str, str]) -> str:
+    # Less is better there, and more is better in a head's scores.
+    factor = graph.constant(-weight * (_OWN if column.own else np.ones(POSITIONS)))
+    if not column.feature:
+        return factor
+    value = floats[column.feature]
+    if column.least:
+        value = graph.node("Log", [graph.node("Add", [value, graph.constant(column.least)])])
+    return graph.node("Mul", [value, factor])
 
 
 def config() -> str:
@@ -128,52 +148,3 @@ def config() -> str:
         'description = "Evicts the live range with the lowest of linear scores, fitted to the spills of functions"\n\n'
         '[head]\nmask = "mask"\nadvice = "index_to_evict"\n'
     )
-
-
-def _input(name: str) -> Any:
-    from onnx import TensorProto, helper  # noqa: PLC0415
-
-    kind = TensorProto.INT64 if name in _INTEGERS else TensorProto.FLOAT
-    return helper.make_tensor_value_info(name, kind, ["batch", 1 if name == "progress" else POSITIONS])
-
-
-def _constants(weights: Weights) -> list[Any]:
-    from onnx import numpy_helper  # noqa: PLC0415
-
-    values: dict[str, npt.NDArray[np.float32]] = {
-        "nothing": np.array(0, np.float32),
-        "first": np.array(-FIRST, np.float32),
-    }
-    for name in FEATURES:
-        values[f"{name}_limit"] = np.array(_limit(name), np.float32)
-    for number, (column, weight) in enumerate(zip(COLUMNS, weights, strict=True)):
-        # Less is better there, and more is better in a head's scores.
-        place = _OWN if column.own else np.ones(POSITIONS)
-        values[f"weight{number}"] = (-weight * place).astype(np.float32)
-        values[f"least{number}"] = np.array(column.least, np.float32)
-    return [numpy_helper.from_array(value, name) for name, value in values.items()]
-
-
-def _nodes() -> Sequence[Any]:
-    from onnx import TensorProto, helper  # noqa: PLC0415
-
-    nodes = []
-    for name in FEATURES:
-        nodes.append(helper.make_node("Cast", [name], [f"{name}_cast"], to=TensorProto.FLOAT))
-        nodes.append(helper.make_node("Clip", [f"{name}_cast", "nothing", f"{name}_limit"], [f"{name}_float"]))
-    terms = []
-    for number, column in enumerate(COLUMNS):
-        value = f"{column.feature}_float"
-        if column.least:
-            nodes.append(helper.make_node("Add", [value, f"least{number}"], [f"sum{number}"]))
-            nodes.append(helper.make_node("Log", [f"sum{number}"], [f"log{number}"]))
-            value = f"log{number}"
-        if column.feature:
-            nodes.append(helper.make_node("Mul", [value, f"weight{number}"], [f"term{number}"]))
-        terms.append(f"term{number}" if column.feature else f"weight{number}")
-    return [
-        *nodes,
-        helper.make_node("Sum", terms, ["sum"]),
-        helper.make_node("IsNaN", [_DENSITY], ["cannot_spill"]),
-        helper.make_node("Where", ["cannot_spill", "first", "sum"], ["scores"]),
-    ]
