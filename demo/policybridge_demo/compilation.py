@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -143,4 +144,4 @@ def _check(module: Module, compiler: str, status: int, said: BinaryIO, reason: s
 
 def _built(module: Module, folder: Path, seconds: float) -> Built:
     file = ObjectFile.read(folder / "module.o")
-    return Built(module, file.text, file.digest, seconds)
+    return Built(module, file.text, sha256(file.data).hexdigest(), seconds)
