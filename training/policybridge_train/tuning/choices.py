@@ -19,53 +19,62 @@ OUTLINER: Final = Decided(passes={MODULE: ["add iroutliner@last"]})
 
 PRIOR: Final[Mapping[str, float]] = {
     "set ext-tsp & skip early-machinelicm & skip loop-reduce": 0.0250,
+    "set ext-tsp": 0.0087,
+    "skip x86-isel": 0.0060,
+    "add gvn-hoist@early & add gvn-sink@early & skip shrink-wrap": 0.0055,
+    "skip codegenprepare": 0.0044,
     "skip machine-sink": 0.0042,
-    "skip codegenprepare": 0.0040,
-    "add sink@last": 0.0030,
-    "skip shrink-wrap": 0.0030,
-    "add gvn-hoist@early": 0.0028,
-    "skip x86-isel": 0.0025,
-    "skip machine-cse": 0.0024,
-    "set ext-tsp": 0.0022,
-    "add gvn-sink@early": 0.0018,
-    "add reg2mem,sroa,instcombine,simplifycfg@last": 0.0016,
-    "skip early-machinelicm": 0.0015,
-    "skip loop-reduce": 0.0012,
-    "skip block-placement": 0.0012,
-    "add lower-switch,simplifycfg@last": 0.0012,
+    "add sink@last": 0.0040,
+    "skip machine-cse": 0.0030,
+    "add newgvn@early & skip x86-fixup-leas & skip x86-optimize-leas": 0.0012,
+    "add gvn-hoist@early": 0.0021,
+    "add gvn-sink@early": 0.0019,
+    "skip shrink-wrap": 0.0016,
+    "add reg2mem,sroa,instcombine,simplifycfg@last": 0.0012,
+    "add lower-switch,simplifycfg@last": 0.0007,
+    "add mergereturn,simplifycfg@last & skip InstCombinePass & skip LoopRotatePass & "
+    "skip LoopUnrollPass & skip SLPVectorizerPass & skip x86-cmov-conversion": 0.0020,
+    "skip early-machinelicm": 0.0005,
+    "skip loop-reduce": 0.0005,
+    "skip block-placement": 0.0004,
     "skip InstCombinePass": 0.0010,
-    "skip x86-optimize-leas": 0.0009,
-    "skip x86-fixup-leas": 0.0008,
-    "add newgvn@early": 0.0006,
-    "add loop(loop-reduce)@last": 0.0005,
-    "add gvn@early": 0.0005,
-    "skip x86-cmov-conversion": 0.0005,
-    "skip twoaddressinstruction": 0.0004,
-    "skip LICMPass": 0.0004,
-    "skip machinelicm": 0.0004,
-    "skip SimplifyCFGPass": 0.0004,
-    "skip tailduplication": 0.0004,
-    "skip SLPVectorizerPass": 0.0004,
-    "skip LoopRotatePass": 0.0004,
-    "skip expand-memcmp": 0.0003,
-    "add mergereturn,simplifycfg@last": 0.0003,
-    "add constraint-elimination@early": 0.0003,
-    "add gvn-sink@last": 0.0003,
-    "skip branch-folder": 0.0003,
-    "skip LoopUnrollPass": 0.0003,
-    "skip consthoist": 0.0002,
-    "add simplifycfg<hoist-common-insts;sink-common-insts>@last": 0.0002,
-    "skip SROAPass": 0.0002,
+    "skip x86-optimize-leas": 0.0007,
+    "skip x86-fixup-leas": 0.0005,
+    "add newgvn@early": 0.0003,
+    "skip twoaddressinstruction": 0.0003,
+    "add constraint-elimination@early & add gvn-sink@last & skip consthoist & "
+    "skip expand-memcmp & skip machinelicm & skip tailduplication": 0.0003,
+    "add loop(loop-reduce)@last": 0.0002,
+    "add gvn@early": 0.0002,
+    "skip LICMPass": 0.0002,
+    "skip SimplifyCFGPass": 0.0002,
+    "skip x86-cmov-conversion": 0.0002,
+    "skip machinelicm": 0.0002,
+    "skip tailduplication": 0.0002,
+    "skip SLPVectorizerPass": 0.0002,
+    "skip LoopRotatePass": 0.0002,
+    "skip expand-memcmp": 0.0002,
+    "add mergereturn,simplifycfg@last": 0.0002,
+    "add constraint-elimination@early": 0.0002,
+    "add gvn-sink@last": 0.0002,
+    "skip branch-folder": 0.0001,
+    "skip LoopUnrollPass": 0.0001,
+    "skip consthoist": 0.0001,
+    "add simplifycfg<hoist-common-insts;sink-common-insts>@last": 0.0001,
+    "skip SROAPass": 0.0001,
     "skip machine-cp": 0.0001,
     "skip peephole-opt": 0.0001,
     "skip machine-scheduler": 0.0001,
 }
 """The choices to try, and what each took off a function in earlier searches, as a part of its bytes.
 
-The first are those that make most functions smaller: they are tried together, and else one by one.
+Those with ``&`` between are tried together first: the choices that make most functions smaller, and choices that change
+few functions. Where they change nothing together, none of them is tried alone in that function as it is.
 """
 
 _AND: Final = " & "
+_GROUPS: Final = {words: words.split(_AND) for words in PRIOR}
+_GROUP_OF: Final = {each: words for words, its in _GROUPS.items() if len(its) > 1 for each in its}
 
 _PRIOR_BYTES: Final = 20_000
 """Bytes of functions as many as which the prior counts."""
@@ -159,8 +168,11 @@ def _untried(
         tried = search.tried.get(name)
         if name in without or (tried is not None and tried.surroundings == search.sizes[function]):
             continue
+        group = search.tried.get(f"{_GROUP_OF.get(words)} {function}")
+        if group is not None and group.surroundings == search.sizes[function] and not group.credit:
+            continue
         chosen = search.decided.passes.get(function, ())
-        if tried is None and not any(each in chosen for each in words.split(_AND)):
+        if tried is None and not any(each in chosen for each in _GROUPS[words]):
             yield part, words
             return
         if tried is None or abs(tried.credit) > 0:

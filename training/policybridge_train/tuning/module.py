@@ -21,25 +21,28 @@ from policybridge_train.tuning.search import TUNED, Search
 from policybridge_train.tuning.sharing import Sharing
 from policybridge_train.tuning.starting import take_start
 
-_MOST_IDLE: Final = 3
-"""Rounds in a row without a gain, for each kind of decisions, after which a module is done."""
-
-_CLOSING: Final = 2
-"""The last compiles of a budget, which are for checking: the second is needed where the first shows a larger region."""
-
-_CHECKED_EVERY: Final = 8
-"""Compiles after which the accepted decisions are compiled alone, so that an interrupted search keeps them."""
-
-_RETUNED: Final = 10
-"""The divisor of the budget for a module that a store has decisions for: most of them still apply."""
-
 INLINE: Final = "inline"
 PASSES: Final = "passes"
 KINDS: Final = (INLINE, PASSES)
 """The kinds of decisions."""
 
+_MOST_IDLE: Final = {INLINE: 3, PASSES: 7}
+"""Rounds in a row without a gain, by the kinds of decisions, after which a module is done."""
+
+_CLOSING: Final = 2
+"""The last compiles of a budget, which are for checking: the second is needed where the first shows a larger region."""
+
+_CHECKED_EVERY: Final = 12
+"""Compiles after which the accepted decisions are compiled alone, so that an interrupted search keeps them."""
+
+_RETUNED: Final = 10
+"""The divisor of the budget for a module that a store has decisions for: most of them still apply."""
+
 _WHOLE: Final = 4
-"""The part of the budget that is left for the moves of the whole module, and for what comes after them."""
+"""The part of the budget that is left for the moves of the whole module, and for what comes after them …"""
+
+_LEAST_LEFT: Final = 8
+"""… in compiles at least: of 16 C modules none won by the outliner, so that a small budget tries all else before."""
 
 Start = Callable[[Module, Search], Decided | None]
 
@@ -126,7 +129,7 @@ class ModuleTuning:
 
     @property
     def _most_idle(self) -> int:
-        return _MOST_IDLE * len(self._tools.kinds)
+        return sum(_MOST_IDLE[kind] for kind in self._tools.kinds)
 
     def close(self) -> None:
         """Begin no more compiles, except of accepted moves that were not compiled alone yet and of the whole module."""
@@ -222,7 +225,8 @@ class ModuleTuning:
         if (ends and search.is_checked and not search.whole) or not self._last_checks:
             search.closed, self.done = not self._closing, True
             return None
-        whole = bool(search.whole) and (ends or left <= self._tools.budget // _WHOLE)
+        reserve = self._tools.budget // _WHOLE
+        whole = bool(search.whole) and (ends or left <= reserve >= _LEAST_LEFT)
         if search.is_checked:
             return self._by_itself(self._of_whole(search)) if whole else self._try(search)
         due = whole or ends or left <= _CLOSING or search.spent - search.checked_at >= _CHECKED_EVERY
