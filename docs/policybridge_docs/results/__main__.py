@@ -29,6 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--rounds", type=int, default=5, help="speed: rounds (default: 5)")
     parser.add_argument("--cache", type=Path, default=ROOT / ".cache/bench", help="speed: folder for other servers")
+    parser.add_argument(
+        "--tally", type=Path, default=ROOT / ".cache/kills.json", help="kills: totals of the runs so far"
+    )
     options = parser.parse_args(arguments)
     names = list(PARTS) if "all" in options.parts else options.parts
     if unknown := [name for name in names if name not in PARTS]:

@@ -172,12 +172,28 @@ def tuned(options: Namespace) -> Made:
     return Made(_command(words, "--corpus DIR --store FILE"), figures, comparison.version)
 
 
+def kills(options: Namespace) -> Made:
+    """Kill servers, workers, replicas and databases, or take the totals of an earlier run, in ``--tally``."""
+    words = ["kills", "--kills", "1000"]
+    _run("tests.kills", *words[1:], "--tally", options.tally)
+    tally = json.loads(options.tally.read_bytes())
+    figures = {kind: Figure(count) for kind, count in tally["killed"].items()}
+    figures |= {name: Figure(tally[name]) for name in ("decisions", "ends", "published", "named")}
+    figures |= {
+        "all": Figure(sum(tally["killed"].values())),
+        "jumps": Figure(sum(tally["jumps"].values()), "times"),
+        "lost": Figure(len(tally["faults"])),
+    }
+    return Made(f"python -m tests.{shlex.join(words)}", figures)
+
+
 PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
     "scores": scores,
     "demo": demo,
     "speed": speed,
     "embedded": embedded,
     "tuned": tuned,
+    "kills": kills,
 }
 
 
