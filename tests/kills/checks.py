@@ -175,7 +175,7 @@ def differences(
     steps = [step for batch in batches for step in batch.steps.tolist()]
     if steps != list(range(1, len(steps) + 1)):
         yield f"session {session.id} has other steps than 1 to {len(steps)}"
-    if told.report and (session.outcome is None or session.outcome.values["report"] < told.report):
+    if told.report and (session.outcome is None or session.outcome.values.get("report", 0) < told.report):
         yield f"session {session.id} lacks its outcome {told.report}"
     if session.lost:
         yield f"session {session.id} lost {session.lost} decisions"
