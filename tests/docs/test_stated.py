@@ -46,7 +46,7 @@ def test_a_number_on_a_page_is_that_of_the_code(page: str, words: str, module: s
 
 
 def rows(page: Path, columns: int) -> dict[str, list[str]]:
-    """Give the rows of a page's tables with so many columns by their keys, which stand in backticks."""
+    """Give the rows of a page's tables of this number of columns, by their keys in backticks."""
     found: dict[str, list[str]] = {}
     for line in page.read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]

@@ -86,7 +86,7 @@ class LedgerCheck:
         self._compare(self.take(known), {each.session: each.count for each in late})
 
     def take(self, said: Iterable[Said]) -> dict[str, Acknowledged]:
-        """Count what was acknowledged, and give it by session; `check_all` checks it."""
+        """Count the acknowledged records, and give them by session; `check_all` compares them."""
         fresh: dict[str, Acknowledged] = {}
         for each in said:
             if isinstance(each, Acknowledged):

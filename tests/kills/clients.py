@@ -31,7 +31,7 @@ class Heard:
         self.threads.append(thread)
 
     def wait(self, more: int) -> None:
-        """Wait for so many more messages, at most for some seconds."""
+        """Wait for a number of further messages, at most for some seconds."""
         count, end = len(self.said) + more, time.monotonic() + _PATIENCE
         while len(self.said) < count and time.monotonic() < end:
             time.sleep(_LOOK)

@@ -61,10 +61,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.kills", description=__doc__)
     add = parser.add_argument
     add("--kills", type=int, default=20, metavar="N", help="number of processes to kill (default: %(default)s)")
-    add("--minutes", type=float, default=inf, metavar="M", help="stop after so many minutes (default: never)")
+    add("--minutes", type=float, default=inf, metavar="M", help="minutes after which it stops (default: never)")
     add("--scenes", default=",".join(_SCENES), metavar="LIST", help="by turns (default: %(default)s)")
     add("--block", type=int, default=24, metavar="N", help="kills until the next scene begins (default: %(default)s)")
-    add("--seed", type=int, default=0, metavar="N", help="of what is killed, when, and of the clocks (default: 0)")
+    add("--seed", type=int, default=0, metavar="N", help="of victims, moments and clocks (default: 0)")
     add("--tally", metavar="FILE", help="write the totals there after each scene; go on from those that it has")
     add("--keep", metavar="DIR", help="keep the files of scenes with a fault there")
     return parser

@@ -1,4 +1,4 @@
-"""A server whose ledger is in PostgreSQL; its spool takes what is acknowledged while the database is away."""
+"""A server whose ledger is in PostgreSQL; its spool takes the acknowledged records while the database is away."""
 
 import signal
 from contextlib import ExitStack
@@ -49,7 +49,7 @@ class Database(Scene):
     def finish(self) -> None:
         """End the server as an operator does, so that it sends the spool, and check everything."""
         self._server.process.end(signal.SIGTERM)
-        # What a killed server left in the spool the next one sends.
+        # The next server sends the records that a killed one left in the spool.
         self._again()
         self._server.process.end(signal.SIGTERM)
         self._ledger.check_all()

@@ -6,7 +6,7 @@ import msgspec
 
 
 class Serving(msgspec.Struct, tag=True):
-    """Serve: fields of `ServerConfig`, and the file with the seconds by which the ledger's clock is wrong, if any."""
+    """Serve: fields of `ServerConfig`, and a file with the error of the ledger's clock in seconds, if it has one."""
 
     config: dict[str, Any]
     offset: str = ""

@@ -59,7 +59,7 @@ class Replicas(Scene):
         self._check_same()
 
     def _check_same(self) -> None:
-        """Check that the follower comes to have all that the leader has."""
+        """Check that the follower gets all versions of the leader."""
         end = monotonic() + _SECONDS
         while missing := self._served(_LEADER).items() - self._served(_FOLLOWER).items():
             if monotonic() > end:

@@ -45,7 +45,7 @@ class Scene(ABC):
     """Servers that are killed, and their clients.
 
     Args:
-        given: what it works with.
+        given: its folder, processes, chance and figures.
 
     Attributes:
         published_in_python: whether the published policy is Python, which takes less time than a model, because the

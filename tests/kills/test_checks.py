@@ -1,4 +1,4 @@
-"""The checks of the kills find what is missing."""
+"""The checks of the kills find missing records."""
 
 from contextlib import closing
 from pathlib import Path
