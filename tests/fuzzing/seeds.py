@@ -172,6 +172,18 @@ def _native_messages() -> Iterator[bytes]:
     yield from (b"\3" + stream for stream in _compiler())
 
 
+def _stores() -> Iterator[bytes]:
+    head, key = b"policybridge-decisions 1\n", b"ea553995adf89bda "
+    site = b"module llvm=22 level=Oz by=site digest=- path=src/parse.c\n"
+    choices = (b"skip early-machinelicm", b"skip SimplifyCFGPass.1 f", b"add gvn-hoist@early", b"add iroutliner@last")
+    kept = (b"set ext-tsp f", b"keep early-machinelicm f", b"keep iroutliner@last f", b"inline f g", b"call f h")
+    every = b"".join(key + choice + b"\n" for choice in (*choices, *kept))
+    for choice in (*choices, *kept, b"skip LCSSAPass", b"skip SROAPass.", b"add gvn@", b"keep @last"):
+        yield head + site + key + choice + b"\n"
+    yield head + site + every + site.replace(b"by=site", b"by=sequence") + b"ea553995adf89bda.7 inline f g\n"
+    yield head
+
+
 def _questions() -> Iterator[bytes]:
     """Encode by hand what ``_PROTO`` describes: x, name, first, and nodes with values."""
     values = b"\x0a\x08" + struct.pack("<2f", 1, 2)
@@ -208,6 +220,7 @@ def seeds() -> dict[str, list[bytes]]:
         "llvm_host": list(_compiler()),
         "native_messages": list(_native_messages()),
         "native_socket": list(_socket_answers()),
+        "native_store": list(_stores()),
         "client_socket": list(_socket_answers()),
         "client_pipe": list(_pipe_answers()),
         "client_grpc": list(_grpc_answers()),
