@@ -1,10 +1,17 @@
-"""Shared by the commands of this package: counts as arguments, and signals that end a run."""
+"""Shared by the commands of this package: counts as arguments, errors and interrupts as exit statuses."""
 
 import argparse
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Final
+
+from policybridge_core.errors import PolicyBridgeError
+
+INTERRUPTED: Final = 130
+_FAILED: Final = 2
 
 
 def count(text: str) -> int:
@@ -15,8 +22,28 @@ def count(text: str) -> int:
     return number
 
 
+def status_of(command: str, work: Callable[[], int], interrupted: str) -> int:
+    """Do a command's work; give its exit status, 2 after an error, and 130 after Ctrl-C, SIGTERM or SIGHUP.
+
+    Args:
+        command: the command's name.
+        work: gives the exit status.
+        interrupted: is said after an interrupt.
+
+    """
+    try:
+        with _ended_by_signals():
+            return work()
+    except (PolicyBridgeError, OSError) as error:
+        sys.stderr.write(f"policybridge {command}: {error}\n")
+        return _FAILED
+    except KeyboardInterrupt:
+        sys.stderr.write(f"policybridge {command}: interrupted; {interrupted}\n")
+        return INTERRUPTED
+
+
 @contextmanager
-def ended_by_signals() -> Iterator[None]:
+def _ended_by_signals() -> Iterator[None]:
     """Let SIGTERM and SIGHUP do what Ctrl-C does, unless they are ignored or handled otherwise."""
     numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
     for number in numbers:

@@ -3,7 +3,6 @@
 import argparse
 import hashlib
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 import msgspec
 
-from policybridge_core.errors import InvalidError, PolicyBridgeError
-from policybridge_train.command_line import count, ended_by_signals
+from policybridge_core.errors import InvalidError
+from policybridge_train.command_line import count, status_of
 from policybridge_train.compiling.options import Selection, add_compiler, add_limits, add_plugins, add_selection
 from policybridge_train.corpus.parts import Part
 from policybridge_train.farms.options import add_farm, farm_of
@@ -26,9 +25,6 @@ from policybridge_train.tasks.recipe import TaskRecipe, make_task
 from policybridge_train.tasks.task import TASKS, Case, Task
 from policybridge_train.trajectories.server import TrainingServer
 from policybridge_train.trajectories.trajectory import Collector
-
-_USAGE = 2
-_INTERRUPTED = 130
 
 COMMON: Final = ("compiler", "plugins", "seconds", "memory")
 """Options of a task that every command has."""
@@ -67,15 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train. The exit status is 0, 2 for what cannot be done, 130 after an interrupt."""
-    try:
-        with ended_by_signals():
-            return _run(arguments)
-    except (PolicyBridgeError, OSError) as error:
-        sys.stderr.write(f"policybridge train: {error}\n")
-        return _USAGE
-    except KeyboardInterrupt:
-        sys.stderr.write("policybridge train: interrupted; the same command goes on where it was\n")
-        return _INTERRUPTED
+    return status_of("train", lambda: _run(arguments), "the same command goes on where it was")
 
 
 def _run(arguments: argparse.Namespace) -> int:

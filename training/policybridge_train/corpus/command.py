@@ -2,14 +2,12 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
 
-from policybridge_core.errors import PolicyBridgeError
-from policybridge_train.command_line import ended_by_signals
+from policybridge_train.command_line import status_of
 from policybridge_train.corpus.adding import Added, is_corpus, missing_sources, read_compile_commands
 from policybridge_train.corpus.bitcode import FrontEnd
 from policybridge_train.corpus.conversion import Project, convert
@@ -53,15 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the subcommand. The exit status is 2 for what cannot be done, 130 after an interrupt."""
     does: _Does = arguments.does
-    try:
-        with ended_by_signals():
-            return does(arguments)
-    except (PolicyBridgeError, OSError) as error:
-        sys.stderr.write(f"policybridge corpus: {error}\n")
-        return 2
-    except KeyboardInterrupt:
-        sys.stderr.write("policybridge corpus: interrupted; the corpus has the finished modules\n")
-        return 130
+    return status_of("corpus", lambda: does(arguments), "the corpus has the finished modules")
 
 
 def _command(

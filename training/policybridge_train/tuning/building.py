@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Final
 
 from policybridge_core.errors import NotFoundError, PolicyBridgeError
+from policybridge_train.command_line import INTERRUPTED
 from policybridge_train.corpus.bitcode import FrontEnd
 from policybridge_train.corpus.conversion import Project, convert
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.corpus.record import record
 from policybridge_train.corpus.writing import CorpusWriter
 
-_INTERRUPTED: Final = 130
 _SHOWN: Final = 20
 """Compilations that failed, of which the terminal is told."""
 
@@ -28,7 +28,7 @@ def recorded(build: Sequence[str], front_end: FrontEnd, output: Path, jobs: int)
     """
     folder = Path.cwd()
     status, commands = record(build, folder)
-    if status == _INTERRUPTED:
+    if status == INTERRUPTED:
         raise KeyboardInterrupt
     if status:
         raise PolicyBridgeError(f"the build ended with status {status}; nothing was tuned")

@@ -4,15 +4,14 @@ import argparse
 import fcntl
 import math
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import monotonic
 
-from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
+from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
 from policybridge_server.repository import BUNDLED
-from policybridge_train.command_line import count, ended_by_signals
+from policybridge_train.command_line import count, status_of
 from policybridge_train.compiling.job import FarmCompiler
 from policybridge_train.compiling.linker import Linker
 from policybridge_train.compiling.module import Module
@@ -46,9 +45,6 @@ from policybridge_train.tuning.starting import PolicyStart
 from policybridge_train.tuning.storing import StoreKeeper
 from policybridge_train.tuning.telling import Telling
 
-_INTERRUPTED = 130
-_USAGE = 2
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
@@ -78,15 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Tune. The exit status is 0; 1 if no module compiled, 2 for what cannot be done, 130 after an interrupt."""
-    try:
-        with ended_by_signals():
-            return _tune(arguments)
-    except (PolicyBridgeError, OSError) as error:
-        sys.stderr.write(f"policybridge autotune: {error}\n")
-        return _USAGE
-    except KeyboardInterrupt:
-        sys.stderr.write("policybridge autotune: interrupted; the best so far is in the store\n")
-        return _INTERRUPTED
+    return status_of("autotune", lambda: _tune(arguments), "the best so far is in the store")
 
 
 def _tune(arguments: argparse.Namespace) -> int:
