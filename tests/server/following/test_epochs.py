@@ -63,6 +63,23 @@ def test_replicas_keep_the_versions_that_a_restored_leader_never_had(tmp_path: P
             assert (follower.ask("adder@3")[1], follower.ask()[1]) == (300, 400)
 
 
+def test_a_policy_that_a_leader_no_longer_names_stays_as_it_is_at_its_replicas(tmp_path: Path) -> None:
+    repository = write_policy(tmp_path / "policies").parent
+    with leading(repository, tmp_path / "l") as (leader, running):
+        address = running.grpc
+        leader.repository.publish("own", write_adder(tmp_path / "own", 7), config=TOML)
+        with replica(address, tmp_path / "r") as (follower, _):
+            assert follower.ask("own")[1] == 7
+            running.kill()
+            shutil.rmtree(repository / "own")
+            with leading(repository, tmp_path / "l", "--grpc", address.removeprefix("grpc:")) as (restored, _):
+                publish(restored, tmp_path, 200)
+                wait_for(lambda: follower.ask()[1] == 200)
+                with pytest.raises(NotFoundError):
+                    restored.ask("own")
+                assert follower.ask("own")[1] == 7
+
+
 def test_the_operator_adopts_a_version_that_replicas_keep_or_lets_them_retire_it(tmp_path: Path) -> None:
     repository = write_policy(tmp_path / "policies").parent
     with leading(repository, tmp_path / "l") as (leader, running):
