@@ -17,7 +17,7 @@ from policybridge_train.tuning.search import Search
 OUTLINER: Final = Decided(passes={MODULE: ["add iroutliner@last"]})
 """LLVM's outliner: a choice of the module, because what it makes of a function depends on the others."""
 
-PRIOR: Final[Mapping[str, float]] = {
+_LISTED: Final[Mapping[str, float]] = {
     "set ext-tsp & skip early-machinelicm & skip loop-reduce": 0.0250,
     "set ext-tsp": 0.0087,
     "skip x86-isel": 0.0060,
@@ -26,87 +26,55 @@ PRIOR: Final[Mapping[str, float]] = {
     "skip machine-sink": 0.0042,
     "add sink@last": 0.0040,
     "skip machine-cse": 0.0030,
-    "add newgvn@early & skip x86-fixup-leas & skip x86-optimize-leas": 0.0012,
     "add gvn-hoist@early": 0.0021,
-    "add gvn-sink@early": 0.0019,
-    "skip shrink-wrap": 0.0016,
-    "add reg2mem,sroa,instcombine,simplifycfg@last": 0.0012,
-    "add lower-switch,simplifycfg@last": 0.0007,
     "add mergereturn,simplifycfg@last & skip InstCombinePass & skip LoopRotatePass & "
     "skip LoopUnrollPass & skip SLPVectorizerPass & skip x86-cmov-conversion": 0.0020,
+    "add gvn-sink@early": 0.0019,
+    "skip shrink-wrap": 0.0016,
+    "add newgvn@early & skip x86-fixup-leas & skip x86-optimize-leas": 0.0012,
+    "add reg2mem,sroa,instcombine,simplifycfg@last": 0.0012,
+    "add aggressive-instcombine@early & add instcombine@last & add nary-reassociate@last & "
+    "add separate-const-offset-from-gep@last & add slsr@last": 0.0012,
+    "skip InstCombinePass": 0.0010,
+    "skip machine-scheduler": 0.0009,
+    "add lower-switch,simplifycfg@last": 0.0007,
+    "skip x86-optimize-leas": 0.0007,
+    "skip block-placement": 0.0006,
     "skip early-machinelicm": 0.0005,
     "skip loop-reduce": 0.0005,
-    "skip block-placement": 0.0006,
-    "skip InstCombinePass": 0.0010,
-    "skip x86-optimize-leas": 0.0007,
     "skip x86-fixup-leas": 0.0005,
-    "add newgvn@early": 0.0003,
     "skip twoaddressinstruction": 0.0003,
     "add constraint-elimination@early & add gvn-sink@last & skip consthoist & "
     "skip expand-memcmp & skip machinelicm & skip tailduplication": 0.0003,
-    "add loop(loop-reduce)@last": 0.0002,
-    "add gvn@early": 0.0002,
-    "skip LICMPass": 0.0002,
-    "skip SimplifyCFGPass": 0.0002,
-    "skip x86-cmov-conversion": 0.0002,
-    "skip machinelicm": 0.0002,
-    "skip tailduplication": 0.0002,
-    "skip SLPVectorizerPass": 0.0002,
-    "skip LoopRotatePass": 0.0002,
-    "skip expand-memcmp": 0.0002,
-    "add mergereturn,simplifycfg@last": 0.0002,
-    "add constraint-elimination@early": 0.0002,
-    "add gvn-sink@last": 0.0002,
-    "skip branch-folder": 0.0001,
-    "skip LoopUnrollPass": 0.0001,
-    "skip consthoist": 0.0001,
-    "add simplifycfg<hoist-common-insts;sink-common-insts>@last": 0.0001,
-    "skip SROAPass": 0.0001,
-    "skip machine-cp": 0.0001,
-    "skip peephole-opt": 0.0001,
-    "skip machine-scheduler": 0.0009,
     "add adce@last & add bdce@last & add dse@last & add early-cse<memssa>@last & "
     "add jump-threading@early & add mldst-motion@early & add reassociate@early & add sccp@early": 0.0003,
     "skip early-tailduplication & skip machine-latecleanup & skip opt-phis & skip postra-machine-sink & "
     "skip stack-slot-coloring & skip x86-avoid-sfb & skip lrshrink": 0.0003,
-    "add aggressive-instcombine@early & add instcombine@last & add nary-reassociate@last & "
-    "add separate-const-offset-from-gep@last & add slsr@last": 0.0012,
     "add loop(indvars)@last & add loop-mssa(licm)@last & "
     "add simplifycfg<switch-to-lookup>@last & add tailcallelim@last": 0.0003,
-    "add adce@last": 0.0001,
-    "add bdce@last": 0.0001,
-    "add dse@last": 0.0001,
-    "add early-cse<memssa>@last": 0.0001,
-    "add jump-threading@early": 0.0001,
-    "add mldst-motion@early": 0.0001,
-    "add reassociate@early": 0.0001,
-    "add sccp@early": 0.0001,
-    "skip early-tailduplication": 0.0001,
-    "skip machine-latecleanup": 0.0001,
-    "skip opt-phis": 0.0001,
-    "skip postra-machine-sink": 0.0001,
-    "skip stack-slot-coloring": 0.0001,
-    "skip x86-avoid-sfb": 0.0001,
-    "skip lrshrink": 0.0001,
-    "add aggressive-instcombine@early": 0.0001,
-    "add instcombine@last": 0.0001,
-    "add nary-reassociate@last": 0.0001,
-    "add separate-const-offset-from-gep@last": 0.0001,
-    "add slsr@last": 0.0001,
-    "add loop(indvars)@last": 0.0001,
-    "add loop-mssa(licm)@last": 0.0001,
-    "add simplifycfg<switch-to-lookup>@last": 0.0001,
-    "add tailcallelim@last": 0.0001,
+    "add loop(loop-reduce)@last": 0.0002,
+    "add gvn@early": 0.0002,
+    "skip LICMPass": 0.0002,
+    "skip SimplifyCFGPass": 0.0002,
+    "skip branch-folder": 0.0001,
+    "add simplifycfg<hoist-common-insts;sink-common-insts>@last": 0.0001,
+    "skip SROAPass": 0.0001,
+    "skip machine-cp": 0.0001,
+    "skip peephole-opt": 0.0001,
 }
-"""The choices to try, and what each took off a function in earlier searches, as a part of its bytes.
+"""Choices to try, and what each took off a function in earlier searches, as a part of its bytes.
 
 Those with ``&`` between are tried together first: the choices that make most functions smaller, and choices that change
 few functions. Where they change nothing together, none of them is tried alone in that function as it is.
 """
 
+_ALONE: Final = 0.0002
+"""The same of a choice that is listed in a group alone."""
+
 _AND: Final = " & "
-_GROUPS: Final = {words: words.split(_AND) for words in PRIOR}
-_GROUP_OF: Final = {each: words for words, its in _GROUPS.items() if len(its) > 1 for each in its}
+_GROUP_OF: Final = {each: words for words in _LISTED if _AND in words for each in words.split(_AND)}
+PRIOR: Final[Mapping[str, float]] = {**_LISTED, **{each: _ALONE for each in _GROUP_OF if each not in _LISTED}}
+"""All choices that are tried, together and alone."""
 
 _PRIOR_BYTES: Final = 20_000
 """Bytes of functions as many as which the prior counts."""
@@ -204,7 +172,7 @@ def _untried(
         if group is not None and group.surroundings == search.sizes[function] and not group.credit:
             continue
         chosen = search.decided.passes.get(function, ())
-        if tried is None and not any(each in chosen for each in _GROUPS[words]):
+        if tried is None and not any(each in chosen for each in words.split(_AND)):
             yield part, words
             return
         if tried is None or abs(tried.credit) > 0:

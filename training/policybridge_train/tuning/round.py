@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import combinations
 from operator import or_
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, TypeAlias
 
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.tuning.choices import Choice, Gains
@@ -36,34 +36,12 @@ _DOUBT: Final = 3.0
 """Bytes by which predictions of flips are wrong, about: a flip that is predicted to cost nothing may save some."""
 
 
-class Move(Protocol):
-    """A change of decisions whose credit is the change of the bytes of the functions that it affects.
-
-    Attributes:
-        affected: the set of functions that it can change.
-        read: the functions whose code its credit depends on.
-        turned: the decisions that it turns.
-        name: what tells it from the other moves of its module.
-
-    """
-
-    @property
-    def affected(self) -> int: ...  # noqa: D102 - above
-    @property
-    def read(self) -> int: ...  # noqa: D102
-    @property
-    def turned(self) -> Decided: ...  # noqa: D102
-    @property
-    def name(self) -> str: ...  # noqa: D102
-
-    def surroundings(self, sizes: Mapping[str, int]) -> int:
-        """Give a number that changes, most often, where the functions that it turns have changed."""
-        ...
-
-
 _TURNS: Final = 2
 """Of so many rounds one tries its least number of flips before all choices of passes: until the model has learnt, the
 best flips may be those of which it predicts nothing good."""
+
+Move: TypeAlias = "Flip | Pair | Choice"
+"""A change of decisions. Its credit is the change of the bytes of the functions that it affects."""
 
 _Ranked = tuple[float, Flip | Choice, Features | None]
 """A move with the bytes that it is expected to save, and a flip's features."""
