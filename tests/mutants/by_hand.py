@@ -229,7 +229,7 @@ _CHANGES: Final = [
         "publishing/publication.py",
         "if new.identity not in (None, found):",
         "if False:",
-        "publishing/test_steps",
+        "publishing/test_number_steps",
     ),
     (
         "publishing/publication.py",
