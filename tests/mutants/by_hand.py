@@ -113,8 +113,14 @@ _CHANGES: Final = [
     ("engine/failures.py", "len(self._logged) < _MOST_PLACES", "True"),
     # Clients hold only so much of the server's memory.
     ("budget.py", "if self.held > self._most:", "if False:", "transports/test_budgets"),
-    ("budget.py", "if memory.held + more > memory.most:", "if False:", "transports/test_budgets"),
-    ("budget.py", "self._memory.held -= self._reserved - kept", "pass", "transports/test_budgets"),
+    ("budget.py", "if self.held + size > self.most:", "if False:", "transports/test_budgets"),
+    (
+        "budget.py",
+        "if self.held + size > memory.most - memory.held - size:",
+        "if False:",
+        "transports/test_budgets",
+    ),
+    ("budget.py", "self._pool.give(self._reserved - kept)", "pass", "transports/test_budgets"),
     # Tokens and ports.
     (
         "access/tokens.py",
@@ -285,7 +291,7 @@ _CHANGES: Final = [
         "",
         "publishing/test_watcher::test_a_slow_copy_is_left_alone_until_nothing_changes_any_more",
     ),
-    ("publishing/watcher.py", "if self._tried.get(folder) != changed", ""),
+    ("publishing/watcher.py", "if self._tried.get(folder) != changed", "", "publishing/test_steps"),
     (
         "publishing/permission.py",
         "        if not self.allowed:\n",

@@ -100,3 +100,10 @@ class Silent:
     def answer(self, advice: object, log_probability: float | None) -> None: ...
 
     def fail(self, error: object) -> None: ...
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop run until ``condition`` holds."""
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.02)

@@ -1,15 +1,20 @@
 """Publications and aliases, step by step: what is written, told to the other processes, and undone."""
 
+import asyncio
 from pathlib import Path
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
-from policybridge_serdes import PolicyReference, SessionOptions
+from policybridge_serdes import ElementType, PolicyReference, SessionOptions, Signature, TensorSpec
 from policybridge_server.publishing.rollouts import Back, Wanted
+from policybridge_server.publishing.watcher import FolderWatcher
 from policybridge_server.repository.aliases import read_aliases
+from tests.onnx_models import make_model
 from tests.server.publishing.policies import SIGNATURE, TOML, write_adder
-from tests.server.publishing.steps import Server, Silent, serve
+from tests.server.publishing.steps import Server, Silent, serve, until
 
 
 def test_a_version_that_another_process_cannot_load_is_undone_whole(folder: Path) -> None:
@@ -44,6 +49,57 @@ def test_a_version_that_clients_of_the_one_before_could_not_use_is_undone(folder
         session.bind(SIGNATURE)
         assert (await server.publish(300)).version == 3
         assert session.loaded.stored.policy.version == 2
+
+    serve(folder, steps)
+
+
+def write_sum(folder: Path, kind: int) -> Path:
+    """Write a version that adds ``x``, an integer, and ``y``, of the given type."""
+    nodes = [
+        helper.make_node("Cast", ["y"], ["whole"], to=TensorProto.INT64),
+        helper.make_node("Add", ["x", "whole"], ["advice"]),
+    ]
+    used: dict[str, tuple[int, list[int | str]]] = {
+        "x": (TensorProto.INT64, ["batch", 1]),
+        "y": (kind, ["batch", 1]),
+    }
+    folder.mkdir(parents=True)
+    onnx.save(make_model(nodes, used, {"advice": (TensorProto.INT64, ["batch", 1])}), folder / "model.onnx")
+    return folder
+
+
+def test_a_version_must_take_what_a_client_sends_beyond_what_it_has_to(folder: Path) -> None:
+    write_sum(folder / "sum" / "1", TensorProto.INT64)
+    (folder / "sum" / "policy.toml").write_text(f"{TOML}fill = {{y = 0}}\n")
+    sending = Signature.of([*SIGNATURE.features.specs, TensorSpec("y", ElementType.INT64)], SIGNATURE.advice)
+
+    async def steps(server: Server) -> None:
+        session = server.engine.open(server.engine.load(PolicyReference("sum")), SessionOptions(), Silent())
+        session.bind(sending)
+        with pytest.raises(PreconditionError, match=r"clients of sum@1 .*could not go on with sum@2"):
+            await server.publish_files(write_sum(server.made / "float", TensorProto.FLOAT), "sum")
+        session.close()
+        session = server.engine.open(server.engine.load(PolicyReference("sum")), SessionOptions(), Silent())
+        session.bind(SIGNATURE)
+
+    serve(folder, steps)
+
+
+def test_a_folder_that_is_refused_is_not_tried_again_until_it_changes(folder: Path) -> None:
+    async def steps(server: Server) -> None:
+        watching = asyncio.create_task(FolderWatcher(server.engine.repository, server.publisher).watch())
+        counts = server.engine.counters.publications
+        bad = folder / "adder" / "3"
+        bad.mkdir()
+        (bad / "model.onnx").write_text("no model")
+        await until(lambda: counts["refused"] == 1)
+        write_adder(folder / "adder" / "4", 400)
+        await until(lambda: server.policy.latest == 4)
+        assert counts == {"published": 1, "refused": 1}
+        write_adder(bad, 300)
+        await until(lambda: 3 in server.policy.versions)
+        assert counts == {"published": 2, "refused": 1}
+        watching.cancel()
 
     serve(folder, steps)
 

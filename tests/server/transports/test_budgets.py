@@ -123,3 +123,22 @@ def test_the_peer_on_a_unix_socket_is_the_user_of_its_process() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         assert peer_of(ours, "") == f"user {os.getuid()}"
+
+
+def test_a_peer_holds_no_more_than_it_leaves_free_whatever_the_number_of_its_connections() -> None:
+    memory = Memory(8 * MIB)
+    peer = memory.of("192.0.2.7")
+    connections = [Budget(8 * MIB, peer) for _ in range(4)]
+    for connection in connections[:3]:
+        connection.take(MIB)
+    connections[3].take(MIB)
+    with pytest.raises(TooLargeError, match=r"all clients of 192\.0\.2\.7 together .* as many must stay free"):
+        connections[3].take(MIB)
+    assert memory.held == peer.held <= 4 * MIB
+    other = Budget(8 * MIB, memory.of("192.0.2.8"))
+    other.take(2 * MIB)
+    with pytest.raises(TooLargeError, match=r"all clients of 192\.0\.2\.8"):
+        other.take(MIB)
+    for connection in (*connections, other):
+        connection.give(connection.held)
+    assert (memory.held, peer.held) == (0, 0)
