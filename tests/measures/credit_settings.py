@@ -21,7 +21,7 @@ from policybridge_train.corpus.parts import Part
 from policybridge_train.farms.options import add_farm, farm_of
 from policybridge_train.learning.record import Record
 from policybridge_train.learning.split import cases_of
-from policybridge_train.learning.training import Training, change
+from policybridge_train.learning.training import Training, factor
 from policybridge_train.learning.trees import Trees
 from policybridge_train.tasks.recipe import TaskRecipe, make_task
 from policybridge_train.tasks.task import Case
@@ -128,7 +128,7 @@ def _show(name: str, cases: Sequence[Case], before: Costs, after: Costs) -> None
     words = [f"{name}: {len(before.keys() & after.keys())} modules"]
     for language in ("", *sorted({case.language for case in cases})):
         some = {case.name: after[case.name] for case in cases if language in ("", case.language) and case.name in after}
-        changes = ((total, 100 * (change(some, before, total) - 1)) for total in ("text", "exec"))
+        changes = ((total, 100 * (factor(some, before, total) - 1)) for total in ("text", "exec"))
         words += [f"{language or 'all'} {total} {percent:+.2f} %" for total, percent in changes]
     print(", ".join(words), flush=True)
 

@@ -21,7 +21,7 @@ import plotly.graph_objects as plots
 from policybridge_train.command_line import count
 from policybridge_train.compiling.options import add_compiler, add_plugins
 from policybridge_train.learning.record import Iteration, Record
-from policybridge_train.learning.training import total_change
+from policybridge_train.learning.training import total_factor
 
 RUNS: Final[Mapping[str, Sequence[str]]] = {
     "credit": ("credit", "iterations=99"),
@@ -47,7 +47,7 @@ def main() -> int:
             return 1
         with Record(folder / "run.db", {}) as record:
             found[name] = record.iterations()
-        best = min(found[name], key=lambda each: total_change(each.costs, found[name][0].costs))
+        best = min(found[name], key=lambda each: total_factor(each.costs, found[name][0].costs))
         _keep(folder / "policies" / "inline", str(best.version), options.folder / "policies" / name)
     _show(found, options.compiles)
     _plot(found, options.folder / "curves.html")
@@ -85,7 +85,7 @@ def _curve(iterations: Sequence[Iteration]) -> list[tuple[int, float]]:
     """Give the compiles of each iteration, and the change of the best version so far in percent."""
     best, curve = 0.0, []
     for each in iterations:
-        best = min(best, 100 * (total_change(each.costs, iterations[0].costs) - 1))
+        best = min(best, 100 * (total_factor(each.costs, iterations[0].costs) - 1))
         curve.append((each.compiles, best))
     return curve
 

@@ -20,7 +20,7 @@ from policybridge_train.compiling.result import CompileResult
 from policybridge_train.corpus.parts import Part
 from policybridge_train.learning.record import Record
 from policybridge_train.learning.split import cases_of
-from policybridge_train.learning.training import total_change
+from policybridge_train.learning.training import total_factor
 from policybridge_train.processes.pool import Running, for_each
 from policybridge_train.tasks.task import Asking, Case
 from policybridge_train.tasks.tiling import SIZES, Tiling
@@ -60,7 +60,7 @@ def _compare(arguments: argparse.Namespace) -> None:
     with TrainingServer(arguments.run) as server:
         with Record(arguments.run / "run.db", {}) as record:
             done = record.iterations()
-        best = min(done, key=lambda each: total_change(each.costs, done[0].costs)).version
+        best = min(done, key=lambda each: total_factor(each.costs, done[0].costs)).version
         asking = Asking(server.socket, f"{task.name}@{best}")
         costs = {f"{task.name}@{best}": _costs(task, cases, asking, arguments.jobs)}
         for size in dict.fromkeys([arguments.usual, *arguments.fixed.split(",")]):

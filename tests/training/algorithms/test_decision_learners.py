@@ -15,7 +15,7 @@ from policybridge_train.algorithms.bcmax import best
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.learning.network import Layer, Network, Scaling
 from policybridge_train.learning.record import Iteration, Record
-from policybridge_train.learning.rewards import changes
+from policybridge_train.learning.rewards import extra_costs
 from policybridge_train.tasks.task import Case
 from policybridge_train.trajectories.trajectory import Trajectory
 
@@ -113,15 +113,15 @@ def test_a_decision_is_credited_with_its_function_and_with_a_callee_that_is_no_l
     # 1 calls 2 and 2 calls 3; 2 is inlined into 1 and is no longer emitted, and 4 has nothing to do with them.
     made = trajectory([(2, 3, 1), (1, 2, 1), (4, 5, 0)], {1: 150, 3: 30, 4: 8})
     default = {f"{unit:016x}": cost for unit, cost in {1: 100.0, 2: 70.0, 3: 30.0, 4: 10.0}.items()}
-    assert changes(made, default, "function").tolist() == [0, -20, -2]
-    assert changes(made, default, "module").tolist() == [-22, -22, -22]
+    assert extra_costs(made, default, "function").tolist() == [0, -20, -2]
+    assert extra_costs(made, default, "module").tolist() == [-22, -22, -22]
 
 
 def test_what_a_function_that_was_inlined_has_become_counts_wherever_it_is() -> None:
     # 7 is emitted, and it was inlined into 6, whose other code is larger by decisions of its own.
     made = trajectory([(7, 8, 1), (6, 7, 1)], {6: 500, 7: 45})
     default = {f"{unit:016x}": cost for unit, cost in {6: 100.0, 7: 40.0}.items()}
-    assert changes(made, default, "function").tolist() == [10, 400]
+    assert extra_costs(made, default, "function").tolist() == [10, 400]
 
 
 def test_the_best_of_a_function_comes_from_where_it_is_smallest() -> None:

@@ -18,7 +18,7 @@ from policybridge_serdes import Exploration
 from policybridge_train.learning.leaning import LeaningNetwork
 from policybridge_train.learning.network import Scaling, inputs_of
 from policybridge_train.learning.record import Iteration
-from policybridge_train.learning.rewards import Reward, changes
+from policybridge_train.learning.rewards import Reward, extra_costs
 from policybridge_train.learning.training import Training
 from policybridge_train.trajectories.trajectory import Trajectory
 
@@ -113,12 +113,12 @@ def best(
     Among equals it is the first trajectory's.
     """
     found: dict[str, tuple[float, int]] = {}
-    for place, trajectory in enumerate(trajectories):
-        for unit, change in zip(_units(trajectory, reward), changes(trajectory, default, reward), strict=True):
-            found[unit] = min(found.get(unit, (np.inf, place)), (float(change), place))
+    for index, trajectory in enumerate(trajectories):
+        for unit, extra in zip(_units(trajectory, reward), extra_costs(trajectory, default, reward), strict=True):
+            found[unit] = min(found.get(unit, (np.inf, index)), (float(extra), index))
     return [
-        np.array([found[unit][1] == place for unit in _units(trajectory, reward)], bool)
-        for place, trajectory in enumerate(trajectories)
+        np.array([found[unit][1] == index for unit in _units(trajectory, reward)], bool)
+        for index, trajectory in enumerate(trajectories)
     ]
 
 

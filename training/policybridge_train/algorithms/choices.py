@@ -87,10 +87,10 @@ class _Learner:
         """Try choices in all training cases; what an interrupted run has tried is not tried again."""
         training = self._training
         waiting = [case for case in training.training if not training.record.has(last.number, case.name)]
-        for place, found in enumerate(training.collector.each(lambda case: self._tried(case, last), waiting), 1):
-            training.record.keep(last.number, waiting[place - 1].name, self._settings.draws + 1, found.packed())
-            if place % 20 == 0 or place == len(waiting):
-                training.say(f"iteration {last.number + 1}: {place} of {len(waiting)} cases")
+        for number, found in enumerate(training.collector.each(lambda case: self._tried(case, last), waiting), 1):
+            training.record.keep(last.number, waiting[number - 1].name, self._settings.draws + 1, found.packed())
+            if number % 20 == 0 or number == len(waiting):
+                training.say(f"iteration {last.number + 1}: {number} of {len(waiting)} cases")
         training.compiles = max(training.compiles, training.record.compiles())
 
     def _tried(self, case: Case, last: Iteration) -> Decisions:
@@ -118,9 +118,9 @@ class _Learner:
         for unit in dict.fromkeys(trajectory.units):
             if unit not in trajectory.result.costs or unit not in usual.result.costs:
                 continue
-            places = np.flatnonzero(units == unit)
+            indices = np.flatnonzero(units == unit)
             cost = trajectory.result.costs[unit] - usual.result.costs[unit]
-            ends = np.arange(len(places)) == len(places) - 1
-            costs = np.full(len(places), cost, np.float32)
-            found.append(Decisions(rows[places], trajectory.advice[places].astype(np.int64), costs, ends))
+            ends = np.arange(len(indices)) == len(indices) - 1
+            costs = np.full(len(indices), cost, np.float32)
+            found.append(Decisions(rows[indices], trajectory.advice[indices].astype(np.int64), costs, ends))
         return found

@@ -28,7 +28,7 @@ from policybridge_train.compiling.job import compile_module, retried
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.farms.contract import Machine, Shared
 from policybridge_train.learning.record import Iteration
-from policybridge_train.learning.training import Training, change
+from policybridge_train.learning.training import Training, factor
 from policybridge_train.learning.trees import Trees, TreeSettings, fit, to_onnx
 from policybridge_train.tasks.inline import TOLD, InlineForSize
 from policybridge_train.tasks.task import Asking, Case, Task
@@ -94,8 +94,8 @@ def train(training: Training, settings: Settings) -> None:
 
 
 def _is_flat(done: Sequence[Iteration]) -> bool:
-    changes = [change(each.costs, done[0].costs, "text") for each in done]
-    return len(done) > _PATIENCE and min(changes[-_PATIENCE:]) >= min(changes[:-_PATIENCE])
+    factors = [factor(each.costs, done[0].costs, "text") for each in done]
+    return len(done) > _PATIENCE and min(factors[-_PATIENCE:]) >= min(factors[:-_PATIENCE])
 
 
 def _collect(training: Training, last: Iteration, trees: Trees, compiles: int, cases: Mapping[str, Case]) -> None:
@@ -104,10 +104,10 @@ def _collect(training: Training, last: Iteration, trees: Trees, compiles: int, c
     trying = _Trying(asking, f"{training.seed} {last.number}", training.collector.farm.share(trees), compiles)
     waiting = [case for case in cases.values() if not training.record.has(last.number, case.name)]
     flips = 0
-    for place, found in enumerate(training.collector.each(partial(_try, training, last, trying), waiting), 1):
+    for number, found in enumerate(training.collector.each(partial(_try, training, last, trying), waiting), 1):
         flips += found
-        if place % 50 == 0 or place == len(waiting):
-            training.say(f"iteration {last.number + 1}: {place} of {len(waiting)} modules, {flips:,} flips")
+        if number % 50 == 0 or number == len(waiting):
+            training.say(f"iteration {last.number + 1}: {number} of {len(waiting)} modules, {flips:,} flips")
     training.compiles = max(training.compiles, training.record.compiles())
 
 

@@ -124,7 +124,7 @@ def _continued(training: Training, last: Iteration) -> _State:
 def _step(training: Training, state: _State, settings: Settings, iteration: int) -> _State:
     chance = np.random.default_rng([training.seed, state.step])
     count = min(settings.cases, len(training.training))
-    cases = [training.training[place] for place in chance.choice(len(training.training), count, replace=False)]
+    cases = [training.training[index] for index in chance.choice(len(training.training), count, replace=False)]
     tries = _Tries(state, f"{training.seed} {state.step}", settings.reach)
     found = [one for part in training.collector.map(tries, cases) for one in part]
     gradient = np.sum(found, axis=0) / len(found) if found else np.zeros(len(COLUMNS))
@@ -143,7 +143,7 @@ class _Tries:
     seed: str
     reach: float
 
-    def change(self, function: str) -> Weights:
+    def perturbation(self, function: str) -> Weights:
         """Give the change of a function, in units of the scales: the same wherever the function is compiled."""
         digest = hashlib.sha256(f"{self.seed} {function}".encode(errors="surrogateescape")).digest()
         return np.random.default_rng(list(digest)).standard_normal(len(COLUMNS))
@@ -160,10 +160,10 @@ class _Tries:
                 return []
             costs.append(ran.costs)
         changes = {name: costs[0].get(name, 0.0) - costs[1].get(name, 0.0) for name in sorted(asked)}
-        return [np.clip(change, -_MOST, _MOST) * self.change(name) / 2 for name, change in changes.items()]
+        return [np.clip(change, -_MOST, _MOST) * self.perturbation(name) / 2 for name, change in changes.items()]
 
     def _weights(self, function: str, sign: int) -> Weights:
-        return self.state.weights + sign * self.reach * _SCALES * self.change(function)
+        return self.state.weights + sign * self.reach * _SCALES * self.perturbation(function)
 
 
 class _Answering(Answers):

@@ -20,7 +20,7 @@ from policybridge_serdes import Exploration
 from policybridge_train.learning.leaning import LeaningNetwork
 from policybridge_train.learning.network import Scaling, inputs_of
 from policybridge_train.learning.record import Iteration
-from policybridge_train.learning.rewards import Reward, changes
+from policybridge_train.learning.rewards import Reward, extra_costs
 from policybridge_train.learning.training import Training
 from policybridge_train.tasks.task import Case
 from policybridge_train.trajectories.trajectory import Trajectory
@@ -142,7 +142,7 @@ class _Optimisation:
     def _advantages(self, seen: Sequence[Trajectory]) -> npt.NDArray[np.float32]:
         """Give how much better each decision was than other compilations of its function, in units of the spread."""
         default, reward = self._defaults, self._settings.reward
-        costs = [np.clip(changes(each, default[each.case.name], reward), -_MOST, _MOST) for each in seen]
+        costs = [np.clip(extra_costs(each, default[each.case.name], reward), -_MOST, _MOST) for each in seen]
         more = np.concatenate([cost - other for cost, other in zip(costs, _others(seen, costs, reward), strict=True)])
         memory = _MEMORY if self._scale else 0.0
         self._scale = memory * self._scale + (1 - memory) * float(more.std())
@@ -157,12 +157,12 @@ def _others(seen: Sequence[Trajectory], costs: Sequence[Costs], reward: Reward) 
     """Give for each decision what its function, or module, cost in the other compilations of the case; 0 if in none."""
     units = [np.array(each.units if reward == "function" else [""] * len(each), object) for each in seen]
     means: dict[tuple[str, str], list[tuple[int, float]]] = {}
-    for place, (each, own, cost) in enumerate(zip(seen, units, costs, strict=True)):
+    for index, (each, own, cost) in enumerate(zip(seen, units, costs, strict=True)):
         for unit in set(own):
-            means.setdefault((each.case.name, unit), []).append((place, float(cost[own == unit].mean())))
-    for place, (each, own) in enumerate(zip(seen, units, strict=True)):
+            means.setdefault((each.case.name, unit), []).append((index, float(cost[own == unit].mean())))
+    for index, (each, own) in enumerate(zip(seen, units, strict=True)):
         others = {
-            unit: [mean for where, mean in means[each.case.name, unit] if where != place] or [0.0] for unit in set(own)
+            unit: [mean for where, mean in means[each.case.name, unit] if where != index] or [0.0] for unit in set(own)
         }
         known = {unit: sum(found) / len(found) for unit, found in others.items()}
         yield np.array([known[unit] for unit in own])

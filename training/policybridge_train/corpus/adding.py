@@ -78,8 +78,8 @@ class Added:
 
     @staticmethod
     def _below(folder: Path, endings: tuple[str, ...]) -> Iterator[Path]:
-        for place, _, files in os.walk(folder):
-            yield from (Path(place, file) for file in files if file.endswith(endings))
+        for parent, _, files in os.walk(folder):
+            yield from (Path(parent, file) for file in files if file.endswith(endings))
 
     def _one(self, file: Path) -> bool:
         name = self._name(file)
@@ -173,8 +173,8 @@ def _command(row: Mapping[str, Any], file: Path) -> BuildCommand | None:
         words = words if isinstance(words, list) else shlex.split(str(command))
     except ValueError as error:
         raise InvalidError(f"{file}: {error} in the command {command!r:.200}") from error
-    place = Path(os.path.realpath(file.parent / folder))
-    return build_command(place, list(expanded(map(str, words), place)))
+    parent = Path(os.path.realpath(file.parent / folder))
+    return build_command(parent, list(expanded(map(str, words), parent)))
 
 
 def _assumed(level: str) -> tuple[str, ...]:

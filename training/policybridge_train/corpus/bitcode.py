@@ -136,8 +136,8 @@ class FrontEnd:
 def to_bitcode(arguments: Sequence[str], output: Path) -> list[str]:
     """Change arguments that compile to an object into those that write bitcode before optimisation."""
     changed = ["-emit-llvm-bc" if word == "-emit-obj" else word for word in arguments]
-    place = changed.index("-o")
-    changed[place + 1] = str(output)
+    index = changed.index("-o")
+    changed[index + 1] = str(output)
     # The output is temporary itself, and a compiler that is ended leaves another temporary file beside it.
     return [*changed[:1], "-disable-llvm-passes", "-fno-temp-file", *changed[1:]]
 
@@ -182,18 +182,18 @@ def _without_precompiled(arguments: Sequence[str], folder: Path) -> Iterator[str
 
 
 def _refused(said: str, flags: Sequence[str]) -> set[int]:
-    """Give the places of the flags that the driver refuses."""
-    places: set[int] = set()
+    """Give the indices of the flags that the driver refuses."""
+    indices: set[int] = set()
     for line in said.splitlines():
         found = next((match for pattern in _REFUSED if (match := pattern.search(line))), None)
         if found is not None:
             option, value = found["option"], found.groupdict().get("value", "")
-            places.update(
+            indices.update(
                 index
                 for index, flag in enumerate(flags)
                 if flag == option or (flag.startswith(option) and value is not None and value in flag)
             )
-    return places
+    return indices
 
 
 def _first_error(said: str) -> str:

@@ -272,6 +272,6 @@ def _fill(feature: Feature) -> str:
         raise AssertionError("only a feature with a fill value is filled")
     values = np.broadcast_to(feature.fill, feature.spec.shape).reshape(-1)
     return "\n".join(
-        f"  observation->{feature.member}[{place}] = {literal(value, values.dtype)};"
-        for place, value in enumerate(values)
+        f"  observation->{feature.member}[{index}] = {literal(value, values.dtype)};"
+        for index, value in enumerate(values)
     )

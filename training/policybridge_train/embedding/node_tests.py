@@ -93,4 +93,4 @@ class NodeTests:
     def _ones(name: str, column: int, begun: int, size: int) -> str:
         if size > _FEW:
             return f"{name}_below({name}_thresholds + {begun}, {size}, x[{column}])"
-        return " + ".join(f"(size_t)(x[{column}] > {name}_thresholds[{begun + place}])" for place in range(size))
+        return " + ".join(f"(size_t)(x[{column}] > {name}_thresholds[{begun + index}])" for index in range(size))

@@ -26,6 +26,6 @@ def register() -> None:
         raise PreconditionError(
             "environments need the Python package gymnasium: pip install 'policybridge[gym]'"
         ) from error
-    for name, place in ENVIRONMENTS.items():
+    for name, entry_point in ENVIRONMENTS.items():
         if name not in gymnasium.registry:
-            gymnasium.register(name, place)
+            gymnasium.register(name, entry_point)

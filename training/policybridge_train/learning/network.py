@@ -108,14 +108,14 @@ class Network:
     def _score(self, graph: OnnxGraph) -> str:
         made = graph.node("Unsqueeze", [self._scaled(graph), graph.constant([1], np.int64)])
         sets = len(self.layers[0].weights)
-        place = graph.constant([0], np.int64)
+        chosen = graph.constant([0], np.int64)
         if self.chosen_by:
-            place = graph.node("Squeeze", [graph.node("Mod", [self.chosen_by, graph.constant(sets, np.int64)]),
+            chosen = graph.node("Squeeze", [graph.node("Mod", [self.chosen_by, graph.constant(sets, np.int64)]),
                                            graph.constant([1], np.int64)])  # fmt: skip
         for number, layer in enumerate(self.layers):
             made = graph.node("Tanh", [made]) if number else made
             weights, bias = (
-                graph.node("Gather", [graph.constant(each), place]) for each in (layer.weights, layer.bias)
+                graph.node("Gather", [graph.constant(each), chosen]) for each in (layer.weights, layer.bias)
             )
             made = graph.node("Add", [graph.node("MatMul", [made, weights]), bias])
         made = graph.node("Squeeze", [made, graph.constant([1], np.int64)])

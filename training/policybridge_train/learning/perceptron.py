@@ -37,8 +37,8 @@ class Perceptron:
         torch.manual_seed(seed)
         sizes = (inputs, *_WIDTHS)
         layers: list[Any] = []
-        for place, outputs in enumerate(_WIDTHS):
-            layers += [torch.nn.Linear(sizes[place], outputs), torch.nn.Tanh()]
+        for index, outputs in enumerate(_WIDTHS):
+            layers += [torch.nn.Linear(sizes[index], outputs), torch.nn.Tanh()]
         last = torch.nn.Linear(_WIDTHS[-1], 1)
         torch.nn.init.zeros_(last.weight)
         torch.nn.init.zeros_(last.bias)

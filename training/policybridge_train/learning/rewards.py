@@ -45,7 +45,7 @@ class Compared:
         return sum(self._more[name] for name in names if name in self._more and name not in self._both)
 
 
-def changes(trajectory: Trajectory, default: Mapping[str, float], reward: Reward) -> npt.NDArray[np.float64]:
+def extra_costs(trajectory: Trajectory, default: Mapping[str, float], reward: Reward) -> npt.NDArray[np.float64]:
     """Give for each decision the cost credited to it, minus the same cost by default; shape [n]."""
     now = trajectory.result.costs
     if reward == "module":

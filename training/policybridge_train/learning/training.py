@@ -155,14 +155,14 @@ class Training:
         self._promote(done)
         self.finished(self)
         names = sorted({name for totals in costs.values() for name in totals})
-        changes = ", ".join(f"{name} {100 * (change(costs, first, name) - 1):+.2f} %" for name in names)
+        changes = ", ".join(f"{name} {100 * (factor(costs, first, name) - 1):+.2f} %" for name in names)
         self.say(f"iteration {number}: {version.name}@{version.version}, {self.compiles:,} compiles, {changes}")
         return done
 
     def best(self) -> Iteration:
         """Give the iteration that is best on the validation projects, the earliest of equals."""
         done = self.record.iterations()
-        return min(done, key=lambda each: total_change(each.costs, done[0].costs))
+        return min(done, key=lambda each: total_factor(each.costs, done[0].costs))
 
     def _promote(self, done: Iteration) -> None:
         if self.promote is not None and self.best().number == done.number:
@@ -170,13 +170,13 @@ class Training:
             self.say(f"  it is the best so far, and now {self.task.name}@{self.promote}")
 
 
-def total_change(costs: Mapping[str, Mapping[str, float]], before: Mapping[str, Mapping[str, float]]) -> float:
+def total_factor(costs: Mapping[str, Mapping[str, float]], before: Mapping[str, Mapping[str, float]]) -> float:
     """Give the factor of the task's first total, which chooses among versions."""
     first = next((name for totals in before.values() for name in totals), "")
-    return change(costs, before, first)
+    return factor(costs, before, first)
 
 
-def change(costs: Mapping[str, Mapping[str, float]], before: Mapping[str, Mapping[str, float]], name: str) -> float:
+def factor(costs: Mapping[str, Mapping[str, float]], before: Mapping[str, Mapping[str, float]], name: str) -> float:
     """Give the factor of a total over the cases that both have; 1 if nothing was measured."""
     both = sorted(costs.keys() & before.keys())
     old = sum(before[case].get(name, 0.0) for case in both)

@@ -45,9 +45,9 @@ def show(training: Training, title: str, facts: Mapping[str, str], folder: Path)
             each.version,
             each.compiles,
             each.seconds,
-            {name: values[place] for name, values in changes.items() if isfinite(values[place])},
+            {name: values[index] for name, values in changes.items() if isfinite(values[index])},
         )
-        for place, each in enumerate(done)
+        for index, each in enumerate(done)
     ]
     projects = [
         ShownProject(row.project, row.measure, row.before, row.after)
@@ -85,5 +85,5 @@ def _flips(training: Training, trajectories: Sequence[Trajectory]) -> list[FlipR
         return []
     rows = np.concatenate([trajectory.columns([default, *names]) for trajectory in asked]).astype(np.float64)
     decided = np.concatenate([trajectory.advice != 0 for trajectory in asked])
-    features = {name: rows[:, place] for place, name in enumerate(names, 1)}
+    features = {name: rows[:, index] for index, name in enumerate(names, 1)}
     return flips_by_feature(features, rows[:, 0] != 0, decided)

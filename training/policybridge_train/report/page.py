@@ -33,8 +33,8 @@ def write_report(run: TrainingRun, file: Path) -> None:
 
 def _iterations(run: TrainingRun) -> Iterator[Sequence[str]]:
     changes = [run.changes(measure) for measure in run.measures]
-    for place, each in enumerate(run.iterations):
-        told = (_percent(values[place]) for values in changes)
+    for index, each in enumerate(run.iterations):
+        told = (_percent(values[index]) for values in changes)
         yield (str(each.number), str(each.version), f"{each.compiles:,}", f"{each.seconds:,.0f}", *told)
 
 

@@ -121,9 +121,9 @@ def flips_by_feature(
         edges = np.unique(np.quantile(values, np.linspace(0, 1, buckets + 1))) if len(values) else np.zeros(0)
         if len(edges) < 2:
             continue
-        place = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
-        for index in np.unique(place):
-            chosen = place == index
+        bucket = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
+        for index in np.unique(bucket):
+            chosen = bucket == index
             to_yes, to_no = int((chosen & ~default & decided).sum()), int((chosen & default & ~decided).sum())
             within = values[chosen]
             rows.append(FlipRow(name, float(within.min()), float(within.max()), int(chosen.sum()), to_yes, to_no))

@@ -57,14 +57,14 @@ class Cache:
         # A digest that is no name of a file would be one of a hostile cache.
         return self._folder / name[:2] / f"{os.path.basename(name)}{ending}"  # noqa: PTH119 - of a text, not of a path
 
-    def _write(self, place: Path, content: bytes) -> None:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=".new-", dir=place.parent)
+    def _write(self, target: Path, content: bytes) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=".new-", dir=target.parent)
         partial = Path(name)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
-            partial.replace(place)
+            partial.replace(target)
         except BaseException:
             partial.unlink(missing_ok=True)
             raise

@@ -118,8 +118,8 @@ def _name(row: Row) -> str:
 
 
 def _add_regressions(page: ReportPage, comparison: Comparison) -> None:
-    for place, (line, repeat) in enumerate(regressions(comparison)):
-        if not place:
+    for number, (line, repeat) in enumerate(regressions(comparison)):
+        if not number:
             page.add("h3", "worst regressions")
         page.add("p", line)
         page.add("pre", repeat)

@@ -135,17 +135,17 @@ class _Run:
             number, module = job
             # One after another, so that their processor times are those of the same load.
             made: list[Made] = []
-            for place, contender in enumerate(contenders):
-                output = folder / f"{number}-{place}.o"
-                wanted = place < count or any(each.result.ok for each in made[:count])
+            for index, contender in enumerate(contenders):
+                output = folder / f"{number}-{index}.o"
+                wanted = index < count or any(each.result.ok for each in made[:count])
                 made.append(measuring.compile(contender, module, output) if wanted else _SKIPPED)
             self.advance("compiled")
             return made
 
         rows = list(for_each(compile_by_all, list(enumerate(modules)), farm.slots, farm.running))
         return [
-            {module.name: row[place] for module, row in zip(modules, rows, strict=True)}
-            for place in range(len(contenders))
+            {module.name: row[index] for module, row in zip(modules, rows, strict=True)}
+            for index in range(len(contenders))
         ]
 
     def _module_row(self, pair: tuple[_Side, _Side], module: Module) -> ModuleRow:

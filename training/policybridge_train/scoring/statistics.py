@@ -98,9 +98,9 @@ def _draw(projects: Sequence[str], samples: int, generator: np.random.Generator)
     often = generator.multinomial(len(names), np.full(len(names), 1 / len(names)), samples)
     counts = np.zeros((samples, len(numbers)), np.int64)
     for project in range(len(names)):
-        (places,) = np.nonzero(numbers == project)
-        own = np.full(len(places), 1 / len(places))
-        counts[:, places] = generator.multinomial(often[:, project] * len(places), own)
+        (members,) = np.nonzero(numbers == project)
+        own = np.full(len(members), 1 / len(members))
+        counts[:, members] = generator.multinomial(often[:, project] * len(members), own)
     return counts
 
 
@@ -112,7 +112,7 @@ def _of(counts: Counts, old: Numbers, new: Numbers, ratios: Numbers) -> Numbers:
     reached = ordered.cumsum(axis=1)
     drawn = reached[:, -1]
     # Of an even number, the two in the middle.
-    middle = [_at(reached, place) for place in ((drawn - 1) // 2, drawn // 2)]
+    middle = [_at(reached, rank) for rank in ((drawn - 1) // 2, drawn // 2)]
     median = np.where(drawn > 0, ratios[order][middle].mean(axis=0), np.nan)
     # As floats, because only those are multiplied fast.
     sums = counts.astype(float) @ np.stack([old, new], axis=1)
@@ -125,10 +125,8 @@ def _divided(above: Numbers, below: Numbers | Counts) -> Numbers:
     return divided
 
 
-def _at(reached: Counts, places: Counts) -> Counts:
-    """Give, for each sample, the module in which a running count passes a place; the last one where none does."""
+def _at(reached: Counts, ranks: Counts) -> Counts:
+    """Give, for each sample, the module in which a running count passes a rank; the last one where none does."""
     last = reached.shape[1] - 1
-    found = [
-        min(int(np.searchsorted(row, place, side="right")), last) for row, place in zip(reached, places, strict=True)
-    ]
+    found = [min(int(np.searchsorted(row, rank, side="right")), last) for row, rank in zip(reached, ranks, strict=True)]
     return np.array(found, np.int64)

@@ -39,8 +39,8 @@ def _print_comparison(comparison: Comparison, console: Console) -> None:
 
 def _print_grid(grid: Grid, console: Console) -> None:
     table = Table(title=_shown(grid.title), title_justify="left", box=SIMPLE, padding=(0, 0, 0, 1))
-    for place, column in enumerate(grid.columns):
-        numbers = place and all(_is_number(row[place]) for row in grid.rows)
+    for index, column in enumerate(grid.columns):
+        numbers = index and all(_is_number(row[index]) for row in grid.rows)
         table.add_column(Text(column), justify="right" if numbers else "left")
     for row in grid.rows:
         table.add_row(*map(_shown, row))

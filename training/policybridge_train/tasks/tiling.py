@@ -73,8 +73,8 @@ class Tiling:
         self._tools = [_found(name, major) for name in ("mlir-opt", "mlir-translate", "clang")]
         find_valgrind()
         folders = plugin_folders(Path(plugins) if plugins else None)
-        places = ((folder / f"policybridge-mlir-{major}.so").absolute() for folder in folders)
-        plugin = next((place for place in places if place.exists()), None)
+        files = ((folder / f"policybridge-mlir-{major}.so").absolute() for folder in folders)
+        plugin = next((file for file in files if file.exists()), None)
         if plugin is None:
             raise NotFoundError(
                 f"there is no policybridge-mlir-{major}.so; give its folder by --plugins, or in POLICYBRIDGE_PLUGINS "
