@@ -1,9 +1,9 @@
 #include "advisor.h"
 
-#include "percent.h"
 #include "server_session.h"
 #include "utf8.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Config/llvm-config.h"
 
 #include <algorithm>
@@ -12,6 +12,16 @@
 namespace policybridge::plugin {
 
 namespace {
+
+/// The name of a function, which may hold any bytes; where it is no UTF-8, those beyond ASCII are %XX.
+std::string as_utf8(llvm::StringRef name) {
+  if (is_utf8({name.data(), name.size()}))
+    return name.str();
+  std::string text;
+  for (const unsigned char byte : name.bytes())
+    text += byte < 0x80 ? std::string(1, static_cast<char>(byte)) : "%" + llvm::utohexstr(byte);
+  return text;
+}
 
 /// Advises by a session with a server.
 class ServerAdvisor final : public Advisor {
@@ -61,8 +71,7 @@ bool ServerAdvisor::decides(const char *kind) const {
 }
 
 Status ServerAdvisor::set_context(llvm::StringRef name) {
-  const std::string_view text(name.data(), name.size());
-  return session_.runner().set_context(is_utf8(text) ? std::string(text) : percent_encoded(text));
+  return session_.runner().set_context(as_utf8(name));
 }
 
 void ServerAdvisor::forget() {

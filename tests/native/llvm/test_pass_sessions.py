@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
+from onnx import helper
 
 from policybridge_client.decisions import function_key
 from policybridge_client.decisions.passes import ALTERNATIVES, PassChoice
@@ -18,6 +21,7 @@ from tests.native.conftest import MAJORS, ROOT, Target, build_grpc
 from tests.native.llvm.plugins import emit_demo
 from tests.native.llvm.stores import Made, Tuner
 from tests.native.llvm.test_pass_choices import COROUTINE, LOOPS, MODES, THROWING
+from tests.onnx_models import make_model, write_onnx
 from tests.repositories import answering, write_python
 
 BOTH = 'decides = ["inlining_decision", "pass_choice"]'
@@ -39,6 +43,33 @@ int use(int x) { return twice(x) + twice(x + 1); }
 """Calls that the policy is asked about."""
 
 
+NETWORK = """
+decides = ["pass_choice"]
+
+[head]
+advice = "pass_choice"
+
+[settings.pack.observation]
+features = ["loops"]
+"""
+
+
+def _network() -> onnx.ModelProto:
+    """Score `ext-tsp` by the number of loops, `keep` by a half, and all others by nothing."""
+    weights, bias = np.zeros((1, len(NUMBERS)), np.float32), np.zeros(len(NUMBERS), np.float32)
+    weights[0, NUMBERS["ext-tsp"]], bias[NUMBERS["keep"]] = 1, 0.5
+    nodes = [
+        helper.make_node("MatMul", ["observation", "weights"], ["product"]),
+        helper.make_node("Add", ["product", "bias"], ["logits"]),
+    ]
+    return make_model(
+        nodes,
+        {"observation": (onnx.TensorProto.FLOAT, ["batch", 1])},
+        {"logits": (onnx.TensorProto.FLOAT, ["batch", len(NUMBERS)])},
+        {"weights": weights, "bias": bias},
+    )
+
+
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     repository = tmp_path_factory.mktemp("policies")
@@ -48,6 +79,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_python(repository, "failing", POLICY.format(number='observation["no such feature"]'), BOTH)
     write_python(repository, "passes", POLICY.format(number=NUMBERS["size"]), 'decides = ["pass_choice"]')
     write_python(repository, "undeclared", answering('observation["inlining_default"]'))
+    write_onnx(repository, "network", _network(), NETWORK)
     key = int(function_key("sum"), 16)
     one = f'{NUMBERS["size"]} if int(observation["function"][0]) % 2**64 == {key} else 0'
     write_python(repository, "one", POLICY.format(number=one), BOTH)
@@ -123,6 +155,24 @@ def test_a_policys_choice_gives_the_object_of_a_store_with_the_same_choices(
     assert made.output == tuner.compile(source, decisions=store).output != tuner.plain(source)
 
 
+def test_a_network_chooses_by_the_features_of_each_function(tuner: Tuner, server: RunningServer) -> None:
+    source = written(tuner)
+    store = tuner.choose("loops.c", [(name, "set", "ext-tsp") for name in ("sum", "other", "fill", "mix")])
+    made = tuner.compile(source, server=server.socket, policy="network")
+    assert stats(made)["passes"]["advice"] == {"ext-tsp": 4, "keep": 3}
+    assert made.output == tuner.compile(source, decisions=store).output
+
+
+def test_a_session_that_explores_draws_among_the_alternatives(tuner: Tuner, server: RunningServer) -> None:
+    source = written(tuner)
+    made = tuner.compile(source, server=server.socket, policy="network", explore="epsilon=1,seed=7")
+    drawn = stats(made)["passes"]["advice"]
+    assert set(drawn) <= set(NUMBERS)
+    assert len(drawn) > 2
+    again = tuner.compile(source, server=server.socket, policy="network", explore="epsilon=1,seed=7")
+    assert (stats(again)["passes"]["advice"], again.output) == (drawn, made.output)
+
+
 def test_a_choice_for_one_function_leaves_the_others_to_llvm(tuner: Tuner, server: RunningServer) -> None:
     source = written(tuner)
     chosen = [("sum", *choice.split(" ", 1)) for choice in ALTERNATIVES["size"]]
@@ -173,6 +223,21 @@ def test_the_observation_counts_what_the_function_has_where_inlining_has_ended(
     assert (rows["mix"]["loop_wide_constants"], rows["fill"]["loop_wide_constants"]) == (1, 0)
     assert (rows["sum"]["loop_calls"], rows["sum"]["arguments"], rows["sum"]["minsize"]) == (1, 2, 1)
     assert (rows["use"]["local"], rows["use"]["blocks"], rows["use"]["loop_instructions"]) == (0, 1, 0)
+
+
+def test_functions_whose_names_hold_any_bytes_are_asked_about(
+    tuner: Tuner, server: RunningServer, ledger: Path
+) -> None:
+    source = tuner.folder / "odd.c"
+    source.write_bytes(b'int f(int x) __asm__("odd\\377");\nint f(int x) { return x * 77777; }\n')
+    told = stats(tuner.compile(source, server=server.socket, policy="size"))
+    assert (told["passes"]["advice"], told["fallback"]) == ({"size": 1}, None)
+    (session,) = told["sessions"]
+    (passes,) = batches(ledger, session)
+    assert passes.contexts.tolist() == ["odd%FF"]
+    assert int(passes.observations["function"][0][0]) % 2**64 == int(
+        function_key(b"odd\xff".decode(errors="surrogateescape")), 16
+    )
 
 
 def test_a_policy_that_declares_nothing_is_asked_about_inlining_alone(
