@@ -235,7 +235,7 @@ _CHANGES: Final = [
         "publishing/publication.py",
         "if new.identity not in (None, found):",
         "if False:",
-        "publishing/test_number_steps",
+        "publishing/test_number_steps::test_a_version_that_a_replica_keeps_is_adopted_under_its_number_or_dropped",
     ),
     (
         "publishing/publication.py",
@@ -291,7 +291,12 @@ _CHANGES: Final = [
         "",
         "publishing/test_watcher::test_a_slow_copy_is_left_alone_until_nothing_changes_any_more",
     ),
-    ("publishing/watcher.py", "if self._tried.get(folder) != changed", "", "publishing/test_steps"),
+    (
+        "publishing/watcher.py",
+        "if self._tried.get(folder) != changed",
+        "",
+        "publishing/test_steps::test_a_folder_that_is_refused_is_not_tried_again_until_it_changes",
+    ),
     (
         "publishing/permission.py",
         "        if not self.allowed:\n",
@@ -308,9 +313,14 @@ _CHANGES: Final = [
         "publishing/compatibility.py",
         "[*_smallest_client(new, old), *clients]",
         "_smallest_client(new, old)",
-        "publishing/test_publish::test_a_version_that_wants_more_than_clients_send_is_refused_with_both_specs",
+        "publishing/test_steps::test_a_version_must_take_what_a_client_sends_beyond_what_it_has_to",
     ),
-    ("publishing/compatibility.py", "[*_smallest_client(new, old), *clients]", "clients"),
+    (
+        "publishing/compatibility.py",
+        "[*_smallest_client(new, old), *clients]",
+        "clients",
+        "publishing/test_steps::test_a_version_that_clients_of_the_one_before_could_not_use_is_undone",
+    ),
 ]
 
 
