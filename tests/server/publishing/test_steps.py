@@ -90,13 +90,15 @@ def test_a_folder_that_is_refused_is_not_tried_again_until_it_changes(folder: Pa
         watching = asyncio.create_task(FolderWatcher(server.engine.repository, server.publisher).watch())
         counts = server.engine.counters.publications
         bad = folder / "adder" / "3"
-        bad.mkdir()
-        (bad / "model.onnx").write_text("no model")
+        # Made elsewhere and renamed: the watcher sees none of them half.
+        (server.made / "bad").mkdir(parents=True)
+        (server.made / "bad" / "model.onnx").write_text("no model")
+        (server.made / "bad").rename(bad)
         await until(lambda: counts["refused"] == 1)
-        write_adder(folder / "adder" / "4", 400)
+        write_adder(server.made / "good", 400).rename(folder / "adder" / "4")
         await until(lambda: server.policy.latest == 4)
         assert counts == {"published": 1, "refused": 1}
-        write_adder(bad, 300)
+        (write_adder(server.made / "mended", 300) / "model.onnx").rename(bad / "model.onnx")
         await until(lambda: 3 in server.policy.versions)
         assert counts == {"published": 2, "refused": 1}
         watching.cancel()
