@@ -228,7 +228,7 @@ def test_the_c_is_compiled_by_the_named_compiler_at_its_level_within_its_limits(
         (["--memory", "99999999999999"], "a compilation has more than 0 and at most"),
     ],
 )
-def test_a_compiler_that_is_none_and_a_limit_that_is_none_are_told(
+def test_an_unknown_compiler_and_an_impossible_limit_are_told(
     tmp_path: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["embed", "inliner", "--for", "plugin-22", "-o", str(tmp_path / "p.so"), *words]) == 1
