@@ -152,12 +152,12 @@ soak-kills: $(VENV)/test.stamp
 soak-postgres: $(VENV)/test.stamp
 	$(BIN)/python -m tests.postgres_soak $(SOAK)
 
-# Measure the figures of README and docs anew, PARTS='scores demo speed embedded tuned' or some of them, write
-# results/*.json, and rewrite the pages. speed downloads other servers; scores, embedded and tuned need clang-22 and
+# Measure the figures of README and docs anew, PARTS='scores demo speed embedded tuned passes' or some of them, write
+# results/*.json, and rewrite the pages. speed downloads other servers; scores, embedded, tuned and passes need clang-22 and
 # `make corpus`, or RESULTS='--corpus DIR'.
 .PHONY: results figures
 PARTS ?= all
-results: $(VENV)/test.stamp $(if $(filter all scores embedded tuned,$(PARTS)),plugin)
+results: $(VENV)/test.stamp $(if $(filter all scores embedded tuned passes,$(PARTS)),plugin)
 	PYTHONPATH=docs $(BIN)/python -m policybridge_docs.results $(PARTS) $(RESULTS)
 
 # Rewrite the figures of the pages from results/*.json, without measuring.

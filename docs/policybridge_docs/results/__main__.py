@@ -22,11 +22,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m policybridge_docs.results", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all: each of them")
     parser.add_argument(
-        "--corpus", type=Path, default=ROOT / ".cache/corpus", help="scores, embedded, tuned: the corpus (make corpus)"
+        "--corpus",
+        type=Path,
+        default=ROOT / ".cache/corpus",
+        help="all but demo and speed: the corpus (make corpus)",
     )
     parser.add_argument(
-        "--plugins", type=Path, default=ROOT / ".cache/native/lib", help="scores, embedded, tuned: folder of the plugin"
+        "--plugins",
+        type=Path,
+        default=ROOT / ".cache/native/lib",
+        help="all but demo and speed: the plugin's folder",
     )
+    parser.add_argument("--stores", type=Path, default=ROOT / ".cache/passes", help="passes: folder of stores")
     parser.add_argument("--rounds", type=int, default=5, help="speed: rounds (default: 5)")
     parser.add_argument("--cache", type=Path, default=ROOT / ".cache/bench", help="speed: folder for other servers")
     parser.add_argument(

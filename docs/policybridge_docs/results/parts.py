@@ -18,12 +18,20 @@ from policybridge_bench.processes import module, server
 from policybridge_bench.results import Measured, read_json
 from policybridge_core.errors import PolicyFailedError
 from policybridge_docs.results.figures import Figure
+from policybridge_docs.results.sample import sample
 from policybridge_train.scoring.results import Comparison, Measure, Scores
 from policybridge_train.scoring.statistics import Change
 from policybridge_train.scoring.summary import compare
 
 _CLI: Final = "policybridge_client.cli"
 _CONTENDERS: Final = "policybridge,grpc-echo/unary,triton,mosec/raw,compilerinterface,kserve,mlserver"
+_BUDGETS: Final = (16, 32)
+CONSTANTS: Final = (
+    "flag:-mllvm,-disable-machine-licm,-mllvm,-disable-lsr,"
+    "-mllvm,-enable-ext-tsp-block-placement,-mllvm,-apply-ext-tsp-for-size"
+)
+"""Switches for all functions that make most code smaller."""
+
 _MEASURES: Final[Sequence[Measure]] = ("text", "exec", "linked text", "linked exec")
 
 
@@ -52,19 +60,18 @@ def scores(options: Namespace) -> Made:
         _run(
             _CLI, *words, "--corpus", options.corpus, "--plugins", options.plugins, "--server", address, "--json", file
         )
-        comparison = _read_scores(file)
+        (comparison,) = _read_scores(file)
     return Made(_command(words, "--corpus DIR"), dict(_scores(comparison)), comparison.version, decided=True)
 
 
-def _read_scores(file: Path) -> Comparison:
+def _read_scores(file: Path) -> Sequence[Comparison]:
     # json and not msgspec, because names of files may have bytes that are no UTF-8.
     written = json.loads(file.read_bytes())
     for comparison in written["comparisons"]:
         for row in comparison["modules"]:
             for side in (row["before"], row["after"]):
                 side["totals"] = {measure: side[measure] for measure in _MEASURES[:2]}
-    (scored,) = msgspec.convert(written, Scores).comparisons
-    return scored
+    return msgspec.convert(written, Scores).comparisons
 
 
 def _scores(comparison: Comparison) -> Iterator[tuple[str, Figure]]:
@@ -155,19 +162,15 @@ def _case(measured: Measured) -> Iterator[tuple[str, Figure]]:
 
 def tuned(options: Namespace) -> Made:
     """Tune the package re2 of ``--corpus`` from nothing, and score its store."""
-    words = ["autotune", "--project", "re2", "--budget", "16", "--compiler", "clang-22"]
+    words = ["autotune", "--project", "re2", "--decide", "inline", "--budget", "16", "--compiler", "clang-22"]
     scoring = ["score", "--project", "re2", "--compiler", "clang-22"]
     places = ["--corpus", options.corpus, "--plugins", options.plugins]
     with TemporaryDirectory() as name:
         store, file = Path(name) / "tuned.db", Path(name) / "scores.json"
         _run(_CLI, *words, *places, "--store", store)
         _run(_CLI, *scoring, *places, "--candidate", store, "--json", file)
-        comparison = _read_scores(file)
-    figures: dict[str, Figure] = {
-        measure: Figure(100 * change.total.value, "%", 2, signed=True)
-        for measure in _MEASURES[:2]
-        if (change := compare(comparison, measure)) and change.total
-    }
+        (comparison,) = _read_scores(file)
+    figures = dict(_sizes("", comparison))
     figures["modules"] = Figure(sum(row.ok for row in comparison.modules), "modules")
     return Made(_command(words, "--corpus DIR --store FILE"), figures, comparison.version)
 
@@ -187,6 +190,40 @@ def kills(options: Namespace) -> Made:
     return Made(f"python -m tests.{shlex.join(words)}", figures)
 
 
+def _sizes(prefix: str, comparison: Comparison) -> Iterator[tuple[str, Figure]]:
+    for measure in _MEASURES[:2]:
+        change = compare(comparison, measure)
+        if change and change.total:
+            yield f"{prefix}{measure}", Figure(100 * change.total.value, "%", 2, signed=True)
+
+
+def passes(options: Namespace) -> Made:
+    """Tune a sample of held-out modules of ``--corpus``, and score the stores and constant switches against -Oz.
+
+    A search whose store is in ``--stores`` goes on where it ended.
+    """
+    figures: dict[str, Figure] = {}
+    compiler = ""
+    places = ["--corpus", options.corpus, "--plugins", options.plugins, "--compiler", "clang-22"]
+    options.stores.mkdir(parents=True, exist_ok=True)
+    for key, language in (("c", "c"), ("cpp", "c++")):
+        names = sample(options.corpus, language)
+        only = [word for name in names for word in ("--module", name)]
+        stores = {budget: options.stores / f"{key}-{budget}.db" for budget in _BUDGETS}
+        for budget, store in stores.items():
+            _run(_CLI, "autotune", *only, *places, "--budget", budget, "--store", store)
+        with TemporaryDirectory() as name:
+            file = Path(name) / "scores.json"
+            candidates = [word for each in (CONSTANTS, *stores.values()) for word in ("--candidate", each)]
+            _run(_CLI, "score", *only, *places, *candidates, "--json", file)
+            comparisons = _read_scores(file)
+        for label, comparison in zip(("constants", *map(str, stores)), comparisons, strict=True):
+            figures |= dict(_sizes(f"{key}.{label}.", comparison))
+            compiler = comparison.version
+        figures[f"{key}.modules"] = Figure(len(names), "modules")
+    return Made("policybridge autotune --budget 16 --compiler clang-22 --corpus DIR --store FILE", figures, compiler)
+
+
 PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
     "scores": scores,
     "demo": demo,
@@ -194,6 +231,7 @@ PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
     "embedded": embedded,
     "tuned": tuned,
     "kills": kills,
+    "passes": passes,
 }
 
 
