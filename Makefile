@@ -131,7 +131,7 @@ bench-unary: $(VENV)/test.stamp
 bench-trees: $(VENV)/test.stamp
 	$(BIN)/python -m tests.peers trees --python $(OTHER) $(BENCH)
 
-# Eleven attacks on our gRPC port and on one of gRPC's own library, and some on every other door: a client beside, and the server's memory.
+# Thirteen attacks on our gRPC port and on one of gRPC's own library, and some on every other door: a client beside, and the server's memory.
 bench-attacks: $(VENV)/test.stamp
 	$(BIN)/python -m tests.attacks $(BENCH)
 	$(BIN)/python -m tests.attacks.doors

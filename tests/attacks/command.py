@@ -3,8 +3,10 @@
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
+import msgspec
 from rich.console import Console
 from rich.table import Table
 
@@ -22,6 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print a table and the promises that do not hold; the exit status is 1 if there are any."""
     options = _parser().parse_args(arguments)
     rows = list(_run(options))
+    if options.json is not None:
+        options.json.write_bytes(msgspec.json.encode(list(map(_summary, rows))))
     console = Console(width=170)
     console.print(_table(rows))
     broken = list(judge(rows))
@@ -36,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--ports", default="grpc,grpcio", help="grpc is ours, grpcio is served by gRPC's own library")
     parser.add_argument("--rounds", type=int, default=1, help="of each attack; the worst of them counts")
     parser.add_argument("--seconds", type=float, default=4.0, help="for each attack (default: 4)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write a summary of the rows there")
     parser.add_argument("--python", default=sys.executable, help="interpreter or checkout of the server")
     return parser
 
@@ -47,6 +52,13 @@ def _run(options: argparse.Namespace) -> Iterator[Row]:
             for port in names(options.ports, "port", ["grpc", "grpcio"]):
                 yield measure(name, port, options.seconds, options.python)
                 errors.print(f"{name} on {port}, round {number + 1}: done")
+
+
+def _summary(row: Row) -> dict[str, str | float]:
+    """Give a row's longest waits before and during the attack in seconds, and the bytes above those before it."""
+    waits = {name: max(times, default=0.0) for name, times in (("before", row.before), ("longest", row.during))}
+    first, most, after = row.rss
+    return {"attack": row.attack, "port": row.port, **waits, "most": most - first, "left": after - first}
 
 
 def judge(rows: Sequence[Row]) -> Iterator[str]:

@@ -15,24 +15,12 @@ from policybridge.v1 import policy_service_pb2, replication_service_pb2, reposit
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
 from policybridge.v1.replication_service_pb2_grpc import ReplicationServiceStub
 from policybridge.v1.repository_service_pb2_grpc import RepositoryServiceStub
-from tests.attacks.attacks import half_messages, rapid_reset, settings_flood, unread_answers
 from tests.attacks.door_attacks import Attack, body, followed, infer_request
 from tests.attacks.target import ADVICE_PATH, HELLO, OBSERVATION, VARIES, Target, repeat, together, until
 
 _SECONDS: Final = 4.0
-_SESSION_PATH: Final = "/policybridge.v1.PolicyService/Session"
 _MEGABYTES: Final = 4 << 20
 _FOLLOW = replication_service_pb2.FollowRequest
-
-
-def _grpc_two(target: Target) -> None:
-    attacks = (half_messages, unread_answers, rapid_reset, settings_flood)
-    together(*(partial(attack, target.addresses["grpc"], _SESSION_PATH, _SECONDS) for attack in attacks))
-
-
-def _grpc_crowd(target: Target) -> None:
-    """Ask for advice on 200 connections of one address, each with hundreds of calls at once."""
-    together(*[partial(settings_flood, target.addresses["grpc"], _SESSION_PATH, _SECONDS)] * 200)
 
 
 def _tls_repeat(target: Target) -> None:
@@ -167,14 +155,10 @@ def _report(session: str) -> policy_service_pb2.ReportOutcomeRequest:
 
 def _outcomes(channel: grpc.Channel, session: str, count: int) -> None:
     stub = PolicyServiceStub(channel)
-    for calls in itertools.batched(range(count), 100) if hasattr(itertools, "batched") else _batched(count):
-        futures = [stub.ReportOutcome.future(_report(session)) for _ in calls]
+    for _ in range(count // 100):
+        futures = [stub.ReportOutcome.future(_report(session)) for _ in range(100)]
         for future in futures:
             future.exception()
-
-
-def _batched(count: int) -> Iterator[range]:
-    return (range(100) for _ in range(count // 100))
 
 
 def _session(target: Target) -> str:
@@ -207,10 +191,21 @@ def _alias_repeat(target: Target) -> None:
     together(*[partial(target.call, change)] * 4)
 
 
+def use(target: Target) -> None:
+    """Use the doors as clients do, so that the server has loaded what they need before its memory is measured."""
+    if target.authority is not None:
+        target.handshake("grpc")
+        target.handshake("http")
+        return
+    for path in _PATHS:
+        target.asked("http", _get(path))
+    target.call(partial(_outcomes, session=_session(target), count=100))
+    target.call(lambda channel: GRPCInferenceServiceStub(channel).ModelInfer(infer_request(8), timeout=20))
+    _advised(target, b"\x0a\x01\x01")
+
+
 CROWD_ATTACKS: Final[Mapping[str, Attack]] = MappingProxyType(
     {
-        "gRPC two at once": _grpc_two,
-        "gRPC crowd": _grpc_crowd,
         "TLS repeat": _tls_repeat,
         "TLS two at once": _tls_two,
         "socket two at once": _socket_two,

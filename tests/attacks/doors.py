@@ -19,7 +19,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from tests.attacks.crowd_attacks import CROWD_ATTACKS
+from tests.attacks.crowd_attacks import CROWD_ATTACKS, use
 from tests.attacks.door_attacks import DOOR_ATTACKS, Attack
 from tests.attacks.measure import Memory
 from tests.attacks.target import Times, asking, served
@@ -27,7 +27,7 @@ from tests.attacks.target import Times, asking, served
 _STALL: Final = 0.1
 _MEMORY: Final = 150e6
 _LEFT: Final = 20e6
-_BEFORE: Final = 3.0
+_BEFORE: Final = 2.0
 _AFTER: Final = 1.0
 _MINUTE: Final = 60.0
 
@@ -41,7 +41,7 @@ class Row(msgspec.Struct, frozen=True):
 
     Attributes:
         attack: its name.
-        before: the longest wait beside in the 3 s before it, in seconds.
+        before: the longest wait beside in the 2 s before it, in seconds.
         longest: the longest wait beside from its begin to a second after its end, in seconds.
         most: bytes of memory above those before it.
         given_back: seconds until all but 20 MB of them were given back.
@@ -64,6 +64,8 @@ def measure(name: str) -> Row:
     """Run an attack on a fresh server."""
     tls = name.startswith("TLS")
     with tempfile.TemporaryDirectory(prefix="pb-attack-") as scratch, served(Path(scratch), tls=tls) as target:
+        with target.stack:
+            use(target)
         with asking(target.addresses["socket"]) as times:
             time.sleep(_BEFORE)
             memory = Memory(target.pid)

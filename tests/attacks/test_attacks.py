@@ -1,9 +1,13 @@
 """The attack table: it is made from real attacks, and says which promises do not hold."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tests.attacks.attacks import ATTACKS
 from tests.attacks.command import judge, main
+from tests.attacks.doors import ATTACKS as DOORS
 from tests.attacks.measure import Row
 
 
@@ -45,3 +49,15 @@ def test_a_tail_of_more_than_twice_that_of_grpcio_is_named() -> None:
     ours = row("grpc")
     ours.during = [0.001] * 50 + [0.05] * 50
     assert any("p99" in line for line in judge([ours, row("grpcio")]))
+
+
+def test_each_cell_of_the_table_names_drivers_tests_or_a_reason_and_each_driver_has_a_cell() -> None:
+    page = (Path(__file__).parent / "README.md").read_text()
+    lines = page[: page.index("Other attacks")].splitlines()
+    header, *rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
+    assert {len(row) for row in rows} == {len(header)}
+    named = {name for row in rows for cell in row[1:] for name in re.findall(r"`([^`]+)`", cell)}
+    tests = {name for name in named if name.endswith(".py")}
+    assert tests <= {file.name for file in Path(__file__).parents[1].rglob("test_*.py")}
+    options = {name for name in named if name.startswith("--")}
+    assert named - tests - options == {*ATTACKS, *DOORS} - {"nothing"}

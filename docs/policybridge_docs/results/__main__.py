@@ -14,7 +14,7 @@ from policybridge_docs.results.figures import Results, bundled_digest, commit, r
 from policybridge_docs.results.pages import keys, rewritten
 from policybridge_docs.results.parts import PARTS
 
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "tests/attacks/README.md")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
