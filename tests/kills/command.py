@@ -15,12 +15,14 @@ from typing import Final
 
 import msgspec
 
+from policybridge_core.errors import PreconditionError
 from tests.kills.alone import Alone
 from tests.kills.checks import Figures
 from tests.kills.database import Database
 from tests.kills.replicas import Replicas
 from tests.kills.scene import Given, Scene
 from tests.kills.workers import Workers
+from tests.postgres_soak.cluster import programs
 
 _SCENES: Final[dict[str, type[Scene]]] = {
     "alone": Alone,
@@ -37,10 +39,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         PolicyFailedError: a server did not start again after a kill.
 
     """
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
     tally = Path(options.tally) if options.tally else None
     figures = _read(tally) if tally and tally.exists() else Figures()
     scenes = options.scenes.split(",")
+    if unknown := [scene for scene in scenes if scene not in _SCENES]:
+        parser.error(f"{unknown[0]!r} is no scene; there are {', '.join(_SCENES)}")
+    if "database" in scenes:
+        _check_postgres(parser)
     end = monotonic() + 60 * options.minutes
     while figures.kills < options.kills and monotonic() < end:
         scene = scenes[figures.blocks % len(scenes)]
@@ -51,6 +58,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{scene}: {figures.kills} kills, {len(figures.faults)} faults\n")
     _print(figures)
     return 1 if figures.faults else 0
+
+
+def _check_postgres(parser: argparse.ArgumentParser) -> None:
+    try:
+        programs()
+    except PreconditionError as missing:
+        parser.error(
+            f"{missing}; or play the others: --scenes {','.join(name for name in _SCENES if name != 'database')}"
+        )
 
 
 def _read(tally: Path) -> Figures:
