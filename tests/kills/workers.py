@@ -23,7 +23,7 @@ _LOOK: Final = 0.01
 
 
 class Workers(Scene):
-    """Kills workers and parents. A new parent starts at once, and takes over sockets and ledger."""
+    """Kills workers and parents. A new parent takes over sockets and ledger."""
 
     def __init__(self, given: Given) -> None:
         super().__init__(given)
