@@ -4,11 +4,14 @@
 #include "pass_gate.h"
 #include "store_session.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Analysis/LoopInfo.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Passes/PassBuilder.h"
 
+#include <algorithm>
 #include <map>
+#include <string>
 
 using namespace llvm;
 
@@ -25,6 +28,15 @@ struct Phase {
 };
 
 using SharedPhase = std::shared_ptr<Phase>;
+
+/// The passes of a pipeline as LLVM parses them. A text makes InstCombine end the process if one iteration leaves work
+/// (`parseInstCombineOptions`), which LLVM's own pipelines do not.
+std::string runnable(const KnownPipeline &pipeline) {
+  SmallVector<StringRef> passes;
+  StringRef(pipeline.text.data(), pipeline.text.size()).split(passes, ',');
+  std::replace(passes.begin(), passes.end(), StringRef("instcombine"), StringRef("instcombine<no-verify-fixpoint>"));
+  return join(passes, ",");
+}
 
 /// The function that a pass is to run on; null for a pass of modules or of the call graph.
 const Function *function_of(const Any &unit) {
@@ -105,7 +117,7 @@ private:
   PreservedAnalyses run(const KnownPipeline &pipeline, Function &function, FunctionAnalysisManager &functions) {
     const auto [at, is_new] = parsed_.try_emplace(&pipeline);
     if (is_new)
-      cantFail(builder_.parsePassPipeline(at->second, StringRef(pipeline.text.data(), pipeline.text.size())));
+      cantFail(builder_.parsePassPipeline(at->second, runnable(pipeline)));
     phase_.is_adding = true;
     const PreservedAnalyses preserved = at->second.run(function, functions);
     phase_.is_adding = false;
@@ -116,7 +128,7 @@ private:
   /// LLVM's outliner leaves out what has an attribute.
   PreservedAnalyses run(const KnownPipeline &pipeline, ModulePasses &passes) {
     ModulePassManager added;
-    cantFail(builder_.parsePassPipeline(added, StringRef(pipeline.text.data(), pipeline.text.size())));
+    cantFail(builder_.parsePassPipeline(added, runnable(pipeline)));
     std::vector<Function *> marked;
     for (Function &function : module_)
       if (!function.hasFnAttribute(outlining_off) && passes.is_kept_from(function.getName(), pipeline)) {

@@ -28,8 +28,9 @@ namespace {
 
 /// The passes, as `opt -passes=` spells them; the advice is an index into them; the index after the last one means
 /// stop.
-constexpr const char *pass_names[] = {"sroa", "early-cse", "instcombine", "simplifycfg",   "reassociate",
-                                      "gvn",  "adce",      "dse",         "jump-threading"};
+constexpr const char *pass_names[] = {
+    "sroa", "early-cse", "instcombine<no-verify-fixpoint>", "simplifycfg", "reassociate", "gvn", "adce",
+    "dse",  "jump-threading"};
 constexpr std::size_t stop = std::size(pass_names);
 constexpr unsigned most_passes = 20;
 

@@ -74,6 +74,60 @@ int drive(int n) {
 }
 """
 
+NO_FIXPOINT = """
+target datalayout = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"
+target triple = "x86_64-pc-linux-gnu"
+
+@g_1724 = internal global i8 -27
+@crc32_context = external global i32
+@crc32_tab = external global [256 x i32]
+
+define i32 @main() {
+  %1 = load i8, ptr @g_1724, align 1
+  %2 = sext i8 %1 to i64
+  call void @crc32_8bytes(i64 %2)
+  ret i32 0
+}
+
+define i64 @func_1() {
+  br label %1
+
+1:
+  %2 = phi i8 [ 0, %0 ], [ %5, %4 ]
+  store i8 %2, ptr @g_1724, align 1
+  %3 = icmp sgt i8 %2, -14
+  br i1 %3, label %4, label %split
+
+4:
+  %5 = add i8 %2, 1
+  br label %1
+
+split:
+  ret i64 0
+}
+
+define void @crc32_8bytes(i64 %0) {
+  %2 = trunc i64 %0 to i8
+  call void @crc32_byte(i8 %2)
+  %3 = lshr i64 %0, 8
+  %4 = trunc i64 %3 to i8
+  store volatile i8 %4, ptr null, align 1
+  ret void
+}
+
+define void @crc32_byte(i8 %0) {
+  %2 = load i32, ptr @crc32_context, align 4
+  %.tr = trunc i32 %2 to i8
+  %.narrow = xor i8 %0, %.tr
+  %3 = zext i8 %.narrow to i64
+  %4 = getelementptr i32, ptr @crc32_tab, i64 %3
+  %5 = load i32, ptr %4, align 4
+  store i32 %5, ptr @crc32_context, align 4
+  ret void
+}
+"""
+"""One iteration of InstCombine on `main` leaves work if it is inlined at -O2 and has no phi nodes."""
+
 NOT_REACHED = [
     ("", "skip", "SimplifyCFGPass.9999"),
     ("", "skip", "block-placement.9999"),
@@ -247,6 +301,15 @@ def test_passes_are_not_added_to_functions_that_the_source_excludes_from_optimis
     source = written(tuner, "loops.c")
     store = tuner.choose("loops.c", [("plain", "add", "reg2mem,sroa,instcombine,simplifycfg@last")])
     assert tuner.compile(source, decisions=store).output == tuner.plain(source)
+
+
+def test_an_added_pass_that_leaves_work_for_another_iteration_does_not_end_the_compiler(tuner: Tuner) -> None:
+    source = tuner.folder / "again.ll"
+    source.write_text(NO_FIXPOINT)
+    store = tuner.choose("again.ll", [("", "add", "reg2mem,sroa,instcombine,simplifycfg@early")], level="O2")
+    made = tuner.compile(source, "-O2", decisions=store)
+    assert made.status == 0, made.said
+    assert made.store["applied"] == 1
 
 
 @pytest.mark.parametrize(
