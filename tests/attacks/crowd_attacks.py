@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Final
 
 import grpc
+from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub  # type: ignore[import-untyped]
 
-from policybridge.inference.inference_service_pb2_grpc import GRPCInferenceServiceStub
 from policybridge.v1 import policy_service_pb2, replication_service_pb2, repository_service_pb2
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
 from policybridge.v1.replication_service_pb2_grpc import ReplicationServiceStub

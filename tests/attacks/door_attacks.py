@@ -10,9 +10,9 @@ from typing import Final
 import grpc
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
+from tritonclient.grpc import service_pb2 as inference  # type: ignore[import-untyped]
+from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub  # type: ignore[import-untyped]
 
-from policybridge.inference import inference_service_pb2 as inference
-from policybridge.inference.inference_service_pb2_grpc import GRPCInferenceServiceStub
 from policybridge.v1 import policy_service_pb2, replication_service_pb2, repository_service_pb2, tensor_pb2
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
 from policybridge.v1.replication_service_pb2_grpc import ReplicationServiceStub

@@ -34,7 +34,7 @@ bool any_nan(ElementType type, const void *elements, std::size_t count) {
 } // namespace
 
 Result<std::unique_ptr<Session>> OnnxSession::open(std::shared_ptr<const OnnxModel> model, const Signature &signature) {
-  Result<OnnxBinding> binding = bind(signature, *model);
+  Result<OnnxBinding> binding = policybridge::bind(signature, *model);
   if (!binding.ok())
     return binding.status();
   std::unique_ptr<OnnxSession> session(new OnnxSession(std::move(model), signature, *std::move(binding)));
