@@ -130,7 +130,7 @@ class Budget:
 
     Args:
         most: bytes.
-        pool: what the connection draws on: the part of its peer.
+        pool: the memory of the connection's peer.
 
     Attributes:
         held: bytes that the connection holds.

@@ -151,7 +151,7 @@ def served(folder: Path, *, tls: bool) -> Iterator[Target]:
 
 @contextlib.contextmanager
 def asking(path: str) -> Iterator[Callable[[], Times]]:
-    """Ask beside the block, in a process of its own; call what it gives for the begin and end of each wait so far."""
+    """Ask beside the block, in a process of its own; the result, called, gives begin and end of each wait so far."""
     processes = multiprocessing.get_context("spawn")
     ready, over, told = processes.Event(), processes.Event(), processes.Queue()
     beside = processes.Process(target=_ask, args=(path, ready, over, told))

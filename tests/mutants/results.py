@@ -1,4 +1,4 @@
-"""What became of each mutant, kept in a file, so that a run can be broken off and go on later."""
+"""The result of each mutant, kept in a file, so that a run can be interrupted and continued."""
 
 import hashlib
 import json

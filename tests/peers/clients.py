@@ -35,7 +35,7 @@ _LENGTHS: Final = (*[8] * 50, 400)
 
 
 class Published(msgspec.Struct, frozen=True):
-    """What a client saw while versions were published.
+    """The answers to a client while versions were published.
 
     Attributes:
         seen: version, digest, and the numbers that the version answered.

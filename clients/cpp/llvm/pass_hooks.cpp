@@ -77,7 +77,7 @@ void register_log(PassInstrumentationCallbacks &callbacks, const SharedPhase &ph
   callbacks.registerAfterPassInvalidatedCallback([end](StringRef, const PreservedAnalyses &) { end(true); });
 }
 
-/// What a store or a policy chose; null for none.
+/// The choices of a store or a policy; null for none.
 std::shared_ptr<ModulePasses> passes_of(Module &module, ModuleAnalysisManager &analyses) {
   if (auto *store = analyses.getCachedResult<OwnedByModule<StoreSession>>(module))
     return store->object->passes();

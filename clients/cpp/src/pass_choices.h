@@ -70,7 +70,7 @@ private:
   Status read_set();
 };
 
-/// What a policy may advise for a function, by its place in the table of pass_choices.def.
+/// An alternative of a policy for a function; the advice is its index in the table of pass_choices.def.
 struct PassAlternative {
   std::string_view name;
   std::string_view choices; ///< actions and names, with " + " between; empty: everything stays as LLVM has it

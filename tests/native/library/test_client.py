@@ -67,7 +67,7 @@ KINDS = {
 }
 
 OF_CPP = pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("cpp-")], indirect=True)
-"""For tests of what the C ABI lacks."""
+"""For tests of features that the C ABI lacks."""
 
 SAMPLES: dict[ElementType, list[Any]] = {
     ElementType.BOOL: [True, False],

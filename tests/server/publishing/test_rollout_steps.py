@@ -1,4 +1,4 @@
-"""Roll-outs and the way back, step by step: what is written, and what `latest` names."""
+"""Roll-outs and rollbacks, step by step: the files that they write, and the version that `latest` names."""
 
 from pathlib import Path
 

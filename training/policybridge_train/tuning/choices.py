@@ -15,7 +15,7 @@ from policybridge_train.tuning.flips import CallGraph
 from policybridge_train.tuning.search import Search
 
 OUTLINER: Final = Decided(passes={MODULE: ["add iroutliner@last"]})
-"""LLVM's outliner: a choice of the module, because what it makes of a function depends on the others."""
+"""LLVM's outliner: a choice of the module, because the size that it gives a function depends on the other functions."""
 
 _LISTED: Final[Mapping[str, float]] = {
     "set ext-tsp & skip early-machinelicm & skip loop-reduce": 0.0250,
@@ -138,7 +138,7 @@ class Gains:
         """Give the choice that each function tries next, with the bytes that it is expected to save.
 
         Args:
-            search: what was tried.
+            search: of the module; it has the moves that were tried.
             graph: of the module.
             without: the names of moves that are under way.
 

@@ -249,7 +249,7 @@ class ModuleTuning:
         search = self._search = Search.begin(measured)
         if self._tools.sharing is not None:
             self._tools.sharing.add(self.module.name, search.weak)
-        search.whole = [OUTLINER] * self._tools.chooses
+        search.whole = [OUTLINER] if self._tools.chooses else []
         search.start = self._tools.start(self.module, search)
         search.started = search.start is not None
         if search.start is None and self._tools.policy is not None:

@@ -73,7 +73,7 @@ ALTERNATIVES: Final[Mapping[str, tuple[str, ...]]] = {
     "size-sink": (*_SIZE, "add sink@last"),
     "size-lower-switch": (*_SIZE, "add lower-switch,simplifycfg@last"),
 }
-"""What a policy may advise for a function, by its place from 0: the actions and names of choices."""
+"""The alternatives of a policy for a function, numbered from 0: the actions and names of choices."""
 
 POINTS: Final = ("early", "last")
 """Where passes may be added: when inlining has ended, and before code generation begins."""
