@@ -3,6 +3,7 @@
 import hashlib
 import tomllib
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 from tests.mutants.operators import Mutant, mutants_of
@@ -27,14 +28,16 @@ def area_of(path: str) -> str:
 
 
 def drawn(root: Path, count: int, seed: int) -> Iterator[Mutant]:
-    """Give ``count`` mutants of each area.
+    """Give ``count`` mutants of each area, one of each area after the other.
 
     A mutant's place in the draw depends on the seed and itself alone, so that other ones stay when a file changes.
     """
-    for area in sorted({area_of(path) for path in TARGETS}):
-        paths = [path for path in sorted(TARGETS) if area_of(path) == area]
-        every = [mutant for path in paths for mutant in mutants_of(path, (root / path).read_text())]
-        yield from sorted(every, key=lambda mutant: _place(mutant, seed))[:count]
+    areas: dict[str, list[Mutant]] = {}
+    for path in sorted(TARGETS, key=area_of):
+        areas.setdefault(area_of(path), []).extend(mutants_of(path, (root / path).read_text()))
+    lots = [sorted(mutants, key=lambda mutant: _place(mutant, seed))[:count] for mutants in areas.values()]
+    for row in zip_longest(*lots):
+        yield from filter(None, row)
 
 
 def _place(mutant: Mutant, seed: int) -> tuple[bytes, int]:

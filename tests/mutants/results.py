@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,13 +37,9 @@ class Results:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._known: dict[str, Result] = {}
-        self._sound: set[str] = set()
         for line in path.read_text().splitlines() if path.exists() else []:
             told = json.loads(line)
-            if "sound" in told:
-                self._sound.add(told["sound"])
-            elif "source" in told:
-                self._known[told["source"]] = Result(told["source"], told["tests"], told["by"])
+            self._known[told["source"]] = Result(told["source"], told["tests"], told["by"])
 
     def find(self, mutant: Mutant, source: str, tests: Sequence[str]) -> Result | None:
         """Give the result of a mutant; ``None`` if it must be run.
@@ -61,21 +57,9 @@ class Results:
         """Keep a result."""
         result = Result(_digest([mutant.path, mutant.applied(source)]), _digest(tests), by)
         self._known[result.source] = result
-        self._write({"mutant": str(mutant), **result._asdict()})
-
-    def is_sound(self, test: str) -> bool:
-        """Whether a test is known to pass without a mutant."""
-        return test in self._sound
-
-    def add_sound(self, test: str) -> None:
-        """Note that a test passes without a mutant."""
-        self._sound.add(test)
-        self._write({"sound": test})
-
-    def _write(self, line: Mapping[str, object]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a") as file:
-            file.write(f"{json.dumps(line)}\n")
+            file.write(f"{json.dumps({'mutant': str(mutant), **result._asdict()})}\n")
 
 
 def _digest(texts: Sequence[str]) -> str:
