@@ -173,9 +173,9 @@ def test_a_policy_that_hangs_again_and_again_ends_in_errors_and_not_in_ever_more
 
 def test_a_version_that_hangs_while_it_is_loaded_is_refused(repository: Path, server_factory: ServerFactory) -> None:
     write_python(repository, "sleeps", "import time; time.sleep(600)")
-    server = server_factory(repository, "--load-timeout", "3")
+    server = server_factory(repository, "--load-timeout", "10")
     with connected(server) as connection:
-        with pytest.raises(PreconditionError, match="sleeps@1 was not loaded within 3 s"):
+        with pytest.raises(PreconditionError, match="sleeps@1 was not loaded within 10 s"):
             open_session(connection, "sleeps")
         assert ask(open_session(connection, "echo"), 8) == 8
 
