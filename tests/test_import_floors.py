@@ -64,7 +64,7 @@ def _packages(module: str) -> list[str]:
             "policybridge_train.learning imports policybridge_train.tuning, which stands beside it",
         ),
         (
-            "training/policybridge_train/processes/pool.py",
+            "training/policybridge_train/processes/process.py",
             "from ..farms import contract",
             "policybridge_train.processes imports policybridge_train.farms, which stands above it",
         ),

@@ -21,7 +21,8 @@ from policybridge_train.corpus.parts import Part
 from policybridge_train.learning.record import Record
 from policybridge_train.learning.split import cases_of
 from policybridge_train.learning.training import total_factor
-from policybridge_train.processes.pool import Running, for_each
+from policybridge_train.processes.process import Running
+from policybridge_train.processes.threads import for_each
 from policybridge_train.tasks.task import Asking, Case
 from policybridge_train.tasks.tiling import SIZES, Tiling
 from policybridge_train.trajectories.server import TrainingServer

@@ -16,7 +16,7 @@ import psutil
 from policybridge_train.compiling.job import SharedModule
 from policybridge_train.compiling.module import Module
 from policybridge_train.farms.contract import FARMS, Farm, FarmOptions
-from policybridge_train.processes.pool import for_each
+from policybridge_train.processes.threads import for_each
 from tests.slots.job import Sleeping
 
 _MODULES: Final = 50

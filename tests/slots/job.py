@@ -5,9 +5,10 @@ from tempfile import TemporaryDirectory
 
 from policybridge_core.errors import PreconditionError
 from policybridge_train.compiling.job import SharedModule
-from policybridge_train.compiling.process import Limits, compile_by
+from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.farms.contract import Machine
+from policybridge_train.processes.process import compile_by
 
 FUNCTIONS = 100
 """Of a module, each with its cost, which is about what our corpus has."""

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Final
 
 from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module, Program
-from policybridge_train.compiling.process import Limits, compile_by
 from policybridge_train.corpus.description import Corpus
+from policybridge_train.processes.process import compile_by
 
 _LANGUAGES: Final = {".c": "c", ".cpp": "c++"}
 _FLAGS: Final = (

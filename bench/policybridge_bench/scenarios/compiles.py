@@ -10,8 +10,9 @@ import numpy as np
 from policybridge_bench.measuring import finish
 from policybridge_bench.results import Case, Measured, Run, machine, summary
 from policybridge_core.errors import InvalidError
+from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module
-from policybridge_train.compiling.process import Limits, compile_by
+from policybridge_train.processes.process import compile_by
 
 PLAIN: Final = "compiler"
 """The way without a plugin."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from policybridge_core.errors import NotFoundError
-from policybridge_train.compiling.process import Limits, compile_by
-from policybridge_train.compiling.result import CompileResult
+from policybridge_train.compiling.limits import Limits
 from policybridge_train.farms.contract import Machine, Shared
+from policybridge_train.processes.process import Ended, compile_by
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Sleeping:
 
     mark: Path
 
-    def run(self, machine: Machine) -> CompileResult:
+    def run(self, machine: Machine) -> Ended:
         return compile_by(["sh", "-c", 'touch "$0"; exec sleep 600', str(self.mark)], Limits(), running=machine.running)
 
 

@@ -23,7 +23,7 @@ from policybridge_train.corpus.writing import CorpusWriter
 from policybridge_train.farms.contract import Farm, FarmOptions
 from policybridge_train.farms.local import LocalFarm
 from policybridge_train.farms.ray_farm.farm import RayFarm
-from policybridge_train.processes.pool import for_each
+from policybridge_train.processes.threads import for_each
 from tests.kills import nodes
 from tests.locks import one_at_a_time
 from tests.native.conftest import ROOT, Target

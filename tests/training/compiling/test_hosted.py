@@ -12,10 +12,10 @@ from policybridge_client.llvm.config import HostConfig
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.hosted import compile_hosted
+from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module
-from policybridge_train.compiling.process import Limits
-from policybridge_train.compiling.result import CompileResult, Status
-from policybridge_train.processes.pool import Running
+from policybridge_train.compiling.result import CompileResult
+from policybridge_train.processes.process import Running, Status
 from tests.client.compilers import left_behind, write_source
 from tests.conftest import RunningServer, running_server
 from tests.repositories import answering, write_python

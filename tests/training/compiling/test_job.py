@@ -7,14 +7,14 @@ import pytest
 
 from policybridge_core.errors import UnavailableError
 from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.decider import Plain
-from policybridge_train.compiling.job import FarmCompiler, Wanted, retried
+from policybridge_train.compiling.decider import Plain, Wanted
+from policybridge_train.compiling.job import FarmCompiler, retried
 from policybridge_train.compiling.module import Module
-from policybridge_train.compiling.result import CompileResult, Status
+from policybridge_train.compiling.result import CompileResult
 from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.farms.local import LocalFarm
 from policybridge_train.objects.elf import ObjectFile
-from policybridge_train.processes.pool import Running
+from policybridge_train.processes.process import Running, Status
 from tests.training.corpora import write_corpus
 from tests.training.tuning.autotuning import CountedCompiler
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from policybridge_core.errors import InvalidError, PreconditionError
-from policybridge_train.compiling.process import Limits, compile_by
-from policybridge_train.compiling.result import CompileResult, Status
-from policybridge_train.processes.pool import Running, for_each
+from policybridge_train.compiling.limits import Limits
+from policybridge_train.processes.process import Ended, Running, Status, compile_by
+from policybridge_train.processes.threads import for_each
 from tests.training.ended import wait_until_gone
 
 
@@ -72,7 +72,9 @@ def test_processor_time_is_counted() -> None:
 
 def test_limits_that_are_lower_already_stay() -> None:
     program = (
-        "import resource; from policybridge_train.compiling.process import *\n"
+        "import resource\n"
+        "from policybridge_train.compiling.limits import Limits\n"
+        "from policybridge_train.processes.process import compile_by\n"
         "resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))\n"
         "print(compile_by(['/bin/true'], Limits(memory=8 << 30)).status.value)"
     )
@@ -93,7 +95,7 @@ def test_results_come_in_the_order_of_the_items() -> None:
     assert list(for_each(job, range(20), 3, running)) == [number * number for number in range(20)]
 
 
-def _sleeping(running: Running, started: list[int]) -> CompileResult:
+def _sleeping(running: Running, started: list[int]) -> Ended:
     started.append(1)
     return compile_by(_python("import time; time.sleep(600)"), Limits(), running=running)
 
@@ -102,7 +104,7 @@ def test_all_compilers_end_when_a_job_raises() -> None:
     running = Running()
     started: list[int] = []
 
-    def job(number: int) -> CompileResult:
+    def job(number: int) -> Ended:
         if number == 0:
             raise ValueError("the first")
         return _sleeping(running, started)
@@ -116,7 +118,7 @@ def test_all_compilers_end_when_the_caller_stops() -> None:
     running = Running()
     started: list[int] = []
 
-    def results() -> Iterator[CompileResult | None]:
+    def results() -> Iterator[Ended | None]:
         return for_each(lambda number: _sleeping(running, started) if number else None, range(50), 4, running)
 
     given = results()

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.process import Limits, compile_by
+from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.spills import remark_arguments, spill_costs
+from policybridge_train.processes.process import compile_by
 from tests.client.compilers import parameters, write_pressure
 from tests.training.corpora import write_corpus
 

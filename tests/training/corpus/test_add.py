@@ -13,9 +13,10 @@ import pytest
 
 from policybridge_core.errors import PreconditionError
 from policybridge_train.compiling.compiler import Compiler, newest_compiler
+from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module
-from policybridge_train.compiling.process import Limits, compile_by
 from policybridge_train.corpus.description import Corpus
+from policybridge_train.processes.process import compile_by
 from tests.training.corpus.projects import HELPER, MAIN, corpus_command, record, small_project, write_project
 
 _ZIG: Final = (sys.executable, "-m", "ziglang")

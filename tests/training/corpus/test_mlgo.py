@@ -8,8 +8,9 @@ from pathlib import Path
 from mlgo.corpus import combine_training_corpus_lib, extract_ir_lib, make_corpus_lib
 
 from policybridge_train.compiling.compiler import newest_compiler
-from policybridge_train.compiling.process import Limits, compile_by
+from policybridge_train.compiling.limits import Limits
 from policybridge_train.corpus.description import Corpus
+from policybridge_train.processes.process import compile_by
 from tests.training.corpus.projects import HELPER, MAIN, corpus_command, record, small_project, write_project
 
 _OBJCOPIES = ("llvm-objcopy-22", "llvm-objcopy-19", "llvm-objcopy", "objcopy")

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from policybridge_train.compiling.compiler import newest_compiler
-from policybridge_train.compiling.process import Limits, compile_by
+from policybridge_train.compiling.limits import Limits
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.corpus.record import record as record_build
 from policybridge_train.objects.elf import ObjectFile
+from policybridge_train.processes.process import compile_by
 from tests.interrupts import interrupted_unnoticed
 from tests.native.llvm.plugins import need
 from tests.training.corpus.projects import (

@@ -15,7 +15,7 @@ from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes import ElementType, PolicyVersion, TensorSpec
 from policybridge_server.backends.contract import SessionView
 from policybridge_server.engine.head import Head
-from policybridge_train.compiling.process import Limits
+from policybridge_train.compiling.limits import Limits
 from policybridge_train.embedding.compiled import CompiledPolicy
 from policybridge_train.embedding.interface import Embedded, read_policy
 from policybridge_train.embedding.release import class_name

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from policybridge_train.compiling.objectives import unwinding
 from policybridge_train.objects.elf import ObjectFile
-from policybridge_train.objects.unwinding import unwinding
 
 _SOURCE = """
 int sink(int);

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from policybridge_train.processes import pool, threads
-from policybridge_train.processes.pool import Running, for_each
-from policybridge_train.processes.threads import Threads, in_order
+from policybridge_train.processes import process, threads
+from policybridge_train.processes.process import Running
+from policybridge_train.processes.threads import Threads, for_each, in_order
 from tests.interrupts import interrupted_unnoticed
 
 FUTURES = (concurrent.futures.thread, concurrent.futures._base)
-LIBRARIES = {each.__file__ for each in (pool, threads, contextlib, threading, *FUTURES)}
+LIBRARIES = {each.__file__ for each in (process, threads, contextlib, threading, *FUTURES)}
 AT_ONCE = 30.0
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from policybridge_train.compiling.result import CompileResult, Status
+from policybridge_train.compiling.result import CompileResult
+from policybridge_train.processes.process import Status
 from policybridge_train.scoring.cache import Cache
 
 _OBJECT = b"an object"

@@ -10,7 +10,7 @@ from policybridge_train.compiling.module import Program
 from policybridge_train.compiling.result import Site
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.objects.elf import ObjectFile
-from policybridge_train.processes.pool import Running
+from policybridge_train.processes.process import Running
 from policybridge_train.tuning.decided import Decided
 from policybridge_train.tuning.linked import Programs
 from policybridge_train.tuning.module import compile_with

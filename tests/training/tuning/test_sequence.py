@@ -11,14 +11,14 @@ import pytest
 from policybridge_client.llvm.asked import asked
 from policybridge_core.errors import PreconditionError
 from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.decider import compile_module
 from policybridge_train.compiling.decisions import ByDecisions
-from policybridge_train.compiling.job import compile_module
+from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module
-from policybridge_train.compiling.process import Limits, compile_by
 from policybridge_train.compiling.result import NUMBERS, CompileError, CompileResult
 from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.objects.elf import ObjectFile
-from policybridge_train.processes.pool import Running
+from policybridge_train.processes.process import Running, compile_by
 from policybridge_train.tuning.search import TUNED
 from tests.client.compilers import ZIG, parameters, write_source
 from tests.training.corpora import write_corpus

@@ -27,12 +27,13 @@ from policybridge_client.decisions.sites import Numbers
 from policybridge_client.decisions.store import LEVELS
 from policybridge_client.llvm.asked import asked
 from policybridge_client.llvm.process import Surroundings
-from policybridge_train.compiling.decider import Compilation, Decider
+from policybridge_core.errors import PreconditionError
+from policybridge_train.compiling.decider import Command, Compilation, Decider
 from policybridge_train.compiling.module import Module
-from policybridge_train.compiling.process import Command, compile_by
-from policybridge_train.compiling.result import NUMBERS, CompileResult, DecisionLog, Status
+from policybridge_train.compiling.result import NUMBERS, CompileResult, DecisionLog
 from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.objects.elf import ObjectFile
+from policybridge_train.processes.process import Status
 
 Decisions = Mapping[str, bool]
 """By site: whether to inline; LLVM decides about all others."""
@@ -90,17 +91,15 @@ class Logged(Command):
     sites: Path = Path()
     again: ClassVar[Sequence[str]] = ()
 
-    def run(self) -> CompileResult:
-        """Compile."""
-        done = super().run()
-        if not self.sites.exists() and done.ok:
-            return CompileResult.failed(
-                "LLVM does not inline at its level (-O0): record it at another one (--level Oz)"
-            )
-        return done
-
     def log(self, made: ObjectFile) -> tuple[ObjectFile, DecisionLog] | None:
-        """Give the plugin's log."""
+        """Give the plugin's log.
+
+        Raises:
+            PreconditionError: there is none, because LLVM does not inline at this level.
+
+        """
+        if not self.sites.exists():
+            raise PreconditionError("LLVM does not inline at its level (-O0): record it at another one (--level Oz)")
         log = read_sites(self.sites)
         return made, DecisionLog.of(log, log.numbers, made.weak)
 
@@ -127,11 +126,11 @@ class InteractiveCompile:
         """
         limits, running = self._tool.limits, self._tool.running
         done = asked(self._words, self._decisions, Surroundings(limits=limits, counted=running.counted))
-        result = CompileResult.ended(done.status, done.seconds, done.message, limits.seconds if done.late else None)
+        result = CompileResult.of(done.status, done.seconds, done.message, limits.seconds if done.late else None)
         if result.status is not Status.OK:
             return result
         self._asked = ObjectFile.read(self._output), done.log
-        return result if self._decisions else compile_by(self._words, limits, running=running)
+        return result if self._decisions else Command(self._words, limits, running).run()
 
     def log(self, _: ObjectFile) -> tuple[ObjectFile, DecisionLog] | None:
         """Give the object that was asked about, and the compiler's questions."""

@@ -12,9 +12,9 @@ from policybridge_client.llvm.host import run_compiler
 from policybridge_client.llvm.process import KEPT_OUTPUT, Surroundings
 from policybridge_client.llvm.statistics import Report
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_train.compiling.process import Limits
-from policybridge_train.compiling.result import CompileResult, Status
-from policybridge_train.processes.pool import Running
+from policybridge_train.compiling.limits import Limits
+from policybridge_train.compiling.result import CompileResult
+from policybridge_train.processes.process import Running, Status
 
 
 def compile_hosted(
@@ -47,7 +47,7 @@ def compile_hosted(
         report.raise_error()
     if report.error is not None and not report.late:
         return CompileResult(status=Status.FAILED, seconds=report.cpu_seconds, message=f"no advice: {report.error}")
-    done = CompileResult.ended(report.status, report.cpu_seconds, words, limits.seconds if report.late else None)
+    done = CompileResult.of(report.status, report.cpu_seconds, words, limits.seconds if report.late else None)
     return replace(done, message=_note(report), sessions=report.session_ids) if done.ok else done
 
 

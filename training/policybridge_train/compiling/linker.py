@@ -16,10 +16,10 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from policybridge_core.errors import InvalidError, NotFoundError
+from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Program
-from policybridge_train.compiling.process import Limits, compile_by
 from policybridge_train.objects.elf import ObjectFile
-from policybridge_train.processes.pool import Running
+from policybridge_train.processes.process import Running, compile_by
 
 _OPTIONS: Final = (
     "-static",
@@ -122,7 +122,7 @@ class Linker:
             return Unlinked(program, str(error))
         missing = tuple(name for name in names if name not in objects)
         notes = "; ".join(filter(None, [note, said]))
-        return Linked(program, made.text, made.exec, made.sizes(loaded=True), missing, notes)
+        return Linked(program, made.text, made.exec, made.loaded, missing, notes)
 
     def _made(self, words: Sequence[str], limits: Limits, running: Running | None) -> tuple[ObjectFile, str]:
         """Link; give the program and the linker's output."""

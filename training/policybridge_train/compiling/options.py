@@ -9,7 +9,7 @@ from typing import Final
 
 from policybridge_train.command_line import count
 from policybridge_train.compiling.compiler import Compiler, newest_compiler
-from policybridge_train.compiling.process import MIB, Limits
+from policybridge_train.compiling.limits import MIB, Limits
 
 LEVELS: Final = ("O0", "O1", "O2", "O3", "Os", "Oz", "own")
 """Levels of optimisation; ``own`` is that of the build."""

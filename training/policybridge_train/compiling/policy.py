@@ -10,15 +10,15 @@ from policybridge_client.contract import Connection
 from policybridge_client.llvm.config import GROWTH_LIMIT, HostConfig
 from policybridge_client.llvm.tasks import INLINE
 from policybridge_serdes import Exploration, PolicyReference
-from policybridge_train.compiling.decider import Compilation, Decider
+from policybridge_train.compiling.decider import Command, Compilation, Decider
 from policybridge_train.compiling.hosted import compile_hosted
+from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module
-from policybridge_train.compiling.process import Command, Limits
 from policybridge_train.compiling.result import CompileResult, DecisionLog
 from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.farms.contract import Machine
 from policybridge_train.objects.elf import ObjectFile
-from policybridge_train.processes.pool import Running
+from policybridge_train.processes.process import Running
 
 _OWN: Final = (sys.executable, "-m", "policybridge_client.cli")
 _SOCKET: Final = "socket:"

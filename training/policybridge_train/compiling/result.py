@@ -1,7 +1,6 @@
 """The result of a compile."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
 from typing import Final, TypeVar
 
 import msgspec
@@ -9,6 +8,7 @@ import msgspec
 from policybridge_client.decisions import Level, SiteLog
 from policybridge_client.decisions.sites import Numbers
 from policybridge_core.errors import PolicyBridgeError
+from policybridge_train.processes.process import Ended, Status
 
 T = TypeVar("T")
 
@@ -25,16 +25,6 @@ NUMBERS: Final = (
     "loop_depth",
 )
 """A site's features beside its names, in the order of `Site.numbers`."""
-
-
-class Status(Enum):
-    """How a compile ended; ``SKIPPED``: it was not begun."""
-
-    OK = "ok"
-    FAILED = "failed"
-    CRASHED = "crashed"
-    TIMEOUT = "timeout"
-    SKIPPED = "skipped"
 
 
 class CompileError(PolicyBridgeError):
@@ -79,17 +69,13 @@ class DecisionLog(msgspec.Struct, frozen=True):
         return cls(sites, log.level, log.digest or "", tuple(map(as_utf8, weak)))
 
 
-class CompileResult(msgspec.Struct, frozen=True):
-    """A compile that has ended. All sizes are bytes.
+class CompileResult(Ended, frozen=True):
+    """A compile that has ended. All sizes are bytes. If its status is not ``OK``, there are no costs and no totals.
 
     Attributes:
         costs: the first objective's cost by unit, such as a function; smaller is better. Empty if nobody wanted it.
         sessions: the ids of the compile's sessions in the ledger.
         totals: the whole module's cost by objective.
-        status: how it ended. If it is not ``OK``, there are no costs and no totals.
-        seconds: processor time of the compiler.
-        message: why it failed; if it is ``OK``, a remark, mostly empty.
-        signal: the signal that ended the compiler; 0 for none.
         sections: the size of each loaded section, by name.
         digest: SHA-256 of the object, in hex.
         log: the decisions about calls, if the decider keeps a log.
@@ -101,10 +87,6 @@ class CompileResult(msgspec.Struct, frozen=True):
     costs: Mapping[str, float] = {}
     sessions: Sequence[str] = ()
     totals: Mapping[str, float] = {}
-    status: Status = Status.OK
-    seconds: float = 0.0
-    message: str = ""
-    signal: int = 0
     sections: Mapping[str, int] = {}
     digest: str = ""
     log: DecisionLog | None = None
@@ -115,39 +97,6 @@ class CompileResult(msgspec.Struct, frozen=True):
     def failed(cls, message: str) -> "CompileResult":
         """Give the result of a compile that failed."""
         return cls(status=Status.FAILED, message=message)
-
-    @classmethod
-    def ended(cls, code: int, seconds: float, words: str, late: float | None = None) -> "CompileResult":
-        """Give the result of a compiler process.
-
-        Args:
-            code: the exit status; −n, or 128 + n of a shell, if signal n ended the process.
-            seconds: of processor time.
-            words: the compiler's output.
-            late: the limit of wall seconds that the process reached; ``None`` if it ended by itself.
-
-        """
-        if late is not None:
-            return cls(status=Status.TIMEOUT, seconds=seconds, message=f"it was ended after {late:g} seconds")
-        number = -code if code < 0 else code - 128 if code > 128 else 0
-        if number:
-            message = f"signal {number}: {words}".rstrip(": ")
-            return cls(status=Status.CRASHED, seconds=seconds, message=message, signal=number)
-        if code:
-            return cls(status=Status.FAILED, seconds=seconds, message=words or f"status {code}, and no message")
-        return cls(seconds=seconds)
-
-    @property
-    def ok(self) -> bool:
-        """Whether there is an object."""
-        return self.status is Status.OK
-
-    @property
-    def failure(self) -> str:
-        """Why there is no object; empty if there is one."""
-        if self.ok:
-            return ""
-        return self.message if self.status is Status.FAILED else f"{self.status.value}: {self.message}"
 
     @property
     def text(self) -> int:
@@ -180,7 +129,7 @@ class CompileResult(msgspec.Struct, frozen=True):
             CompileError: it failed; the message names the module.
 
         """
-        if not self.ok:
+        if self.status is not Status.OK:
             raise CompileError(f"{module}: {self.failure}")
         return self
 

@@ -10,10 +10,9 @@ from policybridge_client.decisions.store import By
 from policybridge_client.llvm.asked import level_of
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_core.errors import PreconditionError
-from policybridge_train.compiling.decider import Compilation, Decider
+from policybridge_train.compiling.decider import Command, Compilation, Decider
 from policybridge_train.compiling.decisions import InteractiveCompile
 from policybridge_train.compiling.module import Module
-from policybridge_train.compiling.process import Command
 from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.farms.contract import Machine, Shared
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from policybridge_client.decisions import By, Store, read_store
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_train.compiling.compiler import Compiler, same_compiler
+from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.plugins import find_plugin, loads_early
-from policybridge_train.compiling.process import Limits
 from policybridge_train.farms.contract import Machine
-from policybridge_train.processes.pool import Running
+from policybridge_train.processes.process import Running
 
 
 @dataclass(frozen=True)

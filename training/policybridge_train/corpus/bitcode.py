@@ -15,9 +15,9 @@ from typing import Final
 
 from policybridge_core.errors import InvalidError
 from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.process import Limits, compile_by
-from policybridge_train.compiling.result import CompileResult
+from policybridge_train.compiling.limits import Limits
 from policybridge_train.corpus.invocation import Invocation, Source, without_level
+from policybridge_train.processes.process import Ended, compile_by
 
 _REFUSED: Final = (
     re.compile(r"error: unsupported argument '(?P<value>[^']*)' to option '(?P<option>[^']+)'"),
@@ -92,7 +92,7 @@ class FrontEnd:
             flags = [flag for index, flag in enumerate(flags) if index not in refused]
         raise InvalidError(f"clang refuses more than {_TRIES} of its flags; the last: {_first_error(said)}")
 
-    def compile(self, arguments: Sequence[str], unit: Unit, output: Path) -> CompileResult:
+    def compile(self, arguments: Sequence[str], unit: Unit, output: Path) -> Ended:
         """Compile a unit to bitcode before optimisation.
 
         Raises:

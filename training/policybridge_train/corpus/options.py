@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 from policybridge_train.command_line import count
+from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.options import add_compiler, add_level, add_limits, compiler_of, limits_of
-from policybridge_train.compiling.process import Limits
 from policybridge_train.corpus.bitcode import FrontEnd
 
 

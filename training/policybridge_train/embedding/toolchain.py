@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from policybridge_core.errors import PreconditionError
+from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.options import add_compiler, add_level, add_limits, limits_of
-from policybridge_train.compiling.process import Limits, compile_by
+from policybridge_train.processes.process import compile_by
 
 _PAIRS: Final = (("cc", "c++"), ("gcc", "g++"), ("clang-22", "clang++-22"), ("clang", "clang++"))
 _C: Final = re.compile(r"(clang|gcc|cc)(-[\d.]+)?")

@@ -26,7 +26,7 @@ from policybridge_client.llvm.tasks import Task
 from policybridge_core.errors import DeadlineError, InvalidError, PolicyFailedError
 from policybridge_serdes import Signature, Values
 from policybridge_serdes.interactive import Context, Event, Header, InteractiveReader
-from policybridge_train.compiling.process import Limits
+from policybridge_train.compiling.limits import Limits
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,8 @@ from policybridge_client.llvm.config import GROWTH_LIMIT
 from policybridge_client.llvm.growth import Growth
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_train.compiling.compiler import Compiler, newest_compiler
+from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module
-from policybridge_train.compiling.process import Limits
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.environments.compilation import Question, WaitingCompilation
 from policybridge_train.environments.objective import Objective, Setting

@@ -14,12 +14,12 @@ from policybridge_client.llvm.remarks import PASSES, Remark, aligned, read_remar
 from policybridge_client.llvm.tasks import INLINE, Task
 from policybridge_serdes import Signature, Values
 from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.objectives import function_bytes
 from policybridge_train.compiling.result import as_utf8
 from policybridge_train.environments.compilation import WaitingCompilation
 from policybridge_train.environments.environment import CompilingEnvironment
 from policybridge_train.environments.objective import OBJECT, REMARKS, Judgement, Setting
 from policybridge_train.objects.elf import ObjectFile
-from policybridge_train.objects.unwinding import function_bytes
 from policybridge_train.tasks.inlined import CallSite, Inlined
 
 

@@ -13,8 +13,8 @@ from policybridge_client.llvm.tasks import Task
 from policybridge_core.errors import InvalidError
 from policybridge_serdes import Signature, Values
 from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module
-from policybridge_train.compiling.process import Limits
 from policybridge_train.environments.compilation import WaitingCompilation
 
 OBJECT, REMARKS = "object.o", "remarks.yaml"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Protocol, Self, TypeVar
 
 from policybridge_core.plugins import Table
-from policybridge_train.processes.pool import Running
+from policybridge_train.processes.process import Running
 
 FARMS: Final = Table(
     kind="farm of compilers",

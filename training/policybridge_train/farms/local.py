@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from policybridge_core.errors import PreconditionError
 from policybridge_train.farms.contract import FarmOptions, Job, Leading, Machine, Recipe, Serving, Shared
-from policybridge_train.processes.pool import Running
+from policybridge_train.processes.process import Running
 
 T = TypeVar("T")
 

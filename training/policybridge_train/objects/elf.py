@@ -4,7 +4,6 @@ Only what scores and credit need, by numpy, because a search reads thousands of 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -16,6 +15,7 @@ from policybridge_core.errors import InvalidError
 
 _MAGIC: Final = b"\x7fELF\x02\x01"
 _HEADER: Final = 64
+_EXTENDED: Final = 0xFFFF
 _SECTION: Final = np.dtype(
     [
         ("name", "<u4"),
@@ -60,12 +60,44 @@ class Location(NamedTuple):
     offset: int
 
 
-@dataclass(frozen=True)
 class ObjectFile:
-    """An object file in memory."""
+    """An object file in memory.
 
-    data: bytes
-    path: str = ""
+    Args:
+        data: the file.
+        path: its path, for errors.
+
+    Attributes:
+        sections: the section headers: a record array of ``name``, ``type``, ``flags``, ``offset``, ``size``, ….
+        section_names: their names, in the same order.
+        text: bytes that are loaded and not written: code, constants, unwind tables. It is the ``text`` of llvm-size.
+        exec: bytes of code.
+        loaded: bytes of each section that a program has in memory, from the file or (.bss) as zeroes, by name; sections
+            of one name (COMDATs) are summed.
+
+    Raises:
+        InvalidError: it is none of ELF, 64 bits, little-endian, or is cut off.
+
+    """
+
+    def __init__(self, data: bytes, path: str = "") -> None:
+        if data[:6] != _MAGIC:
+            raise InvalidError(f"{path} is no ELF file of 64 bits, little-endian")
+        if len(data) < _HEADER:
+            raise InvalidError(f"{path} is cut off: it ends within its header")
+        self.data = data
+        self.path = path
+        self.sections = self._read_sections()
+        self.section_names = self._read_section_names()
+        sizes, flags = self.sections["size"], self.sections["flags"]
+        is_loaded = (flags & _ALLOCATED).astype(bool)
+        is_text = is_loaded & ~(flags & _WRITE).astype(bool) & (self.sections["type"] != _NO_BITS)
+        self.text = int(sizes[is_text].sum())
+        self.exec = int(sizes[(flags & _EXECUTABLE).astype(bool)].sum())
+        self.loaded: dict[str, int] = {}
+        for index in np.flatnonzero(is_loaded):
+            name = self.section_names[index]
+            self.loaded[name] = self.loaded.get(name, 0) + int(sizes[index])
 
     @classmethod
     def read(cls, path: Path) -> "ObjectFile":
@@ -75,16 +107,9 @@ class ObjectFile:
             InvalidError: it is none of ELF, 64 bits, little-endian, or is cut off.
 
         """
-        data = path.read_bytes()
-        if data[:6] != _MAGIC:
-            raise InvalidError(f"{path} is no ELF file of 64 bits, little-endian")
-        if len(data) < _HEADER:
-            raise InvalidError(f"{path} is cut off: it ends within its header")
-        return cls(data, str(path))
+        return cls(path.read_bytes(), str(path))
 
-    @cached_property
-    def sections(self) -> Table:
-        """The section headers: a record array of ``name``, ``type``, ``flags``, ``offset``, ``size``, …."""
+    def _read_sections(self) -> Table:
         offset = int.from_bytes(self.data[40:48], "little")
         count = int.from_bytes(self.data[60:62], "little")
         if not count and offset:
@@ -92,17 +117,13 @@ class ObjectFile:
             count = int(self._table(_SECTION, offset, 1)[0]["size"])
         return self._table(_SECTION, offset, count)
 
-    @property
-    def text(self) -> int:
-        """Bytes that are loaded and not written: code, constants, unwind tables. It is the ``text`` of llvm-size."""
-        flags = self.sections["flags"]
-        loaded = (flags & _ALLOCATED).astype(bool) & ~(flags & _WRITE).astype(bool)
-        return int(self.sections["size"][loaded & (self.sections["type"] != _NO_BITS)].sum())
-
-    @property
-    def exec(self) -> int:
-        """Bytes of code."""
-        return int(self.sections["size"][(self.sections["flags"] & _EXECUTABLE).astype(bool)].sum())
+    def _read_section_names(self) -> list[str]:
+        if not len(self.sections):
+            return []
+        index = int.from_bytes(self.data[62:64], "little")
+        # A number that does not fit stands in the first section's link.
+        names = self._names(int(self.sections[0]["link"]) if index == _EXTENDED else index)
+        return [_text(names, start) for start in self.sections["name"].tolist()]
 
     @cached_property
     def functions(self) -> dict[str, int]:
@@ -165,25 +186,6 @@ class ObjectFile:
             raise InvalidError(f"{self.path} names section {section}, and has {len(self.sections)}")
         table = self.sections[section]
         return self._table(_SYMBOL, int(table["offset"]), int(table["size"]) // _SYMBOL.itemsize)
-
-    @cached_property
-    def section_names(self) -> list[str]:
-        """The names of the sections, in their order."""
-        names = self._names(int.from_bytes(self.data[62:64], "little"))
-        return [_text(names, int(section["name"])) for section in self.sections]
-
-    def sizes(self, *, loaded: bool = False) -> dict[str, int]:
-        """Give the bytes of each section, by name; sections of one name (COMDATs) are summed.
-
-        Args:
-            loaded: only those that a program has in memory, from the file or (.bss) as zeroes.
-
-        """
-        sizes: dict[str, int] = {}
-        for name, section in zip(self.section_names, self.sections, strict=True):
-            if not loaded or section["flags"] & _ALLOCATED:
-                sizes[name] = sizes.get(name, 0) + int(section["size"])
-        return sizes
 
     def content(self, wanted: str) -> bytes:
         """Give the bytes of the first section of a name; none where there is no such section.

@@ -6,13 +6,14 @@ The queues shared here are implemented in C: an exception never leaves one of th
 """
 
 from _thread import start_new_thread
-from collections.abc import Callable, Generator, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Generic, NoReturn, TypeVar
 
 from policybridge_client.llvm.signals import AWAKE_WITHIN
+from policybridge_train.processes.process import Running
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -87,6 +88,22 @@ def in_order(
         except BaseException:
             stop()
             raise
+
+
+def for_each(job: Callable[[_T], _R], items: Iterable[_T], jobs: int, running: Running) -> Iterator[_R]:
+    """Run ``job`` for all items in ``jobs`` threads, and give the results in the order of the items.
+
+    Threads are enough: the work is done by compilers, which are processes. When a job raises, when the caller stops
+    iterating, or when a signal raises an exception in the caller's thread, all compilers that count themselves in
+    ``running`` are ended, and jobs that have not begun never begin.
+
+    Raises:
+        Exception: that of the first job, in the order of the items, that raised one.
+
+    """
+    with closing(in_order(job, items, jobs, running.end)) as each:
+        for ended in each:
+            yield ended()
 
 
 def _submitted(threads: Threads[int, _R], number: int, work: Callable[[], _R]) -> int:

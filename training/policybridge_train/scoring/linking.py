@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.linker import Linked, Linker, Unlinked
 from policybridge_train.compiling.module import Program
-from policybridge_train.compiling.process import Limits
 from policybridge_train.corpus.description import Corpus
-from policybridge_train.processes.pool import Running, for_each
+from policybridge_train.processes.process import Running
+from policybridge_train.processes.threads import for_each
 from policybridge_train.scoring.results import ModuleRow, ProgramRow, Size
 
 Objects = Mapping[str, Path]

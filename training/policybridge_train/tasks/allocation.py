@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policybridge_serdes import TensorSpec, Values
-from policybridge_train.compiling.job import Wanted
+from policybridge_train.compiling.decider import Wanted
 from policybridge_train.tasks.modules import OfCorpus
 
 SPEED: Final = (

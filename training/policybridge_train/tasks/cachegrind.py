@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from policybridge_core.errors import InvalidError, PreconditionError
-from policybridge_train.compiling.process import Limits, compile_by
-from policybridge_train.processes.pool import Running
+from policybridge_train.compiling.limits import Limits
+from policybridge_train.processes.process import Running, compile_by
 from policybridge_train.tasks.callgrind import find_valgrind
 
 CACHE: Final = ("--I1=32768,8,64", "--D1=32768,8,64", "--LL=1048576,16,64")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
-from policybridge_train.compiling.process import Limits, compile_by
-from policybridge_train.processes.pool import Running
+from policybridge_train.compiling.limits import Limits
+from policybridge_train.processes.process import Running, compile_by
 
 _OUTPUT: Final = "callgrind.out"
 _NUMBERS: Final = re.compile(rb"[-+*\d]\S* (\d+)$")

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from policybridge_client.llvm.tasks import INLINE, INLINING_DEFAULT
 from policybridge_core.errors import NotFoundError
 from policybridge_serdes import ElementType, TensorSpec, Values
-from policybridge_train.compiling.job import Wanted
+from policybridge_train.compiling.decider import Wanted
 from policybridge_train.tasks.modules import OfCorpus
 from policybridge_train.tasks.task import names_in_hex
 

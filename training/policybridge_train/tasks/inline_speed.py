@@ -10,12 +10,11 @@ from typing import Final
 
 from policybridge_client.llvm.tasks import INLINE
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
-from policybridge_train.compiling.decider import Plain
-from policybridge_train.compiling.job import Wanted, compile_module
+from policybridge_train.compiling.decider import Plain, Wanted, compile_module
 from policybridge_train.compiling.module import Module, Program
-from policybridge_train.compiling.process import compile_by
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.corpus.description import Corpus
+from policybridge_train.processes.process import compile_by
 from policybridge_train.tasks.allocation import SPEED
 from policybridge_train.tasks.benchmarks import BENCHMARKS, Benchmark, read_benchmarks
 from policybridge_train.tasks.callgrind import Counted, count, find_valgrind

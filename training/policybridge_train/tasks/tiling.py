@@ -17,10 +17,11 @@ import numpy.typing as npt
 
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_serdes import ElementType, TensorSpec, Values
+from policybridge_train.compiling.decider import sessions_of
+from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.plugins import plugin_folders
-from policybridge_train.compiling.process import Limits, compile_by, sessions_of
 from policybridge_train.compiling.result import CompileResult
-from policybridge_train.processes.pool import Running
+from policybridge_train.processes.process import Running, compile_by
 from policybridge_train.tasks.cachegrind import Misses, count_misses
 from policybridge_train.tasks.callgrind import find_valgrind
 from policybridge_train.tasks.nests import Nest, nests

@@ -20,7 +20,7 @@ from policybridge_train.compiling.job import SharedModule, retried
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.farms.contract import Farm, Machine, Serving
-from policybridge_train.processes.pool import for_each
+from policybridge_train.processes.threads import for_each
 from policybridge_train.tasks.raising import run_case, told_by
 from policybridge_train.tasks.recipe import CaseJob, OfModules, TaskRecipe, Work
 from policybridge_train.tasks.task import Asking, Case, Task, names_in_hex

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from time import monotonic
 
-from policybridge_train.processes.pool import Running
+from policybridge_train.processes.process import Running
 from policybridge_train.processes.threads import Threads
 from policybridge_train.tuning.module import ModuleTuning
 

@@ -134,7 +134,7 @@ class Gains:
             found = [(words, self._gained[words] / self._bytes[words]) for words in PRIOR]
         return sorted(found, key=lambda each: -each[1])
 
-    def best(self, search: Search, graph: CallGraph, without: Collection[str]) -> Iterator[tuple[float, Choice]]:
+    def best(self, search: Search, graph: CallGraph, without: Collection[str]) -> list[tuple[float, Choice]]:
         """Give the choice that each function tries next, with the bytes that it is expected to save.
 
         Args:
@@ -146,11 +146,12 @@ class Gains:
         outlined = MODULE in search.decided.passes
         # After the outliner, which is the last of LLVM's passes, only code generation works on one function at a time.
         parts = [each for each in self.parts() if not outlined or is_codegen(each[0])]
-        for function, size in search.sizes.items():
-            bit = graph.set_of((function,))
+        found = []
+        for (function, size), alone in zip(search.sizes.items(), graph.each_of(search.sizes), strict=True):
             best = max(_untried(search, function, parts, without), default=None)
             if best is not None:
-                yield best[0] * size, Choice(function, best[1], bit)
+                found.append((best[0] * size, Choice(function, best[1], alone)))
+        return found
 
 
 def is_codegen(words: str) -> bool:

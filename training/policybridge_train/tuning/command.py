@@ -13,6 +13,7 @@ from policybridge_core.errors import InvalidError, NotFoundError, PreconditionEr
 from policybridge_server.repository import BUNDLED
 from policybridge_train.command_line import count, status_of
 from policybridge_train.compiling.job import FarmCompiler
+from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.linker import Linker
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.options import (
@@ -25,7 +26,6 @@ from policybridge_train.compiling.options import (
     compiler_of,
     limits_of,
 )
-from policybridge_train.compiling.process import Limits
 from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.corpus.bitcode import FrontEnd
 from policybridge_train.corpus.description import Corpus, programs_of

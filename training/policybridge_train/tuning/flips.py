@@ -95,6 +95,10 @@ class CallGraph:
         """Give the set of these functions; those that the module has no more are left out."""
         return sum({self._bits[name] for name in names if name in self._bits})
 
+    def each_of(self, names: Iterable[str]) -> list[int]:
+        """Give the set of each function alone; the empty set for those that the module has no more."""
+        return [self._bits.get(name, 0) for name in names]
+
     def names(self, functions: int) -> list[str]:
         """Give the names in a set."""
         found = []

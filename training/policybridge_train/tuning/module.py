@@ -11,7 +11,7 @@ from policybridge_train.compiling.decisions import Decisions
 from policybridge_train.compiling.job import FarmCompiler
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult
-from policybridge_train.processes.pool import Running
+from policybridge_train.processes.process import Running
 from policybridge_train.tuning.choices import OUTLINER, Gains
 from policybridge_train.tuning.decided import MODULE, Decided
 from policybridge_train.tuning.progress import Progress

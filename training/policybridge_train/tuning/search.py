@@ -12,7 +12,7 @@ import msgspec
 
 from policybridge_client.decisions import Level
 from policybridge_core.errors import InvalidError
-from policybridge_train.compiling.job import Wanted
+from policybridge_train.compiling.decider import Wanted
 from policybridge_train.compiling.result import CompileResult, Site, keyed_by_utf8
 from policybridge_train.tuning.decided import MODULE, Decided
 
@@ -154,15 +154,16 @@ class Search(msgspec.Struct):
         Of two compiles of the same size the one with fewer decisions counts: a trial has some that change nothing.
         """
         self.spent += 1
-        cost = self._whole(measured.text, measured.costs)
+        text, code = (int(measured.totals[name]) for name in TUNED.objectives)
+        cost = self._whole(text, measured.costs)
         best = self.best_text if self.best_cost is None else self.best_cost
         there = {name: its for name, its in (passes or {}).items() if name == MODULE or name in measured.costs}
-        decided, size, before = Decided(measured.deviations(), there), (cost, measured.exec), (best, self.best_exec)
+        decided, size, before = Decided(measured.deviations(), there), (cost, code), (best, self.best_exec)
         smaller = size < before or (size == before and decided.count < self.best.count)
         # Without decisions there is nothing to store, and so nothing that makes the object again.
         if not smaller or not (decided.inlining or decided.passes):
             return False
-        self.best_text, self.best_exec, self.best_cost = measured.text, measured.exec, cost
+        self.best_text, self.best_exec, self.best_cost = text, code, cost
         self.best, self.best_object = decided, measured.digest
         turned = decided.inlining
         self.names = {site.key: (site.caller, site.callee) for site in measured.sites if site.key in turned}

@@ -8,8 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from policybridge_train.compiling.compiler import same_compiler
+from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module
-from policybridge_train.compiling.process import Limits
 from policybridge_train.corpus.bitcode import FrontEnd
 from policybridge_train.corpus.debian.apt import ETC, Apt
 from policybridge_train.corpus.debian.package import Row, Wanted, Workshop

@@ -24,7 +24,7 @@ from policybridge_train.farms.ray_farm.machine import MachineError
 from policybridge_train.farms.ray_farm.nodes import Nodes, capacity, cluster_nodes
 from policybridge_train.farms.ray_farm.sharing import StoredFile, StoredValue
 from policybridge_train.farms.ray_farm.slots import Slots
-from policybridge_train.processes.pool import Running
+from policybridge_train.processes.process import Running
 
 _TRIES: Final = 8
 _PATIENCE: Final = 300.0

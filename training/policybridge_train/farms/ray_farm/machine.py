@@ -11,7 +11,7 @@ import ray
 from policybridge_core.errors import PolicyBridgeError, PreconditionError, UnavailableError
 from policybridge_train.farms.contract import Recipe, Serving, Shared
 from policybridge_train.farms.local import Tools
-from policybridge_train.processes.pool import Running
+from policybridge_train.processes.process import Running
 
 if TYPE_CHECKING:
     from ray.actor import ActorHandle
