@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="all but demo and speed: the plugin's folder",
     )
     parser.add_argument("--stores", type=Path, default=ROOT / ".cache/passes", help="passes: folder of stores")
+    parser.add_argument("--packages", type=Path, default=ROOT / ".cache/measured", help="packages: folder of builds")
     parser.add_argument("--rounds", type=int, default=5, help="speed: rounds (default: 5)")
     parser.add_argument("--cache", type=Path, default=ROOT / ".cache/bench", help="speed: folder for other servers")
     parser.add_argument(

@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,13 +20,14 @@ from policybridge_bench.results import Measured, read_json
 from policybridge_core.errors import PolicyFailedError
 from policybridge_docs.results.figures import Figure
 from policybridge_docs.results.sample import sample
+from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.scoring.results import Comparison, Measure, Scores
 from policybridge_train.scoring.statistics import Change
 from policybridge_train.scoring.summary import compare
 
 _CLI: Final = "policybridge_client.cli"
 _CONTENDERS: Final = "policybridge,grpc-echo/unary,triton,mosec/raw,compilerinterface,kserve,mlserver"
-_BUDGETS: Final = (16, 32)
+_BUDGETS: Final = (16, 32, 64)
 CONSTANTS: Final = (
     "flag:-mllvm,-disable-machine-licm,-mllvm,-disable-lsr,"
     "-mllvm,-enable-ext-tsp-block-placement,-mllvm,-apply-ext-tsp-for-size"
@@ -221,7 +223,47 @@ def passes(options: Namespace) -> Made:
             figures |= dict(_sizes(f"{key}.{label}.", comparison))
             compiler = comparison.version
         figures[f"{key}.modules"] = Figure(len(names), "modules")
-    return Made("policybridge autotune --budget 16 --compiler clang-22 --corpus DIR --store FILE", figures, compiler)
+    return Made("policybridge autotune --budget N --compiler clang-22 --corpus DIR --store FILE", figures, compiler)
+
+
+def packages(options: Namespace) -> Made:
+    """Build Debian packages with tuned stores, run their tests, and count instructions: theirs, and the compiler's.
+
+    What an earlier call has built in ``--packages`` is not built again.
+    """
+    places = ["--plugins", options.plugins, "--work", options.packages]
+    figures: dict[str, Figure] = {}
+    sums: dict[str, Counter[str]] = {"c": Counter(), "cpp": Counter()}
+    with TemporaryDirectory() as name:
+        built, compiles = Path(name) / "built.json", Path(name) / "compiles.json"
+        _run("tests.measures.packages", *places, "--json", built)
+        _run("tests.measures.compile_instructions", *places, "--json", compiles)
+        for package, its in json.loads(built.read_bytes()).items():
+            plain, tuned, key = its["plain"], its["tuned"], its["language"].replace("+", "p")
+            figures |= dict(_linked(package, plain, tuned))
+            figures[f"{package}.instructions"] = Figure(tuned["instructions"] / plain["instructions"], digits=3)
+            sums[key].update(packages=1, **{f"{side}.{what}": its[side][what] for side in _SIDES for what in _LINKED})
+        for package, counts in json.loads(compiles.read_bytes()).items():
+            for way in ("plugin", "store"):
+                figures[f"{package}.{way}"] = Figure(counts[way] / counts["plain"], digits=3)
+    for key, its in sums.items():
+        plain, tuned = ({what: its[f"{side}.{what}"] for what in _LINKED} for side in _SIDES)
+        figures |= dict(_linked(key, plain, tuned)) if its else {}
+        figures[f"{key}.packages"] = Figure(its["packages"], "packages")
+    return Made("python -m tests.measures.packages && python -m tests.measures.compile_instructions", figures, _clang())
+
+
+_SIDES: Final = ("plain", "tuned")
+_LINKED: Final = ("text", "file")
+
+
+def _linked(key: str, plain: Mapping[str, int], tuned: Mapping[str, int]) -> Iterator[tuple[str, Figure]]:
+    for what in _LINKED:
+        yield f"{key}.{what}", Figure(100 * (tuned[what] / plain[what] - 1), "%", 2, signed=True)
+
+
+def _clang() -> str:
+    return Compiler.find("clang-22").version
 
 
 def attacks(_: Namespace) -> Made:
@@ -249,6 +291,7 @@ PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
     "tuned": tuned,
     "kills": kills,
     "passes": passes,
+    "packages": packages,
     "attacks": attacks,
 }
 

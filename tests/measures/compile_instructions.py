@@ -1,0 +1,79 @@
+"""Instructions that plugin and store add to a compile: ``python -m tests.measures.compile_instructions --work DIR``.
+
+DIR is the folder of ``tests.measures.packages``, which has the stores. A source of each package is compiled by clang-22
+at -Oz under valgrind: alone, with the plugin, and with plugin and store. Instructions hardly differ from run to run, as
+time does on a busy machine.
+"""
+
+import argparse
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from policybridge_core.errors import PolicyBridgeError, PreconditionError
+from tests.measures.packages import read_recipes
+
+_COUNTED: Final = re.compile(r"^==\d+== I\s+refs:\s+([\d,]+)", re.MULTILINE)
+
+
+def ways(plugin: Path, store: Path) -> Mapping[str, Sequence[str]]:
+    """Give the further arguments of clang for each way to compile."""
+    loaded = f"-fpass-plugin={plugin}"
+    return {"plain": (), "plugin": (loaded,), "store": (loaded, "-mllvm", f"-policybridge-decisions={store}")}
+
+
+def instructions(command: Sequence[str], folder: Path) -> int:
+    """Count the instructions of a command, its children's among them.
+
+    Raises:
+        PreconditionError: it fails.
+
+    """
+    with TemporaryDirectory() as name:
+        told = Path(name) / "told"
+        words = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
+        counting = [*words, "--trace-children=yes", f"--log-file={told}-%p"]
+        done = subprocess.run([*counting, *command], cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise PreconditionError(f"{shlex.join(command)} ended with {done.returncode}: {done.stderr[-500:]}")
+        logs = [file.read_text(encoding="utf-8") for file in Path(name).iterdir()]
+    return sum(int(found.replace(",", "")) for log in logs for found in _COUNTED.findall(log))
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure and print; the exit status is 1 if a compile fails."""
+    recipes = {name: recipe for name, recipe in read_recipes().items() if recipe.compile}
+    parser = argparse.ArgumentParser(prog="python -m tests.measures.compile_instructions", description=__doc__)
+    parser.add_argument("--package", action="append", choices=[*recipes], help="repeatable (default: all)")
+    parser.add_argument("--work", type=Path, default=Path(".cache/measured"), metavar="DIR")
+    parser.add_argument("--plugins", type=Path, default=Path(".cache/native/lib"), metavar="DIR")
+    parser.add_argument("--budget", type=int, default=16, metavar="N", help="of the store (default: %(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    asked = parser.parse_args(words)
+    plugin, work = (asked.plugins / "policybridge-inliner-22.so").absolute(), asked.work.absolute()
+    measured: dict[str, dict[str, int]] = {}
+    try:
+        for name in asked.package or recipes:
+            command = ["clang-22", "-Oz", "-o", "/dev/null", *shlex.split(recipes[name].compile)]
+            its = measured[name] = {
+                way: instructions([*command, *more], work / name / "tune")
+                for way, more in ways(plugin, work / name / f"tuned-{asked.budget}.db").items()
+            }
+            plugged, stored = its["plugin"] / its["plain"], its["store"] / its["plain"]
+            print(f"{name}: {its['plain']:,} plain, plugin {plugged:.4f}, store {stored:.4f}", flush=True)
+    except PolicyBridgeError as error:
+        sys.stderr.write(f"{parser.prog}: {error}\n")
+        return 1
+    if asked.json:
+        asked.json.write_text(json.dumps(measured), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,239 @@
+"""Debian packages with a tuned store: ``python -m tests.measures.packages --package zlib --package re2 --work DIR``.
+
+Each package is built at plain -Oz, tuned by ``policybridge autotune``, and built again with the plugin and the store;
+both builds with ``-ffunction-sections`` and ``-Wl,--gc-sections``. Its own tests run on both. Text is that of the
+stripped programs and libraries, and instructions are those that callgrind counts in a run of tests. packages.toml has
+the commands. Steps that an earlier call has done in DIR are not repeated.
+
+It needs Debian's packages clang-22, valgrind, dpkg-dev and what the package's build needs. SQLite's tests refuse root.
+"""
+
+import argparse
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from policybridge_bench.processes import module
+from policybridge_core.errors import PolicyBridgeError, PreconditionError
+from policybridge_train.corpus.debian.apt import Apt
+from policybridge_train.corpus.parts import part_of
+
+RECIPES: Final = Path(__file__).with_suffix(".toml")
+_FLAGS: Final = "-Oz -ffunction-sections"
+_COLLECTED: Final = re.compile(r"^==\d+== Collected : (\d+)", re.MULTILINE)
+
+
+class Recipe(msgspec.Struct, frozen=True):
+    """How a package is built and tested; each but ``language`` and ``linked`` is a shell's command.
+
+    Attributes:
+        language: ``c`` or ``c++``.
+        configure: before the build.
+        build: the build that is tuned.
+        linked: the built programs and libraries whose sizes count.
+        check: the package's own tests.
+        count: a run of tests whose instructions count.
+        compile: clang's arguments for one source, of which `tests.measures.compile_instructions` counts instructions.
+
+    """
+
+    language: str
+    configure: str
+    build: str
+    linked: list[str]
+    check: str
+    count: str
+    compile: str = ""
+
+
+class Side(msgspec.Struct, frozen=True):
+    """A build: bytes of text and of the files after stripping, and instructions of the run of tests."""
+
+    text: int
+    file: int
+    instructions: int
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """A package; both builds have passed its tests."""
+
+    language: str
+    part: str
+    plain: Side
+    tuned: Side
+
+
+def read_recipes() -> dict[str, Recipe]:
+    """Read packages.toml."""
+    return msgspec.convert(tomllib.loads(RECIPES.read_text(encoding="utf-8")), dict[str, Recipe])
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Builds one package in both ways.
+
+    Attributes:
+        name: of the source package.
+        recipe: of its build.
+        work: has a folder of each package.
+        plugin: the library for clang.
+        budget: compiles of each module.
+
+    """
+
+    name: str
+    recipe: Recipe
+    work: Path
+    plugin: Path
+    budget: int
+
+    @property
+    def _folder(self) -> Path:
+        return self.work / self.name
+
+    @property
+    def _store(self) -> Path:
+        return self._folder / f"tuned-{self.budget}.db"
+
+    def measure(self) -> Measured:
+        """Build, tune, test and count.
+
+        Raises:
+            PreconditionError: a step fails; its log says why.
+
+        """
+        self._once("source", self._fetch)
+        self._once("plain", lambda: self._build("plain", ""))
+        self._once(f"tune-{self.budget}", self._tune)
+        apply = f" -fpass-plugin={self.plugin} -mllvm -policybridge-decisions={self._store}"
+        self._once(f"tuned-{self.budget}", lambda: self._build(f"tuned-{self.budget}", apply))
+        plain, tuned = (self._side(way) for way in ("plain", f"tuned-{self.budget}"))
+        return Measured(self.recipe.language, part_of(self.name).value, plain, tuned)
+
+    def _once(self, step: str, run: Callable[[], None]) -> None:
+        done = self._folder / f"{step}.done"
+        if not done.exists():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            run()
+            done.touch()
+
+    def _fetch(self) -> None:
+        archive = Apt.prepare(self.work / "apt").download(self.name, self._folder)
+        shutil.rmtree(self._folder / "source", ignore_errors=True)
+        _run(["dpkg-source", "-x", archive.name, "source"], self._folder, self._folder / "source.log")
+
+    def _copy(self, way: str) -> Path:
+        shutil.rmtree(self._folder / way, ignore_errors=True)
+        shutil.copytree(self._folder / "source", self._folder / way, symlinks=True)
+        return self._folder / way
+
+    def _build(self, way: str, apply: str) -> None:
+        self._copy(way)
+        for step in (self.recipe.configure, self.recipe.build, self.recipe.check):
+            self._shell(way, step, apply)
+
+    def _tune(self) -> None:
+        folder = self._copy("tune")
+        self._shell("tune", self.recipe.configure)
+        words = ["autotune", "--store", self._store, "--budget", self.budget, "--compiler", "clang-22"]
+        words += ["--plugins", self.plugin.parent, "--", "bash", "-ec", self.recipe.build]
+        _run(module("policybridge_client.cli", *words), folder, self._folder / "tune.log", _environment())
+
+    def _side(self, way: str) -> Side:
+        folder = self._folder / way
+        kept = self._folder / f"{way}.instructions"
+        if not kept.exists():
+            # Not in the log: the tests write there, too.
+            told = self._folder / f"{way}.callgrind"
+            told.unlink(missing_ok=True)
+            count = f"valgrind --tool=callgrind --callgrind-out-file=/dev/null --log-file={told}-%p"
+            for old in self._folder.glob(f"{way}.callgrind-*"):
+                old.unlink()
+            self._shell(way, self.recipe.count, count=count)
+            counts = [
+                int(found)
+                for file in self._folder.glob(f"{way}.callgrind-*")
+                for found in _COLLECTED.findall(file.read_text(encoding="utf-8"))
+            ]
+            if not counts:
+                raise PreconditionError(f"{self.name}: callgrind counted nothing; see {self._folder}")
+            kept.write_text(str(sum(counts)), encoding="ascii")
+        sizes = [_stripped(folder / each) for each in self.recipe.linked]
+        text, file = map(sum, zip(*sizes, strict=True))
+        return Side(text, file, int(kept.read_text(encoding="ascii")))
+
+    def _shell(self, way: str, command: str, apply: str = "", count: str = "") -> None:
+        environment = {**_environment(apply), "COUNT": count}
+        _run(["bash", "-ec", command], self._folder / way, self._folder / f"{way}.log", environment)
+
+
+def _environment(apply: str = "") -> dict[str, str]:
+    flags = {"CFLAGS": _FLAGS, "CXXFLAGS": _FLAGS, "LDFLAGS": "-Wl,--gc-sections", "JOBS": str(os.cpu_count() or 1)}
+    cached = {"CMAKE_C_COMPILER_LAUNCHER", "CMAKE_CXX_COMPILER_LAUNCHER"}
+    kept = {name: value for name, value in os.environ.items() if name not in cached}
+    return {**kept, **flags, "CC": f"clang-22{apply}", "CXX": f"clang++-22{apply}"}
+
+
+def _run(command: Sequence[str], folder: Path, log: Path, environment: dict[str, str] | None = None) -> None:
+    with log.open("ab") as out:
+        done = subprocess.run(command, cwd=folder, env=environment, stdout=out, stderr=out, check=False)
+    if done.returncode:
+        raise PreconditionError(f"{shlex.join(command)} ended with {done.returncode}; see {log}")
+
+
+def _stripped(file: Path) -> tuple[int, int]:
+    """Give the bytes of text, and of the file, after stripping."""
+    copy = file.with_name(f"{file.name}.stripped")
+    subprocess.run(["strip", "-o", copy, file.resolve()], check=True)
+    told = subprocess.run(["size", copy], capture_output=True, text=True, check=True).stdout
+    return int(told.splitlines()[1].split()[0]), copy.stat().st_size
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure packages and print them; the exit status is 1 if one fails, or 2 if the arguments are wrong."""
+    recipes = read_recipes()
+    parser = argparse.ArgumentParser(prog="python -m tests.measures.packages", description=__doc__)
+    parser.add_argument("--package", action="append", choices=[*recipes], help="repeatable (default: all)")
+    parser.add_argument("--work", type=Path, default=Path(".cache/measured"), metavar="DIR")
+    parser.add_argument("--plugins", type=Path, default=Path(".cache/native/lib"), metavar="DIR")
+    parser.add_argument("--budget", type=int, default=16, metavar="N")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    asked = parser.parse_args(words)
+    plugin = (asked.plugins / "policybridge-inliner-22.so").absolute()
+    measured, failed = {}, False
+    for name in asked.package or recipes:
+        try:
+            found = Bench(name, recipes[name], asked.work.absolute(), plugin, asked.budget).measure()
+        except PolicyBridgeError as error:
+            failed = True
+            sys.stderr.write(f"{name}: {error}\n")
+            continue
+        measured[name] = found
+        print(_told(name, found), flush=True)
+    if asked.json:
+        asked.json.write_text(json.dumps(msgspec.to_builtins(measured)), encoding="utf-8")
+    return int(failed)
+
+
+def _told(name: str, found: Measured) -> str:
+    text, file, instructions = (
+        getattr(found.tuned, each) / getattr(found.plain, each) for each in ("text", "file", "instructions")
+    )
+    sizes = f"linked text {found.plain.text:,} -> {found.tuned.text:,} ({100 * (text - 1):+.2f} %)"
+    more = f"file {100 * (file - 1):+.2f} %, instructions {instructions:.4f}; its tests passed"
+    return f"{name} ({found.language}, {found.part}): {sizes}, {more}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""tests.measures.packages builds a package without and with a tuned store, and counts what its tests execute."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from policybridge_core.errors import PreconditionError
+from tests.measures.compile_instructions import instructions, ways
+from tests.measures.packages import Bench, Recipe, read_recipes
+from tests.native.conftest import Target
+from tests.native.llvm.plugins import built_plugin, need
+
+_SOURCE = """
+int shown(int);
+static int twice(int v) { return shown(v) + shown(v + 1) + shown(v - 1); }
+int one(int v) { return twice(v) ^ twice(3); }
+int two(int v) { return twice(2 * v) + v; }
+int shown(int v) { return v * 7; }
+int main(void) { return one(5) == two(9); }
+"""
+_RECIPE = Recipe(
+    language="c",
+    configure="echo configured > by",
+    build="$CC $CFLAGS -c program.c && $CC $LDFLAGS -o program program.o",
+    linked=["program"],
+    check="cat by && ./program",
+    count="$COUNT ./program",
+)
+
+
+@pytest.fixture
+def bench(native: Target, tmp_path: Path) -> Bench:
+    for tool in ("clang-22", "valgrind", "strip", "size"):
+        need(tool)
+    source = tmp_path / "tiny" / "source"
+    source.mkdir(parents=True)
+    (source / "program.c").write_text(_SOURCE, encoding="utf-8")
+    (source.parent / "source.done").touch()
+    return Bench("tiny", _RECIPE, tmp_path, built_plugin(native, "inliner", "22"), 4)
+
+
+def test_a_package_is_built_tuned_tested_and_counted_and_a_later_call_repeats_no_step(bench: Bench) -> None:
+    found = bench.measure()
+    assert found.tuned.text <= found.plain.text < found.plain.file
+    assert min(found.plain.instructions, found.tuned.instructions) > 1000
+    nothing = replace(bench, recipe=Recipe("c", "false", "false", ["program"], "false", "false"))
+    assert nothing.measure() == found
+
+
+def test_a_package_whose_own_tests_fail_is_told_with_its_log(bench: Bench) -> None:
+    recipe = Recipe("c", _RECIPE.configure, _RECIPE.build, ["program"], "echo broken && false", _RECIPE.count)
+    with pytest.raises(PreconditionError, match=r"ended with 1; see .*plain\.log"):
+        replace(bench, recipe=recipe).measure()
+    assert "broken" in (bench.work / "tiny/plain.log").read_text(encoding="utf-8")
+
+
+def test_a_compile_executes_more_instructions_with_the_plugin(bench: Bench) -> None:
+    folder, store = bench.work / "tiny/source", bench.work / "empty.db"
+    store.write_text("policybridge-decisions 1\n", encoding="ascii")
+    counts = {
+        way: instructions(["clang-22", "-Oz", "-c", "program.c", "-o", "/dev/null", *more], folder)
+        for way, more in ways(bench.plugin, store).items()
+    }
+    assert counts["plain"] > 1_000_000
+    assert counts["plugin"] > counts["plain"]
+    assert counts["store"] > counts["plain"]
+
+
+def test_each_package_names_its_language_and_what_is_linked() -> None:
+    recipes = read_recipes()
+    assert {recipe.language for recipe in recipes.values()} == {"c", "c++"}
+    assert all(recipe.linked and "$COUNT " in recipe.count for recipe in recipes.values())
