@@ -31,7 +31,14 @@ ledger/test_writer
 _READING: Final = "ledger/test_listing ledger/test_conformance ledger/test_reading ledger/test_export"
 """Of all that reads a ledger."""
 
-_FOLDERS: Final = "repository/test_checks publishing/test_steps publishing/test_unreadable publishing/test_publish"
+_FOLDERS: Final = """
+repository/test_checks
+publishing/test_steps
+publishing/test_number_steps
+publishing/test_unreadable
+publishing/test_retention
+publishing/test_publish
+"""
 """Of the repository's folders."""
 
 _TESTS: Final = {
