@@ -177,6 +177,7 @@ def test_no_core_sleeps_in_the_busy_regime_and_nobody_spins_after_it() -> None:
             pass
         children = set(_children()) - others
         assert len(children) == len(os.sched_getaffinity(0))
+        assert {os.getpriority(os.PRIO_PROCESS, child) for child in children} == {19}
     assert not children & set(_children())
 
 

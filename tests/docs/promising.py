@@ -15,6 +15,9 @@ WORDS: Final = re.compile(
 
 _LEFT_OUT: Final = re.compile(r"^```.*?^```$|<!--.*?-->", re.MULTILINE | re.DOTALL)
 _PARTS: Final = re.compile(r"\n\s*\n|\n(?=[#|*-]|\d+\. )|\s\|\s|(?<=[.:;?!])\s+(?=[A-Z`*\[-])")
+_NAMES: Final = re.compile(r"`[^`]*`|\]\([^)]*\)")
+"""Code and the targets of links: a word there names an option, a key or a heading."""
+
 _LEAST: Final = 20
 """Characters of a sentence; a shorter part is a heading or a cell with a name."""
 
@@ -32,4 +35,4 @@ def sentences(page: Path) -> Iterator[str]:
 
 def promising(page: Path) -> list[str]:
     """Give those with a promising word."""
-    return [part for part in sentences(page) if WORDS.search(part)]
+    return [part for part in sentences(page) if WORDS.search(_NAMES.sub("", part))]

@@ -55,7 +55,7 @@ _TESTS: Final = {
     "engine/evaluator.py": "engine/test_batches engine/test_head backends/test_backends engine/test_misbehaving",
     "engine/failures.py": "engine/test_failures",
     "engine/head.py": "engine/test_head",
-    "engine/loaded.py": "publishing/test_steps engine/test_batches",
+    "engine/loaded.py": "publishing/test_steps engine/test_batches grpc/test_unary_calls",
     "engine/loading.py": "publishing/test_steps engine/test_misbehaving publishing/test_rehearsal",
     "engine/model_host.py": "engine/test_worker engine/test_pace engine/test_misbehaving",
     "engine/opener.py": "publishing/test_steps backends/test_backends publishing/test_rehearsal",

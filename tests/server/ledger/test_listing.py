@@ -43,6 +43,14 @@ def test_columns_stand_below_each_other_fit_the_terminal_and_cannot_steer_it(led
     assert (len(second), second[-1], second.isprintable(), "compilation" in second) == (100, "…", True, False)
 
 
+def test_labels_that_just_fit_the_terminal_are_whole(ledger: Path) -> None:
+    with LedgerReader(ledger) as reader:
+        *_, whole = table(reader.sessions(), None)
+        *_, just = table(reader.sessions(), len(whole))
+        *_, narrow = table(reader.sessions(), len(whole) - 1)
+    assert (just, narrow) == (whole, f"{whole[:-2]}…")
+
+
 def test_in_a_pipe_a_line_is_whole_and_json_has_everything(ledger: Path) -> None:
     lines = listed(ledger).stdout.splitlines()
     assert (len(lines), lines[2].endswith("x" * 300)) == (3, True)

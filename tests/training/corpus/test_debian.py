@@ -141,8 +141,9 @@ def test_keeping_the_trees_needs_a_folder_for_them(tmp_path: Path) -> None:
     assert "--work" in ended.stderr
 
 
-def test_a_folder_for_builds_is_of_no_use_where_nodes_build(tmp_path: Path) -> None:
-    ended = corpus_command("debian", "--output", "corpus", "--ray", "auto", "--work", "work", "zlib", cwd=tmp_path)
+@pytest.mark.parametrize("words", [["--work", "work"], ["--work", "work", "--keep"], ["--build-dependencies"]])
+def test_a_folder_for_builds_is_of_no_use_where_nodes_build(tmp_path: Path, words: list[str]) -> None:
+    ended = corpus_command("debian", "--output", "corpus", "--ray", "auto", *words, "zlib", cwd=tmp_path)
 
     assert ended.returncode == 2
     assert "without --ray" in ended.stderr

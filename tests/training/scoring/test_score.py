@@ -117,6 +117,8 @@ def test_a_module_or_a_program_can_be_scored_alone(corpus: Corpus, tmp_path: Pat
     (two,) = score(corpus, tmp_path, "--candidate", "default", "--program", "two/*")["comparisons"]
     assert [row["module"] for row in two["modules"]] == ["two/a program.c"]
     assert [row["program"] for row in two["programs"]] == ["bin/it"]
+    (both,) = score(corpus, tmp_path, "--candidate", "default", "--project", "two")["comparisons"]
+    assert {row["module"].partition("/")[0] for row in both["modules"]} == {"two"}
 
 
 @pytest.mark.parametrize(
