@@ -147,6 +147,9 @@ class LedgerRecording:
         self._step = 0
         self._most = _DECISIONS
         self._waiting: list[DecisionRecord] = []
+        # The features of varying size, and the bytes that they take in the decisions that wait.
+        self._varying: list[str] = []
+        self._bytes = 0
         self._lost = 0
 
     def bound(self, signature: Signature) -> None:
@@ -157,6 +160,7 @@ class LedgerRecording:
         self.hand_over()
         self._signature = signature
         self._most = max(1, min(_DECISIONS, _BYTES // max(signature.features.size, 1)))
+        self._varying = [spec.name for spec in signature.features.specs if not spec.fixed]
 
     def _begin(self) -> None:
         record = Begun(self._session, self._clock.now().wall)
@@ -171,7 +175,9 @@ class LedgerRecording:
             self.hand_over()
             waiting, self._context = self._waiting, context
         waiting.append((row, advice, log_probability, nanoseconds))
-        if len(waiting) >= self._most:
+        if self._varying and not isinstance(row, bytes):
+            self._bytes += sum(row[name][0].nbytes for name in self._varying)
+        if len(waiting) >= self._most or self._bytes >= _BYTES:
             self.hand_over()
 
     def closed(self, acknowledge: Acknowledge | None = None) -> None:
@@ -201,7 +207,7 @@ class LedgerRecording:
         """Give the writer the decisions so far; if the ledger cannot keep up, they are left out and counted as lost."""
         if not self._waiting or self._signature is None:
             return
-        decisions, self._waiting = self._waiting, []
+        decisions, self._waiting, self._bytes = self._waiting, [], 0
         first, self._step = self._step + 1, self._step + len(decisions)
         size = _size(decisions, self._signature.features)
         if self.kept and self._writer.has_room(size):

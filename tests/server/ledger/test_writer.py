@@ -9,13 +9,23 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import grpc
+import numpy as np
 import pytest
 
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
 from policybridge_bench.network import SIGNATURE
 from policybridge_client.connection import connect
 from policybridge_core.errors import PolicyBridgeError, TooLargeError, UnavailableError
-from policybridge_serdes import Outcome, PolicyReference, PolicyVersion
+from policybridge_serdes import (
+    ElementType,
+    Layout,
+    Outcome,
+    PolicyReference,
+    PolicyVersion,
+    Signature,
+    TensorSpec,
+    pack,
+)
 from policybridge_server.backends.contract import SessionView
 from policybridge_server.ledger import database, sqlite, table_reader, writer
 from policybridge_server.ledger.contract import Bounds, DroppedError
@@ -61,6 +71,16 @@ def steady_outcomes(address: str) -> Iterator[list[int]]:
     stop.set()
     thread.join()
     opened.close()
+
+
+def test_a_large_observation_of_an_open_session_waits_among_the_records_and_not_beside_them(tmp_path: Path) -> None:
+    features = Layout((TensorSpec("x", ElementType.INT64, (-1,)),))
+    recorder = LedgerRecorder(SqliteStore(tmp_path / "ledger.db", Bounds()))
+    recording = recorder.opened(SessionView("large", PolicyVersion("network", 1, "sha256:0")))
+    recording.bound(Signature(features, SIGNATURE.advice))
+    recording.decided(pack(features, {"x": np.zeros(1 << 17, np.int64)}), ADVICE, None, 1)
+    assert recorder.state.waiting_bytes > 1 << 20
+    recorder.close()
 
 
 def test_steady_outcomes_of_one_client_keep_neither_anothers_decisions_nor_retention_from_the_ledger(

@@ -107,7 +107,7 @@ class Level:
             name, path = inner + field.name, prefix + inner + field.name
             message = field.message_type
             if message is None:
-                leaf = _Leaf(attrgetter(name), _element_type(field))
+                leaf = _Leaf(attrgetter(name), element_type(field))
                 (self._vectors if repeats(field) else self._scalars).append((path, leaf))
             elif message.full_name in above or _contains_itself(message):
                 _LOG.warning("%s contains itself: %s is not offered to policies", message.full_name, path)
@@ -171,7 +171,8 @@ def _contains_itself(message: Descriptor, above: tuple[str, ...] = ()) -> bool:
     return any(_contains_itself(field.message_type, inner) for field in message.fields if field.message_type)
 
 
-def _element_type(field: FieldDescriptor) -> ElementType:
+def element_type(field: FieldDescriptor) -> ElementType:
+    """Give the element type of a field that is no message."""
     if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
         return ElementType.BYTES if field.type == FieldDescriptor.TYPE_BYTES else ElementType.STRING
     return _TYPES[field.cpp_type]

@@ -3,10 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Hashable
-from typing import Final, cast
+from functools import partial
+from typing import Final, NamedTuple, cast
 
 from google.protobuf.descriptor import Descriptor
-from google.protobuf.message import Message
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError, PreconditionError, UnavailableError
 from policybridge_core.text import without_paths
@@ -16,9 +16,10 @@ from policybridge_server.engine.binding import bind
 from policybridge_server.grpc.calls import Calls, Context
 from policybridge_server.mlbridge.grpc.conditions import condition, scalar
 from policybridge_server.mlbridge.grpc.config import MethodConfig
+from policybridge_server.mlbridge.grpc.decoding import LARGE, Decoding
 from policybridge_server.mlbridge.grpc.descriptors import ForeignMethod
 from policybridge_server.mlbridge.grpc.replies import Replies
-from policybridge_server.mlbridge.grpc.requests import LARGE, Requests
+from policybridge_server.mlbridge.grpc.requests import Requests
 from policybridge_server.mlbridge.grpc.sessions import ForeignSession, ForeignSessions, PendingRequest
 from policybridge_server.transports.contract import Host
 
@@ -34,6 +35,27 @@ IDLE_TIMEOUT: Final = 600.0
 
 _UNIX_PEER: Final = "unix:"
 """The name that gRPC's own library has for every client of a Unix socket; our transport numbers them."""
+
+
+class _Request(NamedTuple):
+    """A decoded request, without its message, which takes up to forty times its bytes.
+
+    Attributes:
+        data: its bytes.
+        row: its observation.
+        key: of its session.
+        starts: whether it starts a session; false if nothing in a request does.
+        context: the name of its module or function.
+        ends: whether its session ends with it.
+
+    """
+
+    data: bytes
+    row: Row
+    key: Hashable
+    starts: bool
+    context: str | None
+    ends: bool
 
 
 class MethodHandler:
@@ -69,7 +91,7 @@ class MethodHandler:
         self._calls = calls
         self._sessions = ForeignSessions(config.idle_timeout or IDLE_TIMEOUT, most)
         self._opening = asyncio.Lock()
-        self._decoding = host.shared(asyncio.Lock, asyncio.Lock)
+        self._decoding = host.shared(Decoding, Decoding)
         self._fallbacks = 0
 
     async def call(self, data: bytes, context: Context) -> bytes:
@@ -90,39 +112,47 @@ class MethodHandler:
             return self._fallback
 
     async def _advise(self, data: bytes, context: Context) -> bytes:
-        message, row = self._requests.decode(data) if len(data) < LARGE else await self._decoded(data)
-        key = context.peer() if self._key is None else self._key(message)
-        if self._key is None and key == _UNIX_PEER:
-            return await self._advise_alone(data, message, row)
-        session = self._find(key, data, message)
+        read = partial(self._read, context.peer())
+        request = read(data) if len(data) < LARGE else await self._decoding.decode(read, data)
+        if self._key is None and request.key == _UNIX_PEER:
+            return await self._advise_alone(request)
+        session = self._find(request)
         if session is None:
             async with self._opening:
-                session = self._find(key, data, message)
+                session = self._find(request)
                 if session is None:
-                    session = await self._open(key)
-                    self._sessions.put(key, session)
+                    session = await self._open(request.key)
+                    self._sessions.put(request.key, session)
         # Await nothing between finding the session and asking it: it could end in between.
-        return await _delivered(session, session.find(data) or self._ask(session, data, message, row))
+        pending = session.find(data) or _ask(session, request)
+        # The ledger and the model have the observation; this call needs it no longer.
+        del request
+        return await _delivered(session, pending)
 
-    async def _decoded(self, data: bytes) -> tuple[Message, Row]:
-        """Decode a large request; one at a time of all clients, because it may take forty times its size in memory."""
-        async with self._decoding:
-            return await asyncio.to_thread(self._requests.decode, data)
+    def _read(self, peer: str, data: bytes) -> _Request:
+        message, row = self._requests.decode(data)
+        return _Request(
+            data,
+            row,
+            peer if self._key is None else self._key(message),
+            self._starts is not None and self._starts(message),
+            None if self._context is None else self._context(message),
+            self._ends is not None and self._ends(message),
+        )
 
-    def _find(self, key: Hashable, data: bytes, message: Message) -> ForeignSession | None:
-        """Give the running session of ``key``; ``None`` if this request starts one.
+    def _find(self, request: _Request) -> ForeignSession | None:
+        """Give the running session of a request; ``None`` if this request starts one.
 
         Raises:
             PreconditionError: no session runs, and this request does not start one.
 
         """
-        session = self._sessions.get(key)
-        if session is not None and session.find(data):
+        session = self._sessions.get(request.key)
+        if session is not None and session.find(request.data):
             return session
-        starts = self._starts is not None and self._starts(message)
-        if session is not None and not session.over and not starts:
+        if session is not None and not session.over and not request.starts:
             return session
-        if self._starts is not None and not starts:
+        if self._starts is not None and not request.starts:
             raise PreconditionError(
                 f"{self._name}: no session is running for this client, and this request does not start one"
             )
@@ -145,11 +175,7 @@ class MethodHandler:
             self._calls.add(foreign)
         return foreign
 
-    def _ask(self, session: ForeignSession, data: bytes, message: Message, row: Row) -> PendingRequest:
-        context = None if self._context is None else self._context(message)
-        return session.ask(data, row, context, ends=self._ends is not None and self._ends(message))
-
-    async def _advise_alone(self, data: bytes, message: Message, row: Row) -> bytes:
+    async def _advise_alone(self, request: _Request) -> bytes:
         """Answer in a session of its own, because gRPC gives the same name to every client of a Unix socket."""
         if self._starts or self._ends or self._end_advice:
             raise PreconditionError(
@@ -157,7 +183,7 @@ class MethodHandler:
             )
         session = await self._open("unix")
         try:
-            return await self._ask(session, data, message, row).reply()
+            return await _ask(session, request).reply()
         finally:
             session.end()
 
@@ -177,6 +203,10 @@ class MethodHandler:
                 bind(Signature(self._requests.layout, advice), loaded.signature, loaded.stored)
         except PolicyBridgeError as error:
             _LOG.warning("%s cannot be answered: %s", self._name, error)
+
+
+def _ask(session: ForeignSession, request: _Request) -> PendingRequest:
+    return session.ask(request.data, request.row, request.context, ends=request.ends)
 
 
 async def _delivered(session: ForeignSession, request: PendingRequest) -> bytes:

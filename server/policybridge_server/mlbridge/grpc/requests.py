@@ -1,7 +1,7 @@
 """From a request's bytes, which may be malformed, to an observation."""
 
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import cast
 
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
@@ -10,10 +10,9 @@ from policybridge_core.errors import InvalidError, TooLargeError
 from policybridge_serdes.values import Row
 from policybridge_server.mlbridge.grpc.config import FeatureConfig
 from policybridge_server.mlbridge.grpc.counting import check_counts, message_fields
+from policybridge_server.mlbridge.grpc.decoding import LARGE
 from policybridge_server.mlbridge.grpc.flattening import Flattener
-
-LARGE: Final = 1 << 16
-"""Bytes. A request of this size or larger is decoded in a worker thread, so that it does not hold up the loop."""
+from policybridge_server.mlbridge.grpc.pieces import Pieces
 
 
 class Requests:
@@ -35,7 +34,8 @@ class Requests:
         self.layout = flattener.layout
         self._name = descriptor.full_name
         self._flatten = flattener.flatten
-        self._parse = request.FromString
+        self._kind = request
+        self._pieces = Pieces(request, limit)
         self._messages = message_fields(descriptor)
         self._limit = limit
 
@@ -52,7 +52,7 @@ class Requests:
         if len(data) >= LARGE:
             check_counts(data, self._messages)
         try:
-            message = self._parse(data)
+            message = self._kind.FromString(data) if len(data) < LARGE else self._pieces.parse(data)
             return message, self._flatten(message)
         except (DecodeError, UnicodeDecodeError) as error:
             raise InvalidError(f"the request is not a {self._name}: {error}") from error

@@ -1,0 +1,86 @@
+"""Large requests of ML-Compiler-Bridge's clients are decoded as the parser would, in bounded memory."""
+
+import asyncio
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from google.protobuf.message import DecodeError
+
+from policybridge_core.errors import TooLargeError
+from policybridge_serdes.values import Row
+from policybridge_server.mlbridge.grpc.decoding import Decoding
+from policybridge_server.mlbridge.grpc.pieces import Pieces
+from tests.server.mlbridge.mlbridge_clients import message
+
+EVERYTHING = type(message("everytype.Everything"))
+PIECES = Pieces(EVERYTHING, 1 << 22)
+LONG = 70_000
+
+
+class Decoded(NamedTuple):
+    row: Row
+
+
+def decoded(data: bytes) -> Decoded:
+    return Decoded(np.zeros(len(data), [("x", "u1")]))
+
+
+@pytest.mark.parametrize(("number", "shift"), [(1, 0), (127, 3), (128, 1), (1 << 20, 2), ((1 << 31) - 1, 5)])
+def test_a_message_in_pieces_is_the_one_that_the_parser_makes(number: int, shift: int) -> None:
+    vectors = {"i64s": [-number] * (LONG // 10), "u32s": [0] * shift + [number] * LONG, "f64s": [0.5] * LONG}
+    wanted = message("everytype.Everything", **vectors)
+    data = wanted.SerializeToString()
+    again = message("everytype.Everything", i64s=[7], texts=["after"]).SerializeToString()
+    assert PIECES.parse(data) == wanted
+    assert PIECES.parse(data + again) == EVERYTHING.FromString(data + again)
+
+
+@pytest.mark.parametrize("cut", [1, 2, LONG])
+def test_a_message_that_is_cut_off_is_no_message_in_pieces_either(cut: int) -> None:
+    data = message("everytype.Everything", i64s=[1 << 40] * LONG).SerializeToString()
+    with pytest.raises(DecodeError):
+        PIECES.parse(data[:-cut])
+
+
+def test_numbers_without_an_end_are_no_message_in_pieces_either() -> None:
+    begun = message("everytype.Everything", i64s=[0]).SerializeToString()[:-2]
+    data = begun + b"\x80\x80\x08" + b"\xff" * (1 << 17)
+    with pytest.raises(DecodeError):
+        PIECES.parse(data)
+
+
+def test_packed_numbers_that_become_more_bytes_than_an_observation_may_have_are_refused() -> None:
+    within = message("everytype.Everything", i64s=[0] * (1 << 18), flags=[True] * (1 << 20)).SerializeToString()
+    assert PIECES.parse(within) == EVERYTHING.FromString(within)
+    with pytest.raises(TooLargeError, match="more than 4194304 bytes"):
+        PIECES.parse(message("everytype.Everything", i64s=[0] * ((1 << 19) + 1)).SerializeToString())
+
+
+def test_a_large_request_is_decoded_when_the_observations_before_are_freed() -> None:
+    async def run() -> None:
+        begun: list[bytes] = []
+
+        def decode(data: bytes) -> Decoded:
+            begun.append(data)
+            return decoded(data)
+
+        decoding = Decoding(room=2, longest=600.0)
+        first = await decoding.decode(decode, b"one")
+        second = asyncio.create_task(decoding.decode(decode, b"two"))
+        await asyncio.to_thread(lambda: None)
+        assert begun == [b"one"]
+        del first
+        await second
+        assert begun == [b"one", b"two"]
+
+    asyncio.run(run())
+
+
+def test_a_request_does_not_wait_without_end_for_observations_that_the_ledger_keeps() -> None:
+    async def run() -> None:
+        decoding = Decoding(room=2, longest=0.01)
+        kept = [await decoding.decode(decoded, b"one") for _ in range(3)]
+        assert len(kept) == 3
+
+    asyncio.run(run())
