@@ -114,7 +114,7 @@ _TESTS: Final = {
     "repository/lock.py": _FOLDERS,
     "repository/numbers.py": "repository/test_checks following/test_epochs",
     "repository/reading.py": _FOLDERS,
-    "repository/repository.py": _FOLDERS,
+    "repository/repository.py": f"{_FOLDERS} following/test_replicas",
     "repository/retired.py": "publishing/test_steps publishing/test_number_steps publishing/test_retention",
     "repository/rollout.py": "repository/test_checks publishing/test_rollback publishing/test_rollouts",
     "repository/staging.py": f"{_FOLDERS} publishing/test_crash",

@@ -51,8 +51,7 @@ class SocketFiles:
             OSError: this process may not.
 
         """
-        if (self.owner, self.group) != (_KEEP, _KEEP):
-            os.chown(path, self.owner, self.group, follow_symlinks=False)
+        os.chown(path, self.owner, self.group, follow_symlinks=False)
         path.chmod(self.mode)
 
     @contextmanager

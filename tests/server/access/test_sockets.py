@@ -28,12 +28,12 @@ def test_the_mode_of_sockets_and_pipes_is_0600_unless_told_otherwise(given: list
 def test_the_operator_names_owner_and_group(tmp_path: Path) -> None:
     with TemporaryDirectory(prefix="pb-") as name:
         path = Path(name) / "socket"
-        # A group that any user may give a file to: one of its own.
-        group = os.getgroups()[-1] if os.getgroups() else os.getgid()
-        given = ("--socket-owner", str(os.getuid()), "--socket-group", str(group))
+        # Root may give a file to anybody, and any user to a group of its own.
+        owner, group = (1, 2) if os.getuid() == 0 else (os.getuid(), [os.getgid(), *os.getgroups()][-1])
+        given = ("--socket-owner", str(owner), "--socket-group", str(group))
         with opened(tmp_path, "--socket", path, *given, doors=()):
             found = path.stat()
-            assert (found.st_uid, found.st_gid) == (os.getuid(), group)
+            assert (found.st_uid, found.st_gid) == (owner, group)
 
 
 def test_an_owner_that_there_is_not_and_a_mode_that_is_none_are_refused(tmp_path: Path) -> None:
