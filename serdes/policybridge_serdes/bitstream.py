@@ -6,6 +6,7 @@ Self-describing form: ``{"tensors":[spec, …]}`` in LLVM's JSON, a newline, the
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -14,10 +15,10 @@ import numpy.typing as npt
 
 from policybridge_core.errors import InvalidError
 from policybridge_serdes.checks import Prepared, check_bool, decode_json, fill_shape, remember, texts_to_array
-from policybridge_serdes.contract import Codec, LimitedSerDes
-from policybridge_serdes.limits import UNLIMITED, MessageLimits
+from policybridge_serdes.contract import Codec, LimitedSerDes, decode_view
+from policybridge_serdes.limits import LARGE, UNLIMITED, Buffer, MessageLimits
 from policybridge_serdes.specs import VARIES, ElementType, Layout, SpecFields, TensorSpec, Values
-from policybridge_serdes.values import tensor
+from policybridge_serdes.values import bytes_of, tensor
 
 _SIZE = np.dtype("<u8")
 _LENGTH = np.dtype("<u4")
@@ -33,6 +34,8 @@ _TENSORS: Final = msgspec.json.Decoder(_Tensors)
 class BitstreamSerDes(LimitedSerDes):
     """LLVM's bytes; the module's docstring describes the format."""
 
+    takes_views = True
+
     def __init__(self, limits: MessageLimits = UNLIMITED) -> None:
         super().__init__(limits)
         self._prepare = remember(self._prepare_header)
@@ -46,17 +49,26 @@ class BitstreamSerDes(LimitedSerDes):
         header = msgspec.json.encode({"tensors": [spec.to_json() for spec in layout.specs]})
         return header + b"\n" + self.codec(layout).encode(values)
 
-    def decode(self, data: bytes) -> tuple[Layout, Values]:
+    def decode(self, data: Buffer) -> tuple[Layout, Values]:
         """Decode a record and its layout."""
-        header, newline, payload = data.partition(b"\n")
+        header, newline, payload = _split(data)
         if not newline:
             raise InvalidError('a self-describing bitstream starts with one line {"tensors":[…]}; no line ends')
         layout, codec = self._prepare(header)
-        return layout, codec.decode(payload)
+        return layout, decode_view(codec, payload)
 
     def _prepare_header(self, header: bytes) -> Prepared:
         layout = parse_layout(header, self._limits)
         return layout, self.codec(layout)
+
+
+def _split(data: Buffer) -> tuple[bytes, bytes, Buffer]:
+    """Give the first line, its newline, and what follows; of a large message as a view."""
+    if len(data) > LARGE:
+        header, newline, _ = bytes(data[:LARGE]).partition(b"\n")
+        if newline:
+            return header, newline, memoryview(data)[len(header) + 1 :]
+    return bytes(data).partition(b"\n")
 
 
 def parse_layout(line: bytes, limits: MessageLimits) -> Layout:
@@ -75,6 +87,8 @@ def parse_layout(line: bytes, limits: MessageLimits) -> Layout:
 class PackedCodec:
     """Fixed tensors: the message is the packed record itself."""
 
+    takes_views = True
+
     def __init__(self, layout: Layout) -> None:
         self._dtype = layout.dtype
         self._size = layout.size
@@ -84,7 +98,7 @@ class PackedCodec:
         """Return the record's bytes."""
         return values.tobytes()
 
-    def decode(self, data: bytes) -> Values:
+    def decode(self, data: Buffer) -> Values:
         """View the bytes as a record."""
         if len(data) != self._size:
             raise InvalidError(f"{len(data)} bytes came where the tensors take {self._size}")
@@ -97,15 +111,22 @@ class PackedCodec:
 class VaryingCodec:
     """Any layout: the message is tensor after tensor; the sizes of a tensor's varying dimensions precede it."""
 
+    takes_views = True
+
     def __init__(self, layout: Layout, limits: MessageLimits) -> None:
         self._layout = layout
         self._limits = limits
 
     def encode(self, values: Values) -> bytes:
         """Encode one record."""
-        return b"".join(_encode_tensor(spec, tensor(spec, values)) for spec in self._layout.specs)
+        return b"".join(self.pieces(values))
 
-    def decode(self, data: bytes) -> Values:
+    def pieces(self, values: Values) -> Iterator[Buffer]:
+        """Encode one record in pieces; numbers of a contiguous tensor are a view of it."""
+        for spec in self._layout.specs:
+            yield from _encode_tensor(spec, tensor(spec, values))
+
+    def decode(self, data: Buffer) -> Values:
         """Decode one record. Its fixed tensors are copies; the others are views of ``data``."""
         values: Values = np.zeros(1, self._layout.dtype)
         offset = 0
@@ -117,19 +138,19 @@ class VaryingCodec:
         return values
 
 
-def _encode_tensor(spec: TensorSpec, array: npt.NDArray[Any]) -> bytes:
+def _encode_tensor(spec: TensorSpec, array: npt.NDArray[Any]) -> tuple[bytes, Buffer]:
     sizes = [size for want, size in zip(spec.shape, array.shape, strict=True) if want == VARIES]
-    return np.array(sizes, _SIZE).tobytes() + _encode_elements(spec, array)
+    return np.array(sizes, _SIZE).tobytes(), _encode_elements(spec, array)
 
 
-def _encode_elements(spec: TensorSpec, array: npt.NDArray[Any]) -> bytes:
+def _encode_elements(spec: TensorSpec, array: npt.NDArray[Any]) -> Buffer:
     if not spec.type.is_text:
-        return array.tobytes()
+        return bytes_of(array)
     texts = [text.encode() if isinstance(text, str) else text for text in array.flat]
     return np.array([len(text) for text in texts], _LENGTH).tobytes() + b"".join(texts)
 
 
-def _decode_tensor(spec: TensorSpec, data: bytes, offset: int, limits: MessageLimits) -> tuple[npt.NDArray[Any], int]:
+def _decode_tensor(spec: TensorSpec, data: Buffer, offset: int, limits: MessageLimits) -> tuple[npt.NDArray[Any], int]:
     sizes = _view(spec, data, _SIZE, spec.shape.count(VARIES), offset)
     offset += sizes.nbytes
     shape = fill_shape(spec, sizes.tolist())
@@ -142,7 +163,7 @@ def _decode_tensor(spec: TensorSpec, data: bytes, offset: int, limits: MessageLi
     return array.reshape(shape), offset + array.nbytes
 
 
-def _decode_texts(spec: TensorSpec, data: bytes, shape: tuple[int, ...], offset: int) -> tuple[npt.NDArray[Any], int]:
+def _decode_texts(spec: TensorSpec, data: Buffer, shape: tuple[int, ...], offset: int) -> tuple[npt.NDArray[Any], int]:
     lengths = _view(spec, data, _LENGTH, math.prod(shape), offset)
     offset += lengths.nbytes
     ends = offset + np.cumsum(lengths, dtype=np.int64)
@@ -150,11 +171,11 @@ def _decode_texts(spec: TensorSpec, data: bytes, shape: tuple[int, ...], offset:
     if end > len(data):
         raise InvalidError(f"{spec}: its strings take {end - offset} bytes, {len(data) - offset} are left")
     starts = ends - lengths
-    texts = [data[start:stop] for start, stop in zip(starts.tolist(), ends.tolist(), strict=True)]
+    texts = [bytes(data[start:stop]) for start, stop in zip(starts.tolist(), ends.tolist(), strict=True)]
     return texts_to_array(spec, texts, shape), end
 
 
-def _view(spec: TensorSpec, data: bytes, dtype: np.dtype[Any], count: int, offset: int) -> npt.NDArray[Any]:
+def _view(spec: TensorSpec, data: Buffer, dtype: np.dtype[Any], count: int, offset: int) -> npt.NDArray[Any]:
     # Checked before any allocation, so that a wrong size in a message costs no memory.
     if count * dtype.itemsize > len(data) - offset:
         raise InvalidError(f"{spec}: {count * dtype.itemsize} bytes announced, {len(data) - offset} are left")

@@ -3,7 +3,7 @@
 from typing import Any, Protocol, cast
 
 from policybridge_core.plugins import Table
-from policybridge_serdes.limits import UNLIMITED, MessageLimits
+from policybridge_serdes.limits import UNLIMITED, Buffer, MessageLimits
 from policybridge_serdes.specs import Layout, Values
 
 
@@ -58,6 +58,21 @@ SERDES = Table(
     },
 )
 """The SerDes, by the names that clients use."""
+
+
+def readable(reader: Codec | SerDes, data: Buffer) -> bytes:
+    """Give ``data`` as ``reader`` decodes it: own readers, which have ``takes_views``, read a view without a copy."""
+    return cast("bytes", data) if getattr(reader, "takes_views", False) else bytes(data)
+
+
+def decode_view(codec: Codec, data: Buffer) -> Values:
+    """Decode one record by ``codec``; see `readable`.
+
+    Raises:
+        InvalidError: the bytes are not a record of the codec's layout.
+
+    """
+    return codec.decode(readable(codec, data))
 
 
 class LimitedSerDes:

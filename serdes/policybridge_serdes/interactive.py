@@ -11,6 +11,7 @@ PolicyBridge's own clients add two lines that LLVM never writes. Where tensors v
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Final
 
 import msgspec
@@ -110,21 +111,27 @@ class InteractiveReader:
     def __init__(self, limits: MessageLimits = DEFAULT_LIMITS) -> None:
         self._limits = limits
         self._limit = limits.observation_bytes
-        self._pieces: list[bytes] = []
+        self._line_pieces: list[bytes] = []
         self._held = 0
-        self._needed = 0
+        self._payload: BytesIO | None = None
+        self._payload_bytes = 0
         self._size: int | None = None
         self._fixed = True
 
     @property
     def begun(self) -> bool:
         """Whether an event has come in part."""
-        return bool(self._pieces)
+        return bool(self._line_pieces) or self._payload is not None
 
     @property
     def held(self) -> int:
         """Bytes of an event that has come in part."""
         return self._held
+
+    @property
+    def lacking(self) -> int:
+        """Bytes that an observation lacks which has come in part."""
+        return 0 if self._payload is None else self._payload_bytes + 1 - self._held
 
     def feed(self, data: bytes) -> list[Event]:
         """Add one piece; return the events that it completes, in order.
@@ -134,13 +141,16 @@ class InteractiveReader:
             TooLargeError: a line or an observation exceeds its limit.
 
         """
-        if self._pieces:
-            self._pieces.append(data)
+        if self._payload is not None:
+            return self._continue(self._payload, data)
+        if self._line_pieces:
+            self._line_pieces.append(data)
             self._held += len(data)
-            if self._held < self._needed or self._line_open(data):
+            if b"\n" not in data:
+                _check_line(self._held + 1)
                 return []
-            data = b"".join(self._pieces)
-            self._pieces.clear()
+            data = b"".join(self._line_pieces)
+            self._line_pieces.clear()
             self._held = 0
         elif self._size is not None and self._fixed and data.startswith(_OBSERVATION):
             # The hot path: the piece holds exactly one observation, as LLVM writes it.
@@ -149,11 +159,18 @@ class InteractiveReader:
                 return [data[start:-1]]
         return list(self._cut(data))
 
-    def _line_open(self, data: bytes) -> bool:
-        if self._needed or b"\n" in data:
-            return False
-        _check_line(self._held + 1)
-        return True
+    def _continue(self, payload: BytesIO, data: bytes) -> list[Event]:
+        """Add a piece to the begun observation, which grows in one buffer: to join pieces of megabytes takes long."""
+        size = min(self.lacking, len(data))
+        payload.write(data if size == len(data) else data[:size])
+        self._held += size
+        if self._held <= self._payload_bytes:
+            return []
+        self._payload, self._held = None, 0
+        with payload.getbuffer() as written:
+            _check_end(written[-1], self._payload_bytes)
+        payload.truncate(self._payload_bytes)
+        return [payload.getvalue(), *self._cut(data[size:])]
 
     def _cut(self, data: bytes) -> Iterator[Event]:
         start = 0
@@ -161,7 +178,8 @@ class InteractiveReader:
             end = data.find(b"\n", start) + 1
             _check_line((end or len(data) + 1) - start)
             if not end:
-                self._keep(data[start:], 0)
+                self._line_pieces.append(data[start:])
+                self._held = len(data) - start
                 return
             line = data[start:end]
             if not line.startswith(_OBSERVATION):
@@ -170,17 +188,12 @@ class InteractiveReader:
                 continue
             stop = end + self._payload_size(line)
             if stop >= len(data):
-                self._keep(data[start:], stop + 1 - start)
+                self._payload, self._payload_bytes = BytesIO(), stop - end
+                self._held = self._payload.write(data[end:])
                 return
-            if data[stop] != 10:
-                raise InvalidError(f"an observation of {stop - end} bytes does not end in a newline")
+            _check_end(data[stop], stop - end)
             yield data[end:stop]
             start = stop + 1
-
-    def _keep(self, rest: bytes, needed: int) -> None:
-        self._pieces.append(rest)
-        self._held = len(rest)
-        self._needed = needed
 
     def _line(self, line: bytes) -> Event:
         if line.startswith(b'{"context":'):
@@ -222,6 +235,11 @@ class InteractiveReader:
 def _is_plain(data: bytes, end: int) -> bool:
     # Exactly {"observation":N} as LLVM writes it: then the JSON parser is not needed.
     return 0 < end < 40 and data[15 : end - 2].isdigit() and data[end - 2] == 125
+
+
+def _check_end(byte: int, size: int) -> None:
+    if byte != 10:
+        raise InvalidError(f"an observation of {size} bytes does not end in a newline")
 
 
 def _check_line(length: int) -> None:

@@ -9,6 +9,12 @@ from policybridge_core.errors import TooLargeError
 DEFAULT_LIMIT: Final = 64 << 20
 """Default for the largest accepted observation, in bytes."""
 
+LARGE: Final = 1 << 20
+"""Bytes of a message whose values are views of it, not copies: copies of megabytes stall the other clients."""
+
+Buffer = bytes | memoryview
+"""Received bytes, or a part of them."""
+
 
 @dataclass(frozen=True)
 class MessageLimits:

@@ -1,8 +1,9 @@
 """SerDes `protobuf`: the messages Tensors (session form) and DescribedTensors of policybridge/v1/tensor.proto."""
 
 import math
+from collections.abc import Sequence
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +13,11 @@ from policybridge.v1 import tensor_pb2 as pb
 from policybridge_core.errors import InvalidError
 from policybridge_serdes.bitstream import PackedCodec
 from policybridge_serdes.checks import Prepared, check_bool, fill_shape, remember, reshape, texts_to_array
-from policybridge_serdes.contract import Codec, LimitedSerDes
-from policybridge_serdes.limits import UNLIMITED, MessageLimits
-from policybridge_serdes.protobuf_fields import check_message
+from policybridge_serdes.contract import Codec, LimitedSerDes, decode_view
+from policybridge_serdes.limits import LARGE, UNLIMITED, Buffer, MessageLimits
+from policybridge_serdes.protobuf_fields import check_message, divide, owned
 from policybridge_serdes.specs import VARIES, ElementType, Layout, Signature, TensorSpec, Values
-from policybridge_serdes.values import tensor
+from policybridge_serdes.values import packed, tensor
 
 _TO_PB: Final[dict[ElementType, pb.ElementType.ValueType]] = {
     kind: pb.ElementType.Value(f"ELEMENT_TYPE_{kind.name}") for kind in ElementType
@@ -26,6 +27,8 @@ _FROM_PB: Final = {number: kind for kind, number in _TO_PB.items()}
 
 class ProtobufSerDes(LimitedSerDes):
     """Protobuf messages; policybridge/v1/tensor.proto describes them."""
+
+    takes_views = True
 
     def __init__(self, limits: MessageLimits = UNLIMITED) -> None:
         super().__init__(limits)
@@ -40,16 +43,16 @@ class ProtobufSerDes(LimitedSerDes):
         tensors = pb.Tensors.FromString(self.codec(layout).encode(values))
         return pb.DescribedTensors(layout=layout_to_pb(layout), values=tensors).SerializeToString()
 
-    def decode(self, data: bytes) -> tuple[Layout, Values]:
+    def decode(self, data: Buffer) -> tuple[Layout, Values]:
         """Decode a record and its layout."""
-        described = parse(pb.DescribedTensors, data)
-        if not (described.HasField("layout") and described.HasField("values")):
+        found = _messages(pb.DescribedTensors, data, ("layout", "values"))
+        if len(found) < 2:
             raise InvalidError("a DescribedTensors lacks its layout or its values")
-        layout, codec = self._prepare(described.layout.SerializeToString())
-        return layout, codec.decode(described.values.SerializeToString())
+        layout, codec = self._prepare(bytes(found["layout"]))
+        return layout, decode_view(codec, found["values"])
 
     def _prepare_layout(self, data: bytes) -> Prepared:
-        tensors = pb.Layout.FromString(data).tensors
+        tensors = parse(pb.Layout, data).tensors
         self._limits.check_features(len(tensors))
         layout = Layout.of(spec_from_pb(spec) for spec in tensors)
         return layout, self.codec(layout)
@@ -58,7 +61,7 @@ class ProtobufSerDes(LimitedSerDes):
 _M = TypeVar("_M", bound=Message)
 
 
-def parse(kind: type[_M], data: bytes) -> _M:
+def parse(kind: type[_M], data: Buffer) -> _M:
     """Parse a message.
 
     Raises:
@@ -68,9 +71,30 @@ def parse(kind: type[_M], data: bytes) -> _M:
     """
     check_message(kind.DESCRIPTOR, data)
     try:
-        return kind.FromString(data)
+        return kind.FromString(cast("bytes", data))  # it takes views, too
     except DecodeError as error:
         raise InvalidError(f"not a {kind.DESCRIPTOR.full_name}: {error}") from error
+
+
+def _messages(kind: type[Message], data: Buffer, names: Sequence[str]) -> dict[str, Buffer]:
+    """Give those message fields that a message has, each serialized; of a large message as views of ``data``."""
+    if len(data) <= LARGE:
+        message = parse(kind, data)
+        return {name: getattr(message, name).SerializeToString() for name in names if message.HasField(name)}
+    numbers = {name: kind.DESCRIPTOR.fields_by_name[name].number for name in names}
+    _, found = divide(kind.DESCRIPTOR, data, numbers.values())
+    by_name = {name: [part for given, part in found if given == number] for name, number in numbers.items()}
+    # To join serialized messages is to merge them.
+    return {name: packed(parts, sum(map(len, parts))) for name, parts in by_name.items() if parts}
+
+
+def _parts(data: Buffer) -> tuple[Sequence[Buffer], Sequence[int]]:
+    """Give the data and the sizes of a Tensors message; the data of a large one are views of it."""
+    if len(data) <= LARGE:
+        message = parse(pb.Tensors, data)
+        return list(message.data), message.sizes
+    rest, parts = divide(pb.Tensors.DESCRIPTOR, data, (pb.Tensors.DATA_FIELD_NUMBER,))
+    return owned([part for _, part in parts], len(data)), parse(pb.Tensors, rest).sizes
 
 
 def spec_from_pb(spec: pb.TensorSpec) -> TensorSpec:
@@ -115,6 +139,8 @@ def signature_to_pb(signature: Signature) -> pb.Signature:
 class PackedTensorsCodec:
     """Fixed tensors: encoding slices the packed record, decoding joins the slices."""
 
+    takes_views = True
+
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._packed = PackedCodec(layout)
@@ -127,18 +153,17 @@ class PackedTensorsCodec:
         record = values.tobytes()
         return pb.Tensors(data=[record[part] for part in self._slices]).SerializeToString()
 
-    def decode(self, data: bytes) -> Values:
+    def decode(self, data: Buffer) -> Values:
         """Decode one record."""
-        message = parse(pb.Tensors, data)
-        parts = list(message.data)
+        parts, sizes = _parts(data)
         if [len(part) for part in parts] != self._sizes:
             raise InvalidError(_size_message(self._layout, parts))
-        if message.sizes:
+        if sizes:
             raise InvalidError("Tensors.sizes is set, but no tensor of this layout varies")
-        return self._packed.decode(b"".join(parts))
+        return self._packed.decode(packed(parts, self._layout.size))
 
 
-def _size_message(layout: Layout, parts: list[bytes]) -> str:
+def _size_message(layout: Layout, parts: Sequence[Buffer]) -> str:
     if len(parts) != len(layout.specs):
         return f"{len(parts)} tensors came where the session has {len(layout.specs)}"
     spec, part = next((spec, part) for spec, part in zip(layout.specs, parts, strict=True) if len(part) != spec.size)
@@ -147,6 +172,8 @@ def _size_message(layout: Layout, parts: list[bytes]) -> str:
 
 class TensorsCodec:
     """Any layout, one tensor at a time."""
+
+    takes_views = True
 
     def __init__(self, layout: Layout, limits: MessageLimits) -> None:
         self._layout = layout
@@ -162,10 +189,9 @@ class TensorsCodec:
             message.sizes.extend(size for want, size in zip(spec.shape, array.shape, strict=True) if want == VARIES)
         return message.SerializeToString()
 
-    def decode(self, data: bytes) -> Values:
+    def decode(self, data: Buffer) -> Values:
         """Decode one record."""
-        message = parse(pb.Tensors, data)
-        parts, sizes = list(message.data), message.sizes
+        parts, sizes = _parts(data)
         if len(parts) != len(self._layout.specs):
             raise InvalidError(_size_message(self._layout, parts))
         if len(sizes) != self._open_dims:
@@ -188,7 +214,7 @@ def _elements_to_pb(spec: TensorSpec, array: npt.NDArray[Any]) -> bytes:
     return pb.Strings(elements=texts).SerializeToString()
 
 
-def _elements_from_pb(spec: TensorSpec, part: bytes, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+def _elements_from_pb(spec: TensorSpec, part: Buffer, shape: tuple[int, ...]) -> npt.NDArray[Any]:
     if spec.type.is_text:
         return texts_to_array(spec, list(parse(pb.Strings, part).elements), shape)
     count, rest = divmod(len(part), spec.type.dtype.itemsize)

@@ -1,12 +1,13 @@
 """Messages, looked at before they are parsed. Clients without gRPC do not import this: it loads protobuf."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 from google.protobuf.descriptor import FieldDescriptor
 
 from policybridge_core.errors import InvalidError, TooLargeError
 from policybridge_core.session import LONGEST_NAME
+from policybridge_serdes.limits import Buffer
 
 _LARGE: Final = 1 << 18
 """Bytes of a message that is looked at before it is parsed. Smaller ones are parsed in some milliseconds anyway."""
@@ -48,7 +49,7 @@ _LAST_BYTES: Final = bytes(range(128, 256))
 """The bytes that do not end a varint."""
 
 
-def check_message(kind: Any, data: bytes, unchecked: int = _LARGE) -> None:
+def check_message(kind: Any, data: Buffer, unchecked: int = _LARGE) -> None:
     """Refuse a message of very many small parts, or with long names or texts, before it is parsed.
 
     To parse the parts takes memory and time out of measure; long names are copied by each error that tells them.
@@ -70,7 +71,7 @@ def check_message(kind: Any, data: bytes, unchecked: int = _LARGE) -> None:
             raise InvalidError(f"not a {kind.full_name}: it is cut off") from None
 
 
-def _count(kind: Any, data: bytes, start: int, end: int, count: int) -> int:
+def _count(kind: Any, data: Buffer, start: int, end: int, count: int) -> int:
     for number, begin, stop in fields(data, start, end):
         count += 1
         if count > _FIELDS:
@@ -97,15 +98,52 @@ def _check_text(kind: Any, field: Any, size: int) -> None:
         raise TooLargeError(f"{field.name} is a text of {size} bytes; at most {_LONGEST_TEXT} are taken")
 
 
-def _packed(field: Any, data: bytes, start: int, end: int) -> int:
+def _packed(field: Any, data: Buffer, start: int, end: int) -> int:
     width = _WIDTHS.get(field.type)
     if not width and (end - start) // _LONGEST_VARINT > _ELEMENTS:
         # To count them takes long, too.
         return end - start
-    return (end - start) // width if width else len(data[start:end].translate(None, _LAST_BYTES))
+    return (end - start) // width if width else len(bytes(data[start:end]).translate(None, _LAST_BYTES))
 
 
-def fields(data: bytes, start: int, end: int) -> Iterator[tuple[int, int, int | None]]:
+def divide(kind: Any, data: Buffer, numbers: Collection[int]) -> tuple[bytes, list[tuple[int, memoryview]]]:
+    """Take the fields of some numbers, of type bytes or message, out of a message without a copy of them.
+
+    Args:
+        kind: the message's descriptor.
+        data: the message, serialized.
+        numbers: of the fields.
+
+    Returns:
+        the message without these fields, and each of them in their order: its number, and its payload.
+
+    Raises:
+        TooLargeError: the message has too many parts, or a text is too long.
+        InvalidError: the bytes are not a message of this kind, or a name is too long.
+
+    """
+    check_message(kind, data, 0)
+    view, at = memoryview(data).toreadonly(), 0
+    rest: list[memoryview] = []
+    taken: list[tuple[int, memoryview]] = []
+    for number, begin, stop in fields(view, 0, len(view)):
+        end = begin if stop is None else stop
+        if stop is None or number not in numbers:
+            rest.append(view[at:end])
+        else:
+            taken.append((number, view[begin:end]))
+        at = end
+    if at < len(view):
+        raise InvalidError(f"not a {kind.full_name}: it has a group, or a field of an unknown wire type")
+    return b"".join(rest), taken
+
+
+def owned(parts: Sequence[memoryview], size: int) -> Sequence[Buffer]:
+    """Give ``parts`` of a message of ``size`` bytes; copies if they are not most of it, which they would keep alive."""
+    return parts if 8 * sum(map(len, parts)) >= 7 * size else [bytes(part) for part in parts]
+
+
+def fields(data: Buffer, start: int, end: int) -> Iterator[tuple[int, int, int | None]]:
     """Walk over the fields of the message that lies in ``data`` from ``start`` to ``end``.
 
     Each is its number, where its value begins and, of a field with a length, where it ends; else ``None``. The walk
@@ -134,7 +172,7 @@ def fields(data: bytes, start: int, end: int) -> Iterator[tuple[int, int, int | 
         yield number, start, None
 
 
-def varint(data: bytes, offset: int) -> tuple[int, int]:
+def varint(data: Buffer, offset: int) -> tuple[int, int]:
     """Read the number at ``offset``, of at most 11 bytes; give it and the offset after it.
 
     Raises:

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from policybridge_core.errors import InvalidError
 from policybridge_core.text import is_unicode
+from policybridge_serdes.limits import LARGE, Buffer
 from policybridge_serdes.specs import ElementType, Layout, TensorSpec, Values
 
 Row = Values | bytes
@@ -141,8 +142,33 @@ def join(layout: Layout, rows: Sequence[Row]) -> Values:
     Joining bytes is a thousand times cheaper than ``np.concatenate`` on records with many fields.
     """
     if layout.fixed:
-        return np.ndarray(len(rows), layout.dtype, b"".join(cast("Sequence[bytes]", rows)))
+        return np.ndarray(len(rows), layout.dtype, packed(cast("Sequence[Buffer]", rows), layout.size * len(rows)))
     batch = np.empty(len(rows), layout.dtype)
     for index, row in enumerate(rows):
         batch[index] = row[0]
     return batch
+
+
+def packed(parts: Sequence[Buffer], size: int) -> Buffer:
+    """Join ``parts``, of ``size`` bytes in all. Large ones are not copied if there is one part alone.
+
+    numpy copies several large parts, because other threads run meanwhile; nobody can write into the result.
+    """
+    if size <= LARGE:
+        return b"".join(parts)
+    if len(parts) == 1:
+        return memoryview(parts[0]).toreadonly()
+    joined = np.empty(size, np.uint8)
+    end = 0
+    for part in parts:
+        piece = np.frombuffer(part, np.uint8)
+        start, end = end, end + piece.size
+        joined[start:end] = piece
+    return joined.data.toreadonly()
+
+
+def bytes_of(array: npt.NDArray[Any]) -> Buffer:
+    """Give the bytes of an array in row-major order: a view if it is large and contiguous."""
+    if array.nbytes <= LARGE or not array.flags.c_contiguous:
+        return array.tobytes()
+    return array.reshape(-1).view(np.uint8).data

@@ -183,7 +183,8 @@ def infer_json(data: bytes) -> None:
     """Read an inference request in JSON, with the binary tensors that follow it after a zero byte."""
     body, _, binary = data.partition(b"\0")
     with contextlib.suppress(PolicyBridgeError):
-        read_request(request_from_json("policy", "", body, binary).message)
+        request = request_from_json("policy", "", body, binary)
+        read_request(request.message, request.contents)
 
 
 def infer(data: bytes) -> None:

@@ -12,9 +12,9 @@ import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError, Status, UnavailableError, UnsupportedError
+from policybridge_serdes.limits import LARGE
 from policybridge_serdes.protobuf_fields import check_message
 from policybridge_server.grpc.error_details import message_of, metadata_of
-from policybridge_server.grpc.forms import LARGE
 from policybridge_server.transports.failures import as_error
 from policybridge_server.transports.running import Running
 

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 from weakref import ref
 
@@ -12,21 +14,26 @@ from policybridge.v1 import tensor_pb2
 from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_serdes import Layout, PolicyReference, SerDes, Signature, TensorSpec, Values, load_serdes
 from policybridge_serdes.bitstream import BitstreamSerDes, PackedCodec
-from policybridge_serdes.limits import MessageLimits
+from policybridge_serdes.contract import readable
+from policybridge_serdes.limits import LARGE, Buffer, MessageLimits
 from policybridge_serdes.messages import reference_from_pb, version_to_pb
-from policybridge_serdes.protobuf import ProtobufSerDes, spec_from_pb
+from policybridge_serdes.protobuf import ProtobufSerDes, parse, spec_from_pb
+from policybridge_serdes.protobuf_fields import divide
+from policybridge_serdes.values import packed
 from policybridge_server.engine.batcher import Batcher
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.opener import SessionOpener
 from policybridge_server.engine.single import Done, Evaluation, awaited
 from policybridge_server.grpc.calls import parsed
-from policybridge_server.grpc.forms import LARGE, Forms, Span, spans
+from policybridge_server.grpc.forms import Forms, Span, spans
 from policybridge_server.grpc.unary import UnaryCall
 
 _TENSORS: Final = (2, 2, 1)
 _ENCODED: Final = (3, 2)
 _ENCODED_TENSORS: Final = (*_ENCODED, 2, 1)
 """Paths in an EvaluateRequest to the values: tensors.values.data, encoded.data, and encoded.data read as the former."""
+
+_NO_OBSERVATION: Final = "the request has neither `tensors` nor `encoded`: there is no observation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +109,7 @@ class Evaluate:
 
         """
         large = len(data) > LARGE
-        request = await asyncio.to_thread(_read, data, self._own_serdes) if large else _read(data, self._serdes)
+        request = await asyncio.to_thread(_read_large, data, self._own_serdes) if large else _read(data, self._serdes)
         loaded = await self._opener.version(request.reference)
         self._opener.check_open()
         signature = Signature(request.layout, request.advice or _own_advice(loaded))
@@ -132,13 +139,37 @@ def _read(data: bytes, load: Callable[[str], SerDes]) -> _Request:
     request = parsed(pb.EvaluateRequest.FromString, data)
     form = request.WhichOneof("observation")
     if form is None:
-        raise InvalidError("the request has neither `tensors` nor `encoded`: there is no observation")
-    typed = form == "tensors"
-    name = "protobuf" if typed else request.encoded.serdes
+        raise InvalidError(_NO_OBSERVATION)
+    if form == "tensors":
+        return _decoded(request, load, None, request.tensors.SerializeToString())
+    return _decoded(request, load, request.encoded, request.encoded.data)
+
+
+def _read_large(data: bytes, load: Callable[[str], SerDes]) -> _Request:
+    """Read a request without a copy of its observation: the parser would copy it, and stall all threads."""
+    rest, observations = divide(pb.EvaluateRequest.DESCRIPTOR, data, (_TENSORS[0], _ENCODED[0]))
+    request = parsed(pb.EvaluateRequest.FromString, rest)
+    if not observations:
+        raise InvalidError(_NO_OBSERVATION)
+    # Of the two kinds the last one counts; to join messages of one kind is to merge them.
+    kind, parts = [(number, [part for _, part in group]) for number, group in groupby(observations, itemgetter(0))][-1]
+    observation = packed(parts, sum(map(len, parts)))
+    if kind == _TENSORS[0]:
+        return _decoded(request, load, None, observation)
+    described, values = divide(tensor_pb2.EncodedTensors.DESCRIPTOR, observation, _ENCODED[1:])
+    encoded = parse(tensor_pb2.EncodedTensors, described)
+    return _decoded(request, load, encoded, values[-1][1] if values else b"")
+
+
+def _decoded(
+    request: pb.EvaluateRequest, load: Callable[[str], SerDes], encoded: tensor_pb2.EncodedTensors | None, data: Buffer
+) -> _Request:
+    """Decode the observation ``data``; its tensors are typed if they are not ``encoded``."""
+    name = "protobuf" if encoded is None else encoded.serdes
     serdes = load(name)
-    layout, values = serdes.decode(request.tensors.SerializeToString() if typed else request.encoded.data)
+    layout, values = serdes.decode(readable(serdes, data))
     advice = spec_from_pb(request.advice_spec) if request.HasField("advice_spec") else None
-    return _Request(reference_from_pb(request.policy), serdes, name, typed, layout, values, advice)
+    return _Request(reference_from_pb(request.policy), serdes, name, encoded is None, layout, values, advice)
 
 
 def _reply(call: UnaryCall, prefix: bytes, result: list[Values] | PolicyBridgeError) -> None:

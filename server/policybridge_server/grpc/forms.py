@@ -20,9 +20,6 @@ _MOST_FIXED_BYTES: Final = 1 << 14
 _MOST_SPANS: Final = 256
 """With these limits all forms together take at most 8 MiB, and a request is compared with at most 8 forms."""
 
-LARGE: Final = 1 << 20
-"""Bytes of a request of which no form is kept: each comparison would copy it."""
-
 Span = tuple[int, int]
 """The begin and end of a value in the request."""
 

@@ -4,10 +4,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from policybridge.v1 import policy_service_pb2 as pb
-from policybridge_core.errors import PolicyBridgeError, PreconditionError, UnavailableError
+from policybridge_core.errors import InvalidError, PolicyBridgeError, PreconditionError, UnavailableError
 from policybridge_serdes import Outcome, Values
+from policybridge_serdes.limits import LARGE, Buffer
 from policybridge_serdes.messages import options_from_pb, reference_from_pb
 from policybridge_serdes.protobuf import parse
+from policybridge_serdes.protobuf_fields import divide, owned
 from policybridge_server.engine.engine import Session
 from policybridge_server.engine.tracing import TRACEPARENT
 from policybridge_server.grpc.calls import Calls
@@ -87,15 +89,15 @@ class SessionCall(Conversation[bytes | None]):
         if message is None:
             self._finish()
             return
-        request = parse(pb.SessionRequest, message)
+        request, values = _read(message)
         self._release(len(message))
         if self._messages is None or self._session is None:
             self._host.doors.satisfied(self)
             self._begin(request)
             return
-        asked = self._messages.read(request)
+        asked = self._messages.read(request, values)
         if isinstance(asked, Observation):
-            self._ask(self._session, asked.row)
+            self._ask_for(self._session, asked.decode, asked.values)
         elif isinstance(asked, Outcome):
             self._report(self._session, asked)
         elif asked is not None:
@@ -161,6 +163,22 @@ class SessionCall(Conversation[bytes | None]):
         self._session = self._messages = None
         self._host.doors.satisfied(self)
         self._calls.discard(self)
+
+
+def _read(message: bytes) -> tuple[pb.SessionRequest, Buffer | None]:
+    """Read a message; the values of a large observation apart, because the parser would copy them."""
+    if len(message) <= LARGE:
+        return parse(pb.SessionRequest, message), None
+    rest, observations = divide(pb.SessionRequest.DESCRIPTOR, message, (pb.SessionRequest.OBSERVATION_FIELD_NUMBER,))
+    request = parse(pb.SessionRequest, rest)
+    if not observations:
+        return request, None
+    if len(observations) > 1 or request.WhichOneof("message"):
+        raise InvalidError("a message of a session is one of its kinds, and an observation only once")
+    rest, values = divide(pb.Observation.DESCRIPTOR, observations[0][1], (pb.Observation.VALUES_FIELD_NUMBER,))
+    request.observation.CopyFrom(parse(pb.Observation, rest))
+    # Of a repeated field the last one counts.
+    return request, next(iter(owned([part for _, part in values[-1:]], len(message))), None)
 
 
 def client_of(peer: str) -> str:

@@ -1,16 +1,17 @@
 """The messages of one gRPC session after `open`: their handling and answers."""
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, NoReturn
+from functools import partial
+from typing import Any, Final, NamedTuple, NoReturn
 
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1 import tensor_pb2
 from policybridge_core.errors import PreconditionError, TooLargeError
 from policybridge_serdes import Outcome, Signature, Values, load_serdes
-from policybridge_serdes.limits import MessageLimits
+from policybridge_serdes.contract import decode_view
+from policybridge_serdes.limits import Buffer, MessageLimits
 from policybridge_serdes.messages import check_outcome, outcome_from_pb, version_to_pb
 from policybridge_serdes.protobuf import signature_from_pb
-from policybridge_serdes.values import Row
 from policybridge_server.engine.engine import Session
 
 RECORDED: Final = pb.SessionResponse(outcome_recorded=pb.OutcomeRecorded())
@@ -18,9 +19,10 @@ RECORDED: Final = pb.SessionResponse(outcome_recorded=pb.OutcomeRecorded())
 
 
 class Observation(NamedTuple):
-    """A message that asks for a decision."""
+    """A message that asks for a decision: its values, and what reads them."""
 
-    row: Row
+    decode: Callable[[Any], Values]
+    values: Buffer
 
 
 class SessionMessages:
@@ -47,6 +49,7 @@ class SessionMessages:
         self._limits = limits
         self._version = session.policy.version
         self._decode: Callable[[bytes], Values] = _without_signature
+        self._decode_view: Callable[[Buffer], Values] = _without_signature
         self._encode: Callable[[Values], bytes] = _without_signature
         self._step = 0
         self._last: pb.SessionResponse | None = None
@@ -62,12 +65,15 @@ class SessionMessages:
     def _bind(self, message: tensor_pb2.Signature) -> tuple[str, ...]:
         signature = _signature(message, self._limits)
         ignored = self._session.bind(signature)
-        codec = self._serdes.codec
-        self._decode, self._encode = codec(signature.features).decode, codec(signature.advice_layout).encode
+        features, advice = self._serdes.codec(signature.features), self._serdes.codec(signature.advice_layout)
+        self._decode, self._encode = features.decode, advice.encode
+        self._decode_view = partial(decode_view, features)
         return ignored
 
-    def read(self, request: pb.SessionRequest) -> pb.SessionResponse | Observation | Outcome | None:
-        """Read one message.
+    def read(
+        self, request: pb.SessionRequest, values: Buffer | None = None
+    ) -> pb.SessionResponse | Observation | Outcome | None:
+        """Read one message; ``values`` are those of a large observation, which ``request`` lacks.
 
         Returns:
             The observation to decide on, the outcome to record, the answer to a step that was sent again, or ``None``
@@ -80,7 +86,7 @@ class SessionMessages:
         """
         kind = request.WhichOneof("message")
         if kind == "observation":
-            return self._observation(request.observation)
+            return self._observation(request.observation, values)
         if kind == "context":
             self._session.context(request.context.name)
             return None
@@ -93,7 +99,7 @@ class SessionMessages:
         known = "`observation`, `context`, `signature` and `outcome`"
         raise PreconditionError(f"after `open` come {known}, not {kind or 'an empty message'}")
 
-    def _observation(self, observation: pb.Observation) -> pb.SessionResponse | Observation:
+    def _observation(self, observation: pb.Observation, values: Buffer | None) -> pb.SessionResponse | Observation:
         step = observation.step
         if step == self._step and self._last is not None:
             return self._last
@@ -101,7 +107,9 @@ class SessionMessages:
             raise PreconditionError(f"step {step} came again; its answer was too large to be kept")
         if step != self._step + 1:
             raise PreconditionError(f"step {step} came; {self._step + 1} is next, or {self._step} again")
-        return Observation(self._decode(observation.values))
+        if values is not None:
+            return Observation(self._decode_view, values)
+        return Observation(self._decode, observation.values)
 
     def decision(self, advice: Values, log_probability: float | None) -> bytes:
         """Write the answer to the latest observation, and keep it for its step sent again."""

@@ -5,8 +5,8 @@ records, one uint32 each; then follow the records in the session form of the Ser
 """
 
 import zlib
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, pairwise
 from typing import Any, Final
 
 import msgspec
@@ -16,8 +16,8 @@ import numpy.typing as npt
 from policybridge_core.errors import InvalidError
 from policybridge_serdes import Layout, Values
 from policybridge_serdes.bitstream import VaryingCodec
-from policybridge_serdes.limits import UNLIMITED
-from policybridge_serdes.values import Row, join
+from policybridge_serdes.limits import LARGE, UNLIMITED, Buffer
+from policybridge_serdes.values import Row, bytes_of, join
 
 _LEVEL: Final = 1
 """LLVM's observations shrink by a factor of 10 or more; higher levels take three times as long to gain 20 %."""
@@ -31,10 +31,24 @@ Contexts = Mapping[str, Mapping[str, float]]
 def pack_rows(layout: Layout, rows: Sequence[Row]) -> bytes:
     """Pack ``rows`` into a column."""
     if layout.fixed:
-        return zlib.compress(b"".join([row if isinstance(row, bytes) else row.tobytes() for row in rows]), _LEVEL)
+        return _compressed([row if isinstance(row, bytes) else bytes_of(row) for row in rows])
     codec = VaryingCodec(layout, UNLIMITED)
-    records = [row if isinstance(row, bytes) else codec.encode(row) for row in rows]
-    return zlib.compress(np.array([len(record) for record in records], _SIZE).tobytes() + b"".join(records), _LEVEL)
+    records = [[row] if isinstance(row, bytes) else list(codec.pieces(row)) for row in rows]
+    sizes = np.array([sum(map(len, record)) for record in records], _SIZE)
+    return _compressed([sizes.tobytes(), *chain.from_iterable(records)])
+
+
+def _compressed(pieces: Sequence[Buffer]) -> bytes:
+    """Compress ``pieces`` as one column; many bytes in steps, so that they are nowhere joined."""
+    if sum(map(len, pieces)) <= LARGE:
+        return zlib.compress(b"".join(pieces), _LEVEL)
+    compressor = zlib.compressobj(_LEVEL)
+    compressed = [compressor.compress(step) for piece in pieces for step in _steps(memoryview(piece))]
+    return b"".join([*compressed, compressor.flush()])
+
+
+def _steps(piece: memoryview) -> Iterator[memoryview]:
+    return (piece[start : start + LARGE] for start in range(0, len(piece), LARGE))
 
 
 def unpack_rows(layout: Layout, column: bytes, count: int) -> Values:

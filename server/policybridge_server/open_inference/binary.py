@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from policybridge_core.errors import InvalidError, TooLargeError, UnsupportedError
+from policybridge_serdes.limits import LARGE, Buffer
 from policybridge_server.grpc.error_details import FieldError
 
 HEADER: Final = "Inference-Header-Content-Length"
@@ -33,7 +34,7 @@ def split_body(lengths: Sequence[str], body: bytes | bytearray) -> tuple[bytes, 
     size = _length(lengths, len(body)) if lengths else len(body)
     if size > MOST_JSON:
         raise too_long(size)
-    view = memoryview(body)
+    view = memoryview(body).toreadonly()
     return bytes(view[:size]), view[size:]
 
 
@@ -59,11 +60,11 @@ def _length(lengths: Sequence[str], whole: int) -> int:
 class BinaryInputs:
     """The bytes after the JSON, cut in the order of the inputs."""
 
-    def __init__(self, data: bytes | memoryview) -> None:
+    def __init__(self, data: Buffer) -> None:
         self._data = data
         self._place = 0
 
-    def take(self, name: str, size: object) -> bytes:
+    def take(self, name: str, size: object) -> Buffer:
         """Give the bytes of the input ``name``, whose parameter ``binary_data_size`` is ``size``.
 
         Raises:
@@ -77,7 +78,9 @@ class BinaryInputs:
         if size > left:
             raise FieldError(field, f"{name}: binary_data_size is {size}; {left} bytes are left after the JSON")
         self._place += size
-        return bytes(self._data[self._place - size : self._place])
+        data = self._data[self._place - size : self._place]
+        # A small view would keep the whole body in memory.
+        return data if size > LARGE else bytes(data)
 
     def check_end(self) -> None:
         """Check that all bytes were given out.

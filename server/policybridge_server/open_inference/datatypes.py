@@ -12,6 +12,7 @@ from policybridge.inference import inference_service_pb2 as pb
 from policybridge_core.errors import InvalidError
 from policybridge_serdes import ElementType, TensorSpec
 from policybridge_serdes.checks import check_bool, decode_json, reshape, texts_to_array
+from policybridge_serdes.limits import Buffer
 from policybridge_serdes.values import fit
 
 _LENGTH: Final = 4
@@ -89,7 +90,7 @@ def raw_texts(texts: Sequence[bytes]) -> bytes:
     return b"".join(len(text).to_bytes(_LENGTH, "little") + text for text in texts)
 
 
-def elements_of(spec: TensorSpec, raw: bytes, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+def elements_of(spec: TensorSpec, raw: Buffer, shape: tuple[int, ...]) -> npt.NDArray[Any]:
     """Read the elements of a tensor of this ``shape``.
 
     Raises:
@@ -107,7 +108,7 @@ def elements_of(spec: TensorSpec, raw: bytes, shape: tuple[int, ...]) -> npt.NDA
     return reshape(spec, array, shape)
 
 
-def split_texts(name: str, raw: bytes) -> list[bytes]:
+def split_texts(name: str, raw: Buffer) -> list[bytes]:
     """Split joined byte strings, each preceded by its length.
 
     Raises:
@@ -120,7 +121,7 @@ def split_texts(name: str, raw: bytes) -> list[bytes]:
         end = start + _LENGTH + int.from_bytes(raw[start : start + _LENGTH], "little")
         if start + _LENGTH > len(raw) or end > len(raw):
             raise InvalidError(f"{name}: BYTES have a length of 4 bytes before each element; it reaches too far")
-        texts.append(raw[start + _LENGTH : end])
+        texts.append(bytes(raw[start + _LENGTH : end]))
         start = end
     return texts
 

@@ -124,7 +124,7 @@ class Paths:
             read = await asyncio.to_thread(request_from_json, *_model(request), head, binary)
         else:
             read = request_from_json(*_model(request), head, binary)
-        response = await self._inference.infer(read_request(read.message))
+        response = await self._inference.infer(read_request(read.message, read.contents))
         return _answer(pb.ModelInferResponse.FromString(response), read)
 
 

@@ -1,7 +1,7 @@
 """Inference requests over HTTP: JSON, and tensors after it; read into the protocol's message."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
@@ -12,6 +12,7 @@ from policybridge.inference import inference_service_pb2 as pb
 from policybridge_core.errors import InvalidError
 from policybridge_serdes import TensorSpec
 from policybridge_serdes.checks import decode_json
+from policybridge_serdes.limits import Buffer
 from policybridge_serdes.values import fit
 from policybridge_server.grpc.error_details import FieldError
 from policybridge_server.open_inference.binary import BinaryInputs
@@ -52,13 +53,15 @@ class HttpRequest:
     """An inference request over HTTP.
 
     Attributes:
-        message: the request; its tensors are in ``raw_input_contents``.
+        message: the request without its tensors.
+        contents: the tensors, one for each input.
         binary: whether outputs follow the JSON of the response.
         binary_by_name: the same for single outputs.
 
     """
 
     message: pb.ModelInferRequest
+    contents: Sequence[Buffer]
     binary: bool
     binary_by_name: Mapping[str, bool]
 
@@ -67,7 +70,7 @@ class HttpRequest:
         return self.binary_by_name.get(output, self.binary)
 
 
-def request_from_json(name: str, version: str, body: bytes, binary: bytes | memoryview = b"") -> HttpRequest:
+def request_from_json(name: str, version: str, body: bytes, binary: Buffer = b"") -> HttpRequest:
     """Read the body of an inference request.
 
     Args:
@@ -93,10 +96,12 @@ def request_from_json(name: str, version: str, body: bytes, binary: bytes | memo
     _describe(request, message)
     check_supported(message)
     tensors = BinaryInputs(binary)
-    for given, size in zip(request.inputs, sizes, strict=True):
-        message.raw_input_contents.append(_from_json(given) if size is None else _from_bytes(given, size, tensors))
+    contents = [
+        _from_json(given) if size is None else _from_bytes(given, size, tensors)
+        for given, size in zip(request.inputs, sizes, strict=True)
+    ]
     tensors.check_end()
-    return HttpRequest(message, all_binary, by_name)
+    return HttpRequest(message, contents, all_binary, by_name)
 
 
 def _decoded(body: bytes) -> _Request:
@@ -157,7 +162,7 @@ def _set_parameter(parameter: pb.InferParameter, key: str, value: bool | int | f
         parameter.string_param = value
 
 
-def _from_bytes(given: _Input, size: object, tensors: BinaryInputs) -> bytes:
+def _from_bytes(given: _Input, size: object, tensors: BinaryInputs) -> Buffer:
     if given.data is not None:
         raise FieldError(
             f"inputs[{given.name}].data", f"{given.name} has `data` beside `binary_data_size`; one is right"

@@ -7,14 +7,13 @@ from typing import Final
 
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import SessionOptions, Values
-from policybridge_serdes.limits import MessageLimits
+from policybridge_serdes.limits import LARGE, MessageLimits
 from policybridge_serdes.values import Row
 from policybridge_server.engine.engine import Session
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.opener import SessionOpener
 from policybridge_server.engine.single import Evaluation, awaited
 from policybridge_server.grpc.error_details import FieldError
-from policybridge_server.grpc.forms import LARGE
 from policybridge_server.grpc.unary import UnaryCall
 from policybridge_server.open_inference.plan import InferPlan
 from policybridge_server.open_inference.request import InferRequest, RequestReader, SequenceStep, parsed_request

@@ -6,6 +6,8 @@ from typing import Final, NamedTuple
 
 from policybridge.inference import inference_service_pb2 as pb
 from policybridge_serdes import PolicyReference
+from policybridge_serdes.limits import LARGE, Buffer
+from policybridge_serdes.protobuf_fields import divide, owned
 from policybridge_server.grpc.calls import parsed
 from policybridge_server.grpc.error_details import FieldError
 from policybridge_server.grpc.forms import Forms, spans
@@ -42,7 +44,7 @@ class InferRequest(NamedTuple):
     reference: PolicyReference
     id: str
     format: bytes
-    payloads: Sequence[bytes]
+    payloads: Sequence[Buffer]
     step: SequenceStep | None
     options: dict[str, str]
 
@@ -84,7 +86,12 @@ def parsed_request(data: bytes) -> InferRequest:
         InvalidError: it is no request, or contradicts itself.
 
     """
-    return read_request(parsed(pb.ModelInferRequest.FromString, data))
+    if len(data) <= LARGE:
+        return read_request(parsed(pb.ModelInferRequest.FromString, data))
+    # The parser would copy the contents, and stall all threads meanwhile.
+    rest, contents = divide(pb.ModelInferRequest.DESCRIPTOR, data, (_RAW_INPUT_CONTENTS,))
+    raw = owned([part for _, part in contents], len(data))
+    return read_request(parsed(pb.ModelInferRequest.FromString, rest), raw)
 
 
 def _with_values(known: InferRequest, values: Sequence[bytes]) -> InferRequest | None:
@@ -112,8 +119,8 @@ def reference_to(name: str, version: str) -> PolicyReference:
     return PolicyReference(name, version=int(version) if number else None, alias=None if number else version or None)
 
 
-def read_request(message: pb.ModelInferRequest) -> InferRequest:
-    """Take a request apart; ``message`` is spent afterwards.
+def read_request(message: pb.ModelInferRequest, contents: Sequence[Buffer] = ()) -> InferRequest:
+    """Take a request apart; ``message`` is spent afterwards. ``contents`` are raw ones that it does not hold itself.
 
     Raises:
         InvalidError: it contradicts itself.
@@ -125,19 +132,18 @@ def read_request(message: pb.ModelInferRequest) -> InferRequest:
     if message.parameters:
         step, options = _step(message), _options(message)
         _keep_advice(message)
-    payloads = _payloads(message)
+    payloads = _payloads(message, contents or list(message.raw_input_contents))
     message.ClearField("id")
     request_format = message.SerializeToString(deterministic=True)
     return InferRequest(reference, request_id, request_format, payloads, step, options)
 
 
-def _payloads(message: pb.ModelInferRequest) -> list[bytes]:
-    payloads = list(message.raw_input_contents)
+def _payloads(message: pb.ModelInferRequest, payloads: Sequence[Buffer]) -> Sequence[Buffer]:
     if not payloads:
-        payloads = [raw_of(tensor) for tensor in message.inputs]
+        typed = [raw_of(tensor) for tensor in message.inputs]
         for tensor in message.inputs:
             tensor.ClearField("contents")
-        return payloads
+        return typed
     if len(payloads) != len(message.inputs):
         raise FieldError(
             "raw_input_contents",

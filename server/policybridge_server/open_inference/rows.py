@@ -9,7 +9,8 @@ import numpy as np
 from policybridge_serdes import ElementType, Layout, Values
 from policybridge_serdes.bitstream import PackedCodec
 from policybridge_serdes.checks import check_bool
-from policybridge_serdes.values import Row
+from policybridge_serdes.limits import Buffer
+from policybridge_serdes.values import Row, packed
 from policybridge_server.grpc.error_details import FieldError
 from policybridge_server.open_inference.datatypes import elements_of
 from policybridge_server.open_inference.inputs import Shape
@@ -18,7 +19,7 @@ from policybridge_server.open_inference.inputs import Shape
 class Rows(Protocol):
     """Makes the rows of requests of one form."""
 
-    def make(self, payloads: Sequence[bytes]) -> list[Row]:
+    def make(self, payloads: Sequence[Buffer]) -> list[Row]:
         """Give the rows.
 
         Raises:
@@ -35,13 +36,13 @@ class PackedRow:
         self._sizes = [spec.size for spec in layout.specs]
         self._codec = PackedCodec(layout)
 
-    def make(self, payloads: Sequence[bytes]) -> list[Row]:
+    def make(self, payloads: Sequence[Buffer]) -> list[Row]:
         """Give the one row."""
         _check_sizes(self._layout, payloads, self._sizes)
-        return [self._codec.decode(b"".join(payloads))]
+        return [self._codec.decode(packed(payloads, self._layout.size))]
 
 
-def _check_sizes(layout: Layout, payloads: Sequence[bytes], sizes: Sequence[int]) -> None:
+def _check_sizes(layout: Layout, payloads: Sequence[Buffer], sizes: Sequence[int]) -> None:
     if list(map(len, payloads)) == sizes:
         return
     for spec, payload, size in zip(layout.specs, payloads, sizes, strict=True):
@@ -59,7 +60,7 @@ class PackedRows:
         self._columns = [(spec.name, spec.type.dtype, (count, *spec.shape)) for spec in layout.specs]
         self._bools = [(index, spec) for index, spec in enumerate(layout.specs) if spec.type is ElementType.BOOL]
 
-    def make(self, payloads: Sequence[bytes]) -> list[Row]:
+    def make(self, payloads: Sequence[Buffer]) -> list[Row]:
         """Give the rows."""
         # Before memory is allocated for the declared shape.
         _check_sizes(self._layout, payloads, self._sizes)
@@ -86,7 +87,7 @@ class VaryingRows:
     shapes: Sequence[Shape]
     count: int
 
-    def make(self, payloads: Sequence[bytes]) -> list[Row]:
+    def make(self, payloads: Sequence[Buffer]) -> list[Row]:
         """Give the rows."""
         inputs = zip(self.layout.specs, self.shapes, payloads, strict=True)
         # All of them before memory is allocated for the declared shapes.

@@ -33,12 +33,14 @@ class Channel:
 
     Attributes:
         is_open: whether `close` has not been called.
+        expected: bytes of one message that a large read may bring; a handler of many small messages sets it.
         unsent: bytes that wait until the client reads.
 
     """
 
     def __init__(self, incoming: int, outgoing: int, close: Callable[[], None], loop: Loop, handler: Handler) -> None:
         self.is_open = True
+        self.expected = _READ_MORE
         # A bytearray: appending to it, or cutting its front, does not copy its content.
         self.unsent = bytearray()
         self._incoming = incoming
@@ -49,7 +51,7 @@ class Channel:
         self._put: Callable[[bytes | bytearray], int] = partial(os.write, outgoing)
         self._loop = loop
         self._reading = True
-        self._wanted = _READ
+        self._full = False
         loop.watch(incoming, handler)
         if outgoing != incoming:
             loop.watch(outgoing, handler, 0)
@@ -57,12 +59,13 @@ class Channel:
     def receive(self) -> bytes | None:
         """Return the arrived bytes: ``b""`` at the end or on a broken connection, ``None`` for nothing yet."""
         try:
-            data = self._take(self._wanted)
+            wanted = max(_READ, min(self.expected, _READ_MORE)) if self._full else _READ
+            data = self._take(wanted)
         except BlockingIOError:
             return None
         except OSError:
             return b""
-        self._wanted = _READ if len(data) < self._wanted else _READ_MORE
+        self._full = len(data) >= wanted
         return data
 
     def send(self, data: bytes) -> None:

@@ -4,14 +4,16 @@ A message is passed on only when the one before it is answered. So answers keep 
 them, and a client that does not wait for its answers costs one buffer: while messages wait, no more bytes are read.
 """
 
+import asyncio
 import select
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import Outcome, PolicyReference, SessionOptions, Values
+from policybridge_serdes.limits import LARGE, Buffer
 from policybridge_serdes.values import Row
 from policybridge_server.engine.engine import Session
 from policybridge_server.transports.channel import Channel
@@ -19,6 +21,7 @@ from policybridge_server.transports.contract import Host
 from policybridge_server.transports.failures import as_error
 
 _Message = TypeVar("_Message")
+_Data = TypeVar("_Data", bound=Buffer)
 
 
 class Conversation(ABC, Generic[_Message]):
@@ -124,6 +127,22 @@ class Conversation(ABC, Generic[_Message]):
         """Ask for one decision."""
         self._unanswered = True
         session.submit(row)
+
+    def _ask_for(self, session: Session, decode: Callable[[_Data], Row], data: _Data) -> None:
+        """Ask for one decision on what ``decode`` reads from ``data``; in a thread if that may take long."""
+        if len(data) <= LARGE:
+            self._ask(session, decode(data))
+            return
+        self._unanswered = True
+        self._host.loop.spawn(self._ask_aside(session, decode, data))
+
+    async def _ask_aside(self, session: Session, decode: Callable[[_Data], Row], data: _Data) -> None:
+        try:
+            row = await asyncio.to_thread(decode, data)
+            if not self._over:
+                self._ask(session, row)
+        except Exception as error:
+            self._break(error)
 
     def answer(self, advice: Values, log_probability: float | None) -> None:
         """Send the advice, and take the next message if it has arrived."""

@@ -61,6 +61,8 @@ class SocketSession(ChannelConversation[Event]):
             if self._half or self._reader.begun:
                 self._wait_for_the_rest(begun=bool(events))
                 self._sent()
+            # Short lines by the thousand would fill a large read, and take long.
+            self._channel.expected = self._reader.lacking
             self._receive(events)
 
     def _sent(self) -> None:
@@ -112,7 +114,10 @@ class SocketSession(ChannelConversation[Event]):
         if session is None:
             return
         if isinstance(message, bytes):
-            self._ask(session, message if self._features is None else self._features.decode(message))
+            if self._features is None:
+                self._ask(session, message)
+            else:
+                self._ask_for(session, self._features.decode, message)
         elif isinstance(message, Context):
             session.context(message.name)
         elif isinstance(message, Outcome):

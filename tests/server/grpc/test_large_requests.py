@@ -37,6 +37,22 @@ print(tracemalloc.get_traced_memory()[0])
 """
 """Prints the bytes that stay allocated after 60 requests of half a megabyte, each of another size."""
 
+READ = """
+import tracemalloc
+from policybridge.inference.inference_service_pb2 import ModelInferRequest
+from policybridge_server.open_inference.request import parsed_request
+
+values = bytes(range(256)) * (1 << 15)
+tensor = ModelInferRequest.InferInputTensor(name="x", datatype="UINT8", shape=[len(values)])
+data = ModelInferRequest(model_name="declared", inputs=[tensor], raw_input_contents=[values]).SerializeToString()
+tracemalloc.start()
+read = parsed_request(data)
+peak = tracemalloc.get_traced_memory()[1]
+assert list(read.payloads) == [values]
+print(peak)
+"""
+"""Prints the bytes that are allocated to read a request of 8 MiB."""
+
 
 @pytest.fixture(scope="module")
 def channel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[grpc.Channel]:
@@ -99,3 +115,8 @@ def test_the_values_of_requests_are_not_kept_with_their_forms() -> None:
     # In a process of its own: the server's stubs and Triton's cannot be loaded together.
     done = subprocess.run([sys.executable, "-c", KEPT], capture_output=True, text=True, check=True, timeout=60)
     assert int(done.stdout) < 8 << 20
+
+
+def test_the_contents_of_a_large_request_are_not_copied() -> None:
+    done = subprocess.run([sys.executable, "-c", READ], capture_output=True, text=True, check=True, timeout=60)
+    assert int(done.stdout) < 1 << 20

@@ -1,5 +1,8 @@
 """The columns of a segment."""
 
+import tracemalloc
+import zlib
+
 import numpy as np
 import pytest
 
@@ -23,6 +26,22 @@ def test_varying_records_come_back_as_they_were() -> None:
     values = unpack_rows(VARYING, pack_rows(VARYING, records), 4)
     codec = BitstreamSerDes().codec(VARYING)
     assert [codec.encode(values[n : n + 1]) for n in range(4)] == [codec.encode(record) for record in records]
+
+
+@pytest.mark.parametrize("shape", [(4 << 20,), (-1,)], ids=["fixed", "varying"])
+def test_a_large_record_is_packed_without_a_copy_to_the_same_column(shape: tuple[int]) -> None:
+    layout = Layout.of([TensorSpec("x", ElementType.INT64, shape)])
+    record = pack(layout, {"x": np.arange(4 << 20, dtype=np.int64) >> 12})
+    encoded = BitstreamSerDes().codec(layout).encode(record)
+    sizes = b"" if layout.fixed else np.array([len(encoded)], "<u4").tobytes()
+    wanted = zlib.compress(sizes + encoded, 1)
+    tracemalloc.start()
+    column = pack_rows(layout, [record])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert column == wanted
+    assert peak < len(encoded) // 2
+    assert np.array_equal(unpack_rows(layout, column, 1)["x"][0], record["x"][0])
 
 
 @pytest.mark.parametrize("damage", [b"", b"no zlib", pack_numbers([1], "<i8")])
