@@ -117,6 +117,23 @@ class Loop(asyncio.SelectorEventLoop):
         return super().call_at(when, callback, *args, context=context)
 
 
+class AwakeWaits:
+    """Tells after which lone decisions the loop stays awake: after n waits in vain in a row, after one in 2ⁿ."""
+
+    def __init__(self) -> None:
+        self._in_vain = self._skipping = 0
+
+    def is_next(self) -> bool:
+        """Whether to stay awake after this decision."""
+        self._skipping -= 1
+        return self._skipping < 0
+
+    def ended(self, *, arrived: bool) -> None:
+        """Note whether an observation arrived while the loop stayed awake."""
+        self._in_vain = 0 if arrived else min(self._in_vain + 1, _MOST_IN_VAIN)
+        self._skipping = 2**self._in_vain - 1
+
+
 class _TurnSelector(selectors.BaseSelector):
     """The selector of `Loop`: it waits for asyncio's descriptors and serves the watched ones itself.
 
@@ -133,7 +150,7 @@ class _TurnSelector(selectors.BaseSelector):
         # Do not spin on a single core: it would keep the compiler from running.
         self._spin = spin if len(os.sched_getaffinity(0)) > 1 else 0.0
         self._lone = False
-        self._in_vain = self._skipping = 0
+        self._waits = AwakeWaits()
         self._inner = selectors.EpollSelector()
         self.epoll = select.epoll()
         self.epoll.register(self._inner.fileno(), select.EPOLLIN)
@@ -194,10 +211,9 @@ class _TurnSelector(selectors.BaseSelector):
         events = self.epoll.poll(0)
         if events or timeout == 0.0:
             return events
-        if not self._skip():
+        if self._waits.is_next():
             events = self._spun()
-            self._in_vain = 0 if events else min(self._in_vain + 1, _MOST_IN_VAIN)
-            self._skipping = 2**self._in_vain - 1
+            self._waits.ended(arrived=bool(events))
         self._lone = bool(events)
         return events or self.epoll.poll(timeout)
 
@@ -209,11 +225,6 @@ class _TurnSelector(selectors.BaseSelector):
             os.sched_yield()
             events = self.epoll.poll(0)
         return events
-
-    def _skip(self) -> bool:
-        """Whether not to stay awake this time, because nothing arrived in the waits before."""
-        self._skipping -= 1
-        return self._skipping >= 0
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         """Wait for one of asyncio's own descriptors."""

@@ -6,7 +6,7 @@ import signal
 import threading
 from typing import cast
 
-from policybridge_server.loop import Loop
+from policybridge_server.loop import AwakeWaits, Loop
 
 
 def test_a_signal_is_heeded_though_very_many_calls_of_threads_come_before_it() -> None:
@@ -27,3 +27,18 @@ def test_a_signal_is_heeded_though_very_many_calls_of_threads_come_before_it() -
     with asyncio.Runner(loop_factory=lambda: cast("asyncio.AbstractEventLoop", Loop(lambda: 0))) as runner:
         runner.run(work())
     assert called == list(range(5_000))
+
+
+def test_after_waits_in_vain_the_loop_stays_awake_less_and_less_often_down_to_once_in_64_answers() -> None:
+    waits = AwakeWaits()
+
+    def decisions_until_next() -> int:
+        return next(number for number in range(1, 1000) if waits.is_next())
+
+    for expected in (1, 2, 4, 8, 16, 32, 64, 64, 64):
+        assert decisions_until_next() == expected
+        waits.ended(arrived=False)
+    assert decisions_until_next() == 64
+    for _ in range(2):
+        waits.ended(arrived=True)
+        assert decisions_until_next() == 1
