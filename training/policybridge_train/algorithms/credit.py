@@ -32,6 +32,7 @@ from policybridge_train.learning.record import Iteration
 from policybridge_train.learning.training import Training, factor
 from policybridge_train.learning.trees import Trees, TreeSettings, fit, to_onnx
 from policybridge_train.tasks.inline import TOLD, InlineForSize
+from policybridge_train.tasks.modules import distinct
 from policybridge_train.tasks.task import Asking, Case, Task
 from policybridge_train.trajectories.trajectory import Collecting, Trajectory
 from policybridge_train.tuning.crediting import Ground, Labels, decisions_of
@@ -86,7 +87,7 @@ def train(training: Training, settings: Settings) -> None:
     else:
         last = _publish(training, 0, trees, settings.least)
         done = [last]
-    cases = _distinct(training, task)
+    cases = distinct(task, training.training)
     while last.number < settings.iterations and not training.over and not _is_flat(done):
         _collect(training, last, trees, settings.compiles, cases)
         trees = _fitted(training, last.number + 1, settings)
@@ -99,23 +100,17 @@ def _is_flat(done: Sequence[Iteration]) -> bool:
     return len(done) > _PATIENCE and min(factors[-_PATIENCE:]) >= min(factors[:-_PATIENCE])
 
 
-def _collect(training: Training, last: Iteration, trees: Trees, compiles: int, cases: Mapping[str, Case]) -> None:
+def _collect(training: Training, last: Iteration, trees: Trees, compiles: int, cases: Sequence[Case]) -> None:
     """Try flips in all training modules, except those that an interrupted run has recorded."""
     asking = training.asking(last.version, purpose="training")
     trying = _Trying(asking, f"{training.seed} {last.number}", training.collector.farm.share(trees), compiles)
-    waiting = [case for case in cases.values() if not training.record.has(last.number, case.name)]
+    waiting = [case for case in cases if not training.record.has(last.number, case.name)]
     flips = 0
     for number, found in enumerate(training.collector.each(partial(_try, training, last, trying), waiting), 1):
         flips += found
         if number % 50 == 0 or number == len(waiting):
             training.say(f"iteration {last.number + 1}: {number} of {len(waiting)} modules, {flips:,} flips")
     training.compiles = max(training.compiles, training.record.compiles())
-
-
-def _distinct(training: Training, task: InlineForSize) -> Mapping[str, Case]:
-    # One case for each bitcode: a library's static and shared objects are often made of the same.
-    distinct = {task.module(case).digest: case for case in reversed(training.training)}
-    return dict(reversed(distinct.items()))
 
 
 def _try(training: Training, last: Iteration, trying: "_Trying", case: Case) -> int:

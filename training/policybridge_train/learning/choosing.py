@@ -97,9 +97,9 @@ class Costs:
 
     def nodes(self) -> Mapping[str, Sequence[Any]]:
         """Give the trees for ONNX with an output for each choice: in each the last column is that choice."""
-        if self.trees.model is None:
+        roots = self.trees.roots()
+        if not roots:
             return {}
-        roots = [tree["tree_structure"] for tree in self.trees.model.dump_model()["tree_info"]]
         made = [(_fixed(root, self.columns, choice), choice) for choice in range(self.choices) for root in roots]
         return nodes_of([root for root, _ in made], [choice for _, choice in made])
 

@@ -24,6 +24,7 @@ ALGORITHMS: Final = Table(
         "bc": "policybridge_train.algorithms.bc",
         "bcmax": "policybridge_train.algorithms.bcmax",
         "choices": "policybridge_train.algorithms.choices",
+        "exhaustive": "policybridge_train.algorithms.exhaustive",
         "es": "policybridge_train.algorithms.es",
         "linear": "policybridge_train.algorithms.linear",
         "ppo": "policybridge_train.algorithms.ppo",

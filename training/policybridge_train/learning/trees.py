@@ -59,6 +59,10 @@ class Trees:
     nodes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     model: Any = None
 
+    def roots(self) -> list[Mapping[str, Any]]:
+        """Give the root of each tree, as LightGBM dumps it."""
+        return [] if self.model is None else [tree["tree_structure"] for tree in self.model.dump_model()["tree_info"]]
+
     def predict(self, rows: Matrix) -> npt.NDArray[np.float64]:
         """Predict the bytes that "inline" costs more than "call", a number for each row."""
         if self.model is None or not len(rows):

@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from policybridge_client.llvm.tasks import INLINE, INLINING_DEFAULT
-from policybridge_core.errors import NotFoundError
 from policybridge_serdes import ElementType, TensorSpec, Values
 from policybridge_train.compiling.decider import Wanted
-from policybridge_train.tasks.modules import OfCorpus
+from policybridge_train.tasks.modules import OfPlugin
 from policybridge_train.tasks.task import names_in_hex
 
 NUMBERS: Final = (
@@ -47,7 +46,7 @@ def by_unit(costs: Mapping[str, float]) -> Mapping[str, float]:
     return {unit_of(name): cost for name, cost in costs.items()}
 
 
-class InlineForSize(OfCorpus):
+class InlineForSize(OfPlugin):
     """Inlining of a corpus' modules, at the level that each was recorded with.
 
     Args:
@@ -67,14 +66,6 @@ class InlineForSize(OfCorpus):
     features = tuple(TensorSpec(name, ElementType.INT64) for name in (*NUMBERS, INLINING_DEFAULT.name, *TOLD))
     advice = TensorSpec("inlining_decision", ElementType.INT64)
     default = INLINING_DEFAULT.name
-
-    def __init__(self, compiler: str = "", plugins: str = "", seconds: str = "", memory: str = "") -> None:
-        super().__init__(compiler, plugins, seconds, memory)
-        if self.tool.plugin is None:
-            raise NotFoundError(
-                f"there is no policybridge-inliner-{self.compiler.major}.so that {self.compiler.name} loads; give its "
-                "folder by --plugins, or in POLICYBRIDGE_PLUGINS (docs/plugin.md)"
-            )
 
     def units(self, observations: Values, contexts: npt.NDArray[np.object_]) -> Sequence[str]:  # noqa: ARG002 - of `Task`
         """Give the function that holds each call; see `Task`."""

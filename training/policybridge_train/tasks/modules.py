@@ -13,7 +13,7 @@ from policybridge_train.compiling.policy import ByConnection
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.corpus.description import Corpus
-from policybridge_train.tasks.task import Asking, Case
+from policybridge_train.tasks.task import Asking, Case, Task
 
 
 class OfCorpus:
@@ -96,3 +96,28 @@ class OfCorpus:
     def end(self) -> None:
         """End all compilers."""
         self.tool.running.end()
+
+
+class OfPlugin(OfCorpus):
+    """The base class of tasks that only the plugin ``policybridge-inliner`` asks; see `OfCorpus`.
+
+    Raises:
+        NotFoundError: there is no such compiler, or no plugin that it loads.
+        InvalidError: a limit is not a number.
+
+    """
+
+    def __init__(self, compiler: str = "", plugins: str = "", seconds: str = "", memory: str = "") -> None:
+        super().__init__(compiler, plugins, seconds, memory)
+        if self.tool.plugin is None:
+            raise NotFoundError(
+                f"there is no policybridge-inliner-{self.compiler.major}.so that {self.compiler.name} loads; give its "
+                "folder by --plugins, or in POLICYBRIDGE_PLUGINS (docs/plugin.md)"
+            )
+
+
+def distinct(task: Task, cases: Sequence[Case]) -> Sequence[Case]:
+    """Give one case for each bitcode: a library's static and shared objects are often made of the same."""
+    if not isinstance(task, OfCorpus):
+        return cases
+    return list({task.module(case).digest: case for case in reversed(cases)}.values())[::-1]

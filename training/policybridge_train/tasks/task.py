@@ -119,6 +119,7 @@ TASKS: Table = Table(
         "inline": "policybridge_train.tasks.inline:InlineForSize",
         "inline-speed": "policybridge_train.tasks.inline_speed:InlineForSpeed",
         "evict": "policybridge_train.tasks.eviction:Eviction",
+        "passes": "policybridge_train.tasks.passes:PassesForSize",
         "priority": "policybridge_train.tasks.priority:Priority",
         "tile": "policybridge_train.tasks.tiling:Tiling",
     },
