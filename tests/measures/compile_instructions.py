@@ -2,7 +2,7 @@
 
 DIR is the folder of ``tests.measures.packages``, which has the stores. A source of each package is compiled by clang-22
 at -Oz under valgrind: alone, with the plugin, and with plugin and store. Instructions hardly differ from run to run, as
-time does on a busy machine.
+time does on a busy machine. What an earlier call has counted in DIR is not counted again.
 """
 
 import argparse
@@ -16,8 +16,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+import msgspec
+
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
-from tests.measures.packages import read_recipes
+from tests.measures.packages import Recipe, read_recipes
 
 _COUNTED: Final = re.compile(r"^==\d+== I\s+refs:\s+([\d,]+)", re.MULTILINE)
 
@@ -46,6 +48,18 @@ def instructions(command: Sequence[str], folder: Path) -> int:
     return sum(int(found.replace(",", "")) for log in logs for found in _COUNTED.findall(log))
 
 
+def _counted(folder: Path, recipe: Recipe, plugin: Path, store: str) -> dict[str, int]:
+    """Give the instructions of each way to compile; those of an earlier call are kept in the package's folder."""
+    kept = folder / f"{store}.compiles.json"
+    if not kept.exists():
+        command = ["clang-22", "-Oz", "-o", "/dev/null", *shlex.split(recipe.compile)]
+        counts = {
+            way: instructions([*command, *more], folder / "tune") for way, more in ways(plugin, folder / store).items()
+        }
+        kept.write_text(json.dumps(counts), encoding="utf-8")
+    return msgspec.json.decode(kept.read_bytes(), type=dict[str, int])
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Measure and print; the exit status is 1 if a compile fails."""
     recipes = {name: recipe for name, recipe in read_recipes().items() if recipe.compile}
@@ -60,11 +74,7 @@ def main(words: Sequence[str] | None = None) -> int:
     measured: dict[str, dict[str, int]] = {}
     try:
         for name in asked.package or recipes:
-            command = ["clang-22", "-Oz", "-o", "/dev/null", *shlex.split(recipes[name].compile)]
-            its = measured[name] = {
-                way: instructions([*command, *more], work / name / "tune")
-                for way, more in ways(plugin, work / name / f"tuned-{asked.budget}.db").items()
-            }
+            its = measured[name] = _counted(work / name, recipes[name], plugin, f"tuned-{asked.budget}.db")
             plugged, stored = its["plugin"] / its["plain"], its["store"] / its["plain"]
             print(f"{name}: {its['plain']:,} plain, plugin {plugged:.4f}, store {stored:.4f}", flush=True)
     except PolicyBridgeError as error:
