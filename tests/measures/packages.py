@@ -116,7 +116,8 @@ class Bench:
         self._once("source", self._fetch)
         self._once("plain", lambda: self._build("plain", ""))
         self._once(f"tune-{self.budget}", self._tune)
-        apply = f" -fpass-plugin={self.plugin} -mllvm -policybridge-decisions={self._store}"
+        # A linker has no use for these, which some packages take for an error.
+        apply = f" -Qunused-arguments -fpass-plugin={self.plugin} -mllvm -policybridge-decisions={self._store}"
         self._once(f"tuned-{self.budget}", lambda: self._build(f"tuned-{self.budget}", apply))
         plain, tuned = (self._side(way) for way in ("plain", f"tuned-{self.budget}"))
         return Measured(self.recipe.language, part_of(self.name).value, plain, tuned)
