@@ -23,15 +23,20 @@ _SERVER: Final = ROOT / "server" / "policybridge_server"
 _RAISED: Final = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 
 STATED: Final = [
+    ("docs/autotune.md", "Every twelve compiles", "policybridge_train.tuning.module", "_CHECKED_EVERY", 12),
     ("docs/ledger.md", "waiting records may take 256 MiB", "ledger.writer", "_ROOM", 256 << 20),
     ("docs/ledger.md", "adopts abandoned records within a minute", "ledger.postgres.drain", "_ADOPT", 30.0),
     ("docs/ledger.md", "Sessions of a day share a partition", "ledger.postgres.partitions", "_SPAN", 86400.0),
     ("docs/ledger.md", "that server wrote nothing for a day", "ledger.postgres.partitions", "_FORGOTTEN", "1 day"),
+    ("docs/models.md", "takes less than 2 ms", "engine.pace", "INLINE_SECONDS", 2e-3),
+    ("docs/models.md", "are 40 ms late in total", "engine.pace", "_TOLERATED_SECONDS", 0.04),
+    ("docs/models.md", "32 times in a row", "engine.pace", "_FIRST_RUNS", 32),
     ("docs/operating.md", "Clients are counted by one of 4096 hashes", "workers.table", "_CLIENTS", 4096),
     ("docs/operating.md", "After three failed processes in a row", "workers.parent", "_STARTS", 3),
     ("docs/operating.md", "double from 1 µs to 8.6 s", "telemetry.metrics", "_TIMES", range(10, 34)),
     ("docs/policy-toml.md", "at most 64 KiB", "repository.toml", "LARGEST", 64 << 10),
     ("docs/python-policies.md", "1, 2, 4 … 60 seconds", "backends.process.model", "_MOST_DELAY", 60.0),
+    ("docs/scores.md", "95 %, 2,000 draws", "policybridge_train.scoring.statistics", "_SAMPLES", 2000),
     ("docs/versions.md", "The process stays for ten minutes", "engine.rehearsal", "_IDLE", 600.0),
     ("docs/replicas.md", "is asked last for a minute", "policybridge_client.several", "_OUT", 60.0),
 ]
