@@ -16,9 +16,15 @@ _STEP: Final = 64 << 10
 _MUCH: Final = 8 << 20
 """Bytes. After a connection that held more, the allocator's free memory is returned to the system."""
 
+_SLICE: Final = 1e-3
+"""Seconds that a connection works in one turn of the loop at most."""
+
+_TURN: Final = 4e-3
+"""Seconds that all connections of one peer with work left share in one turn of the loop."""
+
 _EVERY: Final = 5.0
-_GROWN: Final = 8 << 20
-"""Seconds between two looks at the process, and bytes by which it has grown if its free memory is returned."""
+_GROWN: Final = 4 << 20
+"""Seconds between two looks, and bytes by which the process or its free memory has grown if the latter is returned."""
 
 FREE: Final = 64 << 10
 """Bytes reserved for each connection, so that a client with small requests is always served."""
@@ -53,13 +59,13 @@ class Memory:
     def __init__(self, most: int) -> None:
         self.most = most
         self.held = 0
-        self._peers: WeakValueDictionary[str, PeerMemory] = WeakValueDictionary()
+        self._peers: WeakValueDictionary[str, PeerBudget] = WeakValueDictionary()
 
-    def of(self, peer: str) -> "PeerMemory":
+    def of(self, peer: str) -> "PeerBudget":
         """Give the part of a peer, the same one for all its connections; see `peer_of`."""
         part = self._peers.get(peer)
         if part is None:
-            part = self._peers[peer] = PeerMemory(peer, self)
+            part = self._peers[peer] = PeerBudget(peer, self)
         return part
 
     def take(self, size: int) -> None:
@@ -81,12 +87,12 @@ class Memory:
         self.held -= size
 
 
-class PeerMemory:
-    """The budget of all connections of one peer: as much as it leaves free for others.
+class PeerBudget:
+    """The budget of all connections of one peer: bytes, and its time in each turn of the loop.
 
-    So one peer holds at most half of the memory, and each of ``n`` peers at most a part of ``n + 1``: whoever comes
-    next finds some (A. K. Choudhury, E. L. Hahne: Dynamic queue length thresholds for shared-memory packet switches,
-    1998).
+    It may hold as many bytes as it leaves free for others. So one peer holds at most half of the memory, and each of
+    ``n`` peers at most a part of ``n + 1``: whoever comes next finds some (A. K. Choudhury, E. L. Hahne: Dynamic queue
+    length thresholds for shared-memory packet switches, 1998).
 
     Args:
         name: of the peer.
@@ -94,11 +100,14 @@ class PeerMemory:
 
     Attributes:
         held: bytes that its connections hold.
+        slice: seconds that one of its connections works in one turn; the rest of its work waits for the next turn.
 
     """
 
     def __init__(self, name: str, memory: Memory) -> None:
         self.held = 0
+        self.slice = _SLICE
+        self._working = 0
         self._name = name
         self._memory = memory
 
@@ -123,6 +132,11 @@ class PeerMemory:
         """Count ``size`` bytes less."""
         self._memory.give(size)
         self.held -= size
+
+    def count_working(self, change: int) -> None:
+        """Count a connection with work left for the next turn (1), or one that gets its turn (-1)."""
+        self._working += change
+        self.slice = min(_SLICE, _TURN / max(1, self._working))
 
 
 class Budget:
@@ -209,17 +223,31 @@ class Budget:
 
 async def return_memory() -> None:
     """Return freed memory to the system, for ever: also that of threads, which no connection's budget counts."""
-    least = _resident()
+    least = _sizes()
     while True:
         await asyncio.sleep(_EVERY)
-        if _resident() - least > _GROWN:
+        sizes = _sizes()
+        # Memory that is freed after a look changes only the second size; freed and used again, only the first.
+        if any(now - before > _GROWN for now, before in zip(sizes, least, strict=True)):
             await asyncio.to_thread(_trim)
-            least = _resident()
-        least = min(least, _resident())
+            least = sizes = _sizes()
+        least = tuple(map(min, least, sizes))
 
 
-def _resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+def _sizes() -> tuple[int, ...]:
+    """Give the bytes of the process, and those that the C library keeps free."""
+    resident = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "mallinfo2"):
+        return (resident, 0)
+    library.mallinfo2.restype = _MallocInfo
+    return (resident, library.mallinfo2().fordblks)
+
+
+class _MallocInfo(ctypes.Structure):
+    """``struct mallinfo2`` of the GNU C library."""
+
+    _fields_ = (("others", ctypes.c_size_t * 8), ("fordblks", ctypes.c_size_t), ("keepcost", ctypes.c_size_t))
 
 
 def _trim() -> None:

@@ -1,6 +1,7 @@
 """The PolicyService: Evaluate and Session, in terms of the engine."""
 
-from collections.abc import AsyncIterator, Iterable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from typing import Final, cast
 
@@ -8,11 +9,13 @@ import grpc.aio
 
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1.policy_service_pb2_grpc import add_PolicyServiceServicer_to_server
+from policybridge_core.errors import PolicyBridgeError
+from policybridge_serdes.limits import LARGE
 from policybridge_serdes.messages import check_outcome, outcome_from_pb
-from policybridge_server.engine.recorder import wait_recorded
+from policybridge_server.engine.recorder import Acknowledge, wait_recorded
 from policybridge_server.engine.tracing import TRACEPARENT
 from policybridge_server.grpc.aio_stream import AioStream
-from policybridge_server.grpc.calls import Calls, Context, Method, WithContext, add_service
+from policybridge_server.grpc.calls import Calls, Context, Method, WithContext, add_service, parsed
 from policybridge_server.grpc.evaluate import Evaluate
 from policybridge_server.grpc.http2.server import Http2Server
 from policybridge_server.grpc.http2.stream import Stream
@@ -34,14 +37,48 @@ def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:
     add_service(add_PolicyServiceServicer_to_server, methods, server, calls)
     if isinstance(server, Http2Server):
         server.add_call(f"{_SERVICE}/Evaluate", lambda stream: UnaryCall(stream, evaluate, calls, host.loop))
+        server.add_call(f"{_SERVICE}/ReportOutcome", partial(_report_call, host, calls))
         server.add_call(f"{_SERVICE}/Session", partial(_session_call, host, calls))
 
 
 def _session_call(host: Host, calls: Calls, stream: Stream) -> SessionCall:
     traceparent = next((value for name, value in stream.headers.metadata if name == TRACEPARENT), "")
-    peer = stream.connection.peer
-    reporter = host.access.reporter(_authorization(stream.headers.metadata), peer)
-    return SessionCall(stream, host, calls, Caller(client_of(peer), reporter), traceparent)
+    caller = Caller(client_of(stream.connection.peer), _reporter_of(host, stream))
+    return SessionCall(stream, host, calls, caller, traceparent)
+
+
+def _report_call(host: Host, calls: Calls, stream: Stream) -> UnaryCall:
+    return UnaryCall(stream, _Reporting(host, _reporter_of(host, stream)), calls, host.loop)
+
+
+def _reporter_of(host: Host, stream: Stream) -> str:
+    return host.access.reporter(_authorization(stream.headers.metadata), stream.connection.peer)
+
+
+class _Reporting:
+    """Keeps the outcome of a session that has ended, or that another process has, without a task."""
+
+    def __init__(self, host: Host, reporter: str) -> None:
+        self._host = host
+        self._reporter = reporter
+
+    def start(self, request: bytes, call: UnaryCall) -> None:
+        """Report, and reply when the outcome is durable; a large request is read in a thread."""
+        if len(request) > LARGE:
+            call.run(self._aside(request))
+            return
+
+        def acknowledge(error: PolicyBridgeError | None) -> None:
+            call.settle(b"" if error is None else error)
+
+        self._read(request)(acknowledge)
+
+    def _read(self, request: bytes) -> Callable[[Acknowledge], None]:
+        return _report_of(self._host, parsed(pb.ReportOutcomeRequest.FromString, request), self._reporter)
+
+    async def _aside(self, request: bytes) -> bytes:
+        await wait_recorded(await asyncio.to_thread(self._read, request))
+        return b""
 
 
 def _authorization(metadata: Iterable[tuple[str, str | bytes]]) -> list[str]:
@@ -56,12 +93,14 @@ async def _evaluate(evaluate: Evaluate, request: pb.EvaluateRequest) -> pb.Evalu
     return pb.EvaluateResponse.FromString(await evaluate.answer(request.SerializeToString()))
 
 
-async def _report(host: Host, request: pb.ReportOutcomeRequest, context: Context) -> pb.ReportOutcomeResponse:
-    """Keep the outcome of a session that has ended, or that another process has."""
+def _report_of(host: Host, request: pb.ReportOutcomeRequest, reporter: str) -> Callable[[Acknowledge], None]:
     check_outcome(request.outcome, host.config.limits)
     outcome = outcome_from_pb(request.outcome)
-    report = partial(host.opener.engine.report, request.session_id, outcome, reporter=_reporter(host, context))
-    await wait_recorded(report)
+    return partial(host.opener.engine.report, request.session_id, outcome, reporter=reporter)
+
+
+async def _report(host: Host, request: pb.ReportOutcomeRequest, context: Context) -> pb.ReportOutcomeResponse:
+    await wait_recorded(_report_of(host, request, _reporter(host, context)))
     return pb.ReportOutcomeResponse()
 
 

@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 
 from policybridge_core.errors import PolicyBridgeError, Status
 from policybridge_core.text import without_paths
-from policybridge_server.budget import PeerMemory
+from policybridge_server.budget import PeerBudget
 from policybridge_server.loop import Handler as EventHandler
 from policybridge_server.open_inference.http_body import Bodies
 from policybridge_server.open_inference.http_guard import HttpGuard
@@ -92,7 +92,7 @@ class HttpTransport:
         refusal = b"" if self._door else REFUSAL
         self._listener = Listener(listener, host.loop, host.doors, self._accept, refusal)
 
-    def _accept(self, connection: socket.socket, address: object, memory: PeerMemory) -> None:  # noqa: ARG002
+    def _accept(self, connection: socket.socket, address: object, memory: PeerBudget) -> None:  # noqa: ARG002
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         try:

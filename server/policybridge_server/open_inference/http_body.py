@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from policybridge_core.errors import InvalidError, TooLargeError, UnavailableError
-from policybridge_server.budget import Budget, PeerMemory
+from policybridge_server.budget import Budget, PeerBudget
 from policybridge_server.open_inference.binary import HEADER, MOST_JSON, too_long
 from policybridge_server.transports.unpacking import WINDOW_BITS, Unpacking
 
@@ -36,7 +36,7 @@ class Bodies:
         self._held = 0
 
     @asynccontextmanager
-    async def held(self, request: web.Request, memory: PeerMemory) -> AsyncIterator[None]:
+    async def held(self, request: web.Request, memory: PeerBudget) -> AsyncIterator[None]:
         """Read the body of a request, and hold it while the block runs; it counts in ``memory``, its peer's.
 
         Raises:

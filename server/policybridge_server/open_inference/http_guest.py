@@ -10,7 +10,7 @@ from typing import Final
 from aiohttp import web
 
 from policybridge_core.errors import DeadlineError, PolicyBridgeError
-from policybridge_server.budget import PeerMemory
+from policybridge_server.budget import PeerBudget
 from policybridge_server.loop import Handler
 from policybridge_server.open_inference.http_body import Bodies
 from policybridge_server.transports.channel import SocketChannel
@@ -49,7 +49,7 @@ class HttpGuest(ProtocolChannel):
         open_channel: Callable[[socket.socket, Handler], SocketChannel],
         serve: Callable[[], asyncio.Protocol],
         guests: "HttpGuests",
-        memory: PeerMemory,
+        memory: PeerBudget,
     ) -> None:
         super().__init__(connection, open_channel, serve)
         self.memory = memory

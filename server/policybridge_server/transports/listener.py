@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from policybridge_core.errors import UnavailableError
-from policybridge_server.budget import PeerMemory
+from policybridge_server.budget import PeerBudget
 from policybridge_server.loop import Loop
 from policybridge_server.systemd import given_socket
 from policybridge_server.transports.doors import Doors
@@ -70,7 +70,7 @@ class Listener:
         listener: socket.socket,
         loop: Loop,
         doors: Doors,
-        accepted: Callable[[socket.socket, Any, PeerMemory], None],
+        accepted: Callable[[socket.socket, Any, PeerBudget], None],
         refusal: bytes,
     ) -> None:
         self.share: Share | None = None

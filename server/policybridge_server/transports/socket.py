@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from policybridge_core.errors import UnavailableError
-from policybridge_server.budget import PeerMemory
+from policybridge_server.budget import PeerBudget
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.listener import Listener
 from policybridge_server.transports.running import Running
@@ -35,7 +35,7 @@ class SocketTransport:
         self._listening = Listener(listener, host.loop, host.doors, self._accept, _REFUSAL)
         self._listening.share = host.share
 
-    def _accept(self, connection: socket.socket, address: Any, memory: PeerMemory) -> None:  # noqa: ARG002
+    def _accept(self, connection: socket.socket, address: Any, memory: PeerBudget) -> None:  # noqa: ARG002
         self._sessions.add(SocketSession(connection, self._host, memory, self._gone))
         if self._host.share is not None:
             self._host.share.connection(1)

@@ -9,7 +9,7 @@ from typing import Final
 from policybridge_core.errors import InvalidError, PolicyBridgeError, TooLargeError, UnavailableError
 from policybridge_serdes import Codec, ElementType, Outcome, Values, load_serdes
 from policybridge_serdes.interactive import MAX_LINE, Context, Event, Header, InteractiveReader
-from policybridge_server.budget import Budget, PeerMemory
+from policybridge_server.budget import Budget, PeerBudget
 from policybridge_server.engine.engine import Session
 from policybridge_server.transports.channel import SocketChannel
 from policybridge_server.transports.contract import Host
@@ -34,7 +34,7 @@ class SocketSession(ChannelConversation[Event]):
     """
 
     def __init__(
-        self, connection: socket.socket, host: Host, memory: PeerMemory, closed: Callable[["SocketSession"], None]
+        self, connection: socket.socket, host: Host, memory: PeerBudget, closed: Callable[["SocketSession"], None]
     ) -> None:
         super().__init__(host, "a session on the socket")
         self._closed = closed

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_server.budget import Budget, PeerMemory
+from policybridge_server.budget import Budget, PeerBudget
 from policybridge_server.grpc.http2.contract import TimedStream
 from policybridge_server.grpc.http2.frames import PREFACE, Code, Http2Error, goaway_frame
 from policybridge_server.grpc.http2.greeting import FRAME, HTTP1, OURS, has_preface, has_settings, is_http1
@@ -34,8 +34,9 @@ _LAST_WORDS: Final = 1.0
 class Http2Connection:
     """Serves one connection inside the loop's turns.
 
-    In one turn it works for a millisecond or so and leaves the rest for the next, so that a client that sends a lot
-    delays no other. `Budget` bounds its memory, and `Patience` the frames that advance no call.
+    In one turn it works for a millisecond or so, and less if many connections of its peer do, and leaves the rest for
+    the next, so that a client that sends a lot delays no other. `Budget` bounds its memory, and `Patience` the frames
+    that advance no call.
 
     Its parts: `Incoming` cuts frames, `Streams` takes them, `Receiving` and `Sending` are the two directions of flow
     control, `Turn` writes. The parts for a `Stream` are attributes here (`StreamConnection`).
@@ -53,7 +54,7 @@ class Http2Connection:
         self,
         connection: socket.socket,
         peer: str,
-        memory: PeerMemory,
+        memory: PeerBudget,
         owner: ConnectionOwner,
         gone: "Callable[[Http2Connection], None]",
     ) -> None:
@@ -66,7 +67,7 @@ class Http2Connection:
         self._prefaced = self._leaving = self._broken = self._ending = False
         self._closing: asyncio.TimerHandle | None = None
         self._channel = owner.channel(connection, self)
-        self._turn = turn = Turn(self._channel, self.sending)
+        self._turn = turn = Turn(self._channel, self.sending, memory)
         self._receiving = Receiving(self.budget, turn.write)
         # Bound methods, so that a stream calls them directly.
         self.write: Callable[[bytes], None] = turn.write
@@ -109,7 +110,7 @@ class Http2Connection:
 
     def resume(self) -> None:
         """Continue the work left from the turn before."""
-        self._turn.again = False
+        self._turn.begin()
         self.ready(0)
 
     def _drain(self) -> None:
@@ -133,7 +134,7 @@ class Http2Connection:
         # While the socket is full, take no frames; it reports when it is not.
         left = turn.unfinished or self.sending.due or (self._incoming.behind and not self._channel.unsent)
         if left or (self._ending and self._streams.open):
-            turn.again = True
+            turn.schedule()
             self._owner.loop.again(self)
 
     def _receive(self) -> None:

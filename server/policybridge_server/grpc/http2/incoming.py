@@ -21,22 +21,23 @@ class Incoming:
 
     """
 
-    __slots__ = ("_greet", "_missing", "_rest", "_take", "_turn", "behind", "greeted")
+    __slots__ = ("_at", "_greet", "_missing", "_rest", "_take", "_turn", "behind", "greeted")
 
     def __init__(self, turn: Turn, greet: Callable[[bytes], int], take: Callable[[int, int, int, bytes], None]) -> None:
         self.greeted = self.behind = False
-        self._rest = bytearray()
-        self._missing = 0
+        self._rest: bytes | bytearray = bytearray()
+        # While frames are left they stay in place: a connection may have a hundred turns for one read.
+        self._at = self._missing = 0
         self._turn = turn
         self._greet = greet
         self._take = take
 
     def clear(self) -> None:
         """Drop the kept bytes."""
-        self.behind, self._missing, self._rest = False, 0, bytearray()
+        self.behind, self._missing, self._rest, self._at = False, 0, bytearray(), 0
 
     def feed(self, data: bytes) -> None:
-        """Take bytes, and the frames that were left; without bytes only those.
+        """Take bytes; while frames are left, only those, and no bytes.
 
         Raises:
             Http2Error: they are against the rules.
@@ -46,9 +47,8 @@ class Incoming:
             self._rest += data
             self._missing -= len(data)
             return
-        if self._rest:
-            data = b"".join((self._rest, data))
-        start, self._missing, self.behind = 0, 0, False
+        data, start = self._joined(data)
+        self._missing, self.behind = 0, False
         if not self.greeted:
             start = self._greet(data)
         while self.greeted and len(data) - start >= HEAD.size:
@@ -65,7 +65,18 @@ class Incoming:
             if start < len(data) and (self._turn.unfinished or self._turn.is_tired()):
                 self.behind = True
                 break
-        if start < len(data):
+        self._keep(data, start)
+
+    def _joined(self, data: bytes) -> tuple[bytes, int]:
+        """Give the kept bytes with ``data`` behind them, and where the frames begin that are left."""
+        if self.behind:
+            return bytes(self._rest), self._at
+        return b"".join((self._rest, data)) if self._rest else data, 0
+
+    def _keep(self, data: bytes, start: int) -> None:
+        if self.behind:
+            self._rest, self._at = data, start
+        elif start < len(data):
             self._rest = bytearray(memoryview(data)[start:])
         elif self._rest:
             self._rest = bytearray()

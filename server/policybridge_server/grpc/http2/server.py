@@ -9,7 +9,7 @@ import grpc
 
 from policybridge_core.errors import UnavailableError, UnsupportedError
 from policybridge_server.access import Access
-from policybridge_server.budget import PeerMemory
+from policybridge_server.budget import PeerBudget
 from policybridge_server.grpc.guard import check_call, request_limit
 from policybridge_server.grpc.http2.call import ServicerCall
 from policybridge_server.grpc.http2.connection import Http2Connection
@@ -98,7 +98,7 @@ class Http2Server:
             return address
         return f"{address.rpartition(':')[0]}:{listener.getsockname()[1]}"
 
-    def _accept(self, connection: socket.socket, address: Any, memory: PeerMemory) -> None:
+    def _accept(self, connection: socket.socket, address: Any, memory: PeerBudget) -> None:
         if connection.family == socket.AF_UNIX:
             peer = f"unix:{next(self._numbers)}"
         else:

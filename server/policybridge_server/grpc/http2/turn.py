@@ -2,14 +2,11 @@
 
 import time
 from collections import OrderedDict
-from typing import Final
 
+from policybridge_server.budget import PeerBudget
 from policybridge_server.grpc.http2.contract import TimedStream
 from policybridge_server.grpc.http2.sending import Sending
 from policybridge_server.transports.channel import SocketChannel
-
-_SLICE: Final = 1e-3
-"""Seconds that a connection works in one turn of the loop; the rest waits for the next turn, as the others did."""
 
 
 class Turn:
@@ -18,6 +15,7 @@ class Turn:
     Args:
         channel: the socket's channel.
         sending: learns when the socket is full.
+        peer: the budget of the connection's peer.
 
     Attributes:
         out: the frames of this turn; ``None`` between turns, when each is sent at once.
@@ -27,11 +25,12 @@ class Turn:
 
     """
 
-    __slots__ = ("_channel", "_sending", "again", "began", "out", "unfinished")
+    __slots__ = ("_channel", "_peer", "_sending", "again", "began", "out", "unfinished")
 
-    def __init__(self, channel: SocketChannel, sending: Sending) -> None:
+    def __init__(self, channel: SocketChannel, sending: Sending, peer: PeerBudget) -> None:
         self._channel = channel
         self._sending = sending
+        self._peer = peer
         self.out: list[bytes] | None = None
         self.began = 0.0
         self.unfinished: OrderedDict[TimedStream, None] = OrderedDict()
@@ -61,7 +60,17 @@ class Turn:
         now = time.perf_counter()
         if not self.began:
             self.began = now
-        return now - self.began > _SLICE
+        return now - self.began > self._peer.slice
+
+    def schedule(self) -> None:
+        """Count another turn as scheduled."""
+        self.again = True
+        self._peer.count_working(1)
+
+    def begin(self) -> None:
+        """Take the scheduled turn."""
+        self.again = False
+        self._peer.count_working(-1)
 
     def proceed(self) -> None:
         """Continue the unfinished streams, until all had their share or the turn ends."""
