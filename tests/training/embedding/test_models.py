@@ -208,8 +208,10 @@ PICKED: Final = [helper.make_node("Gather", ["x", "table"], ["y"], axis=1)]
         ((HALVES, TensorProto.INT64, np.ones(3, np.float16)), "the operator Gather takes float16"),
         ((PICKED, FLOAT, [7]), "its index is beyond its table of 1"),
         ((PICKED, FLOAT, [0, 0]), "with 1 elements, and computes 2"),
+        ((PICKED, FLOAT, [0] * (1 << 18)), "with 1 elements, and computes 262144"),
+        ((PICKED, FLOAT, [0] * ((1 << 18) + 1)), "tensors take more than 1048576 bytes"),
     ],
-    ids=["half input", "half weights", "index", "shape"],
+    ids=["half input", "half weights", "index", "shape", "1 MiB", "more than 1 MiB"],
 )
 def test_a_model_that_has_no_form_in_c_is_refused_with_the_reason(
     tmp_path: Path, model: tuple[list[onnx.NodeProto], int, Any], said: str, capsys: pytest.CaptureFixture[str]
