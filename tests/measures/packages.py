@@ -5,7 +5,7 @@ both builds with ``-ffunction-sections`` and ``-Wl,--gc-sections``. Its own test
 stripped programs and libraries, and instructions are those that callgrind counts in a run of tests. packages.toml has
 the commands. Steps that an earlier call has done in DIR are not repeated.
 
-It needs Debian's packages clang-22, valgrind, dpkg-dev and what the package's build needs. SQLite's tests refuse root.
+It needs Debian's packages clang-22, valgrind, dpkg-dev and what the package's build needs.
 """
 
 import argparse
@@ -195,6 +195,8 @@ def _run(command: Sequence[str], folder: Path, log: Path, environment: dict[str,
 
 def _stripped(file: Path) -> tuple[int, int]:
     """Give the bytes of text, and of the file, after stripping."""
+    if not file.exists():
+        raise PreconditionError(f"the build has made no {file}")
     copy = file.with_name(f"{file.name}.stripped")
     subprocess.run(["strip", "-o", copy, file.resolve()], check=True)
     told = subprocess.run(["size", copy], capture_output=True, text=True, check=True).stdout

@@ -55,6 +55,12 @@ def test_a_package_whose_own_tests_fail_is_told_with_its_log(bench: Bench) -> No
     assert "broken" in (bench.work / "tiny/plain.log").read_text(encoding="utf-8")
 
 
+def test_a_program_that_the_build_does_not_make_is_named(bench: Bench) -> None:
+    recipe = Recipe("c", _RECIPE.configure, _RECIPE.build, ["another"], _RECIPE.check, _RECIPE.count)
+    with pytest.raises(PreconditionError, match=r"the build has made no .*another"):
+        replace(bench, recipe=recipe).measure()
+
+
 def test_a_compile_executes_more_instructions_with_the_plugin(bench: Bench) -> None:
     folder, store = bench.work / "tiny/source", bench.work / "empty.db"
     store.write_text("policybridge-decisions 1\n", encoding="ascii")
