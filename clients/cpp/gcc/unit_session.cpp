@@ -1,13 +1,11 @@
 #include "unit_session.h"
 
-#include "../launcher/files.h"
 #include "guard.h"
-#include "process_names.h"
 #include "sha256.h"
+#include "telling.h"
 #include "utf8.h"
 
 #include <algorithm>
-#include <cstdio>
 
 namespace policybridge::plugin {
 namespace {
@@ -152,39 +150,16 @@ void UnitSession::finish() noexcept {
   (void)guarded([&]() -> Status {
     if (session_.is_open())
       session_.finish(outcome());
-    tell();
-    write_statistics();
+    // Not by warnings of GCC's, which -Werror would make errors.
+    if (statistics_.defaults && !told_error_)
+      tell_defaults(statistics_);
+    tell_limited(statistics_, settings_.growth_limit, "the functions' instructions");
+    CompilationReport report;
+    report.statistics = statistics_;
+    report.seconds = std::chrono::duration<double>(Clock::now() - begun_).count();
+    write_statistics(settings_.stats, source_, "unroll", told_error_, std::move(report));
     return {};
   });
-}
-
-void UnitSession::tell() const {
-  // Not a warning of GCC's, which -Werror would make an error.
-  if (statistics_.defaults && !told_error_) {
-    const std::string count = statistics_.decisions ? std::to_string(statistics_.defaults) : "all";
-    (void)std::fprintf(stderr, "policybridge: %s decisions are the compiler's own: %s\n", count.c_str(),
-                       statistics_.failure.message().c_str());
-  }
-  if (statistics_.limited)
-    (void)std::fprintf(stderr,
-                       "policybridge: %llu decisions are the compiler's own: the policy has added %g times the "
-                       "functions' instructions (growth limit)\n",
-                       static_cast<unsigned long long>(statistics_.limited), settings_.growth_limit);
-}
-
-void UnitSession::write_statistics() const {
-  if (settings_.stats.empty())
-    return;
-  CompilationReport report;
-  report.statistics = statistics_;
-  report.seconds = std::chrono::duration<double>(Clock::now() - begun_).count();
-  if (told_error_)
-    report.error = statistics_.failure;
-  else if (!statistics_.failure.ok())
-    report.fallback = FallbackReport{statistics_.failure, statistics_.defaults, false};
-  const Status written = write_file(file_of(settings_.stats, source_), report.to_json("unroll", own_command()));
-  if (!written.ok())
-    (void)std::fprintf(stderr, "policybridge: no statistics: %s\n", written.message().c_str());
 }
 
 } // namespace policybridge::plugin

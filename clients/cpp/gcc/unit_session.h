@@ -44,8 +44,6 @@ private:
   Result<std::size_t> checked(const Loop &loop, std::int64_t advice);
   void fail(Status failure);
   Outcome outcome() const;
-  void tell() const;
-  void write_statistics() const;
 
   const Settings settings_;
   const std::string source_;

@@ -124,7 +124,7 @@ Status write_through(const std::string &path, std::string_view content) {
 Status write_file(const std::string &path, std::string_view content) {
   if (is_written_through(path))
     return write_through(path, content);
-  const std::string partial = folder_of(path) + "/." + file_name(path) + "." + std::to_string(getpid());
+  const std::string partial = folder_of(path) + "/." + file_name(path) + "." + std::to_string(gettid());
   const Descriptor file(open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file.is_open())
     return system_error(errno, partial);

@@ -35,7 +35,8 @@ bool is_file(const std::string &path);
 /// A file's content.
 Result<std::string> read_file(const std::string &path);
 
-/// Writes a file as a whole: first under another name in the same folder, then renamed.
+/// Writes a file as a whole: first under another name in the same folder, which is this thread's, then renamed. What
+/// is no file (a device, a pipe, a link) is written through, and not replaced.
 Status write_file(const std::string &path, std::string_view content);
 
 /// Makes a folder and those above it, as far as possible.

@@ -3,13 +3,11 @@
 #include "function_features.h"
 #include "module_names.h"
 #include "pass_choices.h"
-#include "process_names.h"
+#include "telling.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
-#include "llvm/Support/Format.h"
-#include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
 
@@ -97,24 +95,19 @@ ModuleSession::~ModuleSession() {
   report.instructions_after = instructions_of(module_);
   report.seconds = seconds_since(begun_);
   advisor_->finish();
-  if (!statistics.failure.ok() && !report.fatal) {
-    const std::string count = statistics.all_decisions() ? std::to_string(statistics.all_defaults()) : "all";
-    errs() << "policybridge: " << count << " decisions are the compiler's own: " << statistics.failure.message()
-           << "\n";
-  }
-  if (statistics.limited)
-    errs() << "policybridge: " << statistics.limited << " decisions are the compiler's own: the policy has added "
-           << format("%g", configuration_->settings.growth_limit) << " times the module's size (growth limit)\n";
+  if (!statistics.failure.ok() && !report.fatal)
+    tell_defaults(statistics);
+  tell_limited(statistics, configuration_->settings.growth_limit, "the module's size");
   write_statistics();
 }
 
 void ModuleSession::write_statistics() {
-  const std::string &path = configuration_->settings.stats;
-  if (path.empty())
-    return;
-  advisor_->report().seconds = seconds_since(begun_);
-  if (Error error = advisor_->report().write(file_of(path, name_of(module_))))
-    errs() << "policybridge: no statistics: " << toString(std::move(error)) << "\n";
+  const ModuleReport &report = advisor_->report();
+  CompilationReport written;
+  written.statistics = report.statistics;
+  written.seconds = seconds_since(begun_);
+  plugin::write_statistics(configuration_->settings.stats, name_of(module_), "inline", report.fatal,
+                           std::move(written));
 }
 
 } // namespace policybridge::plugin

@@ -20,7 +20,7 @@
 
 #include "site_log.h"
 
-#include "output_file.h"
+#include "../launcher/files.h"
 #include "percent.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -29,7 +29,6 @@
 #include "llvm/IR/Dominators.h"
 #include "llvm/IR/InstrTypes.h"
 #include "llvm/IR/Module.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <algorithm>
@@ -102,11 +101,8 @@ void SiteLog::set_inlined(std::size_t entry, const Function &caller) {
   functions_.erase(&caller);
 }
 
-Error SiteLog::write(const std::string &path, StringRef first_line) const {
-  return write_output(path, [&](raw_ostream &out) {
-    out << first_line << '\n' << lines_;
-    return Error::success();
-  });
+Status SiteLog::write(const std::string &path, const std::string &first_line) const {
+  return write_file(path, first_line + '\n' + lines_);
 }
 
 } // namespace policybridge::plugin

@@ -3,9 +3,10 @@
 
 #include "call_sites.h"
 
+#include "policybridge/status.h"
+
 #include "llvm/Analysis/InlineCost.h"
 #include "llvm/IR/PassManager.h"
-#include "llvm/Support/Error.h"
 
 #include <cstdint>
 #include <map>
@@ -41,7 +42,7 @@ public:
   void forget_functions() { functions_.clear(); }
 
   /// Write the file as a whole.
-  llvm::Error write(const std::string &path, llvm::StringRef first_line) const;
+  Status write(const std::string &path, const std::string &first_line) const;
 
 private:
   /// Of a function as it is now.

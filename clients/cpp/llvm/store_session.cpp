@@ -1,8 +1,8 @@
 #include "store_session.h"
 
 #include "module_names.h"
-#include "module_report.h"
 #include "process_names.h"
+#include "telling.h"
 
 #include "percent.h"
 
@@ -115,22 +115,17 @@ void StoreSession::write_log() {
   const std::string first_line = "policybridge-sites 1\t" + compiled_.digest + "\t" + compiled_.level + "\t" +
                                  percent_encoded(compiled_.path) + "\t" + std::to_string(report_.applied) + "\t" +
                                  std::to_string(report_.decisions);
-  if (Error error = log_->write(file_of(configuration_->settings.sites, name_of(module_)), first_line))
-    errs() << "policybridge: no log of sites: " << toString(std::move(error)) << "\n";
+  if (Status status = log_->write(file_of(configuration_->settings.sites, name_of(module_)), first_line); !status.ok())
+    errs() << "policybridge: no log of sites: " << status.message() << "\n";
 }
 
 void StoreSession::write_statistics() {
-  const std::string &path = configuration_->settings.stats;
-  if (path.empty())
-    return;
-  ModuleReport report;
+  CompilationReport report;
   report.statistics.failure = failure_;
   if (!report_.store.empty())
     report.store = report_;
-  report.fatal = fatal_;
   report.seconds = std::chrono::duration<double>(Clock::now() - begun_).count();
-  if (Error error = report.write(file_of(path, name_of(module_))))
-    errs() << "policybridge: no statistics: " << toString(std::move(error)) << "\n";
+  plugin::write_statistics(configuration_->settings.stats, name_of(module_), "inline", fatal_, std::move(report));
 }
 
 } // namespace policybridge::plugin

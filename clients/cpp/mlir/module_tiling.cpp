@@ -1,11 +1,9 @@
 #include "module_tiling.h"
 
-#include "process_names.h"
+#include "telling.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Location.h"
-#include "llvm/Support/Error.h"
-#include "llvm/Support/raw_ostream.h"
 
 #include <algorithm>
 
@@ -129,27 +127,11 @@ void ModuleTiling::report() {
                      {"seconds", seconds}},
                     "ok"});
   if (!counted.failure.ok() && !fatal_)
-    llvm::errs() << "policybridge: " << (counted.decisions ? std::to_string(counted.defaults) : "all")
-                 << " decisions are the default tile: " << counted.failure.message() << "\n";
-  write_statistics(seconds);
-}
-
-void ModuleTiling::write_statistics(double seconds) {
-  if (settings_.stats.empty())
-    return;
+    tell_defaults(counted, "the default tile");
   CompilationReport report;
-  report.statistics = statistics();
+  report.statistics = counted;
   report.seconds = seconds;
-  if (fatal_)
-    report.error = statistics().failure;
-  else if (!statistics().failure.ok())
-    report.fallback = FallbackReport{statistics().failure, statistics().defaults, false};
-  const auto write = [&](llvm::raw_ostream &out) {
-    out << report.to_json("tile", own_command());
-    return llvm::Error::success();
-  };
-  if (llvm::Error error = llvm::writeToOutput(file_of(settings_.stats, name_), write))
-    llvm::errs() << "policybridge: no statistics: " << llvm::toString(std::move(error)) << "\n";
+  write_statistics(settings_.stats, name_, "tile", fatal_, std::move(report));
 }
 
 } // namespace policybridge::plugin

@@ -30,7 +30,6 @@ private:
   Status begin();
   bool is_asked(const Nest &nest, std::size_t loop) const;
   void report();
-  void write_statistics(double seconds);
   Statistics &statistics() { return advisor_->statistics(); }
 
   mlir::ModuleOp module_;

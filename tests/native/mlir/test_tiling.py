@@ -71,6 +71,15 @@ def test_an_echo_of_no_tile_leaves_the_module_as_it_is(plugin: Plugin, module: P
     assert (told["decisions"], len(told["sessions"]), told["fallback"]) == (asked, 1, None)
 
 
+def test_statistics_go_through_a_link_and_do_not_take_its_place(plugin: Plugin, module: Path, tmp_path: Path) -> None:
+    link, behind = tmp_path / "link", tmp_path / "behind"
+    behind.write_text("x" * 100_000)
+    link.symlink_to("behind")
+    assert plugin.tile(module, "echo", stats=str(link)).status == 0
+    assert json.loads(behind.read_text())["decisions"] > 0
+    assert link.is_symlink()
+
+
 def test_every_decision_is_recorded_with_its_site_and_what_the_policy_was_told(plugin: Plugin, module: Path) -> None:
     assert plugin.tile(module, "eights", DEFAULT, labels="project=x").status == 0
     batch = decisions(plugin.ledger, "eights")
