@@ -7,7 +7,7 @@ Self-describing form: ``{"tensors":[spec, …]}`` in LLVM's JSON, a newline, the
 
 import math
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from policybridge_core.errors import InvalidError
 from policybridge_serdes.checks import Prepared, check_bool, decode_json, fill_shape, remember, texts_to_array
-from policybridge_serdes.contract import Codec, LimitedSerDes, decode_view
+from policybridge_serdes.contract import Codec, LimitedSerDes
 from policybridge_serdes.limits import LARGE, UNLIMITED, Buffer, MessageLimits
 from policybridge_serdes.specs import VARIES, ElementType, Layout, SpecFields, TensorSpec, Values
 from policybridge_serdes.values import bytes_of, tensor
@@ -51,24 +51,24 @@ class BitstreamSerDes(LimitedSerDes):
 
     def decode(self, data: Buffer) -> tuple[Layout, Values]:
         """Decode a record and its layout."""
-        header, newline, payload = _split(data)
+        header, newline, payload = _split(data) if len(data) > LARGE else bytes(data).partition(b"\n")
         if not newline:
             raise InvalidError('a self-describing bitstream starts with one line {"tensors":[…]}; no line ends')
         layout, codec = self._prepare(header)
-        return layout, decode_view(codec, payload)
+        return layout, codec.decode(payload)
 
     def _prepare_header(self, header: bytes) -> Prepared:
         layout = parse_layout(header, self._limits)
         return layout, self.codec(layout)
 
 
-def _split(data: Buffer) -> tuple[bytes, bytes, Buffer]:
-    """Give the first line, its newline, and what follows; of a large message as a view."""
-    if len(data) > LARGE:
-        header, newline, _ = bytes(data[:LARGE]).partition(b"\n")
-        if newline:
-            return header, newline, memoryview(data)[len(header) + 1 :]
-    return bytes(data).partition(b"\n")
+def _split(data: Buffer) -> tuple[bytes, bytes, bytes]:
+    """Give the first line of a large message, its newline, and the bytes after it as a view."""
+    header, newline, _ = bytes(data[:LARGE]).partition(b"\n")
+    if not newline:
+        return bytes(data).partition(b"\n")
+    # The codecs of this SerDes read a view.
+    return header, newline, cast("bytes", memoryview(data)[len(header) + 1 :])
 
 
 def parse_layout(line: bytes, limits: MessageLimits) -> Layout:

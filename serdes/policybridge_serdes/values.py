@@ -142,7 +142,8 @@ def join(layout: Layout, rows: Sequence[Row]) -> Values:
     Joining bytes is a thousand times cheaper than ``np.concatenate`` on records with many fields.
     """
     if layout.fixed:
-        return np.ndarray(len(rows), layout.dtype, packed(cast("Sequence[Buffer]", rows), layout.size * len(rows)))
+        parts, size = cast("Sequence[bytes]", rows), layout.size * len(rows)
+        return np.ndarray(len(rows), layout.dtype, b"".join(parts) if size <= LARGE else packed(parts, size))
     batch = np.empty(len(rows), layout.dtype)
     for index, row in enumerate(rows):
         batch[index] = row[0]
