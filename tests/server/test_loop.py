@@ -6,6 +6,7 @@ import signal
 import threading
 from typing import cast
 
+from policybridge_server.counters import Counters
 from policybridge_server.loop import AwakeWaits, Loop
 
 
@@ -42,3 +43,12 @@ def test_after_waits_in_vain_the_loop_stays_awake_less_and_less_often_down_to_on
     for _ in range(2):
         waits.ended(arrived=True)
         assert decisions_until_next() == 1
+
+
+def test_a_loop_that_waits_takes_no_turns() -> None:
+    counters = Counters()
+    with asyncio.Runner(
+        loop_factory=lambda: cast("asyncio.AbstractEventLoop", Loop(lambda: 0, counters=counters))
+    ) as runner:
+        runner.run(asyncio.sleep(0.05))
+    assert sum(counters.turns.buckets) < 50
