@@ -154,10 +154,10 @@ soak-postgres: $(VENV)/test.stamp
 
 # Measure the figures of README and docs anew, PARTS='scores demo speed embedded tuned passes' or some of them, write
 # results/*.json, and rewrite the pages. speed downloads other servers; scores, embedded, tuned and passes need clang-22 and
-# `make corpus`, or RESULTS='--corpus DIR'.
+# `make corpus`, or RESULTS='--corpus DIR'. packages needs clang-22, valgrind and the network.
 .PHONY: results figures
 PARTS ?= all
-results: $(VENV)/test.stamp $(if $(filter all scores embedded tuned passes,$(PARTS)),plugin)
+results: $(VENV)/test.stamp $(if $(filter all scores embedded tuned passes packages,$(PARTS)),plugin)
 	PYTHONPATH=docs $(BIN)/python -m policybridge_docs.results $(PARTS) $(RESULTS)
 
 # Rewrite the figures of the pages from results/*.json, without measuring.
