@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from policybridge_core.authors import describe
-from policybridge_core.errors import PolicyBridgeError, PolicyFailedError, PreconditionError
+from policybridge_core.errors import PolicyBridgeError, PolicyFailedError, PreconditionError, UnavailableError
 from policybridge_server.backends.contract import load_backend
 from policybridge_server.backends.process.child import be_killed_first, end_with, keep_output_apart
 from policybridge_server.backends.process.child_process import ChildProcess
@@ -56,16 +56,22 @@ class Rehearsal:
     def __init__(self) -> None:
         self._process: ChildProcess | None = None
         self._count = 0
+        self._closed = False
 
     def probe(self, stored: StoredVersion, folder: Path, expected: Probe | None, seconds: float) -> Probe:
         """Give the probe of a version whose files lie in ``folder``; blocks.
 
         Raises:
             PreconditionError: it cannot be loaded, or not within ``seconds``.
+            UnavailableError: `close` was called.
 
         """
         is_new, due = self._process is None, time.monotonic() + seconds
         process = self._process = self._process or ChildProcess(_MODULE)
+        # Another thread may close meanwhile: look after the process is known, so that one of both ends it.
+        if self._closed:
+            self._end(0.0)
+        self._check_open(stored)
         asked = _Asked(str(folder.absolute()), msgspec.to_builtins(stored.config), expected)
         try:
             process.channel.send(asked, b"", due)
@@ -75,6 +81,7 @@ class Rehearsal:
             raise PreconditionError(f"{stored} was not loaded within {seconds:g} s") from None
         except (EOFError, OSError, PolicyFailedError):
             ended = self._end(0.2)
+            self._check_open(stored)
             if is_new:
                 raise PreconditionError(f"{stored} cannot be loaded: the process that probes it {ended}") from None
             # It was idle for long.
@@ -86,12 +93,17 @@ class Rehearsal:
             raise PreconditionError(f"{stored} cannot be loaded: {reply.refused}")
         return reply.found
 
+    def _check_open(self, stored: StoredVersion) -> None:
+        if self._closed:
+            raise UnavailableError(f"{stored} is not loaded: the server ends")
+
     def _end(self, grace: float) -> str:
         process, self._process, self._count = self._process, None, 0
         return "" if process is None else process.kill(grace)
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, also while it probes a version; no other begins."""
+        self._closed = True
         self._end(0.0)
 
 

@@ -2,14 +2,19 @@
 
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import onnx
+import psutil
 import pytest
 from onnx import TensorProto, helper
 
-from policybridge_core.errors import PreconditionError
+from policybridge_core.errors import PreconditionError, UnavailableError
+from policybridge_serdes import PolicyVersion
+from policybridge_server.engine.rehearsal import Rehearsal
+from policybridge_server.repository import PolicyConfig, StoredVersion
 from tests.conftest import RunningServer, ServerFactory
 from tests.onnx_models import make_model
 from tests.server.publishing.policies import Client, client, wait_for, write_adder, write_policy
@@ -173,3 +178,26 @@ def peak(pid: int) -> int:
     """Give the most bytes of memory that a process has had."""
     (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
     return int(line.split()[1]) << 10
+
+
+def stored(folder: Path) -> StoredVersion:
+    return StoredVersion(PolicyVersion("rehearsed", 1, "sha256:0"), folder, PolicyConfig(backend="onnx"))
+
+
+def test_no_process_outlives_a_rehearsal_that_is_closed_while_it_probes_a_version(tmp_path: Path) -> None:
+    rehearsal, own = Rehearsal(), psutil.Process()
+    others = set(own.children())
+    good, bad = stored(constant(tmp_path / "good", 3)), stored(endless(tmp_path / "bad"))
+    rehearsal.probe(good, good.folder, None, 600.0)
+    (child,) = set(own.children()) - others
+    begun = child.cpu_times().user
+    with ThreadPoolExecutor(1) as pool:
+        probing = pool.submit(rehearsal.probe, bad, bad.folder, None, 600.0)
+        wait_for(lambda: child.cpu_times().user > begun + 0.5)
+        rehearsal.close()
+        with pytest.raises(UnavailableError, match="the server ends"):
+            probing.result(60)
+    assert not set(own.children()) - others
+    with pytest.raises(UnavailableError):
+        rehearsal.probe(good, good.folder, None, 600.0)
+    assert not set(own.children()) - others
