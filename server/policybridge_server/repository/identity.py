@@ -6,7 +6,7 @@ identifies its policy exactly.
 
 import hashlib
 import json
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -25,7 +25,25 @@ def version_digest(files: str, config: PolicyConfig) -> str:
             defaults and the keys above do not change the digest.
 
     """
-    stated = {key: value for key, value in msgspec.to_builtins(config).items() if key not in _NO_ADVICE}
+    stated = {key: value for key, value in msgspec.to_builtins(_plain(config)).items() if key not in _NO_ADVICE}
     # The standard library's JSON: msgspec writes NaN and the infinities alike, as null.
     canonical = json.dumps(stated, sort_keys=True, default=str)
     return "sha256:" + hashlib.sha256(f"{files}\n{canonical}\n".encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """Return a configuration whose values that equal their defaults are these objects: msgspec leaves out no others."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(_plain, value))
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if not isinstance(value, msgspec.Struct):
+        return value
+    fields = ((field, getattr(value, field.name)) for field in msgspec.structs.fields(value))
+    return msgspec.structs.replace(
+        value,
+        **{
+            field.name: field.default if type(own) is type(field.default) and own == field.default else _plain(own)
+            for field, own in fields
+        },
+    )

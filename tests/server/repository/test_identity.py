@@ -1,5 +1,7 @@
 """The digest of a version covers all that its advice follows from."""
 
+import pickle
+
 import pytest
 
 from policybridge_server.repository.config import PolicyConfig
@@ -66,3 +68,13 @@ def test_the_order_of_keys_and_a_default_that_is_written_out_leave_the_digest_as
 
 def test_the_files_are_part_of_the_digest() -> None:
     assert digest_of(BACKEND, "sha256:1") != digest_of(BACKEND, "sha256:0")
+
+
+@pytest.mark.parametrize("head", ["", 'scores = "logits"', 'type = "int64_t"', 'mask = "legal"'])
+def test_a_configuration_that_another_process_sent_has_the_digest_of_its_file(head: str) -> None:
+    config = parse_toml(f"{BACKEND}[head]\n{head}".encode(), "policy.toml", PolicyConfig)
+    assert version_digest("sha256:0", pickle.loads(pickle.dumps(config))) == version_digest("sha256:0", config)
+
+
+def test_a_head_with_a_default_written_out_has_the_digest_of_one_without() -> None:
+    assert digest_of(BACKEND + '[head]\nscores = "logits"') == digest_of(BACKEND + "[head]")
