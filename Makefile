@@ -47,6 +47,13 @@ inliner: $(VENV)/demo.stamp plugin corpus
 	$(BIN)/policybridge train inline --algo credit --corpus .cache/corpus --output .cache/inliner --promote best \
 	  --compiler clang-22 --plugins .cache/native/lib --export server/policybridge_server/bundled/inliner/1 $(TRAIN)
 
+# The bundled policy size-passes: 9,000 compiles, an hour of two cores.
+.PHONY: size-passes
+size-passes: $(VENV)/demo.stamp plugin corpus
+	$(BIN)/policybridge train passes --algo exhaustive --corpus .cache/corpus --output .cache/size-passes --seconds 8 \
+	  --compiler clang-22 --plugins .cache/native/lib --set cases=516 \
+	  --export server/policybridge_server/bundled/size-passes/1 $(TRAIN)
+
 # A policy of tiles for mlir-opt-22, and what it is worth on held-out shapes: half an hour of two cores. A run that was
 # ended goes on.
 .PHONY: tiles
@@ -152,12 +159,12 @@ soak-kills: $(VENV)/test.stamp
 soak-postgres: $(VENV)/test.stamp
 	$(BIN)/python -m tests.postgres_soak $(SOAK)
 
-# Measure the figures of README and docs anew, PARTS='scores demo speed embedded tuned passes' or some of them, write
-# results/*.json, and rewrite the pages. speed downloads other servers; scores, embedded, tuned and passes need clang-22 and
-# `make corpus`, or RESULTS='--corpus DIR'. packages needs clang-22, valgrind and the network.
+# Measure the figures of README and docs anew, PARTS='scores demo speed embedded tuned passes chosen' or some of them, write
+# results/*.json, and rewrite the pages. speed downloads other servers; scores, embedded, tuned, passes and chosen need
+# clang-22 and `make corpus`, or RESULTS='--corpus DIR'. packages needs clang-22, valgrind and the network.
 .PHONY: results figures
 PARTS ?= all
-results: $(VENV)/test.stamp $(if $(filter all scores embedded tuned passes packages,$(PARTS)),plugin)
+results: $(VENV)/test.stamp $(if $(filter all scores embedded tuned passes chosen packages,$(PARTS)),plugin)
 	PYTHONPATH=docs $(BIN)/python -m policybridge_docs.results $(PARTS) $(RESULTS)
 
 # Rewrite the figures of the pages from results/*.json, without measuring.

@@ -66,6 +66,18 @@ def scores(options: Namespace) -> Made:
     return Made(_command(words, "--corpus DIR"), dict(_scores(comparison)), comparison.version, decided=True)
 
 
+def chosen(options: Namespace) -> Made:
+    """Score the bundled policy of passes, and constant switches, on the held-out modules of ``--corpus``."""
+    words = ["score", "--part", "held-out", "--module", "*", "--candidate", "size-passes", "--compiler", "clang-22"]
+    places = ["--candidate", CONSTANTS, "--corpus", options.corpus, "--plugins", options.plugins]
+    with TemporaryDirectory() as name, _bundled(Path(name)) as address:
+        file = Path(name) / "scores.json"
+        _run(_CLI, *words, *places, "--server", address, "--json", file)
+        policy, constants = _read_scores(file)
+    figures = dict(_scores(policy)) | {f"constants.{key}": figure for key, figure in _scores(constants)}
+    return Made(_command(words, "--corpus DIR"), figures, policy.version)
+
+
 def _read_scores(file: Path) -> Sequence[Comparison]:
     # json and not msgspec, because names of files may have bytes that are no UTF-8.
     written = json.loads(file.read_bytes())
@@ -291,6 +303,7 @@ PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
     "tuned": tuned,
     "kills": kills,
     "passes": passes,
+    "chosen": chosen,
     "packages": packages,
     "attacks": attacks,
 }

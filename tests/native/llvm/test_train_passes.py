@@ -15,6 +15,7 @@ from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.learning.alternatives import Labels
 from policybridge_train.learning.record import Record
+from policybridge_train.objects.elf import ObjectFile
 from policybridge_train.tasks.inline import by_unit
 from policybridge_train.tasks.passes import COUNTS, PassesForSize
 from policybridge_train.tasks.task import Asking
@@ -87,6 +88,17 @@ def test_what_was_trained_chooses_passes_in_a_compiler_as_well_as_the_best_alter
         task = PassesForSize("clang-22", str(plugin.parent))
         (case,) = [case for case in task.cases(corpus.folder) if case.project == "project 3"]
         assert task.run(case, Asking(server.socket, "passes@3")).totals["text"] == text[2]
+
+
+def test_the_bundled_policy_chooses_the_passes_of_each_function(tmp_path: Path, plugin: Path) -> None:
+    source = tmp_path / "loops.c"
+    source.write_text(LOOPS)
+    tuner = Tuner("22", plugin, tmp_path)
+    with running_server(None, tmp_path) as server:
+        made = tuner.compile(source, server=server.socket, policy="size-passes", fallback="error")
+    told = stats(made)
+    assert (told["decisions"], told["passes"]["decisions"], told["fallback"]) == (0, 5, None)
+    assert ObjectFile(made.output).text < ObjectFile(tuner.plain(source)).text
 
 
 def trained(corpus: Corpus, output: Path, plugin: Path) -> None:
