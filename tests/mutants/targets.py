@@ -31,6 +31,8 @@ ledger/test_writer
 _READING: Final = "ledger/test_listing ledger/test_conformance ledger/test_reading ledger/test_export"
 """Of all that reads a ledger."""
 
+_PUBLISHING: Final = "publishing/test_steps publishing/test_publish"
+
 _FOLDERS: Final = """
 repository/test_checks
 publishing/test_steps
@@ -56,7 +58,7 @@ _TESTS: Final = {
     "engine/failures.py": "engine/test_failures",
     "engine/head.py": "engine/test_head",
     "engine/loaded.py": "publishing/test_steps engine/test_batches grpc/test_unary_calls",
-    "engine/loading.py": "publishing/test_steps engine/test_misbehaving publishing/test_rehearsal",
+    "engine/loading.py": f"{_PUBLISHING} engine/test_misbehaving publishing/test_rehearsal",
     "engine/model_host.py": "engine/test_worker engine/test_pace engine/test_misbehaving",
     "engine/opener.py": "publishing/test_steps backends/test_backends publishing/test_rehearsal",
     "engine/pace.py": "engine/test_pace",
@@ -100,8 +102,8 @@ _TESTS: Final = {
     "publishing/descriptions.py": "publishing/test_steps",
     "publishing/numbering.py": "publishing/test_number_steps publishing/test_steps",
     "publishing/permission.py": "publishing/test_steps publishing/test_publish",
-    "publishing/publication.py": "publishing/test_steps publishing/test_meanwhile publishing/test_publish",
-    "publishing/publisher.py": "publishing/test_steps publishing/test_number_steps publishing/test_publish",
+    "publishing/publication.py": f"{_PUBLISHING} publishing/test_meanwhile following/test_remote",
+    "publishing/publisher.py": f"{_PUBLISHING} publishing/test_number_steps publishing/test_refusals",
     "publishing/retention.py": "publishing/test_number_steps publishing/test_retention",
     "publishing/rollouts.py": "publishing/test_rollout_steps publishing/test_steps publishing/test_rollouts",
     "publishing/watcher.py": "publishing/test_steps publishing/test_watcher",

@@ -9,7 +9,7 @@ import pytest
 
 from policybridge_core.errors import PreconditionError, UnavailableError
 from policybridge_serdes import PolicyReference
-from policybridge_server.repository.remote import RemoteRepository
+from policybridge_server.repository.remote import ALIASES, RemoteRepository
 from tests.conftest import command
 from tests.server.following.buckets import BUCKETS, Bucket
 from tests.server.following.replicas import serving
@@ -117,6 +117,19 @@ def test_what_cannot_be_uploaded_is_not_published_and_the_copy_is_served_on(tmp_
         store.rename(tmp_path / "away")
     with serving(tmp_path / "a", *arguments[:-1]) as (reader, _):
         assert reader.ask()[1] == 200
+
+
+def test_a_version_whose_alias_cannot_be_written_is_taken_out_of_the_repository_again(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    arguments = ["--repository", f"file://{store}", "--poll", 0.1, "--allow-publish"]
+    with serving(tmp_path / "a", *arguments) as (publisher, _):
+        publisher.repository.publish("adder", write_adder(tmp_path / "1", 100), config=TOML)
+        in_the_way = store / "adder" / ALIASES / "a folder"
+        in_the_way.mkdir(parents=True)
+        with pytest.raises(UnavailableError):
+            publisher.repository.publish("adder", write_adder(tmp_path / "2", 200), aliases=["stable"])
+        assert [path.name for path in (store / "adder").iterdir() if path.name.startswith("2")] == []
+        assert publisher.ask()[1] == 100
 
 
 def test_an_address_of_an_unknown_kind_and_a_copy_in_use_end_the_start_with_a_reason(tmp_path: Path) -> None:

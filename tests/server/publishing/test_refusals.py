@@ -152,12 +152,12 @@ def test_weights_with_a_lying_header_are_refused(server: Client) -> None:
             server.repository.publish_weights(PolicyReference("adder"), data)
 
 
-def said_to_weights(address: str, *pieces: bytes) -> str:
+def said_to_weights(address: str, *pieces: bytes, version: int = 1) -> str:
     """Send the pieces of weights, and no end of them; give what the server says."""
     silence = threading.Event()
 
     def requests() -> Iterator[pb.PublishWeightsRequest]:
-        yield pb.PublishWeightsRequest(base=PolicyMessage(name="adder"))
+        yield pb.PublishWeightsRequest(base=PolicyMessage(name="adder", version=version))
         for piece in pieces:
             yield pb.PublishWeightsRequest(safetensors=piece)
         silence.wait(60)
@@ -171,6 +171,11 @@ def said_to_weights(address: str, *pieces: bytes) -> str:
 def test_weights_are_not_read_where_nobody_may_publish(policies: Path, server_factory: ServerFactory) -> None:
     server = server_factory(policies)
     assert said_to_weights(server.grpc).startswith("FAILED_PRECONDITION this server takes no changes")
+
+
+def test_weights_are_not_read_where_their_base_is_not_there(policies: Path, server_factory: ServerFactory) -> None:
+    server = server_factory(policies, "--allow-publish")
+    assert said_to_weights(server.grpc, version=9).startswith("NOT_FOUND no version 9 of policy 'adder'")
 
 
 def test_weights_larger_than_allowed_are_refused_while_they_come_in_however_small_pieces(
