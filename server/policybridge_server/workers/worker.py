@@ -6,14 +6,13 @@ import logging
 import os
 import signal
 import socket
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, cast
 
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_server.config import ServerConfig
-from policybridge_server.daemon import SWITCH_SECONDS, make_recorder, make_tracer
+from policybridge_server.daemon import make_recorder, make_tracer, prepare_interpreter
 from policybridge_server.ending import end_in_time
 from policybridge_server.engine.engine import Engine
 from policybridge_server.ledger.recorder import LedgerRecorder
@@ -42,7 +41,7 @@ def main(arguments: Sequence[str]) -> None:
         # The parent decides; systemd sends signals to all processes of a service. Not SIG_IGN: processes that a
         # policy starts would inherit that.
         signal.signal(number, lambda *_: None)
-    sys.setswitchinterval(SWITCH_SECONDS)
+    prepare_interpreter()
     os.set_inheritable(descriptor, False)
     end = socket.socket(fileno=descriptor)
     with own_output():
