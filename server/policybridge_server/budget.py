@@ -23,8 +23,10 @@ _TURN: Final = 4e-3
 """Seconds that all connections of one peer with work left share in one turn of the loop."""
 
 _EVERY: Final = 5.0
+"""Seconds between two looks at the memory of the process."""
+
 _GROWN: Final = 4 << 20
-"""Seconds between two looks, and bytes by which the process or its free memory has grown if the latter is returned."""
+"""Bytes. Free memory is returned if it, or the process, has grown by more."""
 
 FREE: Final = 64 << 10
 """Bytes reserved for each connection, so that a client with small requests is always served."""

@@ -5,7 +5,7 @@ both builds with ``-ffunction-sections`` and ``-Wl,--gc-sections``. Its own test
 stripped programs and libraries, and instructions are those that callgrind counts in a run of tests. packages.toml has
 the commands. Steps that an earlier call has done in DIR are not repeated.
 
-It needs Debian's packages clang-22, valgrind, dpkg-dev and what the package's build needs.
+It needs Debian's packages clang-22, valgrind and dpkg-dev, and the package's build dependencies.
 """
 
 import argparse

@@ -104,7 +104,7 @@ def test_memory_that_is_freed_long_after_the_process_grew_is_returned_to_the_sys
 
 
 async def _held_after_a_flood(kept: float = 0.0) -> int:
-    """Give the bytes by which this process is larger after all but one of 600,000 objects of 600 bytes are gone.
+    """Give the growth of this process, in bytes, after all but one of 600,000 objects of 600 bytes are freed.
 
     The objects are kept for some seconds, in which the process is looked at.
     """

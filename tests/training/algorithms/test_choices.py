@@ -1,9 +1,7 @@
 """The algorithm that learns choices, on a task that is quick to compile, with a real server and ledger."""
 
-import argparse
 from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
-from io import StringIO
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,28 +12,18 @@ from msgspec.structs import replace
 
 from policybridge_client.cli import main
 from policybridge_serdes import ElementType, TensorSpec, Values
-from policybridge_train import train_command
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.learning.choosing import Decisions
-from policybridge_train.learning.record import Iteration, Record
+from policybridge_train.learning.record import Record
 from policybridge_train.tasks.task import Asking, Case
+from tests.training.algorithms import runs
+from tests.training.algorithms.runs import iterations
 from tests.training.algorithms.sums import Sums
 
 SUMS = "tests.training.algorithms.sums:Sums"
 
 
-def train(task: str, folder: Path, *options: str) -> tuple[int, str]:
-    words = [task, "--algo", "choices", "--output", str(folder), "--jobs", "2", *options]
-    parser = argparse.ArgumentParser()
-    train_command.add_arguments(parser)
-    with redirect_stdout(StringIO()) as said, redirect_stderr(said):
-        status = train_command.run(parser.parse_args(words))
-    return status, said.getvalue()
-
-
-def iterations(folder: Path) -> list[Iteration]:
-    with Record(folder / "run.db", {}) as record:
-        return record.iterations()
+train = partial(runs.train, "choices")
 
 
 def test_choices_that_only_pay_together_are_learnt_and_a_run_that_was_ended_comes_to_the_same(tmp_path: Path) -> None:

@@ -1,40 +1,29 @@
 """The algorithms that learn yes/no decisions, on a task that is quick to compile, with a real server and ledger."""
 
-import argparse
 import re
-from contextlib import redirect_stderr, redirect_stdout
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import onnxruntime as ort
 import pytest
 
-from policybridge_train import train_command
 from policybridge_train.algorithms.bcmax import best
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.learning.network import Layer, Network, Scaling
-from policybridge_train.learning.record import Iteration, Record
+from policybridge_train.learning.record import Iteration
 from policybridge_train.learning.rewards import extra_costs
 from policybridge_train.tasks.task import Case
 from policybridge_train.trajectories.trajectory import Trajectory
+from tests.training.algorithms import runs
+from tests.training.algorithms.runs import iterations
 
 
 def train(folder: Path, algorithm: str, *settings: str, options: tuple[str, ...] = ()) -> str:
     """Train the toy, and give what was said."""
-    words = ["tests.training.algorithms.toy:Toy", "--algo", algorithm, "--output", str(folder), "--jobs", "2"]
-    words += [*options, *(word for setting in settings for word in ("--set", setting))]
-    parser = argparse.ArgumentParser()
-    train_command.add_arguments(parser)
-    with redirect_stdout(StringIO()) as said, redirect_stderr(said):
-        status = train_command.run(parser.parse_args(words))
-    assert status == 0, said.getvalue()
-    return said.getvalue()
-
-
-def iterations(folder: Path) -> list[Iteration]:
-    with Record(folder / "run.db", {}) as record:
-        return record.iterations()
+    words = [*options, *(word for setting in settings for word in ("--set", setting))]
+    status, said = runs.train(algorithm, "tests.training.algorithms.toy:Toy", folder, *words)
+    assert status == 0, said
+    return said
 
 
 def texts(found: list[Iteration]) -> list[float]:

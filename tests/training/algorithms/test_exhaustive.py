@@ -1,16 +1,15 @@
 """The algorithm that compiles each case with each alternative, on a task without a compiler, with a real server."""
 
-import argparse
-from contextlib import redirect_stderr, redirect_stdout
-from io import StringIO
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from policybridge_train import train_command
 from policybridge_train.learning.alternatives import Labels
 from policybridge_train.learning.record import Iteration, Record
+from tests.training.algorithms import runs
 from tests.training.algorithms.picks import COSTS, UNITS
+from tests.training.algorithms.runs import iterations
 
 PICKS = "tests.training.algorithms.picks:Picks"
 SMALL = [
@@ -18,18 +17,7 @@ SMALL = [
 ]
 
 
-def train(task: str, folder: Path, *options: str) -> tuple[int, str]:
-    words = [task, "--algo", "exhaustive", "--output", str(folder), "--jobs", "2", *options]
-    parser = argparse.ArgumentParser()
-    train_command.add_arguments(parser)
-    with redirect_stdout(StringIO()) as said, redirect_stderr(said):
-        status = train_command.run(parser.parse_args(words))
-    return status, said.getvalue()
-
-
-def iterations(folder: Path) -> list[Iteration]:
-    with Record(folder / "run.db", {}) as record:
-        return record.iterations()
+train = partial(runs.train, "exhaustive")
 
 
 def pieces(folder: Path) -> dict[str, Labels]:

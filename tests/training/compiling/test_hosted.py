@@ -92,7 +92,7 @@ def test_another_thread_can_end_it(server: RunningServer, module: Module, tmp_pa
     running, output = Running(), tmp_path / "ended.o"
 
     def compile_until_ended() -> None:
-        # How far the compilation came decides what it raises.
+        # The error depends on the moment at which the compilation is ended.
         with suppress(PolicyBridgeError):
             _compile(server, module, output, "slow", limits=Limits(), running=running)
 
