@@ -38,6 +38,9 @@ public:
   /// failure after which LLVM decides.
   virtual bool is_ready() { return report_.statistics.failure.ok(); }
 
+  /// Whether the policy can make decisions of this kind, as far as this is known before it is open.
+  virtual bool may_decide(const char *) const { return true; }
+
   /// Decide whether to inline a call; `own` is LLVM's own decision. The specs are the same each time.
   bool decide(llvm::ArrayRef<Feature> features, bool own);
 

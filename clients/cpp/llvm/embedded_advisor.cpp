@@ -2,25 +2,40 @@
 
 #include "embedded_policy.h"
 
+#include <optional>
+#include <string>
+
 namespace policybridge::plugin {
 namespace {
 
 /// Advises by the policy that is linked into this plugin.
 class EmbeddedAdvisor final : public Advisor {
+public:
+  bool may_decide(const char *kind) const override { return EmbeddedPolicy::find(kind) != nullptr; }
+
 private:
   Status open(const char *kind, llvm::ArrayRef<Feature> features) override;
+  Status turn_to(const char *kind, llvm::ArrayRef<Feature> features) override;
+  bool decides(const char *kind) const override { return may_decide(kind); }
   Result<std::int64_t> evaluate(llvm::ArrayRef<Feature> features) override;
 
-  EmbeddedPolicy policy_;
+  std::optional<EmbeddedPolicy> policy_; ///< for the kind of the next decisions
 };
 
-Status EmbeddedAdvisor::open(const char *, llvm::ArrayRef<Feature> features) {
+Status EmbeddedAdvisor::open(const char *kind, llvm::ArrayRef<Feature> features) {
   report().statistics.policy = EmbeddedPolicy::version();
-  return policy_.bind(specs_of(features));
+  return turn_to(kind, features);
+}
+
+Status EmbeddedAdvisor::turn_to(const char *kind, llvm::ArrayRef<Feature> features) {
+  const embedded_policy_kind *found = EmbeddedPolicy::find(kind);
+  if (!found)
+    return unimplemented(std::string("the policy in this plugin makes no decisions of the kind ") + kind);
+  return policy_.emplace(*found).bind(specs_of(features));
 }
 
 Result<std::int64_t> EmbeddedAdvisor::evaluate(llvm::ArrayRef<Feature> features) {
-  return policy_.decide([&](std::size_t feature) { return features[feature].words.data(); });
+  return policy_->decide([&](std::size_t feature) { return features[feature].words.data(); });
 }
 
 } // namespace

@@ -1,12 +1,14 @@
 #include "settings.h"
 
+#include "advisor.h"
 #include "cache_key.h"
 #include "compiler_cache.h"
-#include "embedded_policy_symbols.h"
+#include "embedded_policy.h"
 #include "host_version.h"
 
 #include "llvm/Support/Process.h"
 
+#include <algorithm>
 #include <dlfcn.h>
 
 using namespace llvm;
@@ -28,10 +30,9 @@ std::string own_file() {
 bool has_options() { return right_host; }
 
 bool may_take(std::string_view name) {
-  for (std::size_t index = 0; index < embedded_policy_feature_count; ++index)
-    if (embedded_policy_features[index].name == name)
-      return true;
-  return false;
+  const embedded_policy_kind *kind = EmbeddedPolicy::find(inlining);
+  return kind && std::any_of(kind->features, kind->features + kind->feature_count,
+                             [&](const embedded_policy_tensor &feature) { return feature.name == name; });
 }
 
 const char *plugin_version() { return embedded_policy_identity; }

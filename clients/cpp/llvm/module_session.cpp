@@ -46,6 +46,8 @@ ModuleSession::ModuleSession(Module &module, ModuleAnalysisManager &analyses,
 }
 
 bool ModuleSession::has_policy() {
+  if (!advisor_->may_decide(inlining))
+    return false;
   return configuration_->settings.default_stands_in ? advisor_->is_ready()
                                                     : advisor_->report().statistics.failure.ok();
 }
@@ -57,6 +59,8 @@ bool ModuleSession::decide(ArrayRef<Feature> features, bool own) {
 }
 
 void ModuleSession::choose_passes() {
+  if (!advisor_->may_decide(pass_choice))
+    return;
   std::vector<PassChoice> choices;
   for (Function &function : module_)
     if (is_chosen_for(function)) {

@@ -29,8 +29,8 @@ public:
 
   llvm::ModuleAnalysisManager &analyses() { return analyses_; }
 
-  /// Whether the policy advises this module. Where LLVM's own decisions may stand in, the server is tried before the
-  /// first decision: where it cannot be reached, LLVM's own advisor takes the whole module.
+  /// Whether the policy advises this module's inlining. Where LLVM's own decisions may stand in, the server is tried
+  /// before the first decision: where it cannot be reached, LLVM's own advisor takes the whole module.
   bool has_policy();
 
   /// Decide whether to inline a call, see `Advisor::decide`. Where the settings do not let LLVM's decisions stand in,

@@ -1,7 +1,9 @@
 #include "advisor.h"
 
 #include "embedded_policy.h"
-#include "embedded_policy_symbols.h"
+
+#include <optional>
+#include <string>
 
 namespace policybridge::plugin {
 namespace {
@@ -14,7 +16,7 @@ public:
   Result<std::int64_t> ask(const Question &question) override;
 
 private:
-  EmbeddedPolicy policy_;
+  std::optional<EmbeddedPolicy> policy_;
   std::vector<std::size_t> begins_; ///< of the features in a question, in bytes
 };
 
@@ -26,12 +28,15 @@ Status EmbeddedAdvisor::open() {
     begins_.push_back(begin);
     begin += spec.byte_size();
   }
-  return policy_.bind(features);
+  const embedded_policy_kind *kind = EmbeddedPolicy::find(advice_name);
+  if (!kind)
+    return unimplemented(std::string("the policy in this plugin makes no decisions of the kind ") + advice_name);
+  return policy_.emplace(*kind).bind(features);
 }
 
 Result<std::int64_t> EmbeddedAdvisor::ask(const Question &question) {
   const auto *bytes = reinterpret_cast<const char *>(question.data());
-  return policy_.decide([&](std::size_t feature) { return bytes + begins_[feature]; });
+  return policy_->decide([&](std::size_t feature) { return bytes + begins_[feature]; });
 }
 
 } // namespace

@@ -1,7 +1,5 @@
 #include "embedded_policy.h"
 
-#include "embedded_policy_symbols.h"
-
 #include <algorithm>
 
 namespace policybridge::plugin {
@@ -20,11 +18,18 @@ PolicyVersion EmbeddedPolicy::version() {
   return {embedded_policy_name, embedded_policy_version, embedded_policy_digest};
 }
 
+const embedded_policy_kind *EmbeddedPolicy::find(std::string_view kind) {
+  const embedded_policy_kind *const end = embedded_policy_kinds + embedded_policy_kind_count;
+  const auto *found = std::find_if(embedded_policy_kinds, end, [&](const auto &each) { return each.name == kind; });
+  return found == end ? nullptr : found;
+}
+
 Status EmbeddedPolicy::bind(const std::vector<TensorSpec> &features) {
-  observation_.resize(embedded_policy_observation_size / 8 + 1);
-  embedded_policy_fill(reinterpret_cast<embedded_policy_observation *>(observation_.data()));
-  for (std::size_t index = 0; index < embedded_policy_feature_count; ++index) {
-    const embedded_policy_tensor &wanted = embedded_policy_features[index];
+  moves_.clear();
+  observation_.resize(kind_.observation_size / 8 + 1);
+  kind_.fill(observation_.data());
+  for (std::size_t index = 0; index < kind_.feature_count; ++index) {
+    const embedded_policy_tensor &wanted = kind_.features[index];
     const auto feature = std::find_if(features.begin(), features.end(),
                                       [&](const TensorSpec &spec) { return spec.name == wanted.name; });
     if (feature == features.end()) {
@@ -41,10 +46,8 @@ Status EmbeddedPolicy::bind(const std::vector<TensorSpec> &features) {
 
 Result<std::int64_t> EmbeddedPolicy::decide() {
   std::int64_t advice = 0;
-  const int status = embedded_policy_decide(reinterpret_cast<embedded_policy_observation *>(observation_.data()),
-                                            reinterpret_cast<embedded_policy_advice *>(&advice));
-  if (status)
-    return internal_error(embedded_policy_status_text(status));
+  if (const int status = kind_.decide(observation_.data(), &advice))
+    return internal_error(kind_.status_text(status));
   return advice;
 }
 

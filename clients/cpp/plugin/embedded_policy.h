@@ -1,17 +1,26 @@
 #ifndef POLICYBRIDGE_PLUGIN_EMBEDDED_POLICY_H
 #define POLICYBRIDGE_PLUGIN_EMBEDDED_POLICY_H
 
+#include "embedded_policy_symbols.h"
+
 #include "policybridge/policybridge.h"
 
 #include <cstdint>
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 namespace policybridge::plugin {
 
-/// The policy that `policybridge embed` linked into this plugin, and the observation that it decides on.
+/// Decisions of one kind by the policy that `policybridge embed` linked into this plugin, and the observation that it
+/// decides on.
 class EmbeddedPolicy {
 public:
+  /// The policy's decisions of the kind with this name of the advice; null if it makes none.
+  static const embedded_policy_kind *find(std::string_view kind);
+
+  explicit EmbeddedPolicy(const embedded_policy_kind &kind) : kind_(kind) {}
+
   /// Find the policy's features among the compiler's. InvalidArgument: one is missing, or has another type or size.
   Status bind(const std::vector<TensorSpec> &features);
 
@@ -36,6 +45,7 @@ private:
 
   Result<std::int64_t> decide();
 
+  const embedded_policy_kind &kind_;
   std::vector<Move> moves_;
   std::vector<std::uint64_t> observation_; ///< of 64 bits, so that it is aligned for every element type
 };

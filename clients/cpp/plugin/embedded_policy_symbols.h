@@ -4,12 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-/// The policy that `policybridge embed` links into the plugin: the C file that it writes, with these names. The header
-/// beside that file describes each of them.
+/// The policy that `policybridge embed` links into the plugin.
 extern "C" {
-struct embedded_policy_observation;
-struct embedded_policy_advice;
-
 struct embedded_policy_tensor {
   const char *name;
   const char *type;
@@ -18,16 +14,22 @@ struct embedded_policy_tensor {
   int has_default;
 };
 
-extern const embedded_policy_tensor embedded_policy_features[];
-extern const std::size_t embedded_policy_feature_count;
-extern const std::size_t embedded_policy_observation_size;
+/// How the policy makes decisions of one kind: the C file that `policybridge embed` writes. The header beside that file
+/// describes each member.
+struct embedded_policy_kind {
+  const char *name; ///< of the advice
+  const embedded_policy_tensor *features;
+  std::size_t feature_count;
+  std::size_t observation_size;
+  void (*fill)(void *observation);
+  int (*decide)(const void *observation, void *advice);
+  const char *(*status_text)(int status);
+};
+
+extern const embedded_policy_kind embedded_policy_kinds[];
+extern const std::size_t embedded_policy_kind_count;
+
 extern const char embedded_policy_identity[];
-
-void embedded_policy_fill(embedded_policy_observation *observation);
-int embedded_policy_decide(const embedded_policy_observation *observation, embedded_policy_advice *advice);
-const char *embedded_policy_status_text(int status);
-
-/// The plugin's additions to that file.
 extern const char embedded_policy_name[];
 extern const std::uint64_t embedded_policy_version;
 extern const char embedded_policy_digest[];

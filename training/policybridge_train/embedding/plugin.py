@@ -6,12 +6,13 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from policybridge_client.decisions.passes import ALTERNATIVES
 from policybridge_core.errors import PreconditionError, UnsupportedError
 from policybridge_serdes import ElementType, TensorSpec
 from policybridge_train.embedding.c_files import write_header, write_source
@@ -19,6 +20,7 @@ from policybridge_train.embedding.interface import Embedded
 from policybridge_train.embedding.text import quoted
 from policybridge_train.embedding.toolchain import Toolchain
 from policybridge_train.tasks.inline import InlineForSize
+from policybridge_train.tasks.passes import PassesForSize
 from policybridge_train.tasks.tiling import Tiling
 
 _PREFIX: Final = "embedded_policy"
@@ -26,6 +28,24 @@ _PACKAGES: Final = {"cmake": "cmake", "ninja": "ninja-build"}
 _CHECKOUT: Final = Path(__file__).parents[3] / "clients"
 _OPTIONS: Final = ("-DPOLICYBRIDGE_GRPC=OFF", "-DPOLICYBRIDGE_ONNX=OFF", "-DPOLICYBRIDGE_LAUNCHER=OFF")
 _LIBRARIES: Final = ("policybridge_plugin", "policybridge_internal")
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a compiler asks about decisions of one kind.
+
+    Attributes:
+        zero: what an advice of 0 means.
+        features: by name.
+        varying: further features, which it has at some options and in shapes that these give.
+        choices: how many the advice can name; ``None``: any number.
+
+    """
+
+    zero: str
+    features: Mapping[str, TensorSpec]
+    varying: tuple[str, ...] = ()
+    choices: int | None = None
 
 
 @dataclass(frozen=True)
@@ -39,9 +59,7 @@ class Host:
         entry: the function that the compiler calls.
         variable: of CMake, with the majors.
         header: a header that the plugin needs, in LLVM's folder of headers, and the package that has it.
-        zero: what an advice of 0 means.
-        question: the features of a question, by name.
-        varying: further ones, which it has at some options and in shapes that these give.
+        questions: by the name of the advice; the first is for policies that declare no kind.
 
     """
 
@@ -51,9 +69,11 @@ class Host:
     entry: str
     variable: str
     header: tuple[str, str]
-    zero: str
-    question: Mapping[str, TensorSpec]
-    varying: tuple[str, ...] = ()
+    questions: Mapping[str, Question]
+
+
+def _named(*names: str) -> tuple[TensorSpec, ...]:
+    return tuple(TensorSpec(name, ElementType.INT64) for name in names)
 
 
 LLVM: Final = Host(
@@ -63,15 +83,18 @@ LLVM: Final = Host(
     entry="llvmGetPassPluginInfo",
     variable="POLICYBRIDGE_LLVM",
     header=("llvm/IR/Module.h", "llvm-{}-dev"),
-    zero="0 leaves a call",
-    question={
-        spec.name: spec
-        for spec in (
-            *InlineForSize.features,
-            *(TensorSpec(name, ElementType.INT64) for name in ("site", "caller", "callee")),
-        )
+    questions={
+        InlineForSize.advice.name: Question(
+            "0 leaves a call",
+            {spec.name: spec for spec in (*InlineForSize.features, *_named("site", "caller", "callee"))},
+            varying=("callee_embedding", "caller_embedding"),
+        ),
+        PassesForSize.advice.name: Question(
+            "0 keeps LLVM's passes",
+            {spec.name: spec for spec in (*_named("function"), *PassesForSize.features)},
+            choices=len(ALTERNATIVES),
+        ),
     },
-    varying=("callee_embedding", "caller_embedding"),
 )
 MLIR: Final = Host(
     majors=("22",),
@@ -80,8 +103,11 @@ MLIR: Final = Host(
     entry="mlirGetPassPluginInfo",
     variable="POLICYBRIDGE_MLIR",
     header=("mlir/Pass/Pass.h", "libmlir-{}-dev"),
-    zero="the place of a size",
-    question={spec.name: spec for spec in (TensorSpec("operation", ElementType.INT64), *Tiling.features)},
+    questions={
+        Tiling.advice.name: Question(
+            "the place of a size", {spec.name: spec for spec in (*_named("operation"), *Tiling.features)}
+        )
+    },
 )
 
 
@@ -107,21 +133,22 @@ def build_plugin(policy: Embedded, host: Host, major: str, output: Path, buildin
     """Write the plugin for a ``major`` of its host to ``output``, which is replaced as a whole.
 
     Raises:
-        UnsupportedError: the policy's advice is not one int64, or it needs a feature that the compiler does not have.
+        UnsupportedError: the compiler does not ask for the policy's decisions, or the advice is not one int64, or the
+            policy needs a feature that the compiler does not have.
         PreconditionError: a tool, a header or the plugin's sources are missing, or a compiler fails.
 
     """
-    advice = policy.advice
-    if advice.type is not ElementType.INT64 or advice.count != 1:
-        raise UnsupportedError(f"{policy.version} gives {advice}; the plugin takes one int64_t: {host.zero}")
-    _check_features(policy, host, major)
+    kinds = _kinds(policy, host, major)
+    for kind in kinds:
+        _check_question(policy, host.questions[kind], f"{host.sources}-{major}")
     own = write_source(policy, _PREFIX, "embedded_policy.h")
     tools = building.toolchain
     sources = _sources(building.sources, host)
     libraries = _build_libraries(tools, sources, building.build or _cache(tools, sources, host, major), host, major)
     with tempfile.TemporaryDirectory(prefix="pb-embed-") as scratch:
         folder = Path(scratch)
-        _write_c(policy, own, building.growth_limit, folder)
+        (folder / "embedded_policy.h").write_text(write_header(policy, _PREFIX))
+        (folder / "policy.c").write_text(own + _added(policy, kinds, building.growth_limit))
         tools.compile_c(["-c", "policy.c", "-o", "policy.o"], folder)
         exports = f"-Wl,--version-script={sources / 'cpp' / 'llvm' / 'exports.map'}"
         entry = (f"-Wl,-u,{host.entry}", "-Wl,-s")
@@ -130,33 +157,75 @@ def build_plugin(policy: Embedded, host: Host, major: str, output: Path, buildin
         _move(folder / "plugin.so", output)
 
 
-def _check_features(policy: Embedded, host: Host, major: str) -> None:
+def _kinds(policy: Embedded, host: Host, major: str) -> Sequence[str]:
+    """Give the kinds of decisions that the policy makes in the plugin, each by the name of its advice."""
+    kinds = policy.version.config.decides or tuple(host.questions)[:1]
+    for kind in kinds:
+        if kind not in host.questions:
+            raise UnsupportedError(
+                f"{policy.version} decides {kind}; {host.sources}-{major} asks for {', '.join(host.questions)}"
+            )
+    return kinds
+
+
+def _check_question(policy: Embedded, question: Question, compiler: str) -> None:
     """Refuse a policy that the plugin would refuse in the compiler, after minutes of building."""
+    advice = policy.advice
+    if advice.type is not ElementType.INT64 or advice.count != 1:
+        raise UnsupportedError(f"{policy.version} gives {advice}; the plugin takes one int64_t: {question.zero}")
+    if question.choices is not None and policy.choices > question.choices:
+        raise UnsupportedError(
+            f"{policy.version} chooses among {policy.choices}; {compiler} has the numbers 0 to {question.choices - 1}"
+        )
     for feature in policy.members:
-        if feature.spec.name in host.varying:
+        if feature.spec.name in question.varying:
             continue
-        wanted, asked = feature.spec, host.question.get(feature.spec.name)
+        wanted, asked = feature.spec, question.features.get(feature.spec.name)
         if asked is None and feature.fill is None:
             raise UnsupportedError(
-                f"{policy.version} needs {wanted}, which {host.sources}-{major} does not have; a question has "
-                f"{', '.join(host.question)}"
+                f"{policy.version} needs {wanted}, which {compiler} does not have; a question has "
+                f"{', '.join(question.features)}"
             )
         if asked is not None and (asked.type, asked.count) != (wanted.type, wanted.count):
-            raise UnsupportedError(f"{policy.version} needs {wanted}; a question of {host.sources}-{major} has {asked}")
+            raise UnsupportedError(f"{policy.version} needs {wanted}; a question of {compiler} has {asked}")
 
 
-def _write_c(policy: Embedded, own: str, growth_limit: float, folder: Path) -> None:
+def _added(policy: Embedded, kinds: Sequence[str], growth_limit: float) -> str:
+    """Write the plugin's additions to the policy's C; embedded_policy_symbols.h declares them."""
     version = policy.version.policy
-    (folder / "embedded_policy.h").write_text(write_header(policy, _PREFIX))
-    added = f"""
+    rows = ",\n".join(
+        f"  {{{quoted(kind)}, {_PREFIX}_features, {len(policy.members)}, sizeof(struct {_PREFIX}_observation), "
+        f"{_PREFIX}_fill_untyped, {_PREFIX}_decide_untyped, {_PREFIX}_status_text}}"
+        for kind in kinds
+    )
+    return f"""
+struct {_PREFIX}_kind {{
+  const char *name;
+  const struct {_PREFIX}_tensor *features;
+  size_t feature_count, observation_size;
+  void (*fill)(void *);
+  int (*decide)(const void *, void *);
+  const char *(*status_text)(int);
+}};
+extern const struct {_PREFIX}_kind {_PREFIX}_kinds[];
+extern const size_t {_PREFIX}_kind_count;
 extern const char {_PREFIX}_name[], {_PREFIX}_digest[];
 extern const uint64_t {_PREFIX}_version;
 extern const double {_PREFIX}_growth_limit;
+
+static void {_PREFIX}_fill_untyped(void *observation) {{ {_PREFIX}_fill(observation); }}
+static int {_PREFIX}_decide_untyped(const void *observation, void *advice) {{
+  return {_PREFIX}_decide(observation, advice);
+}}
+
+const struct {_PREFIX}_kind {_PREFIX}_kinds[] = {{
+{rows}
+}};
+const size_t {_PREFIX}_kind_count = {len(kinds)};
 const char {_PREFIX}_name[] = {quoted(version.name)}, {_PREFIX}_digest[] = {quoted(version.digest)};
 const uint64_t {_PREFIX}_version = {version.version};
 const double {_PREFIX}_growth_limit = {"PB_INFINITY" if growth_limit == float("inf") else repr(growth_limit)};
 """
-    (folder / "policy.c").write_text(own + added)
 
 
 def _sources(given: Path | None, host: Host) -> Path:

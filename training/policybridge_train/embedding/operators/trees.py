@@ -80,10 +80,11 @@ class _Forest:
         parts = [
             self._tests.tables(self._name, self._dtype),
             self._node_table(),
+            self._group_tables(),
             self._single_leaves() if single else self._leaves(),
             self._function(),
         ]
-        self._body.functions.append("\n".join(parts))
+        self._body.functions.append("\n".join(part for part in parts if part))
         return self._name
 
     def _node_table(self) -> str:
@@ -132,22 +133,48 @@ class _Forest:
         return "\n".join(lines) + "\n"
 
     def _walks(self) -> list[str]:
-        order = sorted(range(len(self._trees)), key=lambda number: self._trees[number].depth)
+        """Walk groups of trees that are about as deep, in a loop: a compiler's memory does not grow with the trees."""
+        order = self._order()
+        whole = len(order) - len(order) % _TOGETHER
         lines = []
-        for begin in range(0, len(order), _TOGETHER):
-            lines += self._walk(order[begin : begin + _TOGETHER])
+        if whole:
+            lines += ["  {", "    int group;", f"    for (group = 0; group < {whole // _TOGETHER}; ++group) {{"]
+            first = [f"{self._name}_roots[{_TOGETHER} * group + {place}]" for place in range(_TOGETHER)]
+            last = [f"leaf[{self._name}_order[{_TOGETHER} * group + {place}]]" for place in range(_TOGETHER)]
+            lines += [f"    {line}" for line in self._walk(first, last, f"{self._name}_depths[group]")]
+            lines += ["    }", "  }"]
+        if rest := order[whole:]:
+            first = [str(self._roots[number]) for number in rest]
+            last = [f"leaf[{number}]" for number in rest]
+            lines += self._walk(first, last, str(self._trees[rest[-1]].depth))
         return lines
 
-    def _walk(self, numbers: Sequence[int]) -> list[str]:
-        """Walk some trees in step."""
-        names = [f"a{place}" for place in range(len(numbers))]
-        begins = ", ".join(f"{name} = {self._roots[number]}" for name, number in zip(names, numbers, strict=True))
-        depth = max(self._trees[number].depth for number in numbers)
+    def _order(self) -> list[int]:
+        return sorted(range(len(self._trees)), key=lambda number: self._trees[number].depth)
+
+    def _group_tables(self) -> str:
+        """Write the trees in the order in which they are walked, and the depth of each whole group."""
+        order = self._order()
+        depths = [self._trees[number].depth for number in order[_TOGETHER - 1 :: _TOGETHER]]
+        if not depths:
+            return ""
+        return "\n".join(
+            [
+                table("uint32_t", f"{self._name}_order", map(str, order)),
+                table("uint32_t", f"{self._name}_roots", (str(self._roots[number]) for number in order)),
+                table("uint16_t", f"{self._name}_depths", map(str, depths)),
+            ]
+        )
+
+    def _walk(self, first: Sequence[str], last: Sequence[str], depth: str) -> list[str]:
+        """Walk some trees in step, from these roots; write the leaves' numbers to these places."""
+        names = [f"a{place}" for place in range(len(first))]
+        begins = ", ".join(f"{name} = {root}" for name, root in zip(names, first, strict=True))
         lines = ["  {", f"    uint32_t {begins};", "    int step;"]
         lines.append(f"    for (step = 0; step < {depth}; ++step) {{")
         lines += [f"      {self._step(name)}" for name in names]
         lines.append("    }")
-        lines += [f"    leaf[{number}] = {name};" for name, number in zip(names, numbers, strict=True)]
+        lines += [f"    {place} = {name};" for name, place in zip(names, last, strict=True)]
         return [*lines, "  }"]
 
     def _step(self, at: str) -> str:
