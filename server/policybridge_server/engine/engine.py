@@ -10,13 +10,14 @@ from time import perf_counter_ns
 import numpy as np
 
 from policybridge_core.errors import InvalidError, PermissionDeniedError, PreconditionError, UnsupportedError
-from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature
+from policybridge_serdes import Exploration, Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature
 from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
 from policybridge_server.counters import Counters
 from policybridge_server.engine.batcher import Batcher
 from policybridge_server.engine.decision import Decision, Sink
 from policybridge_server.engine.loaded import LoadedVersion
+from policybridge_server.engine.loaded_model import LoadedModel
 from policybridge_server.engine.loading import Allowances
 from policybridge_server.engine.recorder import Acknowledge, Forward, Recorder, RecordingSink
 from policybridge_server.engine.timeouts import Timeouts
@@ -227,13 +228,8 @@ class Engine:
 
         """
         if options.exploration is not None:
-            if loaded.head is None:
-                raise InvalidError(
-                    f"{loaded.stored} has no advice head ([head] in policy.toml), so it cannot explore: the possible "
-                    'advices are not known. If its advice is one of 0 to N − 1, set scores = "choice" and '
-                    "choices = N there, to explore by epsilon"
-                )
-            loaded.head.check(options.exploration)
+            for model in loaded.models.values():
+                _check_exploration(model, options.exploration)
         view = _view(loaded.stored.policy, options, self.mark)
         view.alias, view.reporter = alias, reporter
         self.trials.opened(view, self.repository.find(view.policy.name))
@@ -320,6 +316,16 @@ class Engine:
     def close(self) -> None:
         """Free all models."""
         self.versions.close()
+
+
+def _check_exploration(model: LoadedModel, exploration: Exploration) -> None:
+    if model.head is None:
+        raise InvalidError(
+            f"{model.stored} has no advice head ([head] in policy.toml), so it cannot explore: the possible "
+            'advices are not known. If its advice is one of 0 to N − 1, set scores = "choice" and '
+            "choices = N there, to explore by epsilon"
+        )
+    model.head.check(exploration)
 
 
 def _view(policy: PolicyVersion, options: SessionOptions, mark: str) -> SessionView:

@@ -1,18 +1,14 @@
-"""A loaded version: its model, the thread it runs in, and one batcher for each client signature."""
+"""A loaded version: a model, or one for each kind of its decisions."""
 
-from collections.abc import Callable
-from weakref import WeakValueDictionary
+from collections.abc import Callable, Mapping
 
-from policybridge_core.errors import PolicyFailedError
+from policybridge_core.errors import InvalidError
 from policybridge_serdes import Signature
-from policybridge_server.backends.contract import Model, ModelSignature, SessionView, StatefulModel
-from policybridge_server.backends.process.model import ProcessModel
+from policybridge_server.backends.contract import ModelSignature, SessionView
 from policybridge_server.bounded import BoundedCache
+from policybridge_server.counters import VersionCounters
 from policybridge_server.engine.batcher import Batcher
-from policybridge_server.engine.binding import bind
-from policybridge_server.engine.evaluator import Evaluator
-from policybridge_server.engine.head import Head
-from policybridge_server.engine.model_host import ModelHost
+from policybridge_server.engine.loaded_model import LoadedModel
 from policybridge_server.engine.probe import Probe
 from policybridge_server.repository import StoredVersion
 
@@ -25,28 +21,32 @@ class LoadedVersion:
 
     Attributes:
         stored: the version on disk.
-        head: the head that chooses among the model's scores, if policy.toml has one.
-        probe: the limits of its batches.
-        signature: the model's, with the head's advice if there is a head.
+        models: its models, by the kind of their decisions; an only model has the empty name.
+        signature: the only model's; empty if there are several.
         sessions: number of its open sessions.
         counters: the version's counters.
 
     """
 
-    def __init__(self, stored: StoredVersion, model: Model, head: Head | None, probe: Probe, place: ModelHost) -> None:
+    def __init__(self, stored: StoredVersion, models: Mapping[str, LoadedModel], counters: VersionCounters) -> None:
         self.stored = stored
-        self.counters = place.counters
-        self.head = head
-        self.probe = probe
-        self.signature = model.signature if head is None else ModelSignature(model.signature.features, head.advice)
+        self.counters = counters
+        self.models = models
+        self.signature = models[""].signature if "" in models else ModelSignature(None, None)
         self.sessions = 0
-        self._place = place
-        self._process = model if isinstance(model, ProcessModel) else None
-        # Asked once: isinstance() with a protocol takes as long as evaluating a small model.
-        self._stateful = isinstance(model, StatefulModel)
-        place.on_hang(self._give_up)
-        self._batchers: WeakValueDictionary[Signature, Batcher] = WeakValueDictionary()
         self._kept: BoundedCache[Signature, Batcher] = BoundedCache(_MOST_KEPT)
+
+    def model(self, signature: Signature) -> LoadedModel:
+        """Give the model that decides for clients of this signature.
+
+        Raises:
+            InvalidError: there is none for the kind of their decisions.
+
+        """
+        model = self.models.get("") or self.models.get(signature.advice.name)
+        if model is None:
+            raise InvalidError(f"{self.stored} decides {', '.join(self.models)}, and not {signature.advice.name!r}")
+        return model
 
     def batcher(self, signature: Signature, schedule: Callable[[Batcher], None]) -> Batcher:
         """Give the batcher of all clients with this signature; it lives as long as one of their sessions.
@@ -55,13 +55,7 @@ class LoadedVersion:
             InvalidError: the signature does not fit the model's.
 
         """
-        batcher = self._batchers.get(signature)
-        if batcher is None:
-            binding = bind(signature, self.signature, self.stored)
-            evaluator = Evaluator(self.head, binding, signature, self.probe, self._place.failures)
-            batcher = Batcher(evaluator, self._place, schedule, binding.ignored, self.counters)
-            self._batchers[signature] = batcher
-        return batcher
+        return self.model(signature).batcher(signature, schedule)
 
     def keep(self, signature: Signature, schedule: Callable[[Batcher], None]) -> Batcher:
         """Return the batcher of clients without a session, and keep it to bind their signature only once.
@@ -78,33 +72,40 @@ class LoadedVersion:
 
     def clients(self) -> list[Signature]:
         """Return the signatures of the bound clients, without those that are only kept."""
-        batchers = self._batchers.items()
+        batchers = [each for model in self.models.values() for each in model.batchers()]
         return [signature for signature, batcher in batchers if batcher.sessions or signature not in self._kept]
+
+    @property
+    def signatures(self) -> Mapping[str, ModelSignature]:
+        """The signature of each model, by its kind."""
+        return {kind: model.signature for kind, model in self.models.items()}
+
+    @property
+    def probes(self) -> list[Probe]:
+        """The limits of the batches of each model."""
+        return [model.probe for model in self.models.values()]
 
     def begin(self) -> None:
         """Count one more session."""
         self.sessions += 1
 
     def end(self, session: SessionView) -> None:
-        """Count one session less; a stateful model ends it after the decisions that it still has to make."""
+        """Count one session less; stateful models end it after the decisions that they still have to make."""
         self.sessions -= 1
-        if self._stateful:
-            self._place.end(session)
+        for model in self.models.values():
+            model.end(session)
 
     def close(self) -> None:
-        """Free the model, after the decisions that it still has to make."""
-        self._place.close()
+        """Free the models, after the decisions that they still have to make."""
+        for model in self.models.values():
+            model.close()
 
     @property
     def trouble(self) -> str:
         """Why the version does not answer at present; empty: it does."""
-        return self._place.trouble or ("" if self._process is None else self._process.trouble)
+        return next((model.trouble for model in self.models.values() if model.trouble), "")
 
     @property
     def failures(self) -> int:
         """How many evaluations have failed."""
-        return self._place.failures.count
-
-    def _give_up(self, error: PolicyFailedError) -> None:
-        for batcher in list(self._batchers.values()):
-            batcher.give_up(error)
+        return sum(model.failures for model in self.models.values())

@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,10 +13,11 @@ from policybridge_core.authors import describe, interrupts
 from policybridge_core.errors import NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_server.backends.contract import Model, load_backend
 from policybridge_server.backends.process.model import ProcessModel
-from policybridge_server.counters import Counters
+from policybridge_server.counters import Counters, VersionCounters
 from policybridge_server.engine.failures import Failures
 from policybridge_server.engine.head import Head
 from policybridge_server.engine.loaded import LoadedVersion
+from policybridge_server.engine.loaded_model import LoadedModel
 from policybridge_server.engine.model_host import ModelHost, Rules
 from policybridge_server.engine.pace import INLINE_SECONDS
 from policybridge_server.engine.probe import Probe, confirm_probe, probe
@@ -44,7 +46,7 @@ class Allowances(NamedTuple):
 
 
 def load_version(
-    stored: StoredVersion, given: Allowances, folder: Path | None = None, probed: Probe | None = None
+    stored: StoredVersion, given: Allowances, folder: Path | None = None, probed: Sequence[Probe] = ()
 ) -> LoadedVersion:
     """Load, probe and warm up a version; blocks while it does.
 
@@ -52,7 +54,8 @@ def load_version(
         stored: the version to load.
         given: the server's limits.
         folder: the folder of the files, if not yet in their place.
-        probed: the probe of the same architecture with other weights; kernels do not depend on weights.
+        probed: the probes of its models, if known of the same architectures with other weights; kernels do not depend
+            on weights.
 
     Raises:
         PreconditionError: it cannot be loaded.
@@ -118,7 +121,20 @@ class _Loading:
         return self._loaded
 
 
-def _load(stored: StoredVersion, given: Allowances, folder: Path | None, probed: Probe | None) -> LoadedVersion:
+def _load(stored: StoredVersion, given: Allowances, folder: Path | None, probed: Sequence[Probe]) -> LoadedVersion:
+    counters = (given.counters or Counters()).version(stored.policy.name, stored.policy.version)
+    models: dict[str, LoadedModel] = {}
+    with ExitStack() as undo:
+        for (kind, each), expected in zip(stored.by_kind.items(), probed or repeat(None)):  # noqa: B905 - endless
+            models[kind] = _load_model(each, given, folder, expected, counters)
+            undo.callback(models[kind].close)
+        undo.pop_all()
+    return LoadedVersion(stored, models, counters)
+
+
+def _load_model(
+    stored: StoredVersion, given: Allowances, folder: Path | None, probed: Probe | None, counters: VersionCounters
+) -> LoadedModel:
     try:
         with ExitStack() as undo:
             model = _model(stored, given, folder)
@@ -137,9 +153,8 @@ def _load(stored: StoredVersion, given: Allowances, folder: Path | None, probed:
         if interrupts(error):
             raise
         raise PreconditionError(f"{stored} cannot be loaded: {describe(error)}") from error
-    counters = (given.counters or Counters()).version(stored.policy.name, stored.policy.version)
     place = ModelHost(model, _rules(stored, given, model, measured), given.loop, Failures(str(stored)), counters)
-    return LoadedVersion(stored, model, head, measured, place)
+    return LoadedModel(stored, model, head, measured, place)
 
 
 def _model(stored: StoredVersion, given: Allowances, folder: Path | None = None) -> Model:

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 from time import monotonic
 
@@ -101,14 +102,14 @@ class LoadedVersions:
                 return True
             self._repository.refuse(name, latest, error)
             return self._repository.policy(name).latest is None
-        _LOG.info("loaded %s: %s", loaded.stored, loaded.probe)
+        _LOG.info("loaded %s: %s", loaded.stored, loaded.probes)
         return True
 
     def prepare(
         self,
         stored: StoredVersion,
         folder: Path | None = None,
-        probed: Probe | None = None,
+        probed: Sequence[Probe] = (),
         *,
         rehearse: bool = False,
     ) -> LoadedVersion:
@@ -117,7 +118,7 @@ class LoadedVersions:
         Args:
             stored: the version.
             folder: holds its files, if they are not in their place yet.
-            probed: what is known of the same architecture with other weights.
+            probed: see ``load_version``.
             rehearse: probe it first in a process that is ended; for a version that was never accepted here.
 
         Raises:
@@ -127,8 +128,7 @@ class LoadedVersions:
         counters, begun = self.counters, monotonic()
         try:
             if rehearse and rehearses(stored):
-                where, seconds = folder or stored.folder, self._given.timeouts.load
-                probed = self._rehearsal.probe(stored, where, probed, seconds)
+                probed = self._rehearsed(stored, folder or stored.folder, probed)
             loaded = load_version(stored, self._given, folder, probed)
         except PreconditionError as error:
             counters.load_failures += 1
@@ -139,6 +139,11 @@ class LoadedVersions:
         counters.loads += 1
         counters.load_seconds += monotonic() - begun
         return loaded
+
+    def _rehearsed(self, stored: StoredVersion, folder: Path, expected: Sequence[Probe]) -> Sequence[Probe]:
+        seconds = self._given.timeouts.load
+        models = zip(stored.by_kind.values(), expected or repeat(None))  # noqa: B905 - endless
+        return [self._rehearsal.probe(model, folder, each, seconds) for model, each in models]
 
     def admit(self, loaded: LoadedVersion) -> None:
         """Let sessions get a version that was prepared."""

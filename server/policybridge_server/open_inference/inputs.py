@@ -26,18 +26,19 @@ class ModelInput:
 
 
 def model_inputs(loaded: LoadedVersion) -> dict[str, ModelInput] | None:
-    """Return the inputs by the clients' names; ``None`` for a policy that declares none."""
-    if loaded.signature.features is None:
+    """Return the inputs by the clients' names; ``None`` for a policy that declares none, or has several models."""
+    model = loaded.models.get("")
+    if model is None or model.signature.features is None:
         return None
-    config = loaded.stored.config
+    config = model.stored.config
     inputs: dict[str, ModelInput] = {}
-    for spec in loaded.signature.features.specs:
+    for spec in model.signature.features.specs:
         name = config.rename.get(spec.name, spec.name)
         inputs.setdefault(name, ModelInput(TensorSpec(name, spec.type, spec.shape), spec.name in config.fill))
     mask = None if config.head is None else config.head.mask
-    if mask is not None and mask not in inputs and loaded.head is not None:
+    if mask is not None and mask not in inputs and model.head is not None:
         # Any type will do; LLVM sends this one.
-        inputs[mask] = ModelInput(TensorSpec(mask, ElementType.INT64, (loaded.head.count,)))
+        inputs[mask] = ModelInput(TensorSpec(mask, ElementType.INT64, (model.head.count,)))
     return inputs
 
 

@@ -34,7 +34,7 @@ class NewVersion:
         number: the version's number.
         seal: writes the files to the disk and returns the digest of only the files.
         aliases: the aliases to move to the version.
-        probed: the probe of the same architecture with other weights.
+        probed: the probes of its models, if known of the same architectures with other weights.
         identity: the digest that the version must have; ``None``: any.
 
     """
@@ -43,7 +43,7 @@ class NewVersion:
     number: int
     seal: Callable[[], str]
     aliases: Sequence[str] = ()
-    probed: Probe | None = None
+    probed: Sequence[Probe] = ()
     identity: str | None = None
 
     @property

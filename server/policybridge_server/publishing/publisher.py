@@ -149,7 +149,7 @@ class Publisher:
                 self._engine.loaded(base),
             )
             seal = partial(_seal_with_weights, staging, stored, spool)
-            probed = loaded.probe if loaded else None
+            probed = loaded.probes if loaded else ()
             return await publication.publish(NewVersion(policy, next_number(policy), seal, aliases, probed))
 
     async def add_policy(self, folder: Path) -> None:
@@ -195,7 +195,7 @@ class Publisher:
         self._engine.versions.unload_unused()
         if self._permission.allowed and policy.folder.parent in self._repository.writable:
             self.retention.retire_old(policy.name)
-        _LOG.info("new version %s: %s", loaded.stored, loaded.probe)
+        _LOG.info("new version %s: %s", loaded.stored, loaded.probes)
 
     async def _new_policy(self, name: str, config: str) -> StoredPolicy:
         if not config:
@@ -323,6 +323,10 @@ def _seal_with_weights(staging: Staging, base: StoredVersion, spool: Spool) -> s
     backend = load_backend(base.config.backend)
     if not isinstance(backend, WeightsBackend):
         raise PreconditionError(f"the backend {base.config.backend!r} takes no weights alone; publish all files")
+    if base.config.kinds:
+        raise PreconditionError(
+            f"{base} has a model for each kind of decision, whose weights differ; publish all files"
+        )
     staging.link(base.folder)
     backend.replace_weights(staging.folder, base.config, spool.read())
     spool.close()

@@ -1,6 +1,7 @@
 """``policy.toml``."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -44,7 +45,30 @@ class HeadConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
             raise ValueError('scores = "choice" and choices = N belong together: a choice is 0 to N − 1')
 
 
-class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class KindConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """The keys of a ``policy.toml`` that describe one model.
+
+    Attributes:
+        features: the inputs in LLVM's JSON form, if the artifact does not declare them.
+        advice: the output, likewise.
+        rename: input of the policy → feature of the client, if their names differ.
+        fill: input → its value if the client lacks the feature.
+        head: turns scores into advice, if the model gives scores.
+        settings: settings of the backend.
+        probe: input → value in the observations of the probe; absent: random numbers.
+
+    """
+
+    features: list[dict[str, Any]] | None = None
+    advice: dict[str, Any] | None = None
+    rename: dict[str, str] = {}
+    fill: dict[str, Any] = {}
+    head: HeadConfig | None = None
+    settings: dict[str, Any] = {}
+    probe: dict[str, Any] = {}
+
+
+class PolicyConfig(KindConfig, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A ``policy.toml``. Defaults are left out of a version's digest (`version_digest`): a new key changes none.
 
     Attributes:
@@ -52,14 +76,8 @@ class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
         description: shown in lists of policies.
         inline: evaluate on the loop thread (true) or in a worker (false); absent: by its time.
         aliases: alias → version number, until it is set otherwise; ``latest`` is always the highest number.
-        features: the inputs in LLVM's JSON form, if the artifact does not declare them.
-        advice: the output, likewise.
         decides: the kinds of decisions, each by the name of the client's advice; empty: whatever a client asks.
-        rename: input of the policy → feature of the client, if their names differ.
-        fill: input → its value if the client lacks the feature.
-        head: turns scores into advice, if the model gives scores.
-        settings: settings of the backend.
-        probe: input → value in the observations of the probe; absent: random numbers.
+        kinds: kind of decision → its own model; empty: one model decides all kinds.
         isolation: where a version runs: in the server's process, or in a process of its own.
         memory_limit: bytes that the version's own process may allocate.
         decision_timeout: seconds for one decision; absent: the server's.
@@ -76,25 +94,40 @@ class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     memory_limit: Annotated[int, msgspec.Meta(ge=1 << 20)] | None = None
     decision_timeout: Annotated[float, msgspec.Meta(gt=0, le=_MOST_SECONDS)] | None = None
     aliases: dict[str, int] = {}
-    features: list[dict[str, Any]] | None = None
-    advice: dict[str, Any] | None = None
     decides: tuple[_Name, ...] = ()
-    rename: dict[str, str] = {}
-    fill: dict[str, Any] = {}
-    head: HeadConfig | None = None
-    settings: dict[str, Any] = {}
-    probe: dict[str, Any] = {}
+    kinds: dict[_Name, KindConfig] = {}
 
     def __post_init__(self) -> None:
         if self.isolation == "process" and self.inline:
             raise ValueError('inline = true runs on the loop thread, and isolation = "process" beside it; give one')
         if self.isolation != "process" and self.memory_limit is not None:
             raise ValueError('memory_limit needs isolation = "process": threads share the server\'s memory')
+        self._check_kinds()
         for alias in self.aliases:
             try:
                 check_alias(alias)
             except InvalidError as error:
                 raise ValueError(f"aliases: {error}") from error
+
+    def _check_kinds(self) -> None:
+        if not self.kinds:
+            return
+        if {*self.kinds} != {*self.decides}:
+            raise ValueError("decides names the kinds of decisions, and [kinds.KIND] is the model of each: give both")
+        stated = [name for name in KindConfig.__struct_fields__ if getattr(self, name)]
+        if stated:
+            raise ValueError(f"{', '.join(stated)} describes one model; write [kinds.KIND.{stated[0]}] for each kind")
+
+    @property
+    def by_kind(self) -> Mapping[str, "PolicyConfig"]:
+        """The config of each model by the kind of its decisions; that of the only model by the empty name."""
+        if not self.kinds:
+            return {"": self}
+        shared = {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("kinds", "decides")}
+        return {
+            kind: PolicyConfig(**{**shared, **msgspec.structs.asdict(own), "decides": (kind,)})
+            for kind, own in self.kinds.items()
+        }
 
 
 def is_policy(folder: Path) -> bool:

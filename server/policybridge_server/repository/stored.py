@@ -1,7 +1,7 @@
 """Policies and versions as values. A change makes a new value, so that no reader sees half of a change."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -27,6 +27,11 @@ class StoredVersion:
 
     def __str__(self) -> str:
         return f"{self.policy.name}@{self.policy.version}"
+
+    @property
+    def by_kind(self) -> Mapping[str, "StoredVersion"]:
+        """The version with the config of each of its models; see `PolicyConfig.by_kind`."""
+        return {kind: replace(self, config=config) for kind, config in self.config.by_kind.items()}
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from policybridge_client.cli import main
+from policybridge_core.errors import UnsupportedError
 from policybridge_train.embedding.interface import read_policy
 from tests.onnx_models import make_model, write_onnx
 from tests.training.embedding.programs import (
@@ -271,3 +272,10 @@ def test_a_header_whose_name_c_cannot_include_is_refused(tmp_path: Path, capsys:
     assert main(["embed", "inliner-imitation", "--for", "c", "-o", *files]) == 1
     assert "a header cannot be named" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_policy_with_a_model_for_each_kind_is_refused(tmp_path: Path) -> None:
+    model = make_model([helper.make_node("Identity", ["x"], ["y"])], {"x": (FLOAT, [1])}, {"y": (FLOAT, [1])})
+    write_onnx(tmp_path, "both", model, 'decides = ["a", "b"]\n[kinds.a]\n[kinds.b]\n')
+    with pytest.raises(UnsupportedError, match="both@1 has a model for each kind of decision"):
+        read_policy("both", tmp_path)

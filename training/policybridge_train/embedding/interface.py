@@ -91,6 +91,8 @@ def read_policy(reference: str, repository: Path | None) -> Embedded:
     version = Repository([repository or BUNDLED]).resolve(PolicyReference.parse(reference))
     if version.config.backend != "onnx":
         raise UnsupportedError(f"{version} is of the backend {version.config.backend}; only onnx can be embedded")
+    if version.config.kinds:
+        raise UnsupportedError(f"{version} has a model for each kind of decision; a policy of one can be embedded")
     settings: OnnxSettings = convert_settings(version.config, OnnxSettings)
     file = artifact_file(version.folder, settings.file)
     inputs, outputs = read_ports(_loaded(file))
