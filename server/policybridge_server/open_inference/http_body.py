@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 from policybridge_core.errors import InvalidError, TooLargeError, UnavailableError
 from policybridge_server.budget import Budget, PeerBudget
 from policybridge_server.open_inference.binary import HEADER, MOST_JSON, too_long
-from policybridge_server.transports.unpacking import WINDOW_BITS, Unpacking
+from policybridge_server.transports.unpacking import WINDOW_BITS, Unpacking, pieces
 
 BODY: Final = "body"
 """Under this key a request has its body while it is served, a `bytearray`."""
@@ -77,8 +77,8 @@ class Bodies:
                 # Arrived bytes are read at once: give other clients turns.
                 await asyncio.sleep(0)
         if encoding != _IDENTITY and body:
-            unpacking = Unpacking(encoding, body, limit, "the body")
-            parts.append(unpacking.unpacked)
+            parts.append(bytearray())
+            unpacking = Unpacking(encoding, pieces(body), parts[-1].extend, limit, "the body")
             while not unpacking.done:
                 # In a thread, and in steps: some KB may be some hundred MB when they are unpacked.
                 yield await _stepped(unpacking)

@@ -2,6 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Iterator
+from io import BytesIO
 from typing import Final
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError, UnsupportedError
@@ -9,7 +11,7 @@ from policybridge_server.grpc.http2.contract import Call, StreamConnection
 from policybridge_server.grpc.http2.frames import Code, StreamError
 from policybridge_server.grpc.http2.messages import PREFIX, TINY, Assembly
 from policybridge_server.grpc.http2.requests import RequestHeaders
-from policybridge_server.transports.unpacking import WINDOW_BITS, Unpacking
+from policybridge_server.transports.unpacking import WINDOW_BITS, Unpacking, pieces
 
 WINDOW: Final = 1 << 20
 """The window of a stream in bytes."""
@@ -59,7 +61,7 @@ class RequestHalf(ABC):
         self.remote_closed = False
         self._limit = limit
         self._assembly: Assembly | None = None
-        self._unpacking: Unpacking | None = None
+        self._unpacking: tuple[Unpacking, BytesIO] | None = None
         # Unsent answers; while there are any, the peer may not send more.
         self._waiting: deque[memoryview] | None = None
         self._holding = self._over = self._awaited = False
@@ -151,23 +153,34 @@ class RequestHalf(ABC):
     def _advance(self, assembly: Assembly) -> bool:
         """Pass on one message, or unpack a part of it; return whether there was work."""
         if self._unpacking is not None:
-            self._unpack(self._unpacking)
+            self._unpack(*self._unpacking)
             return True
-        unpacked = assembly.next(self._limit)
-        if unpacked is None:
+        before = assembly.size
+        message = assembly.next(self._limit)
+        if message is None:
             return False
-        packed, message = unpacked
-        self._give(PREFIX.size + len(message))
+        size = before - assembly.size - PREFIX.size
         self._has_rest()
-        if len(message) > WINDOW // 2:
+        if size > WINDOW // 2:
             self.connection.relieve(self)
-        if packed:
-            self._unpacking = Unpacking(_known(self.headers.encoding), message, self._limit)
-        else:
-            if len(message) > SMALL:
-                self._have(len(message))
+        if isinstance(message, bytes):
+            self._give(PREFIX.size + size)
+            if size > SMALL:
+                self._have(size)
             self._pass(message)
+        else:
+            self._give(PREFIX.size)
+            unpacked, packed = BytesIO(), self._drained(message)
+            unpacking = Unpacking(_known(self.headers.encoding), packed, unpacked.write, self._limit)
+            self._unpacking = (unpacking, unpacked)
         return True
+
+    def _drained(self, packed: deque[bytes]) -> Iterator[bytes | bytearray]:
+        """Give the pieces of a packed message, and count each no longer once it is unpacked."""
+        while packed:
+            piece = packed.popleft()
+            yield from pieces(piece)
+            self._give(len(piece))
 
     def _has_rest(self) -> None:
         if self._awaited:
@@ -179,11 +192,11 @@ class RequestHalf(ABC):
         self._awaited = False
         self.fail(error)
 
-    def _unpack(self, unpacking: Unpacking) -> None:
+    def _unpack(self, unpacking: Unpacking, unpacked: BytesIO) -> None:
         self._have(unpacking.step())
         if unpacking.done:
             self._unpacking = None
-            message = bytes(unpacking.unpacked)
+            message = unpacked.getvalue()
             if len(message) <= SMALL:
                 self._done(len(message))
             self._pass(message)
