@@ -49,11 +49,12 @@ def _scores(inputs: int, choices: int, scored: int) -> onnx.ModelProto:
         helper.make_node("MatMul", ["observation", "weights"], ["product"]),
         helper.make_node("Add", ["product", "bias"], ["logits"]),
     ]
-    ports = (
+    return make_model(
+        nodes,
         {"observation": (onnx.TensorProto.FLOAT, ["batch", inputs])},
         {"logits": (onnx.TensorProto.FLOAT, ["batch", choices])},
+        {"weights": weights, "bias": bias},
     )
-    return make_model(nodes, *ports, {"weights": weights, "bias": bias})
 
 
 @pytest.fixture(scope="module")

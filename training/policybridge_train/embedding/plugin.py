@@ -32,7 +32,7 @@ _LIBRARIES: Final = ("policybridge_plugin", "policybridge_internal")
 
 @dataclass(frozen=True)
 class Question:
-    """What a compiler asks about decisions of one kind.
+    """The decisions of one kind, as a compiler asks for them.
 
     Attributes:
         zero: what an advice of 0 means.
