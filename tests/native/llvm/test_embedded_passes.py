@@ -36,7 +36,18 @@ loops = 0
 [settings.pack.observation]
 features = ["inlining_default", "loops"]
 """
-POLICIES = ("network", "both", "size-passes")
+KINDS = """
+decides = ["inlining_decision", "pass_choice"]
+
+[kinds.inlining_decision]
+settings = {file = "inlining.onnx", pack = {observation = {features = ["inlining_default"]}}}
+head = {}
+
+[kinds.pass_choice]
+settings = {pack = {observation = {features = ["loops"]}}}
+head = {advice = "pass_choice"}
+"""
+POLICIES = ("network", "both", "kinds", "size-passes")
 
 pytestmark = pytest.mark.usefixtures("own_memory")
 
@@ -62,6 +73,8 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     repository = tmp_path_factory.mktemp("policies")
     write_onnx(repository, "network", _scores(1, len(ALTERNATIVES), NUMBERS["size"]), NETWORK)
     write_onnx(repository, "both", _scores(2, len(ALTERNATIVES), NUMBERS["size"]), BOTH)
+    write_onnx(repository, "kinds", _scores(1, len(ALTERNATIVES), NUMBERS["size"]), KINDS)
+    onnx.save(_scores(1, 2, 1), repository / "kinds" / "1" / "inlining.onnx")
     shutil.copytree(BUNDLED / "size-passes", repository / "size-passes")
     return repository
 
@@ -119,7 +132,7 @@ def test_passes_by_a_policy_in_a_plugin_give_the_object_and_the_statistics_of_th
     assert name != "loops.c" or own.output != tuner.plain(source, *flags)
     assert told(own) == wanted
     assert wanted["passes"]["decisions"] > 1
-    assert (wanted["decisions"] > 0) == (policy == "both")
+    assert (wanted["decisions"] > 0) == (policy in ("both", "kinds"))
 
 
 @pytest.mark.parametrize("path", ["libc/musl/src/stdio/vfprintf.c", "libcxx/src/filesystem/operations.cpp"])

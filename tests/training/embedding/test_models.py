@@ -274,8 +274,14 @@ def test_a_header_whose_name_c_cannot_include_is_refused(tmp_path: Path, capsys:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_policy_with_a_model_for_each_kind_is_refused(tmp_path: Path) -> None:
+def test_of_a_policy_with_a_model_for_each_kind_one_kind_is_named(tmp_path: Path) -> None:
     model = make_model([helper.make_node("Identity", ["x"], ["y"])], {"x": (FLOAT, [1])}, {"y": (FLOAT, [1])})
     write_onnx(tmp_path, "both", model, 'decides = ["a", "b"]\n[kinds.a]\n[kinds.b]\n')
-    with pytest.raises(UnsupportedError, match="both@1 has a model for each kind of decision"):
-        read_policy("both", tmp_path)
+    for kind in (None, "c"):
+        with pytest.raises(UnsupportedError, match="both has a model for each of a, b: name one by --kind"):
+            read_policy("both", tmp_path, kind)
+    files = [str(tmp_path / "p.h"), str(tmp_path / "p.c")]
+    words = ["embed", "both", "--repository", str(tmp_path), "--for"]
+    assert main([*words, "c", "--kind", "b", "-o", *files]) == 0
+    assert "both@1 sha256:" in (tmp_path / "p.c").read_text()
+    assert main([*words, "plugin-22", "--kind", "b", "-o", str(tmp_path / "p.so")]) == 1

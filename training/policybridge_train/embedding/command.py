@@ -11,7 +11,7 @@ from typing import Final
 from policybridge_client.llvm.config import GROWTH_LIMIT
 from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_train.embedding.c_files import prefix_of, write_header, write_source
-from policybridge_train.embedding.interface import Embedded, read_policy
+from policybridge_train.embedding.interface import Embedded, read_policies, read_policy
 from policybridge_train.embedding.plugin import LLVM, MLIR, Building, Host, build_plugin
 from policybridge_train.embedding.release import write_class
 from policybridge_train.embedding.toolchain import Toolchain, add_toolchain
@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("policy", metavar="POLICY", help="NAME, NAME@VERSION or NAME@ALIAS")
     add("--repository", type=Path, metavar="DIR", help="where it is (default: the policies of this package)")
+    add("--kind", metavar="KIND", help="of a policy with several models: the decisions, in C (a plugin has all)")
     add("--for", dest="target", required=True, choices=_TARGETS, metavar="TARGET", help="%(choices)s")
     add("-o", "--output", nargs="+", required=True, type=Path, metavar="FILE", help="the files to write")
     add("--prefix", metavar="NAME", help="the prefix of the names in C (default: the policy's name)")
@@ -50,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Embed; return the exit status."""
     try:
-        _TARGETS[arguments.target](read_policy(arguments.policy, arguments.repository), arguments)
+        _TARGETS[arguments.target](arguments)
     except (PolicyBridgeError, OSError) as error:
         sys.stderr.write(f"policybridge embed: {error}\n")
         return _FAILED
@@ -76,7 +77,12 @@ def _by_suffix(files: Sequence[Path], *suffixes: str) -> list[Path]:
     return [found[suffix] for suffix in suffixes]
 
 
-def _c(policy: Embedded, arguments: argparse.Namespace) -> None:
+def _read(arguments: argparse.Namespace) -> Embedded:
+    return read_policy(arguments.policy, arguments.repository, arguments.kind)
+
+
+def _c(arguments: argparse.Namespace) -> None:
+    policy = _read(arguments)
     header, source = _by_suffix(arguments.output, ".h", ".c")
     prefix = prefix_of(policy, arguments.prefix)
     declared, defined = write_header(policy, prefix), write_source(policy, prefix, header.name)
@@ -84,22 +90,26 @@ def _c(policy: Embedded, arguments: argparse.Namespace) -> None:
     source.write_text(defined, encoding="utf-8")
 
 
-def _llvm_release(policy: Embedded, arguments: argparse.Namespace) -> None:
+def _llvm_release(arguments: argparse.Namespace) -> None:
+    policy = _read(arguments)
     file, header, source = _by_suffix(arguments.output, ".hpp", ".h", ".c")
     made = write_class(policy, prefix_of(policy, arguments.prefix), header.name)
     arguments.output = [header, source]
-    _c(policy, arguments)
+    _c(arguments)
     file.write_text(made, encoding="utf-8")
 
 
-def _plugin(host: Host, major: str, policy: Embedded, arguments: argparse.Namespace) -> None:
+def _plugin(host: Host, major: str, arguments: argparse.Namespace) -> None:
+    if arguments.kind is not None:
+        raise InvalidError("--kind is for C; a plugin has all kinds of decisions that the policy makes")
     if len(arguments.output) != 1:
         raise InvalidError(f"-o takes one file, the plugin, not {' '.join(map(str, arguments.output))}")
     building = Building(Toolchain.of(arguments), arguments.growth_limit, arguments.build, arguments.sources)
-    build_plugin(policy, host, major, arguments.output[0], building)
+    policies = read_policies(arguments.policy, arguments.repository)
+    build_plugin(list(policies.values()), host, major, arguments.output[0], building)
 
 
-_TARGETS: Final[Mapping[str, Callable[[Embedded, argparse.Namespace], None]]] = {
+_TARGETS: Final[Mapping[str, Callable[[argparse.Namespace], None]]] = {
     "c": _c,
     "llvm-release": _llvm_release,
     **{f"plugin-{major}": partial(_plugin, LLVM, major) for major in LLVM.majors},

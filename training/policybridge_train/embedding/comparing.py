@@ -44,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("policy", metavar="POLICY", help="NAME, NAME@VERSION or NAME@ALIAS")
     add("--repository", type=Path, metavar="DIR", help="where it is (default: the policies of this package)")
+    add("--kind", metavar="KIND", help="of a policy with several models: the decisions to compare")
     add("--ledger", type=Path, required=True, metavar="FILE", help="holds the observations, of any policy")
     add("--ledger-store", default="sqlite", metavar="NAME", help="the kind of ledger: sqlite (default: sqlite)")
     add_toolchain(parser)
@@ -54,7 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with closing(load_ledger(arguments.ledger_store).open_reader(arguments.ledger)) as reader:
             batches = (batch for session in reader.sessions(Query()) for batch in reader.segments(session))
-            counts = compare(read_policy(arguments.policy, arguments.repository), batches, Toolchain.of(arguments))
+            policy = read_policy(arguments.policy, arguments.repository, arguments.kind)
+            counts = compare(policy, batches, Toolchain.of(arguments))
     except (PolicyBridgeError, OSError) as error:
         sys.stderr.write(f"policybridge embed compare: {error}\n")
         return _FAILED

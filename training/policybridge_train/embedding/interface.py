@@ -79,8 +79,10 @@ class Embedded:
         return f"{self.version} {self.version.policy.digest}"
 
 
-def read_policy(reference: str, repository: Path | None) -> Embedded:
-    """Read the version that ``reference`` names in a repository; absent: in that of the package.
+def read_policies(reference: str, repository: Path | None) -> Mapping[str, Embedded]:
+    """Read each model of the version that ``reference`` names in a repository; absent: in that of the package.
+
+    The models are by the kind of their decisions, as policy.toml names it; the only one is by the empty name.
 
     Raises:
         NotFoundError: there is no such repository, policy, version or alias.
@@ -91,8 +93,27 @@ def read_policy(reference: str, repository: Path | None) -> Embedded:
     version = Repository([repository or BUNDLED]).resolve(PolicyReference.parse(reference))
     if version.config.backend != "onnx":
         raise UnsupportedError(f"{version} is of the backend {version.config.backend}; only onnx can be embedded")
-    if version.config.kinds:
-        raise UnsupportedError(f"{version} has a model for each kind of decision; a policy of one can be embedded")
+    return {kind: _read(each) for kind, each in version.by_kind.items()}
+
+
+def read_policy(reference: str, repository: Path | None, kind: str | None = None) -> Embedded:
+    """Read the model for decisions of a ``kind``; absent: the only model. See `read_policies`.
+
+    Raises:
+        UnsupportedError: there are several models, or none of this kind.
+
+    """
+    policies = read_policies(reference, repository)
+    if kind is None and len(policies) == 1:
+        kind = next(iter(policies))
+    if kind is None or kind not in policies:
+        known = ", ".join(name for name in policies if name)
+        what = f"a model for each of {known}: name one by --kind" if known else f"one model, and none for {kind} alone"
+        raise UnsupportedError(f"{reference} has {what}")
+    return policies[kind]
+
+
+def _read(version: StoredVersion) -> Embedded:
     settings: OnnxSettings = convert_settings(version.config, OnnxSettings)
     file = artifact_file(version.folder, settings.file)
     inputs, outputs = read_ports(_loaded(file))

@@ -129,8 +129,10 @@ class Building:
     sources: Path | None = None
 
 
-def build_plugin(policy: Embedded, host: Host, major: str, output: Path, building: Building) -> None:
+def build_plugin(policies: Sequence[Embedded], host: Host, major: str, output: Path, building: Building) -> None:
     """Write the plugin for a ``major`` of its host to ``output``, which is replaced as a whole.
+
+    ``policies`` are the models of one version, for different kinds of decisions.
 
     Raises:
         UnsupportedError: the compiler does not ask for the policy's decisions, or the advice is not one int64, or the
@@ -138,17 +140,16 @@ def build_plugin(policy: Embedded, host: Host, major: str, output: Path, buildin
         PreconditionError: a tool, a header or the plugin's sources are missing, or a compiler fails.
 
     """
-    kinds = _kinds(policy, host, major)
-    for kind in kinds:
-        _check_question(policy, host.questions[kind], f"{host.sources}-{major}")
-    own = write_source(policy, _PREFIX, "embedded_policy.h")
+    models = [_Model(policy, f"{_PREFIX}{f'_{n}' * (n > 0)}", host, major) for n, policy in enumerate(policies)]
+    code = "\n".join([model.code() for model in models] + [_table(models, building.growth_limit)])
     tools = building.toolchain
     sources = _sources(building.sources, host)
     libraries = _build_libraries(tools, sources, building.build or _cache(tools, sources, host, major), host, major)
     with tempfile.TemporaryDirectory(prefix="pb-embed-") as scratch:
         folder = Path(scratch)
-        (folder / "embedded_policy.h").write_text(write_header(policy, _PREFIX))
-        (folder / "policy.c").write_text(own + _added(policy, kinds, building.growth_limit))
+        for model in models:
+            (folder / model.header).write_text(write_header(model.policy, model.prefix))
+        (folder / "policy.c").write_text(code)
         tools.compile_c(["-c", "policy.c", "-o", "policy.o"], folder)
         exports = f"-Wl,--version-script={sources / 'cpp' / 'llvm' / 'exports.map'}"
         entry = (f"-Wl,-u,{host.entry}", "-Wl,-s")
@@ -157,15 +158,39 @@ def build_plugin(policy: Embedded, host: Host, major: str, output: Path, buildin
         _move(folder / "plugin.so", output)
 
 
-def _kinds(policy: Embedded, host: Host, major: str) -> Sequence[str]:
-    """Give the kinds of decisions that the policy makes in the plugin, each by the name of its advice."""
-    kinds = policy.version.config.decides or tuple(host.questions)[:1]
-    for kind in kinds:
-        if kind not in host.questions:
-            raise UnsupportedError(
-                f"{policy.version} decides {kind}; {host.sources}-{major} asks for {', '.join(host.questions)}"
-            )
-    return kinds
+class _Model:
+    """A model in the plugin, and the names of its C."""
+
+    def __init__(self, policy: Embedded, prefix: str, host: Host, major: str) -> None:
+        self.policy = policy
+        self.prefix = prefix
+        self.header = f"{prefix}.h"
+        self.kinds = policy.version.config.decides or tuple(host.questions)[:1]
+        compiler = f"{host.sources}-{major}"
+        for kind in self.kinds:
+            if kind not in host.questions:
+                raise UnsupportedError(
+                    f"{policy.version} decides {kind}; {compiler} asks for {', '.join(host.questions)}"
+                )
+            _check_question(policy, host.questions[kind], compiler)
+
+    def code(self) -> str:
+        """Write the definitions, and functions of one type for all models."""
+        prefix = self.prefix
+        return f"""{write_source(self.policy, prefix, self.header)}
+static void {prefix}_fill_untyped(void *observation) {{ {prefix}_fill(observation); }}
+static int {prefix}_decide_untyped(const void *observation, void *advice) {{
+  return {prefix}_decide(observation, advice);
+}}
+"""
+
+    def rows(self) -> list[str]:
+        """Give the model's rows of the table of kinds."""
+        prefix = self.prefix
+        features = f"(const struct {_PREFIX}_tensor *){prefix}_features, {len(self.policy.members)}"
+        functions = f"{prefix}_fill_untyped, {prefix}_decide_untyped, {prefix}_status_text"
+        size = f"sizeof(struct {prefix}_observation)"
+        return [f"  {{{quoted(kind)}, {features}, {size}, {functions}}}" for kind in self.kinds]
 
 
 def _check_question(policy: Embedded, question: Question, compiler: str) -> None:
@@ -190,14 +215,11 @@ def _check_question(policy: Embedded, question: Question, compiler: str) -> None
             raise UnsupportedError(f"{policy.version} needs {wanted}; a question of {compiler} has {asked}")
 
 
-def _added(policy: Embedded, kinds: Sequence[str], growth_limit: float) -> str:
-    """Write the plugin's additions to the policy's C; embedded_policy_symbols.h declares them."""
-    version = policy.version.policy
-    rows = ",\n".join(
-        f"  {{{quoted(kind)}, {_PREFIX}_features, {len(policy.members)}, sizeof(struct {_PREFIX}_observation), "
-        f"{_PREFIX}_fill_untyped, {_PREFIX}_decide_untyped, {_PREFIX}_status_text}}"
-        for kind in kinds
-    )
+def _table(models: Sequence[_Model], growth_limit: float) -> str:
+    """Write the table of kinds and the policy's name; embedded_policy_symbols.h declares them."""
+    version = models[0].policy.version.policy
+    rows = [row for model in models for row in model.rows()]
+    table = ",\n".join(rows)
     return f"""
 struct {_PREFIX}_kind {{
   const char *name;
@@ -213,15 +235,10 @@ extern const char {_PREFIX}_name[], {_PREFIX}_digest[];
 extern const uint64_t {_PREFIX}_version;
 extern const double {_PREFIX}_growth_limit;
 
-static void {_PREFIX}_fill_untyped(void *observation) {{ {_PREFIX}_fill(observation); }}
-static int {_PREFIX}_decide_untyped(const void *observation, void *advice) {{
-  return {_PREFIX}_decide(observation, advice);
-}}
-
 const struct {_PREFIX}_kind {_PREFIX}_kinds[] = {{
-{rows}
+{table}
 }};
-const size_t {_PREFIX}_kind_count = {len(kinds)};
+const size_t {_PREFIX}_kind_count = {len(rows)};
 const char {_PREFIX}_name[] = {quoted(version.name)}, {_PREFIX}_digest[] = {quoted(version.digest)};
 const uint64_t {_PREFIX}_version = {version.version};
 const double {_PREFIX}_growth_limit = {"PB_INFINITY" if growth_limit == float("inf") else repr(growth_limit)};
