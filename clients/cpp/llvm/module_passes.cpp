@@ -13,13 +13,10 @@ namespace {
 using Action = PassChoice::Action;
 using Stage = KnownPass::Stage;
 
-/// LLVM 19 calls the passes of code generation by their titles.
-const KnownPass *known(Stage stage, StringRef name) {
-  const std::string_view wanted(name.data(), name.size());
-  const KnownPass *pass = find_pass(wanted);
-  if (!pass && stage == Stage::codegen)
-    pass = find_pass_by_title(wanted);
-  return pass && pass->stage == stage ? pass : nullptr;
+/// Whether LLVM means a pass by a name; LLVM 19 calls the passes of code generation by their titles.
+bool is_called(const KnownPass &pass, Stage stage, StringRef name) {
+  const std::string_view asked(name.data(), name.size());
+  return pass.stage == stage && (pass.name == asked || (stage == Stage::codegen && pass.title == asked));
 }
 
 bool is_for_codegen(const PassChoice &choice) {
@@ -29,8 +26,10 @@ bool is_for_codegen(const PassChoice &choice) {
 } // namespace
 
 ModulePasses::ModulePasses(std::vector<PassChoice> choices, std::unique_ptr<PassLog> log) : log_(std::move(log)) {
-  for (PassChoice &choice : choices)
-    rows_.push_back({std::move(choice)});
+  for (PassChoice &choice : choices) {
+    const KnownPass *pass = choice.option ? find_pass(choice.option->pass) : choice.pass;
+    rows_.push_back({std::move(choice), pass});
+  }
   for (Row &row : rows_)
     by_function_[row.choice.function].push_back(&row);
 }
@@ -54,26 +53,31 @@ std::vector<ModulePasses::Row *> ModulePasses::rows_for(std::uint64_t function) 
 }
 
 ModulePasses::OfFunction &ModulePasses::choices_of(StringRef function) {
-  const auto [at, is_new] = functions_.try_emplace(function);
-  if (is_new)
-    at->second.rows = rows_for(sha256_head({function.data(), function.size()}));
-  return at->second;
+  if (!last_ || last_->getKey() != function) {
+    const auto [at, is_new] = functions_.try_emplace(function);
+    if (is_new)
+      at->second.rows = rows_for(sha256_head({function.data(), function.size()}));
+    last_ = &*at;
+  }
+  return last_->getValue();
 }
 
 bool ModulePasses::should_run(Stage stage, StringRef function, StringRef name) {
   if (rows_.empty())
     return true;
   OfFunction &chosen = choices_of(function);
-  const KnownPass *pass = chosen.rows.empty() ? nullptr : known(stage, name);
-  if (!pass)
-    return true;
-  const unsigned nth = chosen.runs[pass]++;
+  std::optional<unsigned> nth;
   bool runs = true;
-  for (Row *row : chosen.rows)
-    if (row->choice.action == Action::skip && row->choice.pass == pass && row->choice.nth.value_or(nth) == nth) {
-      row->applied = true;
-      runs = false;
-    }
+  for (Row *row : chosen.rows) {
+    if (row->choice.action != Action::skip || !is_called(*row->pass, stage, name))
+      continue;
+    if (!nth)
+      nth = chosen.runs[row->pass]++;
+    if (row->choice.nth.value_or(*nth) != *nth)
+      continue;
+    row->applied = true;
+    runs = false;
+  }
   return runs;
 }
 
@@ -112,12 +116,8 @@ bool ModulePasses::is_kept_from(StringRef function, const KnownPipeline &pipelin
 }
 
 const KnownSwitch *ModulePasses::switch_for(StringRef function, StringRef pass) {
-  const std::vector<Row *> &rows = choices_of(function).rows;
-  const KnownPass *asked = rows.empty() ? nullptr : known(Stage::codegen, pass);
-  if (!asked)
-    return nullptr;
-  for (const Row *row : rows)
-    if (row->choice.action == Action::set && row->choice.option->pass == asked->name)
+  for (const Row *row : choices_of(function).rows)
+    if (row->choice.action == Action::set && is_called(*row->pass, Stage::codegen, pass))
       return row->choice.option;
   return nullptr;
 }

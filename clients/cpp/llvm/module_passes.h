@@ -56,6 +56,7 @@ public:
 private:
   struct Row {
     PassChoice choice;
+    const KnownPass *pass; // that is skipped, or that reads a switch
     bool applied = false;
   };
 
@@ -70,6 +71,7 @@ private:
   std::vector<Row> rows_;
   std::map<std::uint64_t, std::vector<Row *>> by_function_;
   llvm::StringMap<OfFunction> functions_;
+  llvm::StringMapEntry<OfFunction> *last_ = nullptr; // of functions_; LLVM asks about one function many times
   std::unique_ptr<PassLog> log_;
 };
 

@@ -23,24 +23,30 @@ struct Gates {
   }
 };
 
-SmallVector<StringRef> options_of(const KnownSwitch &option) {
-  SmallVector<StringRef> names;
-  StringRef(option.options.data(), option.options.size()).split(names, ' ');
-  return names;
+/// The names and values of a switch's options.
+SmallVector<std::pair<StringRef, StringRef>> options_of(const KnownSwitch &option) {
+  SmallVector<StringRef> words;
+  StringRef(option.options.data(), option.options.size()).split(words, ' ');
+  SmallVector<std::pair<StringRef, StringRef>> options;
+  for (const StringRef word : words)
+    options.push_back(word.contains('=') ? word.split('=') : std::pair<StringRef, StringRef>(word, "true"));
+  return options;
 }
 
-/// Set an option to true, or back to its default.
-void set_option(StringRef name, bool on) {
-  cl::Option *option = cl::getRegisteredOptions().lookup(name);
-  option->reset();
-  if (on)
-    option->addOccurrence(0, name, "true");
+void set_options(const KnownSwitch &option) {
+  for (const auto &[name, value] : options_of(option))
+    cl::getRegisteredOptions().lookup(name)->addOccurrence(0, name, value);
+}
+
+void reset_options(const KnownSwitch &option) {
+  for (const auto &[name, value] : options_of(option))
+    cl::getRegisteredOptions().lookup(name)->reset();
 }
 
 /// Whether LLVM has all options of a switch, and the command line sets none of them.
 bool can_set(const KnownSwitch &option) {
-  return all_of(options_of(option), [](StringRef name) {
-    const cl::Option *found = cl::getRegisteredOptions().lookup(name);
+  return all_of(options_of(option), [](const auto &each) {
+    const cl::Option *found = cl::getRegisteredOptions().lookup(each.first);
     return found && !found->getNumOccurrences();
   });
 }
@@ -61,12 +67,10 @@ private:
     if (option == set_)
       return;
     if (set_)
-      for (const StringRef name : options_of(*set_))
-        set_option(name, false);
+      reset_options(*set_);
     set_ = option && can_set(*option) ? option : nullptr;
     if (set_)
-      for (const StringRef name : options_of(*set_))
-        set_option(name, true);
+      set_options(*set_);
   }
 
   std::mutex mutex_;
@@ -115,6 +119,7 @@ void PassGate::order(Module &module) {
       last = function.getName().str();
     }
   following_[last] = "";
+  is_known_ = following_.contains(current_);
 }
 
 void PassGate::answer_for_none(LLVMContext &context) {
@@ -133,8 +138,11 @@ void PassGate::answer_for_none(LLVMContext &context) {
 /// order, and asks about loops before it names their function.
 StringRef PassGate::function_in(StringRef description) const {
   if (description.consume_front("function (") && description.consume_back(")")) {
-    current_ = description.str();
-    return following_.contains(current_) ? StringRef(current_) : StringRef();
+    if (description != current_) {
+      current_ = description.str();
+      is_known_ = following_.contains(current_);
+    }
+    return is_known_ ? StringRef(current_) : StringRef();
   }
   if (description != "loop")
     return {};

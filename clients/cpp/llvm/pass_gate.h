@@ -61,6 +61,7 @@ private:
   llvm::WeakVH first_;                     // of the module's functions; null when the module is gone
   llvm::StringMap<std::string> following_; // the function that code generation reaches behind each; "" is before all
   mutable std::string current_;            // the last function that LLVM named
+  mutable bool is_known_ = false;          // whether the module has it
 };
 
 } // namespace policybridge::plugin

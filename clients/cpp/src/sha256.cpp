@@ -44,6 +44,8 @@ std::array<std::uint32_t, 64> schedule(const unsigned char *bytes) {
 void compress(Words &state, const unsigned char *bytes) {
   const auto words = schedule(bytes);
   auto [a, b, c, d, e, f, g, h] = state;
+  // The eight words are in the same registers again after eight rounds.
+#pragma GCC unroll 8
   for (std::size_t n = 0; n < 64; ++n) {
     const std::uint32_t chosen = (e & f) ^ (~e & g), majority = (a & b) ^ (a & c) ^ (b & c);
     const std::uint32_t first =

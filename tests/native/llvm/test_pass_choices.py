@@ -264,20 +264,22 @@ def test_a_choice_for_all_functions_gives_the_object_of_llvms_own_switch(
 def test_ext_tsp_block_placement_is_set_for_one_function_alone(native: Target, tmp_path: Path) -> None:
     tuner = Tuner.of(native, "22", tmp_path)
     source = tmp_path / "lines.c"
-    body = """
+    part = """
     if (n > 3) { if (get(n)) s += get(1); else goto bad; }
     for (int i = 0; i < n; i++) {
       if (a[i] == 4) { s += get(i); if (s > 9) goto bad; }
       else if (a[i] == 7) { if (get(s)) goto out; } else s ^= get(a[i]);
     }
-    out: return s + get(2);
-    bad: get(7);
     """
+    # Eight of them are a chain of more than 24 blocks.
+    body = f"{8 * part} out: return s + get(2); bad: get(7);"
     texts = [f"int {name}(int *a, int n) {{ int s = {n}; {body} return -1; }}" for n, name in enumerate(("one", "two"))]
     source.write_text("int get(int);\n" + "\n".join(texts))
     flags = ["-mllvm", "-enable-ext-tsp-block-placement", "-mllvm", "-apply-ext-tsp-for-size"]
+    split_at_128 = tuner.plain(source, "-Oz", *flags)
+    flags += ["-mllvm", "-ext-tsp-chain-split-threshold=24"]
     everywhere, plain = tuner.plain(source, "-Oz", *flags), tuner.plain(source)
-    assert everywhere != plain
+    assert len({everywhere, plain, split_at_128}) == 3
     assert tuner.compile(source, decisions=tuner.choose("lines.c", [("", "set", "ext-tsp")])).output == everywhere
     one = tuner.compile(source, decisions=tuner.choose("lines.c", [("one", "set", "ext-tsp")])).output
     both = tuner.choose("lines.c", [("one", "set", "ext-tsp"), ("two", "set", "ext-tsp")])

@@ -57,7 +57,8 @@ def test_each_function_is_labelled_with_its_bytes_by_each_alternative(
     plain = compile_module(tool, corpus.select([name]).modules[0], Plain(), wanted)
     own = sorted(plain.costs[function_key(each)] for each in ("sum", "other", "choose", "fill", "mix"))
     assert sorted(labels.costs[:, 0].tolist()) == own
-    switches = ("-disable-machine-licm", "-disable-lsr", "-enable-ext-tsp-block-placement", "-apply-ext-tsp-for-size")
+    placement = ("-enable-ext-tsp-block-placement", "-apply-ext-tsp-for-size", "-ext-tsp-chain-split-threshold=24")
+    switches = ("-disable-machine-licm", "-disable-lsr", *placement)
     constants = Plain(tuple(word for switch in switches for word in ("-mllvm", switch)))
     by_switches = compile_module(tool, corpus.select([name]).modules[0], constants, wanted)
     of_size = sorted(by_switches.costs[function_key(each)] for each in ("sum", "other", "choose", "fill", "mix"))
