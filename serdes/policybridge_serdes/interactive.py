@@ -141,6 +141,19 @@ class InteractiveReader:
             TooLargeError: a line or an observation exceeds its limit.
 
         """
+        events = self.read(data)
+        return [events] if isinstance(events, bytes) else list(events)
+
+    def read(self, data: bytes) -> bytes | Iterator[Event]:
+        """Add one piece; return the observation that it is, or an iterator that parses its events one by one.
+
+        Add the next piece when the iterator has ended.
+
+        Raises:
+            InvalidError: the stream is not LLVM's; the iterator raises this too.
+            TooLargeError: a line or an observation exceeds its limit; the iterator raises this too.
+
+        """
         if self._payload is not None:
             return self._continue(self._payload, data)
         if self._line_pieces:
@@ -148,7 +161,7 @@ class InteractiveReader:
             self._held += len(data)
             if b"\n" not in data:
                 _check_line(self._held + 1)
-                return []
+                return iter(())
             data = b"".join(self._line_pieces)
             self._line_pieces.clear()
             self._held = 0
@@ -156,21 +169,22 @@ class InteractiveReader:
             # The hot path: the piece holds exactly one observation, as LLVM writes it.
             start = data.find(b"\n") + 1
             if len(data) == start + self._size + 1 and data[-1] == 10 and _is_plain(data, start):
-                return [data[start:-1]]
-        return list(self._cut(data))
+                return data[start:-1]
+        return self._cut(data)
 
-    def _continue(self, payload: BytesIO, data: bytes) -> list[Event]:
+    def _continue(self, payload: BytesIO, data: bytes) -> Iterator[Event]:
         """Add a piece to the begun observation, which grows in one buffer: to join pieces of megabytes takes long."""
         size = min(self.lacking, len(data))
         payload.write(data if size == len(data) else data[:size])
         self._held += size
         if self._held <= self._payload_bytes:
-            return []
+            return
         self._payload, self._held = None, 0
         with payload.getbuffer() as written:
             _check_end(written[-1], self._payload_bytes)
         payload.truncate(self._payload_bytes)
-        return [payload.getvalue(), *self._cut(data[size:])]
+        yield payload.getvalue()
+        yield from self._cut(data[size:])
 
     def _cut(self, data: bytes) -> Iterator[Event]:
         start = 0

@@ -43,7 +43,7 @@ def add_to_server(server: grpc.aio.Server, host: Host, calls: Calls) -> None:
 
 def _session_call(host: Host, calls: Calls, stream: Stream) -> SessionCall:
     traceparent = next((value for name, value in stream.headers.metadata if name == TRACEPARENT), "")
-    caller = Caller(client_of(stream.connection.peer), _reporter_of(host, stream))
+    caller = Caller(client_of(stream.connection.peer), _reporter_of(host, stream), stream.connection.peer_budget)
     return SessionCall(stream, host, calls, caller, traceparent)
 
 
@@ -108,6 +108,7 @@ async def _session(
     host: Host, calls: Calls, requests: AsyncIterator[pb.SessionRequest], context: Context
 ) -> AsyncIterator[pb.SessionResponse]:
     stream = AioStream()
-    call = SessionCall(cast("Stream", stream), host, calls, Caller("", _reporter(host, context)))
+    caller = Caller("", _reporter(host, context), host.doors.peers.of(client_of(context.peer())))
+    call = SessionCall(cast("Stream", stream), host, calls, caller)
     async for response in stream.serve(call, requests):
         yield pb.SessionResponse.FromString(response)

@@ -10,6 +10,7 @@ from policybridge_serdes.limits import LARGE, Buffer
 from policybridge_serdes.messages import options_from_pb, reference_from_pb
 from policybridge_serdes.protobuf import parse
 from policybridge_serdes.protobuf_fields import divide, owned
+from policybridge_server.budget import PeerBudget
 from policybridge_server.engine.engine import Session
 from policybridge_server.engine.tracing import TRACEPARENT
 from policybridge_server.grpc.calls import Calls
@@ -26,11 +27,13 @@ class Caller(NamedTuple):
     Attributes:
         counts_for: the host that its sessions count for; see `client_of`.
         reporter: whose word they are; see `Access.reporter`.
+        budget: of all its connections.
 
     """
 
     counts_for: str
     reporter: str
+    budget: PeerBudget
 
 
 class SessionCall(Conversation[bytes | None]):
@@ -46,7 +49,7 @@ class SessionCall(Conversation[bytes | None]):
     """
 
     def __init__(self, stream: Stream, host: Host, calls: Calls, caller: Caller, traceparent: str = "") -> None:
-        super().__init__(host, "a session over gRPC")
+        super().__init__(host, caller.budget, "a session over gRPC")
         self._caller = caller
         self._stream = stream
         self._traceparent = traceparent

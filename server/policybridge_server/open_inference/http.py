@@ -92,11 +92,11 @@ class HttpTransport:
         refusal = b"" if self._door else REFUSAL
         self._listener = Listener(listener, host.loop, host.doors, self._accept, refusal)
 
-    def _accept(self, connection: socket.socket, address: object, memory: PeerBudget) -> None:  # noqa: ARG002
+    def _accept(self, connection: socket.socket, address: object, peer: PeerBudget) -> None:  # noqa: ARG002
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         try:
-            HttpGuest(connection, self._channel, self._server, self._guests, memory)
+            HttpGuest(connection, self._channel, self._server, self._guests, peer)
         except OSError:
             connection.close()  # TLS cannot begin on a connection that is reset already
 

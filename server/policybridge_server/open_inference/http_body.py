@@ -36,8 +36,8 @@ class Bodies:
         self._held = 0
 
     @asynccontextmanager
-    async def held(self, request: web.Request, memory: PeerBudget) -> AsyncIterator[None]:
-        """Read the body of a request, and hold it while the block runs; it counts in ``memory``, its peer's.
+    async def held(self, request: web.Request, peer: PeerBudget) -> AsyncIterator[None]:
+        """Read the body of a request, and hold it while the block runs; it counts in the budget of its ``peer``.
 
         Raises:
             InvalidError: its encoding is not that of its headers.
@@ -47,7 +47,7 @@ class Bodies:
         """
         limit, encoding = self._limit(request), _encoding(request)
         self._check(request.content_length or 0, limit)
-        parts, counted, budget = [bytearray()], 0, Budget(2 * self._most, memory)
+        parts, counted, budget = [bytearray()], 0, Budget(2 * self._most, peer.memory)
         try:
             async for size in self._read(request, parts, limit, encoding):
                 counted += size

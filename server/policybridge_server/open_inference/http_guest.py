@@ -36,7 +36,7 @@ class HttpGuest(ProtocolChannel):
         open_channel: makes its channel.
         serve: makes what serves a connection.
         guests: those of the port.
-        memory: the budget of all connections of its peer.
+        peer: the budget of all connections of its client.
 
     Raises:
         OSError: the connection is reset already.
@@ -49,10 +49,10 @@ class HttpGuest(ProtocolChannel):
         open_channel: Callable[[socket.socket, Handler], SocketChannel],
         serve: Callable[[], asyncio.Protocol],
         guests: "HttpGuests",
-        memory: PeerBudget,
+        peer: PeerBudget,
     ) -> None:
         super().__init__(connection, open_channel, serve)
-        self.memory = memory
+        self.peer = peer
         self._guests = guests
         guests.came(self)
 
@@ -111,14 +111,15 @@ class HttpGuests:
 
     @asynccontextmanager
     async def served(self, request: web.Request) -> AsyncIterator[None]:
-        """Read the body within its time limit; the block after it has no limit."""
+        """Read the body within its time limit; the block after it has no limit, and begins when its peer has a turn."""
         guest = self._guests.get(request.protocol)
         if guest is None:
             raise ConnectionResetError
         self._doors.expect(guest, Wait.MESSAGE)
         try:
-            async with self._bodies.held(request, guest.memory):
+            async with self._bodies.held(request, guest.peer):
                 self._doors.satisfied(guest)
+                await guest.peer.turns.begin()
                 yield
         finally:
             if not guest.is_closing():

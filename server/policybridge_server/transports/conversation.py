@@ -2,19 +2,22 @@
 
 A message is passed on only when the one before it is answered. So answers keep their order, whatever thread makes
 them, and a client that does not wait for its answers costs one buffer: while messages wait, no more bytes are read.
+Its next messages are taken when its peer has a turn (`Turns`), so that it keeps no other client waiting.
 """
 
 import asyncio
 import select
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from time import perf_counter
 from typing import Generic, TypeVar
 
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import Outcome, PolicyReference, SessionOptions, Values
 from policybridge_serdes.limits import LARGE, Buffer
 from policybridge_serdes.values import Row
+from policybridge_server.budget import PeerBudget
 from policybridge_server.engine.engine import Session
 from policybridge_server.transports.channel import Channel
 from policybridge_server.transports.contract import Host
@@ -31,14 +34,18 @@ class Conversation(ABC, Generic[_Message]):
 
     Args:
         host: opens the session.
+        peer: the budget of all connections of the client.
         name: of the client's connection, for the log: ``"a session on the socket"``.
 
     """
 
-    def __init__(self, host: Host, name: str) -> None:
+    def __init__(self, host: Host, peer: PeerBudget, name: str) -> None:
         self._host = host
+        self._peer = peer
         self._name = name
         self._waiting: deque[_Message] = deque()
+        self._coming: Iterator[_Message] | None = None
+        self._queued = False
         self._unanswered = False
         self._paused = False
         self._over = False
@@ -83,10 +90,16 @@ class Conversation(ABC, Generic[_Message]):
         self._advance()
 
     def _advance(self) -> None:
-        waiting = self._waiting
+        waiting, end = self._waiting, 0.0
         try:
-            while waiting and not self._unanswered:
+            while (waiting or (self._coming is not None and self._parsed(self._coming))) and not self._unanswered:
+                if end and perf_counter() > end:
+                    self._queue()
+                    break
                 self._take(waiting.popleft())
+                # A lone observation needs no clock.
+                if not (end or self._unanswered):
+                    end = perf_counter() + self._peer.turns.slice
         except Exception as error:
             self._break(error)
         paused = bool(waiting)
@@ -94,11 +107,35 @@ class Conversation(ABC, Generic[_Message]):
             self._paused = paused
             self._pause(paused)
 
+    def _parsed(self, coming: Iterator[_Message]) -> bool:
+        """Parse the next message; return whether there was one."""
+        for message in coming:
+            self._waiting.append(message)
+            return True
+        self._coming = None
+        self._all_parsed()
+        return False
+
+    def _all_parsed(self) -> None:
+        """Take the news that the messages which were coming are parsed."""
+
+    def _queue(self) -> None:
+        """Take the next messages when the peer has a turn."""
+        if not self._queued:
+            self._queued = True
+            self._peer.turns.again(self)
+
+    def resume(self) -> None:
+        """Take the next messages."""
+        self._queued = False
+        if not self._over:
+            self._advance()
+
     def _answered(self) -> None:
-        """Take the next message."""
+        """Take the next message, if it is there, when the peer has a turn."""
         self._unanswered = False
         if self._waiting or self._paused:
-            self._advance()
+            self._queue()
 
     def _hold(self) -> None:
         """Read nothing, and take no message, before `_answered`."""
@@ -173,6 +210,7 @@ class Conversation(ABC, Generic[_Message]):
     def _end(self) -> None:
         """End the session and drop waiting messages; a second call does nothing."""
         self._over = True
+        self._coming = None
         self._waiting.clear()
         if self._session is not None:
             self._session.close()
@@ -203,7 +241,8 @@ class ChannelConversation(Conversation[_Message]):
                     self._feed(data)
                 elif data is not None:
                     self._hung_up()
-            elif events & (select.EPOLLHUP | select.EPOLLERR):
+            elif events & (select.EPOLLHUP | select.EPOLLERR) and not self._queued:
+                # Messages that wait for a turn came before the end.
                 self._hung_up()
         except Exception as error:
             self._break(error)

@@ -1,4 +1,4 @@
-"""The clients that the server waits for, the memory that they share, and the file descriptors that it keeps back.
+"""The clients that the server waits for, their budgets, and the file descriptors that it keeps back.
 
 A silent client costs a descriptor. So each wait for a client has a limit, and the last descriptors are for
 the server's own files: its ledger, its models, its listeners. An open session has no limit: its compiler may
@@ -13,8 +13,9 @@ from itertools import islice
 from typing import Final, Protocol
 
 from policybridge_core.errors import DeadlineError, PolicyBridgeError, UnavailableError
-from policybridge_server.budget import Memory
+from policybridge_server.budget import Peers
 from policybridge_server.config import ServerConfig
+from policybridge_server.loop import Loop
 
 _LINGER: Final = 1.0
 """Seconds in which a client can read why its session ended, before the connection is closed."""
@@ -62,14 +63,14 @@ class Doors:
 
     Attributes:
         loop: that of the server.
-        memory: the bytes that all clients may make the server hold.
+        peers: the budgets of the server's clients.
         boundary: no connection keeps this descriptor or a higher one.
 
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, config: ServerConfig) -> None:
+    def __init__(self, loop: Loop, config: ServerConfig) -> None:
         self.loop = loop
-        self.memory = Memory(config.max_buffered_bytes)
+        self.peers = Peers(loop, config.max_buffered_bytes)
         self.boundary = _boundary(config.reserve_descriptors)
         self._limits = {
             Wait.HELLO: config.hello_timeout,

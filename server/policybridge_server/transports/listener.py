@@ -56,7 +56,7 @@ class Listener:
     Args:
         listener: the bound socket, owned by this object.
         loop: the loop of its events.
-        doors: reserve descriptors, and have the memory.
+        doors: reserve descriptors, and have the peers' budgets.
         accepted: called with each connection, which is non-blocking, its client's address and its peer's budget.
         refusal: the bytes for a client without a place.
 
@@ -123,7 +123,7 @@ class Listener:
 
     def _take(self, connection: socket.socket, address: Any) -> None:
         connection.setblocking(False)
-        self._accepted(connection, address, self._doors.memory.of(peer_of(connection, address)))
+        self._accepted(connection, address, self._doors.peers.of(peer_of(connection, address)))
 
     def _take_lower(self, connection: socket.socket, address: Any, tries: int) -> None:
         """Move the connection to the lowest free descriptor, that of the dismissed guest."""

@@ -35,8 +35,8 @@ class SocketTransport:
         self._listening = Listener(listener, host.loop, host.doors, self._accept, _REFUSAL)
         self._listening.share = host.share
 
-    def _accept(self, connection: socket.socket, address: Any, memory: PeerBudget) -> None:  # noqa: ARG002
-        self._sessions.add(SocketSession(connection, self._host, memory, self._gone))
+    def _accept(self, connection: socket.socket, address: Any, peer: PeerBudget) -> None:  # noqa: ARG002
+        self._sessions.add(SocketSession(connection, self._host, peer, self._gone))
         if self._host.share is not None:
             self._host.share.connection(1)
 

@@ -2,7 +2,7 @@
 
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import nan
 from typing import Final
 
@@ -28,15 +28,15 @@ class SocketSession(ChannelConversation[Event]):
     Args:
         connection: just accepted, non-blocking.
         host: opens the session.
-        memory: the budget of the client's user.
+        peer: the budget of the client's user.
         closed: called once, when the connection is closed.
 
     """
 
     def __init__(
-        self, connection: socket.socket, host: Host, memory: PeerBudget, closed: Callable[["SocketSession"], None]
+        self, connection: socket.socket, host: Host, peer: PeerBudget, closed: Callable[["SocketSession"], None]
     ) -> None:
-        super().__init__(host, "a session on the socket")
+        super().__init__(host, peer, "a session on the socket")
         self._closed = closed
         self._line = bytearray()
         self._reader = InteractiveReader(host.config.limits)
@@ -44,7 +44,7 @@ class SocketSession(ChannelConversation[Event]):
         self._prefix = _ADVICE
         self._sends_chance = False
         self._half = False
-        self._budget = Budget(2 * host.config.message_limit, memory)
+        self._budget = Budget(2 * host.config.message_limit, peer.memory)
         # These are set if observations or advice are not plain packed records.
         self._features: Codec | None = None
         self._advice: Codec | None = None
@@ -57,21 +57,35 @@ class SocketSession(ChannelConversation[Event]):
         if self._session is None:
             self._greet(data)
         else:
-            events = self._reader.feed(data)
-            if self._half or self._reader.begun:
-                self._wait_for_the_rest(begun=bool(events))
+            self._receive_from(self._reader.read(data))
+
+    def _receive_from(self, events: bytes | Iterator[Event]) -> None:
+        """Take one observation, or events that are parsed as their turns come."""
+        if isinstance(events, bytes):
+            self._waiting.append(events)
+        else:
+            self._coming = events
+            if not self._parsed(events):
+                return
+            if self._half:
+                self._wait_for_the_rest()
                 self._sent()
-            # Short lines by the thousand would fill a large read, and take long.
-            self._channel.expected = self._reader.lacking
-            self._receive(events)
+        self._advance()
+
+    def _all_parsed(self) -> None:
+        if self._half or self._reader.begun:
+            self._wait_for_the_rest()
+            self._sent()
+        # Short lines by the thousand would fill a large read, and take long.
+        self._channel.expected = self._reader.lacking
 
     def _sent(self) -> None:
         self._budget.hold(self._reader.held + len(self._channel.unsent))
 
-    def _wait_for_the_rest(self, *, begun: bool) -> None:
-        """Wait for the rest of a message, if the client has sent a part; ``begun``: just now."""
+    def _wait_for_the_rest(self) -> None:
+        """Wait for the rest of a message, if the client has sent a part."""
         doors, half = self._host.doors, self._reader.begun and not (self._paused or self._over)
-        if half and (begun or not self._half):
+        if half and not self._half:
             doors.expect(self, Wait.MESSAGE)
         elif self._half and not half:
             doors.satisfied(self)
@@ -80,7 +94,7 @@ class SocketSession(ChannelConversation[Event]):
     def _pause(self, paused: bool) -> None:
         super()._pause(paused)
         # While reading is paused, no message can arrive.
-        self._wait_for_the_rest(begun=True)
+        self._wait_for_the_rest()
 
     def _greet(self, data: bytes) -> None:
         end = data.find(b"\n")
@@ -106,7 +120,7 @@ class SocketSession(ChannelConversation[Event]):
         self._channel.send(opened_line(session.view.id, session.policy, session.decides))
         self._prefix = b"" if self._framing == "raw" else _ADVICE
         self._sends_chance = self._framing == "chance"
-        self._waiting.extend(self._reader.feed(bytes(self._line)))
+        self._receive_from(self._reader.read(bytes(self._line)))
         self._line.clear()
 
     def _take(self, message: Event) -> None:

@@ -1,11 +1,10 @@
-"""Many connections of one peer share its time in a turn, and no frame of theirs is lost."""
+"""Many connections of one peer share its turns, and no frame of theirs is lost."""
 
 import socket
 import struct
 from contextlib import ExitStack
 from pathlib import Path
 
-from policybridge_server.budget import Memory
 from tests.attacks.wire import PREFACE, SETTINGS, frame
 from tests.conftest import ServerFactory
 from tests.server.ledger.asking import ask, open_network, rows, write_policies
@@ -45,16 +44,3 @@ def test_connections_that_send_a_lot_at_once_get_all_their_answers_in_order_besi
         ask(session, rows(3))
         assert all(received(connection, pings(ACK)) for connection in opened)
     session.close()
-
-
-def test_the_connections_of_a_peer_with_work_left_share_what_a_few_may_have() -> None:
-    memory = Memory(1 << 20)
-    peer, other = memory.of("192.0.2.1"), memory.of("192.0.2.2")
-    alone = peer.slice
-    for _ in range(1000):
-        peer.count_working(1)
-    assert 1000 * peer.slice < 5 * alone
-    assert other.slice == alone
-    for _ in range(1000):
-        peer.count_working(-1)
-    assert peer.slice == alone

@@ -44,7 +44,7 @@ class Http2Connection:
     Args:
         connection: the accepted socket, non-blocking.
         peer: the client's address in gRPC's form.
-        memory: the budget of all connections from there.
+        peer_budget: the budget of all connections from there.
         owner: the server that accepted it.
         gone: called when the connection is closed, each time.
 
@@ -54,20 +54,21 @@ class Http2Connection:
         self,
         connection: socket.socket,
         peer: str,
-        memory: PeerBudget,
+        peer_budget: PeerBudget,
         owner: ConnectionOwner,
         gone: "Callable[[Http2Connection], None]",
     ) -> None:
         self.peer = peer
+        self.peer_budget = peer_budget
         self.sending = Sending(FRAME)
-        self.budget = Budget(owner.limit + _ROOM, memory)
+        self.budget = Budget(owner.limit + _ROOM, peer_budget.memory)
         self.patience = Patience()
         self._owner = owner
         self._gone = gone
         self._prefaced = self._leaving = self._broken = self._ending = False
         self._closing: asyncio.TimerHandle | None = None
         self._channel = owner.channel(connection, self)
-        self._turn = turn = Turn(self._channel, self.sending, memory)
+        self._turn = turn = Turn(self._channel, self.sending, peer_budget)
         self._receiving = Receiving(self.budget, turn.write)
         # Bound methods, so that a stream calls them directly.
         self.write: Callable[[bytes], None] = turn.write
@@ -110,7 +111,7 @@ class Http2Connection:
 
     def resume(self) -> None:
         """Continue the work left from the turn before."""
-        self._turn.begin()
+        self._turn.again = False
         self.ready(0)
 
     def _drain(self) -> None:
@@ -134,8 +135,7 @@ class Http2Connection:
         # While the socket is full, take no frames; it reports when it is not.
         left = turn.unfinished or self.sending.due or (self._incoming.behind and not self._channel.unsent)
         if left or (self._ending and self._streams.open):
-            turn.schedule()
-            self._owner.loop.again(self)
+            turn.schedule(self)
 
     def _receive(self) -> None:
         data = self._channel.receive()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_server.budget import Budget
+from policybridge_server.budget import Budget, PeerBudget
 from policybridge_server.grpc.http2.patience import Patience
 from policybridge_server.grpc.http2.sending import Sending
 
@@ -51,6 +51,7 @@ class StreamConnection(Protocol):
 
     Attributes:
         peer: the client's address in gRPC's form.
+        peer_budget: the budget of all connections of the client.
         sending: flow control of the data that we send.
         budget: the connection's memory budget.
         patience: the limit of frames that advance no call.
@@ -64,6 +65,7 @@ class StreamConnection(Protocol):
     """
 
     peer: str
+    peer_budget: PeerBudget
     sending: Sending
     budget: Budget
     patience: Patience

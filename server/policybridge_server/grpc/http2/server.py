@@ -98,7 +98,7 @@ class Http2Server:
             return address
         return f"{address.rpartition(':')[0]}:{listener.getsockname()[1]}"
 
-    def _accept(self, connection: socket.socket, address: Any, memory: PeerBudget) -> None:
+    def _accept(self, connection: socket.socket, address: Any, peer_budget: PeerBudget) -> None:
         if connection.family == socket.AF_UNIX:
             peer = f"unix:{next(self._numbers)}"
         else:
@@ -106,7 +106,7 @@ class Http2Server:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             peer = _peer(connection.family, address)
         try:
-            accepted = Http2Connection(connection, peer, memory, self, self._gone)
+            accepted = Http2Connection(connection, peer, peer_budget, self, self._gone)
         except OSError:
             connection.close()  # TLS cannot begin on a connection that is reset already
             return

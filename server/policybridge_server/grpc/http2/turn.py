@@ -1,4 +1,4 @@
-"""One connection's share of a turn of the loop: joins its writes, and bounds its work."""
+"""One connection's part of a turn of the loop: joins its writes, and bounds its work."""
 
 import time
 from collections import OrderedDict
@@ -6,6 +6,7 @@ from collections import OrderedDict
 from policybridge_server.budget import PeerBudget
 from policybridge_server.grpc.http2.contract import TimedStream
 from policybridge_server.grpc.http2.sending import Sending
+from policybridge_server.loop import Worker
 from policybridge_server.transports.channel import SocketChannel
 
 
@@ -25,12 +26,12 @@ class Turn:
 
     """
 
-    __slots__ = ("_channel", "_peer", "_sending", "again", "began", "out", "unfinished")
+    __slots__ = ("_channel", "_sending", "_turns", "again", "began", "out", "unfinished")
 
     def __init__(self, channel: SocketChannel, sending: Sending, peer: PeerBudget) -> None:
         self._channel = channel
         self._sending = sending
-        self._peer = peer
+        self._turns = peer.turns
         self.out: list[bytes] | None = None
         self.began = 0.0
         self.unfinished: OrderedDict[TimedStream, None] = OrderedDict()
@@ -60,17 +61,12 @@ class Turn:
         now = time.perf_counter()
         if not self.began:
             self.began = now
-        return now - self.began > self._peer.slice
+        return now - self.began > self._turns.slice
 
-    def schedule(self) -> None:
-        """Count another turn as scheduled."""
+    def schedule(self, connection: Worker) -> None:
+        """Let the connection resume behind the others of its peer."""
         self.again = True
-        self._peer.count_working(1)
-
-    def begin(self) -> None:
-        """Take the scheduled turn."""
-        self.again = False
-        self._peer.count_working(-1)
+        self._turns.again(connection)
 
     def proceed(self) -> None:
         """Continue the unfinished streams, until all had their share or the turn ends."""

@@ -47,7 +47,7 @@ class PipeSession(ChannelConversation[bytes | PolicyBridgeError]):
         started: Callable[["PipeSession"], None],
         closed: Callable[["PipeSession"], None],
     ) -> None:
-        super().__init__(host, f"pipe {fifos.base}: a session")
+        super().__init__(host, host.doors.peers.of(f"pipe {fifos.base}"), f"pipe {fifos.base}: a session")
         self._base = fifos.base
         self._fifos = fifos
         self._config = config

@@ -1,32 +1,16 @@
-"""What clients may make the server hold in memory; every door draws on it: gRPC, HTTP and the Unix socket."""
+"""The bytes that clients may make the server hold in memory: of all, of a peer, of a connection."""
 
-import asyncio
-import ctypes
-import resource
-from contextlib import suppress
-from pathlib import Path
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
 from policybridge_core.errors import TooLargeError
+from policybridge_server.budget.returning import trim
 
 _STEP: Final = 64 << 10
 """Bytes that a connection takes from the shared budget at a time, so that small changes do not touch it."""
 
 _MUCH: Final = 8 << 20
 """Bytes. After a connection that held more, the allocator's free memory is returned to the system."""
-
-_SLICE: Final = 1e-3
-"""Seconds that a connection works in one turn of the loop at most."""
-
-_TURN: Final = 4e-3
-"""Seconds that all connections of one peer with work left share in one turn of the loop."""
-
-_EVERY: Final = 5.0
-"""Seconds between two looks at the memory of the process."""
-
-_GROWN: Final = 4 << 20
-"""Bytes. Free memory is returned if it, or the process, has grown by more."""
 
 FREE: Final = 64 << 10
 """Bytes reserved for each connection, so that a client with small requests is always served."""
@@ -61,13 +45,13 @@ class Memory:
     def __init__(self, most: int) -> None:
         self.most = most
         self.held = 0
-        self._peers: WeakValueDictionary[str, PeerBudget] = WeakValueDictionary()
+        self._peers: WeakValueDictionary[str, PeerMemory] = WeakValueDictionary()
 
-    def of(self, peer: str) -> "PeerBudget":
+    def of(self, peer: str) -> "PeerMemory":
         """Give the part of a peer, the same one for all its connections; see `peer_of`."""
         part = self._peers.get(peer)
         if part is None:
-            part = self._peers[peer] = PeerBudget(peer, self)
+            part = self._peers[peer] = PeerMemory(peer, self)
         return part
 
     def take(self, size: int) -> None:
@@ -89,8 +73,8 @@ class Memory:
         self.held -= size
 
 
-class PeerBudget:
-    """The budget of all connections of one peer: bytes, and its time in each turn of the loop.
+class PeerMemory:
+    """The bytes of all connections of one peer.
 
     It may hold as many bytes as it leaves free for others. So one peer holds at most half of the memory, and each of
     ``n`` peers at most a part of ``n + 1``: whoever comes next finds some (A. K. Choudhury, E. L. Hahne: Dynamic queue
@@ -102,14 +86,11 @@ class PeerBudget:
 
     Attributes:
         held: bytes that its connections hold.
-        slice: seconds that one of its connections works in one turn; the rest of its work waits for the next turn.
 
     """
 
     def __init__(self, name: str, memory: Memory) -> None:
         self.held = 0
-        self.slice = _SLICE
-        self._working = 0
         self._name = name
         self._memory = memory
 
@@ -134,11 +115,6 @@ class PeerBudget:
         """Count ``size`` bytes less."""
         self._memory.give(size)
         self.held -= size
-
-    def count_working(self, change: int) -> None:
-        """Count a connection with work left for the next turn (1), or one that gets its turn (-1)."""
-        self._working += change
-        self.slice = min(_SLICE, _TURN / max(1, self._working))
 
 
 class Budget:
@@ -215,44 +191,9 @@ class Budget:
         """Give the memory back that the connection held, now that its calls are over."""
         if self.peak > _MUCH:
             self.peak = 0
-            _trim()
+            trim()
 
     def _keep(self, reserved: int) -> None:
         self._reserved = reserved
         # Keep a part: the end of a call is mostly followed by a new one.
         self._low = 0 if reserved == FREE else max(1, reserved - 4 * _STEP)
-
-
-async def return_memory() -> None:
-    """Return freed memory to the system, for ever: also that of threads, which no connection's budget counts."""
-    least = _sizes()
-    while True:
-        await asyncio.sleep(_EVERY)
-        sizes = _sizes()
-        # Memory that is freed after a look changes only the second size; freed and used again, only the first.
-        if any(now - before > _GROWN for now, before in zip(sizes, least, strict=True)):
-            await asyncio.to_thread(_trim)
-            least = sizes = _sizes()
-        least = tuple(map(min, least, sizes))
-
-
-def _sizes() -> tuple[int, ...]:
-    """Give the bytes of the process, and those that the C library keeps free."""
-    resident = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-    library = ctypes.CDLL(None)
-    if not hasattr(library, "mallinfo2"):
-        return (resident, 0)
-    library.mallinfo2.restype = _MallocInfo
-    return (resident, library.mallinfo2().fordblks)
-
-
-class _MallocInfo(ctypes.Structure):
-    """``struct mallinfo2`` of the GNU C library."""
-
-    _fields_ = (("others", ctypes.c_size_t * 8), ("fordblks", ctypes.c_size_t), ("keepcost", ctypes.c_size_t))
-
-
-def _trim() -> None:
-    # The C library keeps freed memory, and returns only the end of its heap by itself.
-    with suppress(AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
