@@ -38,6 +38,13 @@ std::string runnable(const KnownPipeline &pipeline) {
   return join(passes, ",");
 }
 
+/// A call that must be a tail call has its return behind it, which `mergereturn` moves.
+bool can_run(const KnownPipeline &pipeline, const Function &function) {
+  if (pipeline.text.find("mergereturn") == std::string_view::npos)
+    return true;
+  return none_of(function, [](const BasicBlock &block) { return block.getTerminatingMustTailCall(); });
+}
+
 /// The function that a pass is to run on; null for a pass of modules or of the call graph.
 const Function *function_of(const Any &unit) {
   if (const auto *function = any_cast<const Function *>(&unit))
@@ -98,7 +105,8 @@ public:
       if (function.isDeclaration() || function.hasOptNone() || function.isPresplitCoroutine())
         continue;
       for (const KnownPipeline *pipeline : passes.added(function.getName(), point))
-        preserved.intersect(run(*pipeline, function, functions));
+        if (can_run(*pipeline, function))
+          preserved.intersect(run(*pipeline, function, functions));
     }
     // As LLVM's adaptor of function passes to modules: what changed was invalidated function by function.
     preserved.preserveSet<AllAnalysesOn<Function>>();

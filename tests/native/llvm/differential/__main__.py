@@ -2,56 +2,72 @@
 
 import argparse
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from tests.native.conftest import MAJORS, built
-from tests.native.llvm.differential.comparing import compare
+from tests.native.conftest import MAJORS, ROOT, built
+from tests.native.llvm.differential.comparing import Compared, Compiler, compare
+from tests.native.llvm.differential.resident import Resident
+from tests.native.llvm.differential.tally import Tally
+
+_PIECE = 64
+"""Seeds that one process compares between two looks at the clock."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare, print each disagreement and at the end a line of counts; return 1 if there was one."""
     options = _options(arguments)
     target = f"policybridge-inliner-{options.major}"
-    plugin = options.plugin or built(target) / "lib" / f"{target}.so"
-    one = partial(_compared, major=options.major, plugin=plugin)
-    programs, disagreements = 0, 0
+    plugin = (options.plugin or built(target) / "lib" / f"{target}.so").resolve()
+    tally = Tally.read(options.tally, options.major, plugin)
+    if options.seed is not None:
+        tally = Tally(tally.compiler, tally.plugin, options.seed)
     with ProcessPoolExecutor(options.jobs) as pool:
-        for found in pool.map(one, _seeds(options), chunksize=1) if options.programs else _until(pool, one, options):
-            programs += 1
-            disagreements += len(found)
-            print(*found, sep="\n", end="\n" if found else "", flush=True)
-    print(f"{programs} programs, each with two sets of choices: {disagreements} disagreements")
-    return 1 if disagreements else 0
+        for compared in _compared(pool, partial(_compare, options.major, plugin), tally, options):
+            tally.add(compared)
+            print(*compared.disagreements, sep="\n", end="\n" if compared.disagreements else "", flush=True)
+            if options.seed is None:
+                tally.write(options.tally)
+    print(tally)
+    return 1 if tally.disagreements else 0
 
 
-def _compared(seed: int, major: str, plugin: Path) -> list[str]:
-    return [str(each) for each in compare(seed, major, plugin)]
-
-
-def _seeds(options: argparse.Namespace) -> range:
-    return range(options.seed, options.seed + options.programs)
-
-
-def _until(pool: ProcessPoolExecutor, one: "partial[list[str]]", options: argparse.Namespace) -> Iterator[list[str]]:
+def _compared(
+    pool: ProcessPoolExecutor, one: Callable[[Sequence[int]], list[Compared]], tally: Tally, options: argparse.Namespace
+) -> Iterator[Compared]:
+    """Compare pieces of seeds until the time is over or enough programs have been."""
     end = time.monotonic() + 60 * options.minutes
-    seeds = count(options.seed)
-    while time.monotonic() < end:
-        yield from pool.map(one, [next(seeds) for _ in range(4 * options.jobs)])
+    seeds = count(tally.next_seed)
+    while tally.counts["programs"] < options.programs and time.monotonic() < end:
+        most = min(_PIECE, options.programs - tally.counts["programs"])
+        pieces = [[next(seeds) for _ in range(most)] for _ in range(options.jobs)]
+        for piece in pool.map(one, pieces):
+            yield from piece
+
+
+def _compare(major: str, plugin: Path, seeds: Sequence[int]) -> list[Compared]:
+    with TemporaryDirectory(prefix="policybridge-") as name:
+        folder = Path(name)
+        with Resident(f"clang-{major}", folder) as resident:
+            compiler = Compiler(major, plugin, folder, resident)
+            return [compare(seed, compiler) for seed in seeds]
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.native.llvm.differential", description=__doc__)
-    length = parser.add_mutually_exclusive_group()
-    length.add_argument("--programs", type=int, help="how many programs")
-    length.add_argument("--minutes", type=float, default=1.0, help="for how long (default: 1)")
-    parser.add_argument("--seed", type=int, default=0, help="the first program (default: 0)")
+    parser.add_argument("--programs", type=int, default=10**9, help="how many programs in all, with those in --tally")
+    parser.add_argument("--minutes", type=float, default=10**6, help="for how long at most")
+    parser.add_argument("--seed", type=int, help="the first program, of a run that is not added to --tally")
     parser.add_argument("--major", choices=MAJORS, default=MAJORS[-1], help="of LLVM (default: %(default)s)")
     parser.add_argument("--plugin", type=Path, help="policybridge-inliner-MAJOR.so (default: built)")
     parser.add_argument("--jobs", type=int, default=1, help="programs at a time (default: 1)")
+    parser.add_argument(
+        "--tally", type=Path, default=ROOT / ".cache/differential.json", help="totals of the runs so far"
+    )
     return parser.parse_args(arguments)
 
 

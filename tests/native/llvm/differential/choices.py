@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from typing import Final
 
 from policybridge_client.decisions import ALL_FUNCTIONS, PassChoice, function_key
 from policybridge_client.decisions.passes import (
@@ -13,12 +14,17 @@ from policybridge_client.decisions.passes import (
     SWITCHES,
 )
 
+_FOR_ALL: Final = 0.1
+_OUTLINED: Final = 0.3
+
 
 def random_choices(chance: random.Random, functions: Sequence[str]) -> list[PassChoice]:
     """Draw what is skipped, added and set for each function, and now and then for all."""
     density = chance.choice([0.03, 0.1, 0.3, 0.6])
-    choices = [choice for name in functions for choice in _for_one(chance, name, density)]
-    if chance.random() < 0.3:
+    # The empty name is all functions.
+    names = ("", *functions) if chance.random() < _FOR_ALL else functions
+    choices = [choice for name in names for choice in _for_one(chance, name, density)]
+    if chance.random() < _OUTLINED:
         choices += [PassChoice(ALL_FUNCTIONS, "add", f"{pipeline}@last") for pipeline in MODULE_PIPELINES]
     return choices
 
