@@ -18,6 +18,7 @@ class Status(IntEnum):
     PERMISSION_DENIED = 7
     RESOURCE_EXHAUSTED = 8
     FAILED_PRECONDITION = 9
+    OUT_OF_RANGE = 11
     UNIMPLEMENTED = 12
     INTERNAL = 13
     UNAVAILABLE = 14
@@ -74,6 +75,15 @@ class PreconditionError(PolicyBridgeError):
     """
 
     status = Status.FAILED_PRECONDITION
+
+
+class OutOfScopeError(PolicyBridgeError):
+    """The policy declares a scope, and the compilation is outside of it: another level, or another phase.
+
+    Cure: let the compiler decide, as clients with a fallback do, or name a policy for such compilations.
+    """
+
+    status = Status.OUT_OF_RANGE
 
 
 class UnsupportedError(PolicyBridgeError):
@@ -137,6 +147,7 @@ _CLASSES: dict[int, type[PolicyBridgeError]] = {
         NotFoundError,
         TooLargeError,
         PreconditionError,
+        OutOfScopeError,
         UnsupportedError,
         PolicyFailedError,
         UnavailableError,

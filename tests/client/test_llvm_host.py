@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from policybridge_client.connection import connect
+from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.host import run_compiler
 from policybridge_client.llvm.process import Surroundings
+from policybridge_client.llvm.record import scope_labels
 from policybridge_client.llvm.statistics import Report
 from policybridge_core.errors import InvalidError, NotFoundError
 from policybridge_serdes import PolicyReference
@@ -283,3 +285,28 @@ _NOTES_CONTEXT = """
             file.write(session.context + "\\n")
         return observation["inlining_default"]
 """
+
+
+@pytest.mark.parametrize(
+    ("command", "labels"),
+    [
+        ("clang -Oz -c x.c", {"level": "Oz", "phase": "compile"}),
+        ("clang -O3 -flto -c x.c", {"level": "O2", "phase": "pre-link"}),
+        ("clang -Os -flto=thin -fno-lto -c x.c", {"level": "Os", "phase": "compile"}),
+        ("clang -Oz @more.rsp", {}),
+        ("opt -passes=default<Oz> x.bc", {}),
+    ],
+)
+def test_a_session_has_the_labels_that_a_scope_is_compared_with(command: str, labels: dict[str, str]) -> None:
+    assert scope_labels(CompilerCommand.of(command.split())) == labels
+
+
+@pytest.mark.parametrize("compiler", DRIVERS)
+def test_outside_of_a_policys_scope_the_compiler_decides(server: RunningServer, folder: Path, compiler: str) -> None:
+    words = words_for(compiler, "-O2", write_source(folder).name)
+    expected = plain(words, "made.o")
+    report = compile_with(server, "small", words)
+    assert (report.status, report.statistics.decisions) == (0, 0)
+    assert report.fallback is not None
+    assert "small@1 is for level Oz, and the compilation has 'O2'" in report.fallback.reason
+    assert Path("made.o").read_bytes() == expected

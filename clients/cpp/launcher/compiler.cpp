@@ -188,6 +188,18 @@ std::string Compiler::level() const {
   return last == "Os" || last == "Oz" ? "Os" : "O2";
 }
 
+std::map<std::string, std::string> Compiler::scope_labels() const {
+  const auto is_response = [](const std::string &argument) { return starts_with(argument, "@"); };
+  if (kind == CompilerKind::Opt || kind == CompilerKind::Llc ||
+      std::any_of(arguments.begin(), arguments.end(), is_response))
+    return {};
+  const auto lto = std::find_if(arguments.rbegin(), arguments.rend(), [](const std::string &argument) {
+    return argument == "-flto" || starts_with(argument, "-flto=") || argument == "-fno-lto";
+  });
+  const bool links_later = lto != arguments.rend() && *lto != "-fno-lto";
+  return {{"level", level()}, {"phase", links_later ? "pre-link" : "compile"}};
+}
+
 bool Compiler::optimises_for_size() const {
   if (kind == CompilerKind::Opt)
     return std::any_of(arguments.begin(), arguments.end(), [](const std::string &argument) {

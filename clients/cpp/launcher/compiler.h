@@ -3,6 +3,8 @@
 #include "policybridge/status.h"
 #include "process.h"
 
+#include <map>
+#include <string>
 #include <string_view>
 
 namespace policybridge {
@@ -39,6 +41,10 @@ struct Compiler {
 
   /// The level of the functions, as far as the command says it: Oz, Os, or O2 for all others; zig turns its -Oz into -Os.
   std::string level() const;
+
+  /// The labels that a policy's scope is compared with: `level`, and `phase` (compile or pre-link); none where opt or llc
+  /// runs, or a response file may hold the options.
+  std::map<std::string, std::string> scope_labels() const;
 
   /// Whether LLVM optimises at -Oz; zig turns its -Oz into -Os.
   bool optimises_for_size() const;

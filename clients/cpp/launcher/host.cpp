@@ -123,7 +123,7 @@ Result<HostedCompiler> Host::start_in(const std::string &folder, const Defaults 
 /// Answer until the compiler exits, and give its status. Only its exit is the end: its pipes stay open until then.
 Result<int> Host::serve(HostedCompiler hosted, const Defaults &defaults) {
   const Interrupts interrupts(signals_, hosted.process.descriptor());
-  Advisor advisor(config_, session_labels(config_), defaults, report_.statistics, interrupts,
+  Advisor advisor(config_, session_labels(config_, compiler_), defaults, report_.statistics, interrupts,
                   config_.falls_back && defaults.known(), stored_);
   InteractiveReader reader;
   pollfd sources[] = {{hosted.process.descriptor(), POLLIN, 0},
@@ -166,7 +166,9 @@ Status Host::answer_all(InteractiveReader &reader, const Channel &channel, Advis
 Result<CompilationReport> Host::finish_without(Status failure) {
   if (signals_.received())
     return interrupted();
-  if (config_.falls_back && (!started_ || compiler_.repeatable())) {
+  // A policy that is not for such a module is no fault.
+  const bool falls_back = config_.falls_back || failure.code() == StatusCode::OutOfRange;
+  if (falls_back && (!started_ || compiler_.repeatable())) {
     const Result<CompilationReport> plain = run_plain(compiler_, signals_);
     if (!plain.ok())
       return plain.status();
@@ -174,7 +176,7 @@ Result<CompilationReport> Host::finish_without(Status failure) {
     report_.fallback = FallbackReport{std::move(failure), 0, started_};
     return std::move(report_);
   }
-  if (config_.falls_back)
+  if (falls_back)
     failure = failed_precondition(failure.message() + "; the compiler uses stdin or stdout, so that it cannot be run "
                                                       "once more without the policy");
   report_.status = failed_status;

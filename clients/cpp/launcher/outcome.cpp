@@ -66,12 +66,13 @@ std::string repeatable_command(const Config &config, const std::string &folder) 
 
 } // namespace
 
-std::map<std::string, std::string> session_labels(const Config &config) {
+std::map<std::string, std::string> session_labels(const Config &config, const Compiler &compiler) {
   std::map<std::string, std::string> labels = config.labels;
   const std::string folder = working_folder();
   // A word that is not UTF-8 cannot be sent as JSON, and without it the command could not be repeated.
   if (is_utf8(folder) && std::all_of(config.command.begin(), config.command.end(), is_utf8))
     labels.emplace("compilation", repeatable_command(config, folder));
+  labels.merge(compiler.scope_labels());
   add_trace_context(labels);
   return labels;
 }

@@ -10,6 +10,7 @@
 #include "llvm/ADT/StringRef.h"
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -81,8 +82,10 @@ private:
   ModuleReport report_;
 };
 
-/// Make the advisor of this plugin: by a server, or by the policy that is linked into it. `module` is its name.
-std::unique_ptr<Advisor> make_advisor(const Settings &settings, std::string module);
+/// Make the advisor of this plugin: by a server, or by the policy that is linked into it. `module` is its name, `labels`
+/// are those of its session besides the settings' ones.
+std::unique_ptr<Advisor> make_advisor(const Settings &settings, std::string module,
+                                      std::map<std::string, std::string> labels);
 
 } // namespace policybridge::plugin
 

@@ -120,13 +120,19 @@ StringRef name_without_file(const Function &function) {
 
 } // namespace
 
-ModuleTraits ModuleTraits::of(const Module &module) {
+const char *level_of(const Module &module) {
   std::size_t minsize = 0, optsize = 0, neither = 0;
+  for (const Function &function : module)
+    if (!function.isDeclaration())
+      ++(function.hasMinSize() ? minsize : function.hasOptSize() ? optsize : neither);
+  return minsize >= optsize && minsize >= neither && minsize ? "Oz" : optsize >= neither && optsize ? "Os" : "O2";
+}
+
+ModuleTraits ModuleTraits::of(const Module &module) {
   std::string text, all;
   for (const Function &function : module) {
     if (function.isDeclaration())
       continue;
-    ++(function.hasMinSize() ? minsize : function.hasOptSize() ? optsize : neither);
     text.assign(name_without_file(function)).push_back('\0');
     for (const Instruction &instruction : instructions(function)) {
       if (isa<DbgInfoIntrinsic>(instruction))
@@ -140,9 +146,8 @@ ModuleTraits ModuleTraits::of(const Module &module) {
     for (int shift = 56; shift >= 0; shift -= 8)
       all += static_cast<char>(hash >> shift);
   }
-  const char *level = minsize >= optsize && minsize >= neither && minsize ? "Oz" : optsize >= neither && optsize ? "Os" : "O2";
   const std::uint64_t digest = xxh3_64bits(StringRef(all));
-  return {level, utohexstr(digest, true, 16)};
+  return {level_of(module), utohexstr(digest, true, 16)};
 }
 
 } // namespace policybridge::plugin

@@ -63,9 +63,12 @@ private:
   std::unordered_map<std::uint64_t, unsigned> asked_;
 };
 
+/// Oz, Os or O2, by the attributes of most of the module's functions: minsize, optsize or neither.
+const char *level_of(const llvm::Module &module);
+
 /// The facts about a module at the start of its pipeline that a store needs.
 struct ModuleTraits {
-  std::string level;  ///< Oz, Os or O2, by what most functions are optimised for: minsize, optsize or neither
+  std::string level;  ///< see `level_of`
   std::string digest; ///< in 16 hexadecimal digits, of the names of its functions, their opcodes and callees
 
   static ModuleTraits of(const llvm::Module &module);

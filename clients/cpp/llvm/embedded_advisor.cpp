@@ -40,6 +40,8 @@ Result<std::int64_t> EmbeddedAdvisor::evaluate(llvm::ArrayRef<Feature> features)
 
 } // namespace
 
-std::unique_ptr<Advisor> make_advisor(const Settings &, std::string) { return std::make_unique<EmbeddedAdvisor>(); }
+std::unique_ptr<Advisor> make_advisor(const Settings &, std::string, std::map<std::string, std::string>) {
+  return std::make_unique<EmbeddedAdvisor>();
+}
 
 } // namespace policybridge::plugin

@@ -1,6 +1,7 @@
 #include "host_version.h"
 #include "inline_advisor.h"
 #include "module_session.h"
+#include "module_stage.h"
 #include "owned_by_module.h"
 #include "pass_hooks.h"
 #include "store_advisor.h"
@@ -140,6 +141,15 @@ struct StartOfPipeline : PassInfoMixin<StartOfPipeline> {
   Shared configuration;
 };
 
+/// Notes that the pipeline is a compiler's, which has this start.
+struct StartOfCompilation : PassInfoMixin<StartOfCompilation> {
+  PreservedAnalyses run(Module &module, ModuleAnalysisManager &analyses) {
+    analyses.getResult<OwnedByModule<ModuleStage>>(module).object->is_compilation = true;
+    return PreservedAnalyses::all();
+  }
+  static bool isRequired() { return true; }
+};
+
 /// Removes the numbers, where no inliner that we advise has done so.
 struct EndOfPipeline : PassInfoMixin<EndOfPipeline> {
   PreservedAnalyses run(Module &module, ModuleAnalysisManager &analyses) {
@@ -171,11 +181,14 @@ void register_callbacks(PassBuilder &builder) {
   const Shared configuration = configure();
   builder.registerAnalysisRegistrationCallback([configuration](ModuleAnalysisManager &analyses) {
     analyses.registerPass([&] { return OwnedByModule<ModuleSession>(configuration); });
+    analyses.registerPass([&] { return OwnedByModule<ModuleStage>(configuration); });
     analyses.registerPass([&] { return OwnedByModule<NumberedModule>(configuration); });
     analyses.registerPass([&] { return OwnedByModule<StoreSession>(configuration); });
     analyses.registerPass([&] { return AdvisorAnalysis(configuration); });
   });
   register_pass_hooks(builder, configuration);
+  builder.registerPipelineStartEPCallback(
+      [](ModulePassManager &passes, auto...) { passes.addPass(StartOfCompilation()); });
   const auto start = [configuration](ModulePassManager &passes, OptimizationLevel level, auto...) {
     if (level != OptimizationLevel::O0)
       passes.addPass(StartOfPipeline(configuration));

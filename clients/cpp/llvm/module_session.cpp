@@ -2,6 +2,7 @@
 
 #include "function_features.h"
 #include "module_names.h"
+#include "module_stage.h"
 #include "pass_choices.h"
 #include "telling.h"
 
@@ -38,7 +39,8 @@ double seconds_since(Clock::time_point begun) { return std::chrono::duration<dou
 ModuleSession::ModuleSession(Module &module, ModuleAnalysisManager &analyses,
                              std::shared_ptr<const Configuration> configuration)
     : module_(module), analyses_(analyses), configuration_(std::move(configuration)),
-      advisor_(make_advisor(configuration_->settings, name_of(module))), begun_(Clock::now()) {
+      advisor_(make_advisor(configuration_->settings, name_of(module), scope_labels(module, analyses))),
+      begun_(Clock::now()) {
   advisor_->report().statistics.failure = configuration_->invalid;
   advisor_->report().instructions_before = instructions_of(module);
   size_ = static_cast<double>(advisor_->report().instructions_before);
@@ -85,7 +87,8 @@ std::string ModuleSession::policy_name() {
 void ModuleSession::fail_without_default() {
   ModuleReport &report = advisor_->report();
   const Status &failure = report.statistics.failure;
-  if (failure.ok() || configuration_->settings.default_stands_in || report.fatal)
+  // A policy that is not for such a module is no fault: LLVM decides, and it is told.
+  if (failure.ok() || failure.code() == StatusCode::OutOfRange || configuration_->settings.default_stands_in || report.fatal)
     return;
   report.fatal = true;
   // Written now, because opt exits at the error.

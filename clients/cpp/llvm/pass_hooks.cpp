@@ -1,6 +1,7 @@
 #include "pass_hooks.h"
 
 #include "module_session.h"
+#include "module_stage.h"
 #include "pass_gate.h"
 #include "store_session.h"
 
@@ -23,7 +24,6 @@ constexpr const char *outlining_off = "nooutline";
 /// What a pipeline's callbacks and passes share; a pipeline has one module at a time.
 struct Phase {
   std::shared_ptr<ModulePasses> passes; // of the module, while LLVM is asked to skip; else null
-  bool is_compilation = false;          // not at link time, where a process may compile several modules at a time
   bool is_adding = false;               // while passes run that we have added, about which nothing is chosen
 };
 
@@ -158,19 +158,6 @@ private:
   std::map<const KnownPipeline *, FunctionPassManager> parsed_;
 };
 
-/// Where a pipeline starts that is not one of link time.
-struct StartOfCompilation : PassInfoMixin<StartOfCompilation> {
-  explicit StartOfCompilation(SharedPhase shared) : phase(std::move(shared)) {}
-
-  PreservedAnalyses run(Module &, ModuleAnalysisManager &) {
-    phase->is_compilation = true;
-    return PreservedAnalyses::all();
-  }
-  static bool isRequired() { return true; }
-
-  SharedPhase phase;
-};
-
 /// Where the inliner has ended, and each function's passes run without touching another function.
 struct EndOfInlining : PassInfoMixin<EndOfInlining> {
   EndOfInlining(PassBuilder &pass_builder, SharedPhase shared) : builder(pass_builder), phase(std::move(shared)) {}
@@ -189,6 +176,11 @@ struct EndOfInlining : PassInfoMixin<EndOfInlining> {
   SharedPhase phase;
 };
 
+bool is_compilation(Module &module, ModuleAnalysisManager &analyses) {
+  const auto *stage = analyses.getCachedResult<OwnedByModule<ModuleStage>>(module);
+  return stage && stage->object->is_compilation;
+}
+
 /// Where the last passes of the functions have run; code generation comes next.
 struct EndOfFunctionPasses : PassInfoMixin<EndOfFunctionPasses> {
   EndOfFunctionPasses(PassBuilder &pass_builder, SharedPhase shared)
@@ -206,7 +198,7 @@ struct EndOfFunctionPasses : PassInfoMixin<EndOfFunctionPasses> {
     preserved.intersect(adding.to_module(*passes));
     passes->count_codegen(module);
     if (passes->is_asked_in_codegen())
-      PassGate::answer_for(module, passes, phase->is_compilation);
+      PassGate::answer_for(module, passes, is_compilation(module, analyses));
     else
       PassGate::answer_for_none(module.getContext());
     return preserved;
@@ -233,8 +225,6 @@ void register_pass_hooks(PassBuilder &builder, const std::shared_ptr<const Confi
   });
   if (!settings.passes.empty())
     register_log(*callbacks, phase);
-  builder.registerPipelineStartEPCallback(
-      [phase](ModulePassManager &passes, auto...) { passes.addPass(StartOfCompilation(phase)); });
   builder.registerOptimizerEarlyEPCallback([phase, &builder](ModulePassManager &passes, OptimizationLevel level, auto...) {
     if (level != OptimizationLevel::O0)
       passes.addPass(EndOfInlining(builder, phase));

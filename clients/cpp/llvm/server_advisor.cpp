@@ -27,8 +27,8 @@ std::string as_utf8(llvm::StringRef name) {
 class ServerAdvisor final : public Advisor {
 public:
   /// Nothing is sent before the first decision. `module` is the session's context.
-  ServerAdvisor(const Settings &settings, std::string module)
-      : session_(settings, std::move(module), "policybridge-inliner-" LLVM_VERSION_STRING) {}
+  ServerAdvisor(const Settings &settings, std::string module, std::map<std::string, std::string> labels)
+      : session_(settings, std::move(module), "policybridge-inliner-" LLVM_VERSION_STRING, std::move(labels)) {}
 
   bool is_ready() override;
   void finish() override;
@@ -93,8 +93,9 @@ void ServerAdvisor::finish() {
 
 } // namespace
 
-std::unique_ptr<Advisor> make_advisor(const Settings &settings, std::string module) {
-  return std::make_unique<ServerAdvisor>(settings, std::move(module));
+std::unique_ptr<Advisor> make_advisor(const Settings &settings, std::string module,
+                                      std::map<std::string, std::string> labels) {
+  return std::make_unique<ServerAdvisor>(settings, std::move(module), std::move(labels));
 }
 
 } // namespace policybridge::plugin

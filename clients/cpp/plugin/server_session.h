@@ -8,6 +8,7 @@
 
 #include "policybridge/policybridge.h"
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,9 +19,13 @@ namespace policybridge::plugin {
 /// it does not answer in time (`Outage`). The advice is one integer.
 class ServerSession {
 public:
-  /// `context` is the module's name, in UTF-8, and `client` the label of that name. Nothing is sent yet.
-  ServerSession(const ServerSettings &settings, std::string context, std::string client)
-      : settings_(settings), context_(std::move(context)), client_(std::move(client)), patience_(settings.timeout) {}
+  /// `context` is the module's name, in UTF-8, and `client` the label of that name; `labels` are further ones. The
+  /// settings' labels win over these. Nothing is sent yet.
+  ServerSession(const ServerSettings &settings, std::string context, std::string client,
+                std::map<std::string, std::string> labels = {})
+      : settings_(settings), context_(std::move(context)), labels_(std::move(labels)), patience_(settings.timeout) {
+    labels_["client"] = std::move(client);
+  }
 
   /// Connect, and see whether somebody answers; nothing happens after it has succeeded once.
   Status reach();
@@ -57,7 +62,7 @@ private:
 
   const ServerSettings &settings_;
   const std::string context_;
-  const std::string client_;
+  std::map<std::string, std::string> labels_;
   std::shared_ptr<Connection> connection_;
   std::unique_ptr<ModelRunner> runner_;
   std::vector<std::string> kinds_;

@@ -225,8 +225,10 @@ class Engine:
 
         Raises:
             InvalidError: the options ask for exploration, and the policy has no advice head, or none for it.
+            OutOfScopeError: the policy's scope does not have the session's labels.
 
         """
+        loaded.stored.check_scope(options.labels)
         if options.exploration is not None:
             for model in loaded.models.values():
                 _check_exploration(model, options.exploration)

@@ -31,6 +31,7 @@ _LOG = logging.getLogger(__name__)
 _HTTP: Final = {
     Status.INVALID_ARGUMENT: 400,
     Status.FAILED_PRECONDITION: 400,
+    Status.OUT_OF_RANGE: 400,
     Status.UNAUTHENTICATED: 401,
     Status.PERMISSION_DENIED: 403,
     Status.NOT_FOUND: 404,

@@ -78,6 +78,7 @@ class PolicyConfig(KindConfig, frozen=True, forbid_unknown_fields=True, omit_def
         aliases: alias → version number, until it is set otherwise; ``latest`` is always the highest number.
         decides: the kinds of decisions, each by the name of the client's advice; empty: whatever a client asks.
         kinds: kind of decision → its own model; empty: one model decides all kinds.
+        scope: label of a session → the values for which the policy was made; see `StoredVersion.check_scope`.
         isolation: where a version runs: in the server's process, or in a process of its own.
         memory_limit: bytes that the version's own process may allocate.
         decision_timeout: seconds for one decision; absent: the server's.
@@ -96,6 +97,7 @@ class PolicyConfig(KindConfig, frozen=True, forbid_unknown_fields=True, omit_def
     aliases: dict[str, int] = {}
     decides: tuple[_Name, ...] = ()
     kinds: dict[_Name, KindConfig] = {}
+    scope: dict[_Name, Annotated[tuple[_Name, ...], msgspec.Meta(min_length=1)]] = {}
 
     def __post_init__(self) -> None:
         if self.isolation == "process" and self.inline:

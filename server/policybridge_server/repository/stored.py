@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from policybridge_core.errors import NotFoundError, PreconditionError
+from policybridge_core.errors import NotFoundError, OutOfScopeError, PreconditionError
 from policybridge_serdes import PolicyReference, PolicyVersion
 from policybridge_server.repository.config import PolicyConfig
 from policybridge_server.repository.numbers import Numbers
@@ -15,6 +15,9 @@ from policybridge_server.repository.rollout import LATEST, Rollout
 _DIGEST: Final = "sha256:"
 _SHORTEST: Final = len(_DIGEST) + 12
 """The least characters of a digest that a client must give, as ``policybridge policies show`` prints."""
+
+_SHOWN: Final = 100
+"""Characters of a client's label that an error shows."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,20 @@ class StoredVersion:
     def by_kind(self) -> Mapping[str, "StoredVersion"]:
         """The version with the config of each of its models; see `PolicyConfig.by_kind`."""
         return {kind: replace(self, config=config) for kind, config in self.config.by_kind.items()}
+
+    def check_scope(self, labels: Mapping[str, str]) -> None:
+        """Check that the policy is for a compilation with these labels. A label that is absent is in every scope.
+
+        Raises:
+            OutOfScopeError: it is not.
+
+        """
+        for label, values in self.config.scope.items():
+            if label in labels and labels[label] not in values:
+                raise OutOfScopeError(
+                    f"{self} is for {label} {' or '.join(values)}, and the compilation has {labels[label][:_SHOWN]!a} "
+                    "([scope] in policy.toml)"
+                )
 
 
 @dataclass(frozen=True)

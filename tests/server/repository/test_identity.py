@@ -30,6 +30,7 @@ def digest_of(toml: str, files: str = "sha256:0") -> str:
         BACKEND + "[fill]\nx = -inf",
         BACKEND + "[fill]\nx = 99999999999999999999",
         BACKEND + "[settings]\nbatch = true",
+        BACKEND + "[scope]\nlevel = ['Oz']",
         BACKEND + 'features = [{name = "x", type = "int64_t", shape = [1]}]',
         BACKEND + 'advice = {name = "x", type = "int64_t", shape = [1]}',
         BACKEND + '[settings.pack.x]\nfeatures = ["a", "b"]',

@@ -16,7 +16,7 @@ from policybridge_client.llvm.defaults import defaults_of
 from policybridge_client.llvm.growth import Growth
 from policybridge_client.llvm.patience import Patience
 from policybridge_client.llvm.process import CompilerProcess, Surroundings, run_plain
-from policybridge_client.llvm.record import Compilation, report_outcome
+from policybridge_client.llvm.record import Compilation, report_outcome, scope_labels
 from policybridge_client.llvm.responder import Responder
 from policybridge_client.llvm.signals import Interrupts
 from policybridge_client.llvm.sources import source_of
@@ -24,7 +24,7 @@ from policybridge_client.llvm.statistics import FAILED, CompilationStatistics, F
 from policybridge_client.llvm.tasks import Task, load_task
 from policybridge_client.outage import Outage
 from policybridge_client.trace_context import with_trace_context
-from policybridge_core.errors import PolicyBridgeError, PreconditionError
+from policybridge_core.errors import OutOfScopeError, PolicyBridgeError, PreconditionError
 from policybridge_serdes import PolicyReference, SessionOptions, Signature
 
 
@@ -128,7 +128,8 @@ class _Host:
         return Fallback(str(failure), failure.status, self.statistics.defaults) if failure else None
 
     def _end_without(self, error: PolicyBridgeError) -> Report:
-        if self.config.fallback == "error":
+        # A policy that is not for such a module is no fault.
+        if self.config.fallback == "error" and not isinstance(error, OutOfScopeError):
             return self._report(FAILED, None, error)
         restarted = self.process is not None
         if restarted and not self.compiler.repeatable:
@@ -168,7 +169,7 @@ class _Host:
         options = SessionOptions(
             context or source,
             self.config.options,
-            with_trace_context({**labels, **self.config.labels}),
+            with_trace_context({**labels, **scope_labels(self.compiler), **self.config.labels}),
             None if explored is None else explored.of_module(source),
         )
         session = self.connection.open(self._reference(), signature, options)

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from policybridge_client.contract import Connection
+from policybridge_client.llvm.asked import level_of
 from policybridge_client.llvm.compilers import CompilerCommand, Kind
 from policybridge_client.llvm.sources import clang_output
 from policybridge_client.llvm.statistics import Report
@@ -59,6 +60,18 @@ class Compilation(msgspec.Struct, frozen=True):
             return msgspec.json.decode(text, type=cls)
         except msgspec.DecodeError as error:
             raise InvalidError(f"the label {LABEL!r} does not describe the start of a compiler: {error}") from error
+
+
+def scope_labels(compiler: CompilerCommand) -> dict[str, str]:
+    """Return the labels that a policy's scope is compared with: ``level``, and ``phase`` (compile or pre-link).
+
+    There are none where opt or llc runs, or a response file may hold the options.
+    """
+    words = compiler.arguments
+    if compiler.kind in (Kind.OPT, Kind.LLC) or any(word.startswith("@") for word in words):
+        return {}
+    lto = [word for word in words if word in ("-flto", "-fno-lto") or word.startswith("-flto=")]
+    return {"level": level_of(compiler), "phase": "compile" if lto[-1:] in ([], ["-fno-lto"]) else "pre-link"}
 
 
 def output_index(arguments: Sequence[str]) -> int | None:

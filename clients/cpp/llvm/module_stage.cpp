@@ -1,0 +1,29 @@
+#include "module_stage.h"
+
+#include "call_sites.h"
+
+#include "llvm/IR/Module.h"
+#include "llvm/TargetParser/Triple.h"
+
+using namespace llvm;
+
+namespace policybridge::plugin {
+namespace {
+
+const char *phase_of(Module &module, ModuleAnalysisManager &analyses) {
+  const auto *stage = analyses.getCachedResult<OwnedByModule<ModuleStage>>(module);
+  if (!stage || !stage->object->is_compilation)
+    return "link";
+  // clang marks every module that a linker is to optimise.
+  return module.getModuleFlag("EnableSplitLTOUnit") ? "pre-link" : "compile";
+}
+
+} // namespace
+
+std::map<std::string, std::string> scope_labels(Module &module, ModuleAnalysisManager &analyses) {
+  return {{"level", level_of(module)},
+          {"phase", phase_of(module, analyses)},
+          {"target", Triple(module.getTargetTriple()).getArchName().str()}};
+}
+
+} // namespace policybridge::plugin

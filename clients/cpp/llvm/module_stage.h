@@ -1,0 +1,25 @@
+#ifndef POLICYBRIDGE_LLVM_MODULE_STAGE_H
+#define POLICYBRIDGE_LLVM_MODULE_STAGE_H
+
+#include "owned_by_module.h"
+
+#include <map>
+#include <string>
+
+namespace policybridge::plugin {
+
+/// Where in a build a module is optimised.
+struct ModuleStage {
+  ModuleStage(llvm::Module &, llvm::ModuleAnalysisManager &, const std::shared_ptr<const Configuration> &) {}
+
+  /// Whether the pipeline is that of a compiler, and not that of a linker, which may compile several modules at a time.
+  bool is_compilation = false;
+};
+
+/// The labels of a module that a policy's scope is compared with: `level` (Oz, Os, O2), `phase` (compile, pre-link, link)
+/// and `target` (the architecture of the target triple: x86_64).
+std::map<std::string, std::string> scope_labels(llvm::Module &module, llvm::ModuleAnalysisManager &analyses);
+
+} // namespace policybridge::plugin
+
+#endif
