@@ -4,7 +4,7 @@ import errno
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -85,6 +85,12 @@ class Database:
     def run_for_each(self, statement: str, rows: Sequence[Any]) -> None:
         """Run one statement with the values of each row."""
         self._connection.executemany(statement, rows)
+
+    def fill(self, table: str, column: str, row: int, pieces: Iterable[bytes]) -> None:
+        """Write ``pieces`` into a column that has as many zeros."""
+        with self._connection.blobopen(table, column, row) as blob:
+            for piece in pieces:
+                blob.write(piece)
 
     def number(self, statement: str, *values: Any) -> int:
         """Run a statement whose result is one number; give the number."""

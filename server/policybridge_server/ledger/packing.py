@@ -30,6 +30,11 @@ Contexts = Mapping[str, Mapping[str, float]]
 
 def pack_rows(layout: Layout, rows: Sequence[Row]) -> bytes:
     """Pack ``rows`` into a column."""
+    return b"".join(packed_rows(layout, rows))
+
+
+def packed_rows(layout: Layout, rows: Sequence[Row]) -> Iterator[bytes]:
+    """Give the column of ``rows`` in pieces; a column of many bytes is nowhere whole."""
     if layout.fixed:
         return _compressed([row if isinstance(row, bytes) else bytes_of(row) for row in rows])
     codec = VaryingCodec(layout, UNLIMITED)
@@ -38,13 +43,15 @@ def pack_rows(layout: Layout, rows: Sequence[Row]) -> bytes:
     return _compressed([sizes.tobytes(), *chain.from_iterable(records)])
 
 
-def _compressed(pieces: Sequence[Buffer]) -> bytes:
-    """Compress ``pieces`` as one column; many bytes in steps, so that they are nowhere joined."""
+def _compressed(pieces: Sequence[Buffer]) -> Iterator[bytes]:
+    """Compress ``pieces`` as one column; many bytes in steps."""
     if sum(map(len, pieces)) <= LARGE:
-        return zlib.compress(b"".join(pieces), _LEVEL)
+        yield zlib.compress(b"".join(pieces), _LEVEL)
+        return
     compressor = zlib.compressobj(_LEVEL)
-    compressed = [compressor.compress(step) for piece in pieces for step in _steps(memoryview(piece))]
-    return b"".join([*compressed, compressor.flush()])
+    for piece in pieces:
+        yield from map(compressor.compress, _steps(memoryview(piece)))
+    yield compressor.flush()
 
 
 def _steps(piece: memoryview) -> Iterator[memoryview]:

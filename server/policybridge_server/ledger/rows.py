@@ -123,8 +123,8 @@ class Packer:
     def pack(self, record: Record) -> Row:
         """Give the row of a record."""
         match record:
-            case Segment():
-                return self._segment(record)
+            case Segment(signature=signature, decisions=decisions):
+                return self.segment(record, pack_rows(signature.features, [row for row, *_ in decisions]))
             case Begun():
                 return _session(record)
             case Ended():
@@ -136,15 +136,16 @@ class Packer:
             case Step(step):
                 return StepRow(step.policy, step.what, _json(step.rollout), step.when)
 
-    def _segment(self, segment: Segment) -> SegmentRow:
-        rows, advices, chances, nanoseconds = zip(*segment.decisions, strict=True)
+    def segment(self, segment: Segment, observations: bytes) -> SegmentRow:
+        """Give the row of a segment, whose observations are packed."""
+        _, advices, chances, nanoseconds = zip(*segment.decisions, strict=True)
         return SegmentRow(
             segment.session_id,
             segment.first,
-            len(rows),
+            len(advices),
             self._text(segment.signature),
             segment.context,
-            pack_rows(segment.signature.features, rows),
+            observations,
             pack_rows(segment.signature.advice_layout, advices),
             None if chances[0] is None else pack_numbers(chances, "<f8"),
             pack_numbers(nanoseconds, "<i8"),

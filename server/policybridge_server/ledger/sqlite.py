@@ -13,7 +13,9 @@ from policybridge_core.errors import PolicyBridgeError, UnknownError
 from policybridge_server.ledger.contract import Bounds
 from policybridge_server.ledger.database import Database
 from policybridge_server.ledger.failures import mapped, refusal
+from policybridge_server.ledger.large_segments import LARGE_SEGMENT, add_large
 from policybridge_server.ledger.lifetime import Lifetime
+from policybridge_server.ledger.packing import packed_rows
 from policybridge_server.ledger.records import Record, Segment
 from policybridge_server.ledger.retention import Retention
 from policybridge_server.ledger.rows import (
@@ -49,6 +51,8 @@ _ADD_SEGMENT: Final = """
 INSERT INTO segments (session, first, count, signature, context, observations, advices, chances, latencies)
 SELECT number, ?, ?, ?, ?, ?, ?, ?, ? FROM sessions WHERE id = ?
 """
+
+_COUNT_DECISIONS: Final = "UPDATE sessions SET decisions = decisions + ? WHERE id = ?"
 
 _ADD_OUTCOME: Final = """
 INSERT OR REPLACE INTO outcomes (session, name, value) SELECT number, ?, ? FROM sessions WHERE id = ?
@@ -119,7 +123,7 @@ class SqliteStore:
     def _add_or_count_lost(self, record: Record) -> PolicyBridgeError | None:
         self._run("SAVEPOINT record")
         try:
-            refused = self._add(self._packer.pack(record))
+            refused = self._add_record(record)
         except Exception as error:
             if isinstance(error, sqlite3.Error) and not isinstance(error, _OWN_ERRORS):
                 raise
@@ -132,6 +136,15 @@ class SqliteStore:
             refused = UnknownError(f"the ledger failed: {error!r}")
         self._run("RELEASE record")
         return refused
+
+    def _add_record(self, record: Record) -> PolicyBridgeError | None:
+        if not isinstance(record, Segment) or record.size <= LARGE_SEGMENT:
+            return self._add(self._packer.pack(record))
+        row, rows = self._packer.segment(record, b""), [row for row, *_ in record.decisions]
+        observations = partial(packed_rows, record.signature.features, rows)
+        add_large(self._database, row, self._signature(row.signature), observations)
+        self._run(_COUNT_DECISIONS, row.count, row.session)
+        return None
 
     def _add(self, row: Row) -> PolicyBridgeError | None:
         match row:
@@ -167,7 +180,7 @@ class SqliteStore:
     def _add_segment(self, row: SegmentRow) -> None:
         session, first, count, signature, *columns = msgspec.structs.astuple(row)
         self._run(_ADD_SEGMENT, first, count, self._signature(signature), *columns, session)
-        self._run("UPDATE sessions SET decisions = decisions + ? WHERE id = ?", count, session)
+        self._run(_COUNT_DECISIONS, count, session)
 
     def _signature(self, text: str) -> int:
         number = self._signatures.get(text)
