@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from policybridge_client.cli import main
-from policybridge_client.decisions import function_key, read_store
+from policybridge_client.decisions import ALL_FUNCTIONS, function_key, read_store
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.decider import Plain, compile_module
 from policybridge_train.compiling.decisions import ByDecisions
@@ -75,6 +75,17 @@ def test_only_the_kinds_that_are_asked_for_are_decided(tmp_path: Path, compiler:
     (section,) = read_store(store).sections
     assert section.passes
     assert not section.decisions
+
+
+def test_llvm_alone_decides_about_spared_functions(tmp_path: Path, compiler: CountedCompiler) -> None:
+    store, sum_, most = tmp_path / "tuned.db", function_key("sum"), function_key("most")
+    assert compiler.tune(store) == 0
+    assert {sum_, most} <= {choice.key for choice in read_store(store).sections[0].passes}
+    # The store has decisions about it by now.
+    assert compiler.tune(store, "--spare", "su?") == 0
+    choices = read_store(store).sections[0].passes
+    assert most in {choice.key for choice in choices}
+    assert {choice.key for choice in choices} & {sum_, ALL_FUNCTIONS} == set()
 
 
 def test_programs_become_smaller_by_passes(

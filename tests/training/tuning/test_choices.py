@@ -63,6 +63,12 @@ def test_a_choice_that_does_not_help_beside_another_is_given_up() -> None:
     assert search.best_text == 300 - 10 - 6
 
 
+def test_no_choice_is_tried_in_a_spared_function() -> None:
+    search = Search.begin(compiled(Decided()))
+    tried = Round(search, None, gains=Gains(), spared={"one"})
+    assert set(tried.decided.passes) == {"two", "three"}
+
+
 def test_choices_that_help_together_are_taken_back_one_by_one_where_one_of_them_does_not() -> None:
     search = Search.begin(compiled(Decided()))
     first = Round(search, None, gains=Gains())

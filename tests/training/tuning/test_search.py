@@ -51,6 +51,12 @@ def test_flips_of_different_functions_share_a_compile_and_each_has_its_own_credi
     assert search.sizes == {"a": 120, "b": 110, "c": 100, "other": 40}
 
 
+def test_no_flip_touches_a_spared_function() -> None:
+    search = Search.begin(compiled(DEFAULT, {}))
+    tried = Round(search, Ranking(), spared={"a"})
+    assert {key for key, inline in tried.decided.inlining.items() if inline} == {"two", "three"}
+
+
 def test_the_order_of_functions_after_a_round_is_that_of_the_compile_and_not_of_hashes() -> None:
     search = Search.begin(compiled(DEFAULT, {}))
     names = [f"function {number}" for number in range(40)]

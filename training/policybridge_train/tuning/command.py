@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
@@ -62,6 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selection(parser)
     add("--budget", type=count, default=16, metavar="N", help="compiles of each module (default: %(default)s)")
     add("--decide", type=_kinds, metavar="KINDS", help="inline, passes, or both with a comma between (default: both)")
+    add(
+        "--spare",
+        action="append",
+        default=[],
+        metavar="FUNCTION",
+        help="LLVM alone decides about functions with such names, which must not become slower; repeatable",
+    )
     add("--minutes", type=_minutes, metavar="M", help="end after this time; a later run goes on (default: the budget)")
     add_compiler(parser)
     add_level(parser, "own")
@@ -102,8 +110,10 @@ def _tune(arguments: argparse.Namespace) -> int:
         searching += f" from {arguments.policy}" if arguments.policy else ""
         kinds = arguments.decide or (KINDS if tool.plugin else (INLINE,))
         searching += f" decide {','.join(kinds)}"
+        searching += f" spare {','.join(sorted(arguments.spare))}" if arguments.spare else ""
         start, running = keeper.start, farm.running
         tools = Tools(compiling, ranking, progress, arguments.budget, start, running, searching, sharing, policy, kinds)
+        tools = replace(tools, spared=arguments.spare)
         tunings = [ModuleTuning(module, tools) for module in _chosen(corpus, arguments)]
         until = None if arguments.minutes is None else monotonic() + 60 * arguments.minutes
         status = _run(tunings, keeper, Autotuner(tunings, farm.slots, running, until))

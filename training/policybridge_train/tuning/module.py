@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from threading import Lock
 from time import monotonic
 from typing import Final, NamedTuple
@@ -63,6 +64,7 @@ class Tools:
         policy: gives a policy's decisions, for modules of which the store has none.
         kinds: the kinds of decisions that are searched.
         gains: say which choices of passes to try.
+        spared: patterns of functions whose decisions all stay LLVM's own.
 
     """
 
@@ -77,11 +79,16 @@ class Tools:
     policy: Callable[[Module], Decisions] | None = None
     kinds: Sequence[str] = (INLINE,)
     gains: Gains = field(default_factory=Gains)
+    spared: Sequence[str] = ()
 
     @property
     def chooses(self) -> bool:
         """Whether passes are chosen."""
         return PASSES in self.kinds
+
+    def spared_of(self, search: Search) -> set[str]:
+        """Give the functions of a module that match the patterns of `spared`."""
+        return {name for name in search.sizes if any(fnmatchcase(name, pattern) for pattern in self.spared)}
 
 
 class _Compile(NamedTuple):
@@ -249,6 +256,9 @@ class ModuleTuning:
         search = self._search = Search.begin(measured)
         if self._tools.sharing is not None:
             self._tools.sharing.add(self.module.name, search.weak)
+        if self._tools.spared_of(search):
+            # The outliner, the store's decisions or a policy's would touch these functions, too.
+            return
         search.whole = [OUTLINER] if self._tools.chooses else []
         search.start = self._tools.start(self.module, search)
         search.started = search.start is not None
@@ -307,7 +317,8 @@ class ModuleTuning:
     def _try(self, search: Search) -> _Compile | None:
         tools = self._tools
         ranking = tools.ranking if INLINE in tools.kinds and MODULE not in search.decided.passes else None
-        tried = Round(search, ranking, self._rounds, tools.gains if tools.chooses else None)
+        gains, spared = tools.gains if tools.chooses else None, tools.spared_of(search)
+        tried = Round(search, ranking, self._rounds, gains, spared)
         if not tried.moves and self._under_way:
             # All that is left is under way.
             return None

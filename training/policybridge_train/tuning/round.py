@@ -59,11 +59,17 @@ class Round:
         ranking: says which flips to try first; ``None``: no flips.
         beside: the rounds that are under way.
         gains: say which choices of passes to try first; ``None``: no choices.
+        spared: the names of functions that no move may touch.
 
     """
 
     def __init__(
-        self, search: Search, ranking: Ranking | None, beside: Sequence["Round"] = (), gains: Gains | None = None
+        self,
+        search: Search,
+        ranking: Ranking | None,
+        beside: Sequence["Round"] = (),
+        gains: Gains | None = None,
+        spared: Collection[str] = (),
     ) -> None:
         self._search = search
         self._gains = gains
@@ -73,9 +79,12 @@ class Round:
         self._shared = Sharers(self._graph)
         without = {name for other in beside for name in other.names}
         flips = flips_of(search.sites, self._graph) if ranking else []
+        untouched = self._graph.set_of(spared)
+        flips = [flip for flip in flips if not flip.affected & untouched]
         ranked: list[_Ranked] = list(self._ranked(flips, ranking, without)) if ranking else []
         if gains:
-            ranked += [(gain, choice, None) for gain, choice in gains.best(search, self._graph, without)]
+            best = gains.best(search, self._graph, without)
+            ranked += [(gain, choice, None) for gain, choice in best if choice.function not in spared]
         self.moves: list[tuple[Move, Features | None]] = list(self._chosen(ranked))
         self.moves += [(pair, None) for pair in self._joined(flips, without)]
         self.decided = _all_turned(search.pinned(), [move.turned for move, _ in self.moves])
