@@ -40,6 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--tally", type=Path, default=ROOT / ".cache/kills.json", help="kills: totals of the runs so far"
     )
+    parser.add_argument(
+        "--compared",
+        type=Path,
+        default=ROOT / ".cache/differential.json",
+        help="differential: totals of the runs so far",
+    )
+    parser.add_argument("--programs", type=int, default=10_000, help="differential: programs in all (default: 10000)")
     options = parser.parse_args(arguments)
     names = list(PARTS) if "all" in options.parts else options.parts
     if unknown := [name for name in names if name not in PARTS]:

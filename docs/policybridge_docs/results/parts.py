@@ -295,6 +295,22 @@ def attacks(_: Namespace) -> Made:
     return Made("make bench-attacks", figures)
 
 
+def differential(options: Namespace) -> Made:
+    """Compare random programs with random choices of passes, those counted in ``--compared`` included."""
+    command = ["tests.native.llvm.differential", "--programs", str(options.programs)]
+    places = ["--tally", options.compared, "--plugin", options.plugins.absolute() / "policybridge-inliner-22.so"]
+    # With status 1 programs disagree; the figures say how many.
+    _run(command[0], *command[1:], *places, statuses=(0, 1))
+    tally = json.loads(options.compared.read_bytes())
+    figures = {name: Figure(tally["counts"].get(name, 0)) for name in ("programs", "modules", "compiles", "choices")}
+    figures |= {
+        "left-out": Figure(tally["counts"].get("too long", 0)),
+        "different": Figure(len(tally["disagreements"])),
+    }
+    compared = f"python -m {command[0]} --programs {tally['counts'].get('programs', 0)}"
+    return Made(compared, figures, tally["compiler"])
+
+
 PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
     "scores": scores,
     "demo": demo,
@@ -306,6 +322,7 @@ PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
     "chosen": chosen,
     "packages": packages,
     "attacks": attacks,
+    "differential": differential,
 }
 
 
