@@ -47,4 +47,4 @@ def trim() -> None:
     """Return freed memory now."""
     # The C library keeps freed memory, and returns only the end of its heap by itself.
     with suppress(AttributeError):
-        ctypes.CDLL(None).malloctrim(0)
+        ctypes.CDLL(None).malloc_trim(0)

@@ -16,8 +16,7 @@ from policybridge.v1.policy_service_pb2 import EvaluateRequest, PolicyReference
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
 from policybridge_serdes import ElementType, Layout, TensorSpec, load_serdes, pack
 from policybridge_serdes.protobuf import spec_to_pb
-from policybridge_server import budget
-from policybridge_server.budget import return_memory
+from policybridge_server.budget import return_memory, returning
 from tests.conftest import ServerFactory
 from tests.repositories import answering, write_python
 from tests.server.publishing.policies import wait_for
@@ -113,7 +112,7 @@ def _held_after_a_flood() -> int:
 
 def _held_after_a_lasting_flood() -> int:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(budget, "_EVERY", 0.02)
+        patch.setattr(returning, "_EVERY", 0.02)
         return asyncio.run(_hold(0.5))
 
 
@@ -123,7 +122,7 @@ async def _hold(kept: float = 0.0) -> int:
     The objects are kept for some seconds, in which the process is looked at.
     """
     before = _resident()
-    returning = asyncio.create_task(return_memory())
+    task = asyncio.create_task(return_memory())
     await asyncio.sleep(0)
     flood = [bytes(600) for _ in range(600_000)]
     last = flood.pop()
@@ -136,7 +135,7 @@ async def _hold(kept: float = 0.0) -> int:
                 await asyncio.sleep(0.1)
     except TimeoutError:
         pass
-    returning.cancel()
+    task.cancel()
     assert last
     return _resident() - before
 
