@@ -47,12 +47,15 @@ inliner: $(VENV)/demo.stamp plugin corpus
 	$(BIN)/policybridge train inline --algo credit --corpus .cache/corpus --output .cache/inliner --promote best \
 	  --compiler clang-22 --plugins .cache/native/lib --export server/policybridge_server/bundled/inliner/1 $(TRAIN)
 
-# The bundled policy size-passes: 9,000 compiles, an hour of two cores.
-.PHONY: size-passes
-size-passes: $(VENV)/demo.stamp plugin corpus
+# The bundled policy size: the inliner, and passes by 9,000 compiles, an hour of two cores.
+.PHONY: size
+SIZE := server/policybridge_server/bundled/size/1
+size: $(VENV)/demo.stamp plugin corpus
 	$(BIN)/policybridge train passes --algo exhaustive --corpus .cache/corpus --output .cache/size-passes --seconds 8 \
 	  --compiler clang-22 --plugins .cache/native/lib --set cases=516 \
-	  --export server/policybridge_server/bundled/size-passes/1 $(TRAIN)
+	  --export .cache/size-passes/best $(TRAIN)
+	cp .cache/size-passes/best/model.onnx $(SIZE)/passes.onnx
+	cp server/policybridge_server/bundled/inliner/1/model.onnx $(SIZE)/inlining.onnx
 
 # A policy of tiles for mlir-opt-22, and what it is worth on held-out shapes: half an hour of two cores. A run that was
 # ended goes on.

@@ -97,18 +97,29 @@ def test_it_needs_no_padding(stored: StoredVersion) -> None:
     loaded.close()
 
 
-@pytest.mark.parametrize(
-    ("name", "most"), [("inliner", 400_000), ("inliner-imitation", 10_000), ("size-passes", 1_600_000)]
-)
+@pytest.mark.parametrize(("name", "most"), [("inliner", 400_000), ("inliner-imitation", 10_000), ("size", 2_000_000)])
 def test_it_is_small(name: str, most: int) -> None:
-    assert (BUNDLED / name / "1" / "model.onnx").stat().st_size < most
+    assert sum(file.stat().st_size for file in (BUNDLED / name / "1").iterdir()) < most
+
+
+def test_the_policy_of_inlining_and_passes_inlines_as_the_policy_of_inlining() -> None:
+    of_both, alone = (stored_policy(name) for name in ("size", "inliner"))
+    assert (of_both.folder / "inlining.onnx").read_bytes() == (alone.folder / "model.onnx").read_bytes()
+    inlining = of_both.config.by_kind["inlining_decision"]
+    assert (inlining.fill, inlining.settings["pack"]) == (alone.config.fill, alone.config.settings["pack"])
+
+
+def test_the_policy_of_inlining_and_passes_needs_no_padding() -> None:
+    loaded = load_version(stored_policy("size"), Allowances(allow_python=False))
+    assert [probe.least for probe in loaded.probes] == [1, 1]
+    loaded.close()
 
 
 def test_every_bundled_policy_can_be_loaded() -> None:
     repository = Repository([BUNDLED])
     for name in repository.policies():
         load_version(repository.resolve(PolicyReference(name)), Allowances(allow_python=True)).close()
-    names = {"inliner", "inliner-imitation", "inlining-default", "evict-first-legal", "priority-by-size", "size-passes"}
+    names = {"inliner", "inliner-imitation", "inlining-default", "evict-first-legal", "priority-by-size", "size"}
     assert names <= {*repository.policies()}
 
 

@@ -68,7 +68,8 @@ def _changed(figure: Figure) -> Iterator[Figure]:
 @pytest.mark.parametrize("name", RESULTS)
 def test_results_of_the_bundled_policy_are_those_of_the_policy_that_is_bundled(name: str) -> None:
     if RESULTS[name].policy:
-        assert RESULTS[name].policy == bundled_digest(), f"measure again: make results PARTS={name}"
+        bundled = {bundled_digest(policy) for policy in ("inliner", "size")}
+        assert RESULTS[name].policy in bundled, f"measure again: make results PARTS={name}"
 
 
 @pytest.mark.parametrize("name", RESULTS)

@@ -75,7 +75,7 @@ def _measure(name: str, options: argparse.Namespace) -> None:
         date=datetime.now(UTC).date().isoformat(),
         machine={**machine(), "load": f"{os.getloadavg()[1]:.1f}"},
         compiler=made.compiler,
-        policy=bundled_digest() if made.decided else "",
+        policy=bundled_digest(made.decided) if made.decided else "",
         figures=figures,
     )
     write_results(name, results)

@@ -77,9 +77,9 @@ class Results(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     figures: dict[str, Figure]
 
 
-def bundled_digest() -> str:
-    """Give the digest of the newest version of the bundled policy ``inliner``."""
-    return Repository([BUNDLED]).resolve(PolicyReference("inliner")).policy.digest
+def bundled_digest(name: str) -> str:
+    """Give the digest of the newest version of a bundled policy."""
+    return Repository([BUNDLED]).resolve(PolicyReference(name)).policy.digest
 
 
 def commit() -> str:

@@ -44,14 +44,14 @@ class Made:
     Attributes:
         command: measured them, as users write it.
         compiler: its version, where the figures depend on one.
-        decided: whether the bundled policy ``inliner`` made the decisions.
+        decided: the name of the bundled policy that made the decisions; empty: none did.
 
     """
 
     command: str
     figures: dict[str, Figure]
     compiler: str = ""
-    decided: bool = False
+    decided: str = ""
 
 
 def scores(options: Namespace) -> Made:
@@ -63,19 +63,19 @@ def scores(options: Namespace) -> Made:
             _CLI, *words, "--corpus", options.corpus, "--plugins", options.plugins, "--server", address, "--json", file
         )
         (comparison,) = _read_scores(file)
-    return Made(_command(words, "--corpus DIR"), dict(_scores(comparison)), comparison.version, decided=True)
+    return Made(_command(words, "--corpus DIR"), dict(_scores(comparison)), comparison.version, decided="inliner")
 
 
 def chosen(options: Namespace) -> Made:
-    """Score the bundled policy of passes, and constant switches, on the held-out modules of ``--corpus``."""
-    words = ["score", "--part", "held-out", "--module", "*", "--candidate", "size-passes", "--compiler", "clang-22"]
+    """Score the bundled policy of both kinds, and constant switches, on the held-out modules of ``--corpus``."""
+    words = ["score", "--part", "held-out", "--module", "*", "--candidate", "size", "--compiler", "clang-22"]
     places = ["--candidate", CONSTANTS, "--corpus", options.corpus, "--plugins", options.plugins]
     with TemporaryDirectory() as name, _bundled(Path(name)) as address:
         file = Path(name) / "scores.json"
         _run(_CLI, *words, *places, "--server", address, "--json", file)
         policy, constants = _read_scores(file)
     figures = dict(_scores(policy)) | {f"constants.{key}": figure for key, figure in _scores(constants)}
-    return Made(_command(words, "--corpus DIR"), figures, policy.version)
+    return Made(_command(words, "--corpus DIR"), figures, policy.version, decided="size")
 
 
 def _read_scores(file: Path) -> Sequence[Comparison]:
@@ -111,7 +111,7 @@ def demo(_: Namespace) -> Made:
         _run("policybridge_demo", "--tune", 0, "--json", file)
         told = json.loads(file.read_bytes())
     figures = {key: figure for name, sums in told["libraries"].items() for key, figure in _sums(name, sums)}
-    return Made("make demo", figures | dict(_sums("all", told["total"])), _zig(), decided=True)
+    return Made("make demo", figures | dict(_sums("all", told["total"])), _zig(), decided="inliner")
 
 
 def _zig() -> str:
@@ -142,7 +142,7 @@ def embedded(options: Namespace) -> Made:
         "different": Figure(told["different"], "decisions"),
         "time": Figure(told["nanoseconds"] / 1000, "µs", 1),
     }
-    return Made(_command(comparing, "--ledger FILE"), figures, decided=True)
+    return Made(_command(comparing, "--ledger FILE"), figures, decided="inliner")
 
 
 def speed(options: Namespace) -> Made:

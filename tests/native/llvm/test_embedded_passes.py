@@ -47,7 +47,7 @@ head = {}
 settings = {pack = {observation = {features = ["loops"]}}}
 head = {advice = "pass_choice"}
 """
-POLICIES = ("network", "both", "kinds", "size-passes")
+POLICIES = ("network", "both", "kinds", "size")
 
 pytestmark = pytest.mark.usefixtures("own_memory")
 
@@ -75,7 +75,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_onnx(repository, "both", _scores(2, len(ALTERNATIVES), NUMBERS["size"]), BOTH)
     write_onnx(repository, "kinds", _scores(1, len(ALTERNATIVES), NUMBERS["size"]), KINDS)
     onnx.save(_scores(1, 2, 1), repository / "kinds" / "1" / "inlining.onnx")
-    shutil.copytree(BUNDLED / "size-passes", repository / "size-passes")
+    shutil.copytree(BUNDLED / "size", repository / "size")
     return repository
 
 
@@ -132,19 +132,20 @@ def test_passes_by_a_policy_in_a_plugin_give_the_object_and_the_statistics_of_th
     assert name != "loops.c" or own.output != tuner.plain(source, *flags)
     assert told(own) == wanted
     assert wanted["passes"]["decisions"] > 1
-    assert (wanted["decisions"] > 0) == (policy in ("both", "kinds"))
+    assert (wanted["decisions"] > 0) == (policy != "network")
 
 
 @pytest.mark.parametrize("path", ["libc/musl/src/stdio/vfprintf.c", "libcxx/src/filesystem/operations.cpp"])
-def test_the_bundled_policy_of_passes_chooses_in_a_plugin_as_on_the_server(
+def test_the_bundled_policy_of_both_kinds_decides_in_a_plugin_as_on_the_server(
     tuner: Tuner, embedded: Path, server: RunningServer, path: str
 ) -> None:
     module = emit_demo(tuner.major, path, tuner.folder)
-    served = tuner.compile(module, "-x", "ir", "-Oz", server=server.socket, policy="size-passes")
+    served = tuner.compile(module, "-x", "ir", "-Oz", server=server.socket, policy="size")
     wanted = told(served)
-    own = compiled(tuner.major, embedded / "size-passes.so", module, "-x", "ir", "-Oz")
+    own = compiled(tuner.major, embedded / "size.so", module, "-x", "ir", "-Oz")
     assert (own.output, told(own)) == (served.output, wanted)
     assert wanted["passes"]["decisions"] > 5
+    assert wanted["decisions"] > 0
 
 
 def test_a_policy_with_more_alternatives_than_the_plugin_has_is_refused_before_a_plugin_is_built(

@@ -24,7 +24,7 @@ from tests.native.conftest import Target
 from tests.native.llvm.plugins import built_plugin, need
 from tests.native.llvm.stores import Tuner
 from tests.native.llvm.test_pass_choices import LOOPS
-from tests.native.llvm.test_pass_sessions import stats
+from tests.native.llvm.test_pass_sessions import INLINED, stats
 from tests.training.corpora import write_corpus
 
 OF_SIZE = tuple(ALTERNATIVES).index("size")
@@ -91,14 +91,18 @@ def test_what_was_trained_chooses_passes_in_a_compiler_as_well_as_the_best_alter
         assert task.run(case, Asking(server.socket, "passes@3")).totals["text"] == text[2]
 
 
-def test_the_bundled_policy_chooses_the_passes_of_each_function(tmp_path: Path, plugin: Path) -> None:
+def test_the_bundled_policy_decides_inlining_and_the_passes_of_each_function(tmp_path: Path, plugin: Path) -> None:
     source = tmp_path / "loops.c"
-    source.write_text(LOOPS)
+    source.write_text(LOOPS + INLINED)
     tuner = Tuner("22", plugin, tmp_path)
     with running_server(None, tmp_path) as server:
-        made = tuner.compile(source, server=server.socket, policy="size-passes", fallback="error")
+        inlined = stats(tuner.compile(source, server=server.socket, policy="inliner", fallback="error"))
+        made = tuner.compile(source, server=server.socket, policy="size", fallback="error")
     told = stats(made)
-    assert (told["decisions"], told["passes"]["decisions"], told["fallback"]) == (0, 5, None)
+    assert (told["decisions"], told["advice"]) == (inlined["decisions"], inlined["advice"])
+    assert told["decisions"] > 0
+    assert told["passes"]["decisions"] > 5
+    assert told["fallback"] is None
     assert ObjectFile(made.output).text < ObjectFile(tuner.plain(source)).text
 
 

@@ -78,13 +78,14 @@ def test_the_head_and_the_mask_choose_in_c_as_in_the_server(tmp_path: Path, scor
 
 
 @pytest.mark.parametrize(
-    ("name", "compiler"), [("inliner", "clang-22"), ("inliner-imitation", "gcc"), ("size-passes", "gcc")]
+    ("name", "kind", "compiler"),
+    [("inliner", None, "clang-22"), ("inliner-imitation", None, "gcc"), ("size", "pass_choice", "gcc")],
 )
 def test_the_bundled_policies_compile_as_strict_c_and_decide_as_in_onnx_runtime(
-    tmp_path: Path, name: str, compiler: str
+    tmp_path: Path, name: str, kind: str | None, compiler: str
 ) -> None:
     needs_compiler(compiler)
-    policy = read_policy(name, None)
+    policy = read_policy(name, None, kind)
     observations = random_observations(policy, 200, 0)
     advice, status = decide(build(policy, tmp_path, compiler, ["-O1"]), policy, observations)
     given = by_onnx_runtime(policy, observations)
