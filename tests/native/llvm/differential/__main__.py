@@ -3,7 +3,7 @@
 import argparse
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -14,8 +14,8 @@ from tests.native.llvm.differential.comparing import Compared, Compiler, compare
 from tests.native.llvm.differential.resident import Resident
 from tests.native.llvm.differential.tally import Tally
 
-_PIECE = 64
-"""Seeds that one process compares between two looks at the clock."""
+_PIECE = 32
+"""Seeds that one compiler compares between two looks at the clock."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tally = Tally.read(options.tally, options.major, plugin)
     if options.seed is not None:
         tally = Tally(tally.compiler, tally.plugin, options.seed)
-    with ProcessPoolExecutor(options.jobs) as pool:
+    with ThreadPoolExecutor(options.jobs) as pool:
         for compared in _compared(pool, partial(_compare, options.major, plugin), tally, options):
             tally.add(compared)
             print(*compared.disagreements, sep="\n", end="\n" if compared.disagreements else "", flush=True)
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _compared(
-    pool: ProcessPoolExecutor, one: Callable[[Sequence[int]], list[Compared]], tally: Tally, options: argparse.Namespace
+    pool: Executor, one: Callable[[Sequence[int]], list[Compared]], tally: Tally, options: argparse.Namespace
 ) -> Iterator[Compared]:
     """Compare pieces of seeds until the time is over or enough programs have been."""
     end = time.monotonic() + 60 * options.minutes
