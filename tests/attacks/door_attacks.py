@@ -13,8 +13,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from tritonclient.grpc import service_pb2 as inference  # type: ignore[import-untyped]
 from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub  # type: ignore[import-untyped]
 
-from policybridge.v1 import policy_service_pb2, replication_service_pb2, repository_service_pb2, tensor_pb2
-from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
+from policybridge.v1 import policy_service_pb2, replication_service_pb2, repository_service_pb2
 from policybridge.v1.replication_service_pb2_grpc import ReplicationServiceStub
 from policybridge.v1.repository_service_pb2_grpc import RepositoryServiceStub
 from tests.attacks.target import HELLO, VARIES, Target, repeat, together
@@ -23,10 +22,6 @@ Attack = Callable[[Target], None]
 
 LARGE: Final = 60 << 20
 _INFER: Final = "POST /v2/models/echo/infer HTTP/1.1\r\nHost: localhost\r\n"
-_FIRST: Final = b"[1]".join(VARIES.rsplit(b"[-1]", 1))
-_HEAD: Final = json.dumps(
-    {"inputs": [{"name": "x", "datatype": "INT64", "shape": [LARGE // 8], "parameters": {"binary_data_size": LARGE}}]}
-).encode()
 
 
 def body(data: bytes, *headers: str, head: int = 9) -> bytes:
@@ -46,22 +41,9 @@ def _http_size(target: Target) -> None:
         target.send("http", body(bytes(LARGE))[:-1])
 
 
-def _http_observation(target: Target) -> None:
-    """Ask over HTTP with an observation of 60 MiB, as a client may."""
-    target.asked("http", body(_HEAD + bytes(LARGE), head=len(_HEAD)).replace(b"/echo/", b"/first/", 1))
-
-
 def _sessions(target: Target, count: int, *rest: bytes) -> None:
     for _ in range(count):
         target.send("socket", HELLO, VARIES, *rest)
-
-
-def _socket_observation(target: Target) -> None:
-    """Ask on the Unix socket with an observation of 60 MiB, as a client may, and read the advice."""
-    observation = b'{"observation":0,"bytes":%d}\n' % LARGE + bytes(LARGE) + b"\n"
-    answers = target.send("socket", HELLO.replace(b"echo", b"first"), _FIRST, observation).makefile("rb")
-    answers.readline()
-    answers.read(1)
 
 
 def _publish(config: str) -> Attack:
@@ -114,35 +96,6 @@ def infer_request(size: int, sequence: int = 0) -> inference.ModelInferRequest:
     return request
 
 
-def _inference_observation(target: Target) -> None:
-    """Ask by ModelInfer with an observation of 60 MiB, as a client may."""
-    request = infer_request(LARGE)
-    target.call(lambda channel: GRPCInferenceServiceStub(channel).ModelInfer(request))
-
-
-def _evaluated_observation(target: Target) -> None:
-    """Ask by Evaluate with an observation of 60 MiB, as a client may."""
-    spec = tensor_pb2.TensorSpec(name="x", type=tensor_pb2.ELEMENT_TYPE_INT64, shape=[LARGE // 8])
-    advice = tensor_pb2.TensorSpec(name="advice", type=tensor_pb2.ELEMENT_TYPE_INT64, shape=[1])
-    values = tensor_pb2.Tensors(data=[bytes(LARGE)])
-    tensors = tensor_pb2.DescribedTensors(layout=tensor_pb2.Layout(tensors=[spec]), values=values)
-    policy = policy_service_pb2.PolicyReference(name="first")
-    request = policy_service_pb2.EvaluateRequest(policy=policy, tensors=tensors, advice_spec=advice)
-    target.call(lambda channel: PolicyServiceStub(channel).Evaluate(request))
-
-
-def _session_observation(target: Target) -> None:
-    """Ask in a session over gRPC with an observation of 60 MiB, as a client may."""
-    spec = tensor_pb2.TensorSpec(name="x", type=tensor_pb2.ELEMENT_TYPE_INT64, shape=[LARGE // 8])
-    advice = tensor_pb2.TensorSpec(name="advice", type=tensor_pb2.ELEMENT_TYPE_INT64, shape=[1])
-    policy = policy_service_pb2.PolicyReference(name="first")
-    signature = tensor_pb2.Signature(features=[spec], advice=advice)
-    begin = policy_service_pb2.SessionRequest(open=policy_service_pb2.Open(policy=policy, signature=signature))
-    observation = policy_service_pb2.Observation(step=1, values=bytes(LARGE))
-    requests = (begin, policy_service_pb2.SessionRequest(observation=observation))
-    target.call(lambda channel: list(PolicyServiceStub(channel).Session(iter(requests))))
-
-
 def _name(target: Target) -> None:
     request = health_pb2.HealthCheckRequest(service="x" * LARGE)
     for _ in range(3):
@@ -161,7 +114,6 @@ def _http_two(target: Target) -> None:
 DOOR_ATTACKS: Final[Mapping[str, Attack]] = MappingProxyType(
     {
         "http size": _http_size,
-        "http allowed size": _http_observation,
         "http depth": lambda target: target.asked("http", body(b"[" * 900_000)),
         "http count": lambda target: target.asked("http", b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n" * 5_000),
         "http half": _half,
@@ -169,17 +121,13 @@ DOOR_ATTACKS: Final[Mapping[str, Attack]] = MappingProxyType(
         "http lie": lambda target: target.asked("http", f"{_INFER}Content-Length: {1 << 60}\r\n\r\n".encode()),
         "http two at once": _http_two,
         "socket size": lambda target: target.asked("socket", b"x" * (4 << 20)),
-        "socket allowed size": _socket_observation,
         "socket depth": lambda target: target.asked("socket", b'{"a":' + b"[" * 900_000 + b"\n"),
         "socket count": lambda target: _sessions(target, 1, b'{"context":"f"}\n' * 200_000),
         "socket half": lambda target: _sessions(target, 4, b'{"observation":0,"bytes":60000000}\n' + bytes(30_000_000)),
         "socket repeat": lambda target: _sessions(target, 400),
         "socket lie": lambda target: _sessions(target, 20, b'{"observation":0,"bytes":%d}\n' % (1 << 60)),
         "gRPC name size": _name,
-        "gRPC allowed size": _evaluated_observation,
-        "session allowed size": _session_observation,
         "inference count": _packed,
-        "inference allowed size": _inference_observation,
         "publishing depth": _publish(f'backend = "onnx"\n[settings]\n{".".join("a" * 30_000)} = 1\n'),
         "publishing size": _publish('backend = "onnx"\n' + "#" * LARGE),
         "weights count": _weights,

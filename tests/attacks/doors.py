@@ -22,6 +22,7 @@ from rich.table import Table
 from tests.attacks.crowd_attacks import CROWD_ATTACKS, use
 from tests.attacks.door_attacks import DOOR_ATTACKS, Attack
 from tests.attacks.measure import Memory
+from tests.attacks.observation_attacks import OBSERVATION_ATTACKS
 from tests.attacks.signature_attacks import SIGNATURE_ATTACKS
 from tests.attacks.target import Times, asking, served
 
@@ -33,7 +34,13 @@ _AFTER: Final = 1.0
 _MINUTE: Final = 60.0
 
 ATTACKS: Final[Mapping[str, Attack]] = MappingProxyType(
-    {"nothing": lambda _: time.sleep(4.0), **DOOR_ATTACKS, **SIGNATURE_ATTACKS, **CROWD_ATTACKS}
+    {
+        "nothing": lambda _: time.sleep(4.0),
+        **DOOR_ATTACKS,
+        **OBSERVATION_ATTACKS,
+        **SIGNATURE_ATTACKS,
+        **CROWD_ATTACKS,
+    }
 )
 
 

@@ -88,10 +88,16 @@ class Target:
         with contextlib.suppress(OSError), contextlib.closing(self.connect(door)) as plain:
             context.wrap_socket(plain, server_hostname="localhost").close()
 
+    @contextlib.contextmanager
+    def channel(self) -> Iterator[grpc.Channel]:
+        """Give a gRPC channel of its own."""
+        given = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1)]
+        with grpc.insecure_channel(self.addresses["grpc"], given) as channel:
+            yield channel
+
     def call(self, work: Callable[[grpc.Channel], Any]) -> None:
         """Run ``work`` with a gRPC channel of its own; the status of its calls does not matter."""
-        given = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1)]
-        with grpc.insecure_channel(self.addresses["grpc"], given) as channel, contextlib.suppress(grpc.RpcError):
+        with self.channel() as channel, contextlib.suppress(grpc.RpcError):
             work(channel)
 
 

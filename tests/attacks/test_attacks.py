@@ -61,3 +61,10 @@ def test_each_cell_of_the_table_names_drivers_tests_or_a_reason_and_each_driver_
     assert tests <= {file.name for file in Path(__file__).parents[1].rglob("test_*.py")}
     options = {name for name in named if name.startswith("--")}
     assert named - tests - options == {*ATTACKS, *DOORS} - {"nothing"}
+
+
+def test_every_test_that_the_page_names_is_there() -> None:
+    page = (Path(__file__).parent / "README.md").read_text()
+    named = set(re.findall(r"`([\w/]*test_\w+\.py)`", page))
+    tests = {str(file) for file in Path(__file__).parents[1].rglob("test_*.py")}
+    assert [name for name in named if not any(file.endswith(f"/{name}") for file in tests)] == []
