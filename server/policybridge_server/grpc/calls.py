@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError, Message
 from policybridge_core.errors import InvalidError, PolicyBridgeError, Status, UnavailableError, UnsupportedError
 from policybridge_serdes.limits import LARGE
 from policybridge_serdes.protobuf_fields import check_message
+from policybridge_server.budget.work import Aside
 from policybridge_server.grpc.error_details import message_of, metadata_of
 from policybridge_server.transports.failures import as_error
 from policybridge_server.transports.running import Running
@@ -65,7 +66,7 @@ def parsed(parse: Callable[[bytes], _Message], data: bytes) -> _Message:
         raise InvalidError(f"the request cannot be parsed: {error}") from error
 
 
-async def parsed_aside(parse: Callable[[bytes], _Message], data: bytes) -> _Message:
+async def parsed_aside(parse: Callable[[bytes], _Message], data: bytes, aside: Aside = asyncio.to_thread) -> _Message:
     """Return what `parsed` makes of a request's bytes; a large request is parsed in a thread.
 
     Raises:
@@ -73,7 +74,7 @@ async def parsed_aside(parse: Callable[[bytes], _Message], data: bytes) -> _Mess
         TooLargeError: as `parsed`.
 
     """
-    return parsed(parse, data) if len(data) <= LARGE else await asyncio.to_thread(parsed, parse, data)
+    return parsed(parse, data) if len(data) <= LARGE else await aside(parsed, parse, data)
 
 
 class _Task:

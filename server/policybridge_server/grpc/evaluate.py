@@ -20,6 +20,7 @@ from policybridge_serdes.messages import reference_from_pb, version_to_pb
 from policybridge_serdes.protobuf import ProtobufSerDes, parse, spec_from_pb
 from policybridge_serdes.protobuf_fields import divide
 from policybridge_serdes.values import packed
+from policybridge_server.budget.work import Aside
 from policybridge_server.engine.batcher import Batcher
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.opener import SessionOpener
@@ -90,7 +91,7 @@ class Evaluate:
         """Answer in this turn if the form is known and its version is loaded; in a task otherwise."""
         known = self._forms.find(request)
         if known is None or not self._submit(*known, call):
-            call.run(self.answer(request))
+            call.run(self.answer(request, call.work.run))
 
     def _submit(self, known: _Known, values: Sequence[bytes], call: UnaryCall) -> bool:
         loaded, batcher = self._engine.loaded(known.reference), known.batcher()
@@ -101,15 +102,15 @@ class Evaluate:
         Evaluation(self._engine, loaded, batcher, partial(_reply, call, known.prefix)).submit([row], {})
         return True
 
-    async def answer(self, data: bytes) -> bytes:
-        """Answer a serialized EvaluateRequest of any form.
+    async def answer(self, data: bytes, aside: Aside = asyncio.to_thread) -> bytes:
+        """Answer a serialized EvaluateRequest of any form; a large one is read, and answered, ``aside``.
 
         Raises:
             PolicyBridgeError: there is no advice.
 
         """
         large = len(data) > LARGE
-        request = await asyncio.to_thread(_read_large, data, self._own_serdes) if large else _read(data, self._serdes)
+        request = await aside(_read_large, data, self._own_serdes) if large else _read(data, self._serdes)
         loaded = await self._opener.version(request.reference)
         self._opener.check_open()
         signature = Signature(request.layout, request.advice or _own_advice(loaded))
@@ -120,7 +121,7 @@ class Evaluate:
 
         (advice,) = await awaited(begin)
         answer = partial(_response, request, loaded, advice, signature.advice_layout)
-        response = await asyncio.to_thread(answer) if advice.nbytes > LARGE else answer()
+        response = await aside(answer) if advice.nbytes > LARGE else answer()
         if not large and request.layout.fixed and signature.advice.fixed:
             prefix = response.removesuffix(advice.tobytes())
             codec = PackedCodec(request.layout)

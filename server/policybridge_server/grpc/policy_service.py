@@ -1,6 +1,5 @@
 """The PolicyService: Evaluate and Session, in terms of the engine."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from typing import Final, cast
@@ -12,6 +11,7 @@ from policybridge.v1.policy_service_pb2_grpc import add_PolicyServiceServicer_to
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes.limits import LARGE
 from policybridge_serdes.messages import check_outcome, outcome_from_pb
+from policybridge_server.budget.work import Work
 from policybridge_server.engine.recorder import Acknowledge, wait_recorded
 from policybridge_server.engine.tracing import TRACEPARENT
 from policybridge_server.grpc.aio_stream import AioStream
@@ -65,7 +65,7 @@ class _Reporting:
     def start(self, request: bytes, call: UnaryCall) -> None:
         """Report, and reply when the outcome is durable; a large request is read in a thread."""
         if len(request) > LARGE:
-            call.run(self._aside(request))
+            call.run(self._aside(request, call.work))
             return
 
         def acknowledge(error: PolicyBridgeError | None) -> None:
@@ -76,8 +76,8 @@ class _Reporting:
     def _read(self, request: bytes) -> Callable[[Acknowledge], None]:
         return _report_of(self._host, parsed(pb.ReportOutcomeRequest.FromString, request), self._reporter)
 
-    async def _aside(self, request: bytes) -> bytes:
-        await wait_recorded(await asyncio.to_thread(self._read, request))
+    async def _aside(self, request: bytes, work: Work) -> bytes:
+        await wait_recorded(await work.run(self._read, request))
         return b""
 
 

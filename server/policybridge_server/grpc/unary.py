@@ -5,6 +5,7 @@ from collections.abc import Coroutine
 from typing import Protocol
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError, UnavailableError
+from policybridge_server.budget.work import Work
 from policybridge_server.grpc.calls import Calls
 from policybridge_server.grpc.http2.stream import Stream
 from policybridge_server.loop import Loop
@@ -43,6 +44,11 @@ class UnaryCall:
         self._loop = loop
         self._begun = False
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def work(self) -> Work:
+        """The share of the client's peer in the threads."""
+        return self._stream.connection.peer_budget.work
 
     def message(self, data: bytes) -> None:
         """Take the request; a second one is ignored."""

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, cast
 
 from aiohttp import hdrs, web
@@ -97,14 +98,14 @@ class HttpTransport:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         try:
-            HttpGuest(connection, self._channel, self._server, self._guests, peer)
+            HttpGuest(connection, partial(self._channel, peer), self._server, self._guests, peer)
         except OSError:
             connection.close()  # TLS cannot begin on a connection that is reset already
 
-    def _channel(self, connection: socket.socket, handler: EventHandler) -> SocketChannel:
+    def _channel(self, peer: PeerBudget, connection: socket.socket, handler: EventHandler) -> SocketChannel:
         if self._door is None:
             return SocketChannel(connection, self._loop, handler)
-        return self._door.channel(connection, handler)
+        return self._door.channel(connection, handler, peer)
 
     async def stop(self, grace: float) -> None:
         """Let running requests end for ``grace`` seconds, then end them; the opener refuses new ones."""
@@ -112,8 +113,6 @@ class HttpTransport:
         # The runner itself ends the requests that are left.
         await self._running.drain(grace, lambda _: None)
         await self._runner.cleanup()
-        if self._door is not None:
-            self._door.close()
 
     @web.middleware
     async def _mapped(self, request: web.Request, handler: Handler) -> web.StreamResponse:

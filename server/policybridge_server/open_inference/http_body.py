@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from policybridge_core.errors import InvalidError, TooLargeError, UnavailableError
-from policybridge_server.budget import Budget, PeerBudget
+from policybridge_server.budget import PEER, Budget, PeerBudget
 from policybridge_server.open_inference.binary import HEADER, MOST_JSON, too_long
 from policybridge_server.transports.unpacking import WINDOW_BITS, Unpacking, pieces
 
@@ -49,11 +49,11 @@ class Bodies:
         self._check(request.content_length or 0, limit)
         parts, counted, budget = [bytearray()], 0, Budget(2 * self._most, peer.memory)
         try:
-            async for size in self._read(request, parts, limit, encoding):
+            async for size in self._read(request, parts, limit, encoding, peer):
                 counted += size
                 self._hold(size)
                 _take(budget, size)
-            request[BODY] = parts[-1]
+            request[BODY], request[PEER] = parts[-1], peer
             yield
         finally:
             self._held -= counted
@@ -65,7 +65,7 @@ class Bodies:
             budget.close()
 
     async def _read(
-        self, request: web.Request, parts: list[bytearray], limit: int, encoding: str
+        self, request: web.Request, parts: list[bytearray], limit: int, encoding: str, peer: PeerBudget
     ) -> AsyncIterator[int]:
         """Read the body into the last of ``parts``; give the bytes that each step has added."""
         body = parts[0]
@@ -81,7 +81,7 @@ class Bodies:
             unpacking = Unpacking(encoding, pieces(body), parts[-1].extend, limit, "the body")
             while not unpacking.done:
                 # In a thread, and in steps: some KB may be some hundred MB when they are unpacked.
-                yield await _stepped(unpacking)
+                yield await _stepped(peer, unpacking)
 
     def _hold(self, size: int) -> None:
         self._held += size
@@ -114,9 +114,9 @@ async def _piece(request: web.Request) -> bytes:
         raise InvalidError(_MISENCODED) from error
 
 
-async def _stepped(unpacking: Unpacking) -> int:
+async def _stepped(peer: PeerBudget, unpacking: Unpacking) -> int:
     try:
-        return await asyncio.to_thread(unpacking.step)
+        return await peer.work.run(unpacking.step)
     except InvalidError as error:
         raise InvalidError(_MISENCODED) from error
 

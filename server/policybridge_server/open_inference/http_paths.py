@@ -1,6 +1,5 @@
 """The protocol's paths over HTTP, with Triton's for the repository, configurations and statistics."""
 
-import asyncio
 import json
 from typing import Any, Final, NoReturn
 
@@ -11,6 +10,7 @@ from google.protobuf.message import Message
 from policybridge.inference import inference_service_pb2 as pb
 from policybridge_core.errors import UnsupportedError
 from policybridge_serdes.checks import decode_json
+from policybridge_server.budget import PEER
 from policybridge_server.open_inference.binary import HEADER, split_body
 from policybridge_server.open_inference.http_body import BODY
 from policybridge_server.open_inference.http_request import HttpRequest, request_from_json
@@ -121,7 +121,7 @@ class Paths:
     async def _infer(self, request: web.Request) -> web.Response:
         head, binary = split_body(request.headers.getall(HEADER, []), request[BODY])
         if len(head) > _SLOW_JSON:
-            read = await asyncio.to_thread(request_from_json, *_model(request), head, binary)
+            read = await request[PEER].work.run(request_from_json, *_model(request), head, binary)
         else:
             read = request_from_json(*_model(request), head, binary)
         response = await self._inference.infer(read_request(read.message, read.contents))

@@ -9,6 +9,7 @@ from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import SessionOptions, Values
 from policybridge_serdes.limits import LARGE, MessageLimits
 from policybridge_serdes.values import Row
+from policybridge_server.budget.work import Work
 from policybridge_server.engine.engine import Session
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.opener import SessionOpener
@@ -60,7 +61,7 @@ class Inference:
         """
         watch = Stopwatch()
         if len(data) > LARGE:
-            call.run(self._infer_large(data, watch))
+            call.run(self._infer_large(data, watch, call.work))
             return
         request = self._reader.read(data)
         self._limits.check_features(len(request.payloads))
@@ -70,8 +71,8 @@ class Inference:
         else:
             self._begin(request, loaded, watch, call.settle)
 
-    async def _infer_large(self, data: bytes, watch: Stopwatch) -> bytes:
-        return await self.infer(await asyncio.to_thread(parsed_request, data), watch)
+    async def _infer_large(self, data: bytes, watch: Stopwatch, work: Work) -> bytes:
+        return await self.infer(await work.run(parsed_request, data), watch)
 
     async def infer(self, request: InferRequest, watch: Stopwatch | None = None) -> bytes:
         """Give the serialized response to a request.

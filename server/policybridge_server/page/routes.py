@@ -1,22 +1,19 @@
 """The paths of the page: `/` gives the page, `/page/…` its data as JSON."""
 
-import asyncio
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import web
 
 from policybridge_core.errors import NotFoundError
+from policybridge_server.budget import PEER, PeerBudget
 from policybridge_server.page.document import make_document
 from policybridge_server.page.history import History
 from policybridge_server.page.records import Records
 from policybridge_server.page.runs import shown_runs
 from policybridge_server.page.state import whole_state
 from policybridge_server.transports.contract import Host
-
-_READERS: Final = 4
-"""Requests that read files at a time; others wait, so that pages cannot take all threads of the server."""
 
 _Read = TypeVar("_Read")
 
@@ -34,7 +31,6 @@ class Page:
         self._document = make_document()
         self._records = Records(host.config)
         self._history = host.shared(History, lambda: History(host))
-        self._reading = asyncio.Semaphore(_READERS)
 
     def routes(self) -> list[web.RouteDef]:
         """Give all paths."""
@@ -59,29 +55,30 @@ class Page:
     async def _past(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return _json(self._history.to_json())
 
-    async def _ledger(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return _json(await self._read(self._records.ledger))
+    async def _ledger(self, request: web.Request) -> web.Response:
+        return _json(await _read(request, self._records.ledger))
 
     async def _sessions(self, request: web.Request) -> web.Response:
-        return _json(await self._read(lambda: self._records.sessions(request.query)))
+        return _json(await _read(request, lambda: self._records.sessions(request.query)))
 
     async def _session(self, request: web.Request) -> web.Response:
         session = request.match_info["session"]
-        return _json(await self._read(lambda: self._records.session(session, request.query)))
+        return _json(await _read(request, lambda: self._records.session(session, request.query)))
 
     async def _rollout(self, request: web.Request) -> web.Response:
         policy = self._host.opener.engine.repository.policy(request.match_info["policy"])
         rollout = policy.rollout
         if rollout is None:
             raise NotFoundError(f"no version of {policy.name!r} was ever rolled out")
-        return _json(await self._read(lambda: self._records.rollout(policy.name, rollout)))
+        return _json(await _read(request, lambda: self._records.rollout(policy.name, rollout)))
 
-    async def _runs(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return _json(await self._read(lambda: shown_runs(self._host.config.runs)))
+    async def _runs(self, request: web.Request) -> web.Response:
+        return _json(await _read(request, lambda: shown_runs(self._host.config.runs)))
 
-    async def _read(self, read: Callable[[], _Read]) -> _Read:
-        async with self._reading:
-            return await asyncio.to_thread(read)
+
+async def _read(request: web.Request, read: Callable[[], _Read]) -> _Read:
+    peer: PeerBudget = request[PEER]
+    return await peer.reading.run(read)
 
 
 def _json(value: Any) -> web.Response:

@@ -1,6 +1,5 @@
 """The metrics in Prometheus's format, made of the server's numbers only when they are read."""
 
-import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from policybridge_core.version import version
+from policybridge_server.budget.work import Work
 from policybridge_server.counters import Histogram
 from policybridge_server.telemetry.merging import server_snapshot
 from policybridge_server.telemetry.snapshot import Snapshot, VersionSnapshot
@@ -46,12 +46,12 @@ class Metrics:
     def __init__(self, host: Host) -> None:
         self._host = host
 
-    async def page(self, accept: str) -> tuple[bytes, str]:
+    async def page(self, accept: str, work: Work) -> tuple[bytes, str]:
         """Give the text of all metrics in a format that the reader accepts, and its content type.
 
-        The numbers are copied on the loop thread; the text is made in another, so that no compiler waits for it.
+        The numbers are copied on the loop thread; the text is ``work`` of the reader, so that no compiler waits for it.
         """
-        return await asyncio.to_thread(_text, await server_snapshot(self._host), accept)
+        return await work.run(_text, await server_snapshot(self._host), accept)
 
 
 def _text(taken: Snapshot, accept: str) -> tuple[bytes, str]:

@@ -5,7 +5,6 @@ them, and a client that does not wait for its answers costs one buffer: while me
 Its next messages are taken when its peer has a turn (`Turns`), so that it keeps no other client waiting.
 """
 
-import asyncio
 import select
 from abc import ABC, abstractmethod
 from collections import deque
@@ -175,7 +174,7 @@ class Conversation(ABC, Generic[_Message]):
 
     async def _ask_aside(self, session: Session, decode: Callable[[_Data], Row], data: _Data) -> None:
         try:
-            row = await asyncio.to_thread(decode, data)
+            row = await self._peer.work.run(decode, data)
             if not self._over:
                 self._ask(session, row)
         except Exception as error:

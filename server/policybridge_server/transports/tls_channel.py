@@ -1,13 +1,14 @@
 """A channel over TLS, with the decrypted bytes and the events of a plain socket."""
 
+import asyncio
 import logging
 import select
 import socket
 import ssl
-from concurrent.futures import Executor, Future
 from contextlib import suppress
 from typing import Final
 
+from policybridge_server.budget.work import Work
 from policybridge_server.loop import Handler, Loop
 from policybridge_server.transports.channel import SocketChannel
 
@@ -20,23 +21,23 @@ _RECORD: Final = 1 << 14
 class TlsChannel(SocketChannel):
     """A connected, non-blocking socket with the server's side of TLS.
 
-    The steps of the handshake run on ``handshakes``, because their arithmetic takes up to milliseconds. It does not
-    hold the interpreter lock, so clients that reconnect again and again keep that thread busy, and not the loop. Data
-    sent before the end of the handshake waits. The handler closes a client that is too slow, as without TLS.
+    The steps of the handshake are ``work``, because their arithmetic takes up to milliseconds. It does not hold the
+    interpreter lock, so clients that reconnect again and again keep their share of the threads busy, and not the
+    loop. Data sent before the end of the handshake waits. The handler closes a client that is too slow, as without TLS.
 
     Args:
         connection: wrapped for TLS; no byte of the handshake has been read yet.
         loop: the loop of its events.
         handler: gets the events after the handshake; EPOLLHUP if the handshake fails.
-        handshakes: runs the handshakes.
+        work: of the client's peer.
 
     """
 
-    def __init__(self, connection: ssl.SSLSocket, loop: Loop, handler: Handler, handshakes: Executor) -> None:
+    def __init__(self, connection: ssl.SSLSocket, loop: Loop, handler: Handler, work: Work) -> None:
         super().__init__(connection, loop, self)
         self._tls = connection
         self._handler = handler
-        self._handshakes = handshakes
+        self._work = work
         self._established = False
         self._shaking = False
         self._read_must_write = False
@@ -53,13 +54,18 @@ class TlsChannel(SocketChannel):
             self._shaking = True
             # With EPOLLONESHOT a hang-up is reported once, and not in every turn while the thread works.
             self._loop.rewatch(self._incoming, select.EPOLLONESHOT)
-            self._handshakes.submit(self._tls.do_handshake).add_done_callback(self._post)
+            self._work.run(self._shake).add_done_callback(self._shaken)
 
-    def _post(self, step: "Future[None]") -> None:
-        with suppress(RuntimeError):  # The loop is closed.
-            self._loop.call_soon_threadsafe(self._shaken, step.exception())
+    def _shake(self) -> Exception | None:
+        """Do one step; give its error as a result, which no loop logs that ends meanwhile."""
+        try:
+            self._tls.do_handshake()
+        except Exception as error:
+            return error
+        return None
 
-    def _shaken(self, error: BaseException | None) -> None:
+    def _shaken(self, step: "asyncio.Future[Exception | None]") -> None:
+        error = step.result()
         self._shaking = False
         if not self.is_open:
             self._connection.close()

@@ -69,7 +69,8 @@ class ServicerCall:
         if self._requests.qsize() < _AHEAD // 2 and self._queued < _AHEAD_BYTES:
             self._stream.hold(False)
         parse = self._handler.request_deserializer
-        return await parsed_aside(parse, data) if parse else data
+        aside = self._stream.connection.peer_budget.work.run
+        return await parsed_aside(parse, data, aside) if parse else data
 
     def _release(self) -> None:
         """Let the stream count the request no longer that was read before."""

@@ -67,7 +67,7 @@ class Http2Connection:
         self._gone = gone
         self._prefaced = self._leaving = self._broken = self._ending = False
         self._closing: asyncio.TimerHandle | None = None
-        self._channel = owner.channel(connection, self)
+        self._channel = owner.channel(connection, self, peer_budget)
         self._turn = turn = Turn(self._channel, self.sending, peer_budget)
         self._receiving = Receiving(self.budget, turn.write)
         # Bound methods, so that a stream calls them directly.

@@ -3,6 +3,7 @@
 import socket
 from typing import Protocol
 
+from policybridge_server.budget import PeerBudget
 from policybridge_server.grpc.http2.contract import Call
 from policybridge_server.grpc.http2.stream import Stream
 from policybridge_server.loop import Handler, Loop
@@ -24,7 +25,7 @@ class ConnectionOwner(Protocol):
     limit: int
     doors: Doors
 
-    def channel(self, connection: socket.socket, handler: Handler) -> SocketChannel:
+    def channel(self, connection: socket.socket, handler: Handler, peer: PeerBudget) -> SocketChannel:
         """Make the channel of a connection."""
 
     def limit_of(self, path: str) -> int:

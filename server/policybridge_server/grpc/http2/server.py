@@ -115,11 +115,11 @@ class Http2Server:
             self.share.connection(1)
         self.doors.expect(accepted, Wait.HELLO)
 
-    def channel(self, connection: socket.socket, handler: EventHandler) -> SocketChannel:
+    def channel(self, connection: socket.socket, handler: EventHandler, peer: PeerBudget) -> SocketChannel:
         """Make the channel of a connection, with TLS if the port speaks it."""
         if self._door is None:
             return SocketChannel(connection, self.loop, handler)
-        return self._door.channel(connection, handler)
+        return self._door.channel(connection, handler, peer)
 
     def _gone(self, connection: Http2Connection) -> None:
         """Forget a connection that is closed."""
@@ -170,8 +170,6 @@ class Http2Server:
             connection.shut(UnavailableError("the server shut down before the call ended"))
             connection.leave()
         await self._connections.drain(1.0, Http2Connection.close)
-        if self._door is not None:
-            self._door.close()
 
 
 class _Details(grpc.HandlerCallDetails):
