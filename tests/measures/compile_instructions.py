@@ -1,8 +1,9 @@
-"""Instructions that plugin and store add to a compile: ``python -m tests.measures.compile_instructions --work DIR``.
+"""Instructions that a plugin adds to a compile: ``python -m tests.measures.compile_instructions --work DIR``.
 
 DIR is the folder of ``tests.measures.packages``, which has the stores. A source of each package is compiled by clang-22
-at -Oz under valgrind: alone, with the plugin, and with plugin and store. Instructions hardly differ from run to run, as
-time does on a busy machine. What an earlier call has counted in DIR is not counted again.
+at -Oz under valgrind: alone, with the plugin, with plugin and store, and with each ``--embedded`` plugin. Instructions
+hardly differ from run to run, as time does on a busy machine. What an earlier call has counted in DIR is not counted
+again.
 """
 
 import argparse
@@ -24,10 +25,11 @@ from tests.measures.packages import Recipe, read_recipes
 _COUNTED: Final = re.compile(r"^==\d+== I\s+refs:\s+([\d,]+)", re.MULTILINE)
 
 
-def ways(plugin: Path, store: Path) -> Mapping[str, Sequence[str]]:
-    """Give the further arguments of clang for each way to compile."""
+def ways(plugin: Path, store: Path, embedded: Sequence[Path] = ()) -> Mapping[str, Sequence[str]]:
+    """Give the further arguments of clang for each way to compile; plugins with a policy inside by their names."""
     loaded = f"-fpass-plugin={plugin}"
-    return {"plain": (), "plugin": (loaded,), "store": (loaded, "-mllvm", f"-policybridge-decisions={store}")}
+    own = {each.stem: (f"-fpass-plugin={each.absolute()}",) for each in embedded}
+    return {"plain": (), "plugin": (loaded,), "store": (loaded, "-mllvm", f"-policybridge-decisions={store}"), **own}
 
 
 def instructions(command: Sequence[str], folder: Path) -> int:
@@ -48,16 +50,15 @@ def instructions(command: Sequence[str], folder: Path) -> int:
     return sum(int(found.replace(",", "")) for log in logs for found in _COUNTED.findall(log))
 
 
-def _counted(folder: Path, recipe: Recipe, plugin: Path, store: str) -> dict[str, int]:
+def _counted(folder: Path, recipe: Recipe, wanted: Mapping[str, Sequence[str]], store: str) -> dict[str, int]:
     """Give the instructions of each way to compile; those of an earlier call are kept in the package's folder."""
     kept = folder / f"{store}.compiles.json"
-    if not kept.exists():
-        command = ["clang-22", "-Oz", "-o", "/dev/null", *shlex.split(recipe.compile)]
-        counts = {
-            way: instructions([*command, *more], folder / "tune") for way, more in ways(plugin, folder / store).items()
-        }
-        kept.write_text(json.dumps(counts), encoding="utf-8")
-    return msgspec.json.decode(kept.read_bytes(), type=dict[str, int])
+    counts = msgspec.json.decode(kept.read_bytes(), type=dict[str, int]) if kept.exists() else {}
+    command = ["clang-22", "-Oz", "-o", "/dev/null", *shlex.split(recipe.compile)]
+    for way in wanted.keys() - counts.keys():
+        counts[way] = instructions([*command, *wanted[way]], folder / "tune")
+    kept.write_text(json.dumps(counts), encoding="utf-8")
+    return counts
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -68,15 +69,19 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, default=Path(".cache/measured"), metavar="DIR")
     parser.add_argument("--plugins", type=Path, default=Path(".cache/native/lib"), metavar="DIR")
     parser.add_argument("--budget", type=int, default=16, metavar="N", help="of the store (default: %(default)s)")
+    embedded = "of policybridge embed --for plugin-22; repeatable"
+    parser.add_argument("--embedded", type=Path, action="append", default=[], metavar="PLUGIN", help=embedded)
     parser.add_argument("--json", type=Path, metavar="FILE")
     asked = parser.parse_args(words)
     plugin, work = (asked.plugins / "policybridge-inliner-22.so").absolute(), asked.work.absolute()
     measured: dict[str, dict[str, int]] = {}
     try:
         for name in asked.package or recipes:
-            its = measured[name] = _counted(work / name, recipes[name], plugin, f"tuned-{asked.budget}.db")
-            plugged, stored = its["plugin"] / its["plain"], its["store"] / its["plain"]
-            print(f"{name}: {its['plain']:,} plain, plugin {plugged:.4f}, store {stored:.4f}", flush=True)
+            store = f"tuned-{asked.budget}.db"
+            wanted = ways(plugin, work / name / store, asked.embedded)
+            its = measured[name] = _counted(work / name, recipes[name], wanted, store)
+            factors = ", ".join(f"{way} {its[way] / its['plain']:.4f}" for way in wanted if way != "plain")
+            print(f"{name}: {its['plain']:,} plain, {factors}", flush=True)
     except PolicyBridgeError as error:
         sys.stderr.write(f"{parser.prog}: {error}\n")
         return 1

@@ -3,10 +3,10 @@
 #include "server_session.h"
 #include "utf8.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Config/llvm-config.h"
 
-#include <algorithm>
 #include <cstring>
 
 namespace policybridge::plugin {
@@ -28,9 +28,11 @@ class ServerAdvisor final : public Advisor {
 public:
   /// Nothing is sent before the first decision. `module` is the session's context.
   ServerAdvisor(const Settings &settings, std::string module, std::map<std::string, std::string> labels)
-      : session_(settings, std::move(module), "policybridge-inliner-" LLVM_VERSION_STRING, std::move(labels)) {}
+      : session_(settings, std::move(module), "policybridge-inliner-" LLVM_VERSION_STRING, std::move(labels)),
+        asked_(settings.decides) {}
 
   bool is_ready() override;
+  bool may_decide(const char *kind) const override { return asked_.empty() || llvm::is_contained(asked_, kind); }
   void finish() override;
 
 private:
@@ -43,6 +45,7 @@ private:
   void fail(Status failure) override;
 
   ServerSession session_;
+  const std::vector<std::string> &asked_; // kinds of decisions; empty: those that the policy declares
 };
 
 bool ServerAdvisor::is_ready() {
@@ -65,9 +68,12 @@ Status ServerAdvisor::turn_to(const char *kind, llvm::ArrayRef<Feature> features
   return session_.runner().bind(specs_of(features), TensorSpec::of<std::int64_t>(kind));
 }
 
+/// A host at the other end of a `pipe:` cannot tell the kinds.
 bool ServerAdvisor::decides(const char *kind) const {
-  const std::vector<std::string> &kinds = session_.kinds();
-  return kinds.empty() ? Advisor::decides(kind) : std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+  const std::vector<std::string> &declared = session_.kinds();
+  if (!may_decide(kind))
+    return false;
+  return declared.empty() ? !asked_.empty() || Advisor::decides(kind) : llvm::is_contained(declared, kind);
 }
 
 Status ServerAdvisor::set_context(llvm::StringRef name) {

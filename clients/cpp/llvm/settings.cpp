@@ -1,9 +1,12 @@
 #include "settings.h"
 
+#include "advisor.h"
 #include "cache_key.h"
 #include "compiler_cache.h"
 #include "host_version.h"
 
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/CommandLine.h"
 
@@ -36,6 +39,8 @@ struct Options {
                     cl::desc("The factor of a module's size that the policy may add to it (default: 4)")};
   Text retry_after{"policybridge-retry-after", cl::cat(category), cl::value_desc("seconds"),
                    cl::desc("How long others need not wait for a server that did not answer in time (default: 60)")};
+  Text decides{"policybridge-decides", cl::cat(category), cl::value_desc("kind,..."),
+               cl::desc("The kinds of decisions to ask for (default: those that the policy declares)")};
   Text decisions{"policybridge-decisions", cl::cat(category), cl::value_desc("tuned.db"),
                  cl::desc("A store of tuned decisions; no server is asked")};
   Text sites{"policybridge-sites", cl::cat(category), cl::value_desc("file"),
@@ -83,7 +88,7 @@ private:
 
   const std::vector<const Text *> texts = {&made->server,       &made->policy,     &made->timeout, &made->stats,
                                            &made->fallback,     &made->growth_limit, &made->retry_after,
-                                           &made->decisions,    &made->sites,      &made->passes, &made->module,  &made->explore};
+                                           &made->decides,      &made->decisions,    &made->sites,      &made->passes, &made->module,  &made->explore};
 };
 
 /// Check a store under a compiler cache; the command line does not have its content.
@@ -118,9 +123,24 @@ Status Settings::read() {
     return status;
   if (is_local())
     return read_local(source);
-  if (Status status = check_cached(source, {"growth-limit"}, "-mllvm "); !status.ok())
+  if (Status status = check_cached(source, {"growth-limit", "decides"}, "-mllvm "); !status.ok())
+    return status;
+  if (Status status = read_decides(source); !status.ok())
     return status;
   return read_server(source);
+}
+
+Status Settings::read_decides(const SettingsSource &source) {
+  const std::string text = source.value("decides");
+  SmallVector<StringRef> kinds;
+  StringRef(text).split(kinds, ',', -1, false);
+  for (const StringRef kind : kinds) {
+    if (kind != inlining && kind != pass_choice)
+      return source.invalid("decides", "is " + std::string(inlining) + ", " + pass_choice + " or both with a comma, not '" +
+                                           text + "'");
+    decides.push_back(kind.str());
+  }
+  return {};
 }
 
 Status Settings::read_local(const SettingsSource &source) {

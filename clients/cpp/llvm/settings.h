@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace policybridge::plugin {
 
@@ -19,6 +20,8 @@ struct Settings : ServerSettings {
   std::string sites;
   /// The file for the log of passes; `%p` and `%m` as in `stats`. Empty for none.
   std::string passes;
+  /// The kinds of decisions to ask for, by the names of the advice. Empty: those that the policy declares.
+  std::vector<std::string> decides;
   /// The module's name in the store. Empty: its source file.
   std::string module;
   /// The factor of a module's size that the policy may add to it; beyond that LLVM's own decisions stand in.
@@ -35,6 +38,7 @@ struct Settings : ServerSettings {
   Status read();
 
 private:
+  Status read_decides(const SettingsSource &source);
   Status read_local(const SettingsSource &source);
 };
 

@@ -58,12 +58,18 @@ struct Files {
   }
 };
 
+Status check_fixed(const Signature &signature) {
+  if (signature.has_fixed_features() && signature.advice.is_fixed())
+    return {};
+  return invalid_argument("LLVM's interactive channel carries tensors of fixed size; the features or the advice vary");
+}
+
 class PipeSession final : public Session {
 public:
   PipeSession(Files files, std::string base, std::chrono::microseconds timeout, const OpenOptions &options,
               const Signature &signature, std::shared_ptr<std::atomic<bool>> taken)
       : files_(std::move(files)), base_(std::move(base)), timeout_(timeout),
-        before_(protocol::header_line(signature) + protocol::context_line(options.context)),
+        header_(protocol::header_line(signature)), context_(protocol::context_line(options.context)),
         advice_size_(static_cast<std::size_t>(signature.advice.byte_size())), taken_(std::move(taken)) {}
 
   ~PipeSession() override { PipeSession::close(); }
@@ -81,12 +87,21 @@ public:
     return status;
   }
 
+  Status bind(const Signature &signature) override {
+    return guarded([&]() -> Status {
+      if (Status status = check_fixed(signature); !status.ok())
+        return status;
+      header_ = protocol::header_line(signature);
+      advice_size_ = static_cast<std::size_t>(signature.advice.byte_size());
+      return {};
+    });
+  }
+
   Status set_context(std::string_view name) override {
     return guarded([&]() -> Status {
       if (!is_utf8(name))
         return invalid_argument("a context's name is not UTF-8: " + quoted(name));
-      const std::size_t header = step_ ? 0 : before_.find('\n') + 1;
-      before_.replace(header, std::string::npos, protocol::context_line(name));
+      context_ = protocol::context_line(name);
       return {};
     });
   }
@@ -105,11 +120,11 @@ private:
   Status request(std::uint64_t step, std::string_view observation, AdviceBuffer &advice) {
     const protocol::ObservationLine line(step - 1);
     const Deadline deadline(timeout_);
-    message_.assign(before_).append(line.text()).append(observation).append("\n");
+    message_.assign(header_).append(context_).append(line.text()).append(observation).append("\n");
     if (Status status = send(message_, deadline); !status.ok())
       return status;
-    before_.clear();
-    step_ = step;
+    header_.clear();
+    context_.clear();
     advice.bytes.resize(advice_size_);
     advice.log_probability.reset();
     return receive(advice.bytes, deadline);
@@ -169,10 +184,9 @@ private:
   Files files_;
   std::string base_;
   std::chrono::microseconds timeout_;
-  std::string before_; // header and context, until the next observation
+  std::string header_, context_; // lines that come before the next observation; empty: the last ones still hold
   std::string message_;
   std::size_t advice_size_;
-  std::uint64_t step_ = 0;
   std::shared_ptr<std::atomic<bool>> taken_;
 };
 
@@ -184,9 +198,8 @@ public:
   Result<std::unique_ptr<Session>> open(const OpenOptions &options, const Signature &signature) override {
     using Opened = Result<std::unique_ptr<Session>>;
     return guarded([&]() -> Opened {
-      if (!signature.has_fixed_features() || !signature.advice.is_fixed())
-        return invalid_argument(
-            "LLVM's interactive channel carries tensors of fixed size; the features or the advice vary");
+      if (Status status = check_fixed(signature); !status.ok())
+        return status;
       if (options.exploration)
         return invalid_argument("LLVM's interactive channel cannot carry an exploration");
       if (taken_->exchange(true))

@@ -110,6 +110,29 @@ def test_a_host_reads_what_llvm_would_write(connect: Connect, base: Path, host: 
     assert running.events == [Header(SIGNATURE), context, packed[0], packed[1], other, packed[1]]
 
 
+@pytest.mark.parametrize("connect", ["policybridge-cpp-client"], indirect=True)
+def test_another_kind_of_decision_has_a_header_of_its_own_before_the_next_observation(
+    connect: Connect, base: Path, host: Callable[..., Host]
+) -> None:
+    other = Signature.of([TensorSpec("c", ElementType.INT64)], TensorSpec("kind", ElementType.INT64))
+    running = host()
+    session = open_pipe(connect, base, context="main.c")
+    session.set(0, np.array([1]))
+    assert session.decide() == 2
+    session.bind(PolicyReference("any"), other)
+    session.context("f")
+    session.set(0, np.array([7]))
+    assert session.decide() == 8
+    varying = Signature.of([TensorSpec("c", ElementType.INT64, (-1,))], other.advice)
+    with pytest.raises(InvalidError, match="carries tensors of fixed size"):
+        session.bind(PolicyReference("any"), varying)
+    session.close()
+    running.join()
+    first = np.int64(1).tobytes() + np.zeros(2, np.float32).tobytes()
+    header, context = Header(SIGNATURE), Context("main.c")
+    assert running.events == [header, context, first, Header(other), Context("f"), np.int64(7).tobytes()]
+
+
 def test_a_channel_has_neither_a_version_nor_outcomes(connect: Connect, base: Path, host: Callable[..., Host]) -> None:
     host()
     session = open_pipe(connect, base)

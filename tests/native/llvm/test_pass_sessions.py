@@ -316,3 +316,17 @@ def test_the_alternatives_of_the_plugin_of_python_and_of_the_page_are_the_same()
     assert re.findall(r"^\| (\d+) \| `([^`]+)` \|", page, re.M) == [
         (str(number), name) for name, number in NUMBERS.items()
     ]
+
+
+@pytest.mark.parametrize("decides", ["pass_choice", "inlining_decision"])
+def test_the_kinds_that_are_asked_for_can_be_narrowed(tuner: Tuner, server: RunningServer, decides: str) -> None:
+    told = stats(tuner.compile(written(tuner), server=server.socket, policy="size", decides=decides))
+    assert (told["decisions"] > 0, "passes" in told) == (decides == "inlining_decision", decides == "pass_choice")
+    assert told["fallback"] is None
+
+
+def test_a_kind_of_decision_that_is_not_known_is_told(tuner: Tuner, server: RunningServer) -> None:
+    source = written(tuner)
+    made = tuner.compile(source, server=server.socket, policy="size", decides="passes")
+    assert made.output == tuner.plain(source)
+    assert "-policybridge-decides or POLICYBRIDGE_DECIDES is inlining_decision, pass_choice or both" in made.said

@@ -6,6 +6,7 @@ from policybridge_core.errors import PreconditionError
 
 ENVIRONMENTS: Final = {
     "policybridge/InlineForSize-v0": "policybridge_train.environments.inlining:InlineForSize",
+    "policybridge/PassesForSize-v0": "policybridge_train.environments.passes:PassesForSize",
     "policybridge/Evict-v0": "policybridge_train.environments.eviction:Evict",
 }
 """By the id that `gymnasium.make` takes: the class. Gymnasium imports it when the first one is made."""

@@ -49,6 +49,7 @@ class CompilingEnvironment(gymnasium.Env[Observation, np.int64], EzPickle, Gener
         seconds: for one answer of the compiler.
         growth_limit: the factor of a module's size that the actions may add to it; beyond it the compiler decides for
             itself. See `Growth`.
+        plugins: the folder in which a plugin that asks is looked for first.
 
     Raises:
         NotFoundError: there is no such corpus, module or compiler.
@@ -67,12 +68,14 @@ class CompilingEnvironment(gymnasium.Env[Observation, np.int64], EzPickle, Gener
         modules: Sequence[str] | None = None,
         seconds: float = _SECONDS,
         growth_limit: float = GROWTH_LIMIT,
+        plugins: Path | str | None = None,
     ) -> None:
         self._compilation: WaitingCompilation | None = None
         self._objective = objective
         self._modules = _chosen(Corpus.open(Path(corpus)), modules)
         found = newest_compiler() if compiler is None else Compiler.find(compiler)
-        self._setting = Setting(found, replace(Limits(), seconds=seconds))
+        folder = None if plugins is None else Path(plugins)
+        self._setting = Setting(found, replace(Limits(), seconds=seconds), folder)
         signature = self._setting.signature(objective.task)
         self._signature = signature
         self._features = Features(signature.features)

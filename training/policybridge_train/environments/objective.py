@@ -9,12 +9,14 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_client.llvm.channel import base_in
 from policybridge_client.llvm.tasks import Task
-from policybridge_core.errors import InvalidError
+from policybridge_core.errors import InvalidError, PreconditionError
 from policybridge_serdes import Signature, Values
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.environments.compilation import WaitingCompilation
 
 OBJECT, REMARKS = "object.o", "remarks.yaml"
@@ -23,12 +25,36 @@ OBJECT, REMARKS = "object.o", "remarks.yaml"
 _SOURCE: Final = "static int f(int x) { return x * 3 + 1; }\nint g(int x) { return f(x) + f(x + 7); }\n"
 
 
+_SILENT: Final = 86_400
+"""Seconds that the plugin waits for an action at most; it takes no more."""
+
+
 @dataclass(frozen=True)
 class Setting:
-    """Who compiles, and within which limits."""
+    """A compiler, its limits, and a folder in which plugins are looked for first."""
 
     compiler: Compiler
     limits: Limits
+    plugins: Path | None = None
+
+    def _asking(self, task: Task | None, words: Sequence[str], folder: Path) -> Sequence[str]:
+        """Add the plugin, if it asks and not LLVM itself; it speaks LLVM's protocol over the same pipes."""
+        if task is None or not task.kind:
+            return words
+        tool = CompileTool(self.compiler, self.limits, plugins=self.plugins)
+        if tool.plugin is None:
+            raise PreconditionError(
+                f"{self.compiler.name} needs the plugin policybridge-inliner-{self.compiler.major}.so for decisions of "
+                f"the kind {task.kind}; give its folder by plugins, or in POLICYBRIDGE_PLUGINS (docs/plugin.md)"
+            )
+        options = {
+            "server": f"pipe:{base_in(folder)}",
+            "policy": task.name,
+            "decides": task.kind,
+            "fallback": "error",
+            "timeout": _SILENT,
+        }
+        return tool.with_plugin(words, [f"-policybridge-{name}={value}" for name, value in options.items()])
 
     def compilation(
         self, task: Task | None, module: Module, remarks: Callable[[Path], Sequence[str]]
@@ -36,7 +62,8 @@ class Setting:
         """Start the compilation of a module; ``remarks`` gives the arguments of cc1 for a file of remarks."""
 
         def command(folder: Path) -> tuple[Sequence[str], Sequence[str]]:
-            return self.compiler.command(module, folder / OBJECT), remarks(folder / REMARKS)
+            words = self.compiler.command(module, folder / OBJECT)
+            return self._asking(task, words, folder), remarks(folder / REMARKS)
 
         return WaitingCompilation(task, command, self.limits)
 
@@ -52,7 +79,7 @@ class Setting:
             source = folder / "probe.c"
             source.write_text(_SOURCE, encoding="ascii")
             words = ["-cc1", "-Oz", "-emit-obj", "-x", "c", "-o", str(folder / "probe.o"), str(source)]
-            return [*self.compiler.start, *words], ()
+            return self._asking(task, [*self.compiler.start, *words], folder), ()
 
         with closing(WaitingCompilation(task, command, self.limits)) as compilation:
             compilation.next()

@@ -19,6 +19,11 @@ _PIECE: Final = 1 << 16
 """Capacity of a pipe, in bytes."""
 
 
+def base_in(folder: Path) -> str:
+    """Give the base of the channel whose folder this is."""
+    return str(folder / "llvm")
+
+
 class Channel(AbstractContextManager["Channel"]):
     """``base.in`` and ``base.out`` in a folder of their own, which is removed when the channel is closed.
 
@@ -36,7 +41,7 @@ class Channel(AbstractContextManager["Channel"]):
             self.folder = Path(tempfile.mkdtemp(prefix="policybridge-"))
         except OSError as error:
             raise UnavailableError(f"no folder for temporary files can be made: {error}") from error
-        self.base = str(self.folder / "llvm")
+        self.base = base_in(self.folder)
         try:
             self._replies = self._pipe(".in")
             self._observations = self._pipe(".out")

@@ -25,6 +25,7 @@ class Task:
         flags: LLVM's flags without leading dashes; ``{base}`` is replaced by the channel's base.
         legal: returns the bytes for LLVM, or raises `PolicyFailedError` for advice on which LLVM would crash.
         choices: whether the advice is one of a few integers.
+        kind: of the decisions, where the plugin ``policybridge-inliner`` asks; empty: LLVM itself asks.
 
     """
 
@@ -33,6 +34,7 @@ class Task:
     flags: tuple[str, ...]
     legal: Callable[[Values, Values], bytes]
     choices: bool = True
+    kind: str = ""
 
     def check(self, kind: Kind) -> None:
         """Raise `InvalidError` if a compiler of this kind never asks."""
