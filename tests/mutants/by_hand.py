@@ -112,15 +112,19 @@ _CHANGES: Final = [
     ),
     ("engine/failures.py", "len(self._logged) < _MOST_PLACES", "True"),
     # Clients hold only so much of the server's memory.
-    ("budget.py", "if self.held > self._most:", "if False:", "transports/test_budgets"),
-    ("budget.py", "if self.held + size > self.most:", "if False:", "transports/test_budgets"),
+    ("budget/memory.py", "if self.held > self._most:", "if False:", "transports/test_budgets"),
+    ("budget/memory.py", "if self.held + size > self.most:", "if False:", "transports/test_budgets"),
     (
-        "budget.py",
+        "budget/memory.py",
         "if self.held + size > memory.most - memory.held - size:",
         "if False:",
         "transports/test_budgets",
     ),
-    ("budget.py", "self._pool.give(self._reserved - kept)", "pass", "transports/test_budgets"),
+    ("budget/memory.py", "self._pool.give(self._reserved - kept)", "pass", "transports/test_budgets"),
+    # … and of its turns and threads.
+    ("budget/turns.py", "self._begun >= _BEGUN or perf_counter() > end", "False", "transports/test_peer_turns"),
+    ("budget/turns.py", "if self._queue or self._begun >= _BEGUN:", "if False:", "transports/test_peer_turns"),
+    ("budget/work.py", "not self.running or self.running + 1 < free", "True", "transports/test_peer_work"),
     # Tokens and ports.
     (
         "access/tokens.py",
@@ -311,13 +315,13 @@ _CHANGES: Final = [
     ),
     (
         "publishing/compatibility.py",
-        "[*_smallest_client(new, old), *clients]",
-        "_smallest_client(new, old)",
+        "[*_smallest_clients(new, old), *clients]",
+        "_smallest_clients(new, old)",
         "publishing/test_steps::test_a_version_must_take_what_a_client_sends_beyond_what_it_has_to",
     ),
     (
         "publishing/compatibility.py",
-        "[*_smallest_client(new, old), *clients]",
+        "[*_smallest_clients(new, old), *clients]",
         "clients",
         "publishing/test_steps::test_a_version_that_clients_of_the_one_before_could_not_use_is_undone",
     ),

@@ -44,7 +44,9 @@ publishing/test_publish
 """Of the repository's folders."""
 
 _TESTS: Final = {
-    "budget.py": "transports/test_budgets transports/test_budget",
+    "budget/memory.py": "transports/test_budgets transports/test_budget",
+    "budget/turns.py": "transports/test_peer_turns transports/test_peer_order",
+    "budget/work.py": "transports/test_peer_work",
     "counters.py": "telemetry/test_counters telemetry/test_metrics",
     "log.py": "telemetry/test_log",
     "systemd.py": "telemetry/test_systemd",
