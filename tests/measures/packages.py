@@ -44,6 +44,7 @@ class Recipe(msgspec.Struct, frozen=True):
         linked: the built programs and libraries whose sizes count.
         check: the package's own tests.
         count: a run of tests whose instructions count.
+        tune: further options of ``policybridge autotune``.
         compile: clang's arguments for one source, of which `tests.measures.compile_instructions` counts instructions.
 
     """
@@ -55,6 +56,7 @@ class Recipe(msgspec.Struct, frozen=True):
     check: str
     count: str
     compile: str = ""
+    tune: list[str] = []
 
 
 class Side(msgspec.Struct, frozen=True):
@@ -148,7 +150,7 @@ class Bench:
         folder = self._copy("tune")
         self._shell("tune", self.recipe.configure)
         words = ["autotune", "--store", self._store, "--budget", self.budget, "--compiler", "clang-22"]
-        words += ["--plugins", self.plugin.parent, "--", "bash", "-ec", self.recipe.build]
+        words += [*self.recipe.tune, "--plugins", self.plugin.parent, "--", "bash", "-ec", self.recipe.build]
         _run(module("policybridge_client.cli", *words), folder, self._folder / "tune.log", _environment())
 
     def _side(self, way: str) -> Side:

@@ -265,6 +265,31 @@ def packages(options: Namespace) -> Made:
     return Made("python -m tests.measures.packages && python -m tests.measures.compile_instructions", figures, _clang())
 
 
+def sqlite(options: Namespace) -> Made:
+    """Score the store that ``make demo-autotune`` has made in ``--sqlite``."""
+    words = ["score", "--module", "sqlite3/sqlite3.o", "--compiler", "clang-22", "--plugins", options.plugins]
+    with TemporaryDirectory() as name:
+        file = Path(name) / "scores.json"
+        places = ["--corpus", options.sqlite / "clang-22", "--candidate", options.sqlite / "clang-22.db"]
+        _run(_CLI, *words, *places, "--json", file)
+        (comparison,) = _read_scores(file)
+    return Made("make demo-autotune MINUTES=58", dict(_sizes("", comparison)), comparison.version)
+
+
+def echoes(options: Namespace) -> Made:
+    """Count objects of LLVM's own decisions, or take the counts of earlier runs in ``--echoes``."""
+    figures: dict[str, Figure] = {}
+    for major in (22, 19):
+        file = options.echoes / f"clang-{major}.json"
+        if not file.exists():
+            places = ["--corpus", options.echoes / f"corpus-{major}", "--plugins", options.plugins, "--json", file]
+            # With status 1 an object differs; the figures say how many.
+            _run("tests.measures.echoes", "--compiler", f"clang-{major}", *places, statuses=(0, 1))
+        counted = json.loads(file.read_bytes())
+        figures |= {f"{major}.{what}": Figure(counted[what]) for what in ("modules", "same")}
+    return Made("python -m tests.measures.echoes --corpus DIR --compiler clang-M", figures)
+
+
 _SIDES: Final = ("plain", "tuned")
 _LINKED: Final = ("text", "file")
 
@@ -321,6 +346,8 @@ PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
     "passes": passes,
     "chosen": chosen,
     "packages": packages,
+    "sqlite": sqlite,
+    "echoes": echoes,
     "attacks": attacks,
     "differential": differential,
 }
