@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import pytest
 from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.host import run_compiler
 from policybridge_client.llvm.process import Surroundings
+from policybridge_core.errors import OutOfScopeError
 from policybridge_demo.compilation import DEFAULT, compile_asking, compile_plain
 from policybridge_demo.corpus import Module, library_root
 from policybridge_demo.server import demo_server
@@ -132,6 +133,20 @@ def test_under_the_default_an_object_is_the_same_as_without_a_policy(
     assert built.digest == compile_plain(compiler, module).digest
     assert tally.fallback is None
     assert tally.agreed == tally.compared == tally.decisions > 0
+
+
+@pytest.mark.parametrize(
+    ("labels", "decides"),
+    [
+        ({"level": "Oz", "phase": "compile", "target": "x86_64"}, True),
+        ({"level": "O2", "phase": "compile"}, False),
+        ({"level": "Oz", "phase": "pre-link"}, False),
+        ({"level": "Oz", "phase": "link"}, False),
+    ],
+)
+def test_the_policy_of_both_kinds_decides_where_it_was_measured(labels: dict[str, str], decides: bool) -> None:
+    with nullcontext() if decides else pytest.raises(OutOfScopeError, match="size@1 is for"):
+        stored_policy("size").check_scope(labels)
 
 
 @pytest.mark.parametrize(("task", "policy"), [("evict", "evict-first-legal"), ("priority", "priority-by-size")])
