@@ -10,12 +10,14 @@ from types import MappingProxyType
 from typing import Final
 
 import grpc
+import numpy as np
 from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub  # type: ignore[import-untyped]
 
 from policybridge.v1 import policy_service_pb2, tensor_pb2
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
 from tests.attacks.door_attacks import LARGE, Attack, body, infer_request
-from tests.attacks.target import HELLO, VARIES, Target, together
+from tests.attacks.target import ADVICE_PATH, HELLO, VARIES, Target, together
+from tests.server.mlbridge.test_mlbridge_grpc_fuzz import varint
 
 Values = Callable[[], bytes]
 """Gives the bytes of an observation."""
@@ -115,6 +117,14 @@ def _in_session(values: Values, target: Target, *, tensors: int = 1, packed: boo
     )
 
 
+def _advised(target: Target) -> None:
+    """Ask with numbers of 8 bytes each, on the wire as in the observation."""
+    numbers = np.frombuffer(_noise(), np.uint8).reshape(-1, 8) | np.uint8(128)
+    numbers[:, 7] &= 127
+    question = b"\x0a" + varint(numbers.size) + numbers.tobytes()
+    _ask(target, lambda channel: channel.unary_unary(ADVICE_PATH, None, None)(question, timeout=_TIMEOUT))
+
+
 _DOORS: Final[Mapping[str, Callable[[Values, Target], None]]] = MappingProxyType(
     {
         "http": _over_http,
@@ -139,6 +149,7 @@ OBSERVATION_ATTACKS: Final[Mapping[str, Attack]] = MappingProxyType(
         "http packed size": partial(_over_http, _noise, packed=True),
         "gRPC packed size": partial(_evaluated, _nearly_noise, packed=True),
         "session packed size": partial(_in_session, _nearly_noise, packed=True),
+        "mlbridge noise size": _advised,
         "session parted size": partial(_in_session, _noise, tensors=2),
     }
 )

@@ -1,17 +1,21 @@
 """Large requests of ML-Compiler-Bridge's clients are decoded as the parser would, in bounded memory."""
 
 import asyncio
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
-from policybridge_core.errors import TooLargeError
+from policybridge_core.errors import InvalidError, TooLargeError
 from policybridge_serdes.values import Row
 from policybridge_server.mlbridge.grpc.decoding import Decoding
 from policybridge_server.mlbridge.grpc.pieces import Pieces
 from tests.server.mlbridge.mlbridge_clients import message
+from tests.server.mlbridge.test_mlbridge_grpc_fuzz import varint
 
 EVERYTHING = type(message("everytype.Everything"))
 PIECES = Pieces(EVERYTHING, 1 << 22)
@@ -26,14 +30,25 @@ def decoded(data: bytes) -> Decoded:
     return Decoded(np.zeros(len(data), [("x", "u1")]))
 
 
+def whole(data: bytes) -> Message:
+    """Parse a message in pieces, and put the numbers of its large fields back into it."""
+    parsed, large = PIECES.parse(data)
+    for name, numbers in large.items():
+        assert list(getattr(parsed, name)) == numbers[:1].tolist()
+        parsed.ClearField(name)
+        getattr(parsed, name).extend(numbers.tolist())
+    return parsed
+
+
 @pytest.mark.parametrize(("number", "shift"), [(1, 0), (127, 3), (128, 1), (1 << 20, 2), ((1 << 31) - 1, 5)])
 def test_a_message_in_pieces_is_the_one_that_the_parser_makes(number: int, shift: int) -> None:
     vectors = {"i64s": [-number] * (LONG // 10), "u32s": [0] * shift + [number] * LONG, "f64s": [0.5] * LONG}
     wanted = message("everytype.Everything", **vectors)
     data = wanted.SerializeToString()
     again = message("everytype.Everything", i64s=[7], texts=["after"]).SerializeToString()
-    assert PIECES.parse(data) == wanted
-    assert PIECES.parse(data + again) == EVERYTHING.FromString(data + again)
+    assert whole(data) == wanted
+    assert whole(data + again) == EVERYTHING.FromString(data + again)
+    assert whole(again + data + again + data) == EVERYTHING.FromString(again + data + again + data)
 
 
 @pytest.mark.parametrize("cut", [1, 2, LONG])
@@ -41,6 +56,35 @@ def test_a_message_that_is_cut_off_is_no_message_in_pieces_either(cut: int) -> N
     data = message("everytype.Everything", i64s=[1 << 40] * LONG).SerializeToString()
     with pytest.raises(DecodeError):
         PIECES.parse(data[:-cut])
+
+
+def test_a_large_request_with_a_group_is_refused() -> None:
+    numbers = message("everytype.Everything", i64s=[1] * LONG).SerializeToString()
+    with pytest.raises(InvalidError, match="a group"):
+        PIECES.parse(b"\xa3\x06\xa4\x06" + numbers)
+
+
+def test_large_numbers_are_parsed_in_little_more_memory_than_that_of_their_array() -> None:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        assert process.submit(_grown_by_parsing, 32 << 20).result() < 1.5 * (32 << 20)
+
+
+def _grown_by_parsing(size: int) -> int:
+    """Give the bytes by which this process grows at most while ``size`` bytes of float64 are parsed."""
+    (number,) = (field.number for field in EVERYTHING.DESCRIPTOR.fields if field.name == "f64s")
+    head = varint(number << 3 | 2) + varint(size)
+    data = bytearray(head + bytes(size))
+    data[len(head) :] = np.random.default_rng(1).random(size // 8).tobytes()
+    request = bytes(data)
+    Path("/proc/self/clear_refs").write_text("5")  # The peak begins at what the process has now.
+    before = _peak()
+    Pieces(EVERYTHING, size).parse(request)
+    return _peak() - before
+
+
+def _peak() -> int:
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) << 10
 
 
 def test_numbers_without_an_end_are_no_message_in_pieces_either() -> None:
@@ -52,7 +96,7 @@ def test_numbers_without_an_end_are_no_message_in_pieces_either() -> None:
 
 def test_packed_numbers_that_become_more_bytes_than_an_observation_may_have_are_refused() -> None:
     within = message("everytype.Everything", i64s=[0] * (1 << 18), flags=[True] * (1 << 20)).SerializeToString()
-    assert PIECES.parse(within) == EVERYTHING.FromString(within)
+    assert whole(within) == EVERYTHING.FromString(within)
     with pytest.raises(TooLargeError, match="more than 4194304 bytes"):
         PIECES.parse(message("everytype.Everything", i64s=[0] * ((1 << 19) + 1)).SerializeToString())
 

@@ -5,7 +5,7 @@ the column ``PATH.row_splits`` has the begin and end of each row's items, counte
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -23,6 +23,8 @@ ROW_SPLITS: Final = "row_splits"
 
 _PIECE: Final = 1 << 16
 """Numbers that are copied at once. Each is an object of its own meanwhile, and no other thread runs."""
+
+_NONE: Final[Mapping[str, npt.NDArray[Any]]] = {}
 
 _TYPES: Final = {
     FieldDescriptor.CPPTYPE_INT32: ElementType.INT32,
@@ -133,11 +135,11 @@ class Level:
                 yield Column(f"{path}.{ROW_SPLITS}", ElementType.INT64)
             yield from branch.level.columns
 
-    def read(self, message: Message) -> list[Any]:
-        """Give the values of a request: Python scalars and arrays."""
+    def read(self, message: Message, large: Mapping[str, npt.NDArray[Any]] = _NONE) -> list[Any]:
+        """Give the values of a request: Python scalars and arrays; ``large`` has vectors that the message lacks."""
         values = [*self._read_scalars(message)]
-        for _, leaf in self._vectors:
-            values.append(leaf.array(leaf.get(message)))
+        for path, leaf in self._vectors:
+            values.append(large[path] if path in large else leaf.array(leaf.get(message)))
         for _, branch in self._branches:
             rows = branch.rows(message)
             branch.level.read_rows(rows, values)

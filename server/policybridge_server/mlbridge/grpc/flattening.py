@@ -6,6 +6,7 @@ from struct import Struct
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
@@ -28,6 +29,9 @@ _PACKED: Final = {
 
 _Make = Callable[[list[Any]], Any]
 """Takes one feature out of the values of all columns."""
+
+_Flatten = Callable[[Message, Mapping[str, npt.NDArray[Any]]], Row]
+"""Makes an observation of a request, and of the numbers of its large fields by name."""
 
 
 class Flattener:
@@ -57,7 +61,7 @@ class Flattener:
             for name, config in bound.get(column.path, [(column.path, FeatureConfig(column.path))]):
                 features.append(_feature(Shaper(name, column, config, limit), columns, index))
         self.layout = Layout.of(spec for spec, _ in features)
-        self.flatten: Callable[[Message], Row] = self._packer(columns, features) or self._recorder(features)
+        self.flatten: _Flatten = self._packer(columns, features) or self._recorder(features)
 
     def _packer(self, columns: Sequence[Column], features: list[tuple[TensorSpec, _Make]]) -> Any:
         """Pack numbers that need no change straight into the record's bytes."""
@@ -68,16 +72,16 @@ class Flattener:
         read = self._level.read
         makes = [make for _, make in features]
         if _each(makes, list(range(len(columns)))) == list(range(len(columns))):
-            return lambda message: pack(*read(message))
-        return lambda message: pack(*_each(makes, read(message)))
+            return lambda message, _: pack(*read(message))
+        return lambda message, _: pack(*_each(makes, read(message)))
 
-    def _recorder(self, features: list[tuple[TensorSpec, _Make]]) -> Callable[[Message], Row]:
+    def _recorder(self, features: list[tuple[TensorSpec, _Make]]) -> _Flatten:
         dtype, read = self.layout.dtype, self._level.read
         makes = [make for _, make in features]
 
-        def record(message: Message) -> Row:
+        def record(message: Message, large: Mapping[str, npt.NDArray[Any]]) -> Row:
             made: Values = np.empty(1, dtype)
-            made[0] = tuple(_each(makes, read(message)))
+            made[0] = tuple(_each(makes, read(message, large)))
             return made
 
         return record

@@ -52,7 +52,7 @@ class Requests:
         if len(data) >= LARGE:
             check_counts(data, self._messages)
         try:
-            message = self._kind.FromString(data) if len(data) < LARGE else self._pieces.parse(data)
-            return message, self._flatten(message)
+            message, large = (self._kind.FromString(data), {}) if len(data) < LARGE else self._pieces.parse(data)
+            return message, self._flatten(message, large)
         except (DecodeError, UnicodeDecodeError) as error:
             raise InvalidError(f"the request is not a {self._name}: {error}") from error
