@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
-from weakref import finalize
+from weakref import WeakValueDictionary, finalize
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ _Decoded = TypeVar("_Decoded", bound=Decoded)
 
 
 class Decoding:
-    """Decodes large requests, one at a time of all clients. For the loop thread.
+    """Decodes large requests: one at a time, and one of each client in turn. For the loop thread.
 
     A request takes up to forty times its bytes while it is decoded, and its observation eight times: a byte of packed
     numbers becomes eight. The model and the ledger hold the observation after the call. So the next request is decoded
@@ -50,12 +50,14 @@ class Decoding:
         self._most = room
         self._longest = longest
         self._one = asyncio.Lock()
+        self._of_peers: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._freed = asyncio.Event()
         self._held = 0
 
-    async def decode(self, decode: Callable[[bytes], _Decoded], data: bytes) -> _Decoded:
-        """Return what ``decode`` makes of a request, which it is called with in a thread."""
-        async with self._one:
+    async def decode(self, decode: Callable[[bytes], _Decoded], data: bytes, peer: str) -> _Decoded:
+        """Return what ``decode`` makes of a request of ``peer``, which it is called with in a thread."""
+        # A lock serves in the order of coming, so that a client with one request waits for one of each other client.
+        async with self._of_peers.setdefault(peer, asyncio.Lock()), self._one:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._longest):
                     await self._room()

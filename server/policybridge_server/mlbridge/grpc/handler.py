@@ -14,6 +14,7 @@ from policybridge_serdes import PolicyReference, SessionOptions, Signature
 from policybridge_serdes.values import Row
 from policybridge_server.engine.binding import bind
 from policybridge_server.grpc.calls import Calls, Context
+from policybridge_server.grpc.session import client_of
 from policybridge_server.mlbridge.grpc.conditions import condition, scalar
 from policybridge_server.mlbridge.grpc.config import MethodConfig
 from policybridge_server.mlbridge.grpc.decoding import LARGE, Decoding
@@ -113,7 +114,8 @@ class MethodHandler:
 
     async def _advise(self, data: bytes, context: Context) -> bytes:
         read = partial(self._read, context.peer())
-        request = read(data) if len(data) < LARGE else await self._decoding.decode(read, data)
+        aside = partial(self._decoding.decode, peer=client_of(context.peer()))
+        request = read(data) if len(data) < LARGE else await aside(read, data)
         if self._key is None and request.key == _UNIX_PEER:
             return await self._advise_alone(request)
         session = self._find(request)

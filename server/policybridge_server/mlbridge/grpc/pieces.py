@@ -43,6 +43,15 @@ class _Field:
     def count(self, piece: bytes) -> int:
         return len(piece.translate(None, _LAST_BYTES)) if self.varies else len(piece) // self.dtype.itemsize
 
+    def pieces(self, data: bytes, start: int, stop: int) -> Iterator[bytes]:
+        """Cut packed numbers after one of them: the last byte of a number of varying size has no highest bit."""
+        while start < stop:
+            end = min(start + _PIECE, stop)
+            while self.varies and end < stop and data[end - 1] >= 128:
+                end += 1
+            yield data[start:end]
+            start = end
+
 
 class _Numbers:
     """The numbers of one field, in their order.
@@ -109,7 +118,7 @@ class Pieces:
         for number, start, begin, end in spans:
             message.MergeFromString(data[parsed:start])
             large[number].move(message)
-            for piece in _pieces(data, begin, end):
+            for piece in self._fields[number].pieces(data, begin, end):
                 part = self._kind()
                 part.MergeFromString(_varint(number << 3 | 2) + _varint(len(piece)) + piece)
                 large[number].move(part)
@@ -132,7 +141,7 @@ class Pieces:
                 field = self._fields.get(number)
                 if field is None:
                     continue
-                counts[number] += 1 if stop is None else sum(map(field.count, _pieces(data, begin, end)))
+                counts[number] += 1 if stop is None else sum(map(field.count, field.pieces(data, begin, end)))
                 if end - begin > _PIECE:
                     spans.append((number, start, begin, end))
             if end < len(data):
@@ -141,16 +150,6 @@ class Pieces:
         if sum(counts[number] * self._fields[number].dtype.itemsize for number in large) > self._limit:
             raise TooLargeError(f"an observation of more than {self._limit} bytes")
         return counts, spans
-
-
-def _pieces(data: bytes, start: int, stop: int) -> Iterator[bytes]:
-    """Cut packed numbers after one of them: the last byte of a number of varying size has no highest bit."""
-    while start < stop:
-        end = min(start + _PIECE, stop)
-        while end < stop and data[end - 1] >= 128:
-            end += 1
-        yield data[start:end]
-        start = end
 
 
 def _varint(number: int) -> bytes:
