@@ -210,3 +210,7 @@ def test_a_run_of_the_profile_ray_compiles_on_the_node_of_its_cluster_and_is_pub
         assert done.returncode == 0, done.stderr
         shown = run(outside, "policybridge", "policies", "show", "evict-linear", "--server", server).stdout
         assert "trained-by-ray" in shown
+
+
+def test_a_build_is_made_by_make_unless_another_command_is_named() -> None:
+    assert defaults()["BUILD"] == "make"

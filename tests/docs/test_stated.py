@@ -31,6 +31,7 @@ STATED: Final = [
     ("docs/models.md", "takes less than 2 ms", "engine.pace", "INLINE_SECONDS", 2e-3),
     ("docs/models.md", "are 40 ms late in total", "engine.pace", "_TOLERATED_SECONDS", 0.04),
     ("docs/models.md", "32 times in a row", "engine.pace", "_FIRST_RUNS", 32),
+    ("docs/open-inference-protocol.md", "At most 10,000 are live", "open_inference.sequences", "_MOST", 10_000),
     ("docs/operating.md", "Clients are counted by one of 4096 hashes", "workers.table", "_CLIENTS", 4096),
     ("docs/operating.md", "After three failed processes in a row", "workers.parent", "_STARTS", 3),
     ("docs/operating.md", "double from 1 µs to 8.6 s", "telemetry.metrics", "_TIMES", range(10, 34)),

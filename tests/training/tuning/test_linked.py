@@ -126,3 +126,13 @@ def test_what_is_smaller_only_in_the_object_is_not_the_best() -> None:
     assert search.best_object == "third"
     search.refused = "third"
     assert search.shipped == Decided()
+
+
+def test_of_objects_of_the_same_size_the_one_with_the_fewest_decisions_counts() -> None:
+    calls = [Site(name, "f", "both", False, False, False, ()) for name in ("1", "2")]
+    search = Search.begin(compile_result(200, {"both": 100, "f": 50}, calls, "first"))
+    turned = [Site(name, "f", "both", False, True, True, ()) for name in ("1", "2")]
+    assert search.note(compile_result(180, {"f": 130}, turned, "second"))
+    assert search.note(compile_result(180, {"f": 130}, [turned[0], calls[1]], "third"))
+    assert not search.note(compile_result(180, {"f": 130}, turned, "fourth"))
+    assert search.best_object == "third"
