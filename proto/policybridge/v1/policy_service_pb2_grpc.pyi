@@ -13,6 +13,7 @@ and the right form:
   FAILED_PRECONDITION  a message out of order; a step that is neither the next
                        one nor the last one again; an artifact that cannot be
                        loaded
+  OUT_OF_RANGE         the session's labels are outside of the policy's scope
   INTERNAL             the policy failed: it raised, or gave NaN, or a value of
                        the wrong shape or type
   UNAVAILABLE          the server drains or went away
