@@ -6,7 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError, TooLargeError
@@ -64,6 +64,7 @@ def test_any_json_is_an_observation_or_an_error(message: bytes) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(mutated(BYTES_SEEDS), max_size=6))
+@example([BYTES_SEEDS[0], b"\n\n"])
 def test_messages_that_change_are_read_as_if_each_came_first(messages: list[bytes]) -> None:
     form = load_format("bytes")
     for message in messages:

@@ -28,14 +28,15 @@ class BytesFormat:
     """A length that no string can have. The compiler throws `std::length_error`, catches it nowhere, and ends."""
 
     def __init__(self) -> None:
-        self._header = b"\n"  # no message begins like that
+        self._header: bytes | None = None
         self._layout = Layout(())
 
     def read(self, message: bytes) -> ParsedMessage:
         """Read the tensors by the header."""
-        if not message.startswith(self._header):
-            self._describe(message)
-        start, layout = len(self._header), self._layout
+        header = self._header
+        if header is None or not message.startswith(header):
+            header = self._describe(message)
+        start, layout = len(header), self._layout
         if len(message) != start + layout.size + 1 or message[-1] != 10:
             raise InvalidError(
                 f"the features take {layout.size} bytes and a newline; {len(message) - start} bytes follow the header"
@@ -43,7 +44,7 @@ class BytesFormat:
         packed = message[start:-1]
         return ParsedMessage(layout, np.ndarray(1, layout.dtype, packed), packed)
 
-    def _describe(self, message: bytes) -> None:
+    def _describe(self, message: bytes) -> bytes:
         end = message.find(b"\n", 0, MAX_LINE) + 1
         if not end:
             if len(message) >= MAX_LINE:
@@ -55,6 +56,7 @@ class BytesFormat:
             if not spec.fixed or spec.type is ElementType.BOOL:
                 raise InvalidError(f"{spec}: in the format bytes a feature holds numbers and has a size")
         self._header, self._layout = message[:end], layout
+        return self._header
 
     def reply(self, spec: TensorSpec, advice: npt.NDArray[np.generic]) -> bytes:
         """Give the advice's bytes; a string's are its UTF-8."""
