@@ -56,8 +56,10 @@ def test_a_label_outside_of_the_scope_is_refused_with_both(opened: Opening, labe
         opened(labels)
 
 
-@pytest.mark.parametrize("scope", ["level = []", 'level = "Oz"', "level = [2]", '"" = ["Oz"]', 'level = [""]'])
-def test_a_scope_that_says_nothing_is_refused_by_its_key(tmp_path: Path, scope: str) -> None:
+@pytest.mark.parametrize(
+    "scope", ["level = []", 'level = "Oz"', "level = [2]", '"" = ["Oz"]', 'level = [""]', f"level = {['Oz'] * 33}"]
+)
+def test_a_scope_without_values_or_with_too_many_is_refused_by_its_key(tmp_path: Path, scope: str) -> None:
     write_python(tmp_path, "small", answering("7"), f"[scope]\n{scope}")
     with pytest.raises(PreconditionError, match="scope"):
         open_runner(f"inprocess:{tmp_path}", policy="small", features=X, advice=ADVICE)

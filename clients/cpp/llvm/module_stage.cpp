@@ -8,11 +8,16 @@
 using namespace llvm;
 
 namespace policybridge::plugin {
+
+bool is_compilation(Module &module, ModuleAnalysisManager &analyses) {
+  const auto *stage = analyses.getCachedResult<OwnedByModule<ModuleStage>>(module);
+  return stage && stage->object->is_compilation;
+}
+
 namespace {
 
 const char *phase_of(Module &module, ModuleAnalysisManager &analyses) {
-  const auto *stage = analyses.getCachedResult<OwnedByModule<ModuleStage>>(module);
-  if (!stage || !stage->object->is_compilation)
+  if (!is_compilation(module, analyses))
     return "link";
   // clang marks every module that a linker is to optimise.
   return module.getModuleFlag("EnableSplitLTOUnit") ? "pre-link" : "compile";

@@ -16,6 +16,9 @@ struct ModuleStage {
   bool is_compilation = false;
 };
 
+/// Whether a compiler, and not a linker, optimises the module.
+bool is_compilation(llvm::Module &module, llvm::ModuleAnalysisManager &analyses);
+
 /// The labels of a module that a policy's scope is compared with: `level` (Oz, Os, O2), `phase` (compile, pre-link, link)
 /// and `target` (the architecture of the target triple: x86_64).
 std::map<std::string, std::string> scope_labels(llvm::Module &module, llvm::ModuleAnalysisManager &analyses);

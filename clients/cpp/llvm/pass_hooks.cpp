@@ -176,11 +176,6 @@ struct EndOfInlining : PassInfoMixin<EndOfInlining> {
   SharedPhase phase;
 };
 
-bool is_compilation(Module &module, ModuleAnalysisManager &analyses) {
-  const auto *stage = analyses.getCachedResult<OwnedByModule<ModuleStage>>(module);
-  return stage && stage->object->is_compilation;
-}
-
 /// Where the last passes of the functions have run; code generation comes next.
 struct EndOfFunctionPasses : PassInfoMixin<EndOfFunctionPasses> {
   EndOfFunctionPasses(PassBuilder &pass_builder, SharedPhase shared)

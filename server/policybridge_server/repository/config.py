@@ -15,6 +15,9 @@ POLICY_TOML: Final = "policy.toml"
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
 
+_MOST_VALUES: Final = 32
+"""Values of one label in a scope: each refused session is told all of them."""
+
 _MOST_SECONDS: Final = 1e9
 """30 years, as in the server's configuration, because a wait for a lock needs a finite limit."""
 
@@ -97,7 +100,7 @@ class PolicyConfig(KindConfig, frozen=True, forbid_unknown_fields=True, omit_def
     aliases: dict[str, int] = {}
     decides: tuple[_Name, ...] = ()
     kinds: dict[_Name, KindConfig] = {}
-    scope: dict[_Name, Annotated[tuple[_Name, ...], msgspec.Meta(min_length=1)]] = {}
+    scope: dict[_Name, Annotated[tuple[_Name, ...], msgspec.Meta(min_length=1, max_length=_MOST_VALUES)]] = {}
 
     def __post_init__(self) -> None:
         if self.isolation == "process" and self.inline:

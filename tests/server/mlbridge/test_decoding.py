@@ -2,6 +2,7 @@
 
 import asyncio
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +29,11 @@ class Decoded(NamedTuple):
 
 def decoded(data: bytes) -> Decoded:
     return Decoded(np.zeros(len(data), [("x", "u1")]))
+
+
+def recorded(begun: list[bytes], data: bytes) -> Decoded:
+    begun.append(data)
+    return decoded(data)
 
 
 def whole(data: bytes) -> Message:
@@ -106,11 +112,7 @@ def test_packed_numbers_that_become_more_bytes_than_an_observation_may_have_are_
 def test_a_large_request_is_decoded_when_the_observations_before_are_freed() -> None:
     async def run() -> None:
         begun: list[bytes] = []
-
-        def decode(data: bytes) -> Decoded:
-            begun.append(data)
-            return decoded(data)
-
+        decode = partial(recorded, begun)
         decoding = Decoding(room=2, longest=600.0)
         first = await decoding.decode(decode, b"one", "a")
         second = asyncio.create_task(decoding.decode(decode, b"two", "a"))
@@ -135,11 +137,7 @@ def test_a_request_does_not_wait_without_end_for_observations_that_the_ledger_ke
 def test_a_client_with_one_large_request_waits_for_one_of_a_client_with_many() -> None:
     async def run() -> None:
         begun: list[bytes] = []
-
-        def decode(data: bytes) -> Decoded:
-            begun.append(data)
-            return decoded(data)
-
+        decode = partial(recorded, begun)
         decoding = Decoding(room=1 << 20)
         many = [asyncio.create_task(decoding.decode(decode, b"of many", "a")) for _ in range(8)]
         await asyncio.sleep(0)

@@ -8,7 +8,7 @@ import socket
 import struct
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -213,12 +213,11 @@ def test_a_session_whose_compiler_thinks_is_never_closed(start: Start) -> None:
 
 @pytest.mark.parametrize(("descriptors", "boundary"), [(128, 96), (1024, 960)])
 def test_descriptors_are_reserved_up_to_a_quarter_of_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, descriptors: int, boundary: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: Loop, descriptors: int, boundary: int
 ) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (descriptors, descriptors))
     config = ServerConfig(repository=[str(tmp_path)], socket=["s"], reserve_descriptors=64)
-    with closing(Loop(lambda: 0)) as loop:
-        assert Doors(loop, config).boundary == boundary
+    assert Doors(loop, config).boundary == boundary
 
 
 class Late:

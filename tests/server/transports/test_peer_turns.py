@@ -1,14 +1,11 @@
 """The time of a peer in the turns of the loop: who gets how much of it, by the order of service."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator
 from itertools import pairwise
-from typing import Any
-
-import pytest
 
 from policybridge_server.budget import PeerBudget, Peers
 from policybridge_server.loop import Loop
+from tests.server.transports.conftest import run
 
 MIB = 1 << 20
 
@@ -27,17 +24,6 @@ class Busy:
         while asyncio.get_running_loop().time() < end:
             pass
         self._peer.turns.again(self)
-
-
-@pytest.fixture
-def loop() -> Iterator[Loop]:
-    made = Loop(lambda: 0)
-    yield made
-    made.close()
-
-
-def run(work: "Coroutine[Any, Any, None]", loop: Loop) -> None:
-    loop.run_until_complete(asyncio.wait_for(work, 60))
 
 
 def test_connections_of_a_peer_with_work_left_are_served_in_turn_and_another_peer_once_in_each_turn(loop: Loop) -> None:

@@ -119,7 +119,7 @@ class Disagreement:
 
 @dataclass
 class Compared:
-    """What became of a seed.
+    """The result of one seed.
 
     Attributes:
         counts: of ``programs`` and ``modules`` that were compared, ``compiles`` with choices, ``choices`` in them, and
@@ -133,13 +133,13 @@ class Compared:
 
 
 def compare(seed: int, compiler: Compiler) -> Compared:
-    """Compile the program of a seed at each level with random choices, and compare what it prints with -O0."""
+    """Compile the program of a seed at each level with random choices, and compare its output with that of -O0."""
     program = write_program(seed, compiler.folder, compiler.major)
     return compare_program(seed, program, compiler) if program else Compared(Counter({"too long": 1}))
 
 
 def compare_program(seed: int, program: Program, compiler: Compiler) -> Compared:
-    """Compile a program with the choices of a seed, and compare what it prints with -O0."""
+    """Compile a program with the choices of a seed, and compare its output with that of -O0."""
     try:
         expected = compiler.print_plain(program)
     except TooLongError:

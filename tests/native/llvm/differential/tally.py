@@ -13,7 +13,7 @@ from tests.native.llvm.differential.comparing import Compared
 
 @dataclass
 class Tally:
-    """What was compared so far with one compiler and one plugin.
+    """The totals of all comparisons with one compiler and one plugin.
 
     Attributes:
         compiler: its version.
@@ -49,7 +49,7 @@ class Tally:
         new.replace(path)
 
     def add(self, compared: Compared) -> None:
-        """Add what became of the next seed."""
+        """Add the result of the next seed."""
         self.next_seed += 1
         self.counts += compared.counts
         self.disagreements += [str(each) for each in compared.disagreements]
