@@ -1,6 +1,7 @@
 """One compilation under limits, and many at once."""
 
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ from policybridge_core.errors import InvalidError, PreconditionError
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.processes.process import Ended, Running, Status, compile_by
 from policybridge_train.processes.threads import for_each
+from tests.server.publishing.policies import wait_for
 from tests.training.ended import wait_until_gone
 
 
@@ -49,6 +51,29 @@ def test_a_compiler_gets_no_more_memory_than_it_may_have() -> None:
     done = compile_by(_python(f"import resource\n{limited}\nbytearray(1 << 30)"), Limits(memory=512 << 20))
     assert done.status is Status.FAILED
     assert "MemoryError" in done.message
+
+
+def test_a_compiler_whose_trainer_was_killed_goes_on_until_its_limit_of_processor_time(tmp_path: Path) -> None:
+    go, done = tmp_path / "go", tmp_path / "done"
+    os.mkfifo(go)
+    child = f"echo $$ > {tmp_path / 'number'}; read line < {go}; echo $line > {done}"
+    program = (
+        "from policybridge_train.compiling.limits import Limits\n"
+        "from policybridge_train.processes.process import compile_by\n"
+        f"compile_by(['sh', '-c', {child!r}], Limits(seconds=600))"
+    )
+    with subprocess.Popen(_python(program)) as trainer:
+        try:
+            wait_for(lambda: (tmp_path / "number").exists() and bool((tmp_path / "number").read_text().strip()))
+            compiler = int((tmp_path / "number").read_text())
+            wait_for(lambda: resource.prlimit(compiler, resource.RLIMIT_CPU) == (610, 610))
+        finally:
+            trainer.kill()
+    # Opened for both, the pipe does not wait for a compiler that is gone.
+    with os.fdopen(os.open(go, os.O_RDWR), "w") as pipe:
+        pipe.write("on\n")
+        pipe.flush()
+        wait_for(lambda: done.exists() and done.read_text() == "on\n")
 
 
 @pytest.mark.parametrize("seconds", ["-1", "0", "nan", "inf", "1e9"])

@@ -173,6 +173,14 @@ def test_crashes_and_time_outs_are_rows_and_not_ends(
     assert "it was ended after 12 seconds" in told
 
 
+def test_a_compiler_that_wants_more_memory_than_it_may_have_is_a_row(corpus: Corpus, tmp_path: Path) -> None:
+    words = ["--candidate", "default", "--module", "one/a.c"]
+    (found,) = score(corpus, tmp_path, *words, "--memory", "16", "--no-cache", status=1)["comparisons"]
+    assert found["modules"][0]["before"]["status"] in {"failed", "crashed"}
+    (found,) = score(corpus, tmp_path, *words, "--memory", "4096")["comparisons"]
+    assert found["modules"][0]["before"]["status"] == "ok"
+
+
 def test_a_policy_without_an_answer_is_a_failure_and_no_score(
     corpus: Corpus, server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
