@@ -29,6 +29,9 @@ STATED: Final = [
     ("docs/ledger.md", "adopts abandoned records within a minute", "ledger.postgres.drain", "_ADOPT", 30.0),
     ("docs/ledger.md", "Sessions of a day share a partition", "ledger.postgres.partitions", "_SPAN", 86400.0),
     ("docs/ledger.md", "that server wrote nothing for a day", "ledger.postgres.partitions", "_FORGOTTEN", "1 day"),
+    ("docs/ml-compiler-bridge.md", "Requests of 64 KiB and more are", "mlbridge.grpc.decoding", "LARGE", 64 << 10),
+    ("docs/ml-compiler-bridge.md", "have 16 MiB of such observations", "mlbridge.grpc.decoding", "_ROOM", 16 << 20),
+    ("docs/ml-compiler-bridge.md", "observations (at most 5 s)", "mlbridge.grpc.decoding", "_LONGEST", 5.0),
     ("docs/models.md", "takes less than 2 ms", "engine.pace", "INLINE_SECONDS", 2e-3),
     ("docs/models.md", "are 40 ms late in total", "engine.pace", "_TOLERATED_SECONDS", 0.04),
     ("docs/models.md", "32 times in a row", "engine.pace", "_FIRST_RUNS", 32),
@@ -49,7 +52,7 @@ STATED: Final = [
 def test_a_number_on_a_page_is_that_of_the_code(page: str, words: str, module: str, name: str, value: object) -> None:
     assert words in plain((ROOT / page).read_text(encoding="utf-8"))
     whole = module if module.startswith("policybridge_") else f"policybridge_server.{module}"
-    # In a process of its own: Triton's stubs, which other tests import, have names of ours, and protobuf takes a name once.
+    # In a process of its own: Triton's stubs, which other tests import, have names of ours, and protobuf takes one once.
     told = subprocess.run(
         [sys.executable, "-c", f"from {whole} import {name}; print({name}, end='')"],
         stdout=subprocess.PIPE,

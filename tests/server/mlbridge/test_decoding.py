@@ -1,21 +1,26 @@
 """Large requests of ML-Compiler-Bridge's clients are decoded as the parser would, in bounded memory."""
 
 import asyncio
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import grpc
+import grpc.aio
 import numpy as np
 import pytest
 from google.protobuf.message import DecodeError, Message
 
 from policybridge_core.errors import InvalidError, TooLargeError
 from policybridge_serdes.values import Row
+from policybridge_server.config import make_config
 from policybridge_server.mlbridge.grpc.decoding import Decoding
 from policybridge_server.mlbridge.grpc.pieces import Pieces
-from tests.server.mlbridge.mlbridge_clients import message
+from tests.server.mlbridge.mlbridge_clients import PASSES, PROTOS, message
+from tests.server.mlbridge.test_mlbridge_grpc_config import add_services
 from tests.server.mlbridge.test_mlbridge_grpc_fuzz import varint
 
 EVERYTHING = type(message("everytype.Everything"))
@@ -146,3 +151,50 @@ def test_a_client_with_one_large_request_waits_for_one_of_a_client_with_many() -
         await asyncio.gather(*many)
 
     asyncio.run(run())
+
+
+class Counting(ThreadPoolExecutor):
+    """The threads of a loop, which count what they are given."""
+
+    given = 0
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Count a piece of work."""
+        self.given += 1
+        return super().submit(work, *args, **kwargs)
+
+
+def test_a_request_of_64_kib_is_decoded_outside_of_the_loops_thread_and_a_smaller_one_within(tmp_path: Path) -> None:
+    (tmp_path / "repository").mkdir()
+    (tmp_path / "config.toml").write_text(f'[mlbridge]\nprotos = ["{PROTOS}"]\npolicy = "p"\n')
+    config = make_config(
+        tmp_path / "config.toml", {"grpc": ["127.0.0.1:0"], "repository": [str(tmp_path / "repository")]}
+    )
+
+    async def run() -> list[int]:
+        threads, server = Counting(), grpc.aio.server()
+        asyncio.get_running_loop().set_default_executor(threads)
+        await add_services(config, server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        given = []
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as connection:
+            for size in (1 << 16) - 1, (1 << 16) - 1, 1 << 16:
+                before = threads.given
+                # There is no such policy, which is told after the request is decoded.
+                with pytest.raises(grpc.aio.AioRpcError) as failure:
+                    await connection.unary_unary(PASSES, None, None)(_sized(size), timeout=60)
+                assert failure.value.code() is grpc.StatusCode.NOT_FOUND
+                given.append(threads.given - before)
+        await server.stop(0)
+        return given
+
+    first, small, large = asyncio.run(run())
+    assert first == small == large - 1
+
+
+def _sized(size: int) -> bytes:
+    """Give a request of so many bytes: a field that the message does not have."""
+    data = varint(99 << 3 | 2) + varint(size - 5) + bytes(size - 5)
+    assert len(data) == size
+    return data

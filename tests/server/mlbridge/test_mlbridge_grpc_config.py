@@ -35,11 +35,12 @@ def refusal(folder: Path, toml: str) -> str:
     (folder / "repository").mkdir()
     given = {"grpc": ["127.0.0.1:0"], "repository": [str(folder / "repository")]}
     with pytest.raises(PolicyBridgeError) as failure:
-        asyncio.run(_added(make_config(folder / "config.toml", given)))
+        asyncio.run(add_services(make_config(folder / "config.toml", given)))
     return str(failure.value)
 
 
-async def _added(config: ServerConfig, server: grpc.aio.Server | None = None) -> None:
+async def add_services(config: ServerConfig, server: grpc.aio.Server | None = None) -> None:
+    """Add the services of a configuration to a server in this process."""
     engine = Engine(Repository([Path(each) for each in config.repository]), allow_python=False)
     opener = SessionOpener(engine)
     publisher = Publisher(opener, allowed=False, keep_versions=1)
@@ -116,7 +117,7 @@ def served_beside(folder: Path, toml: str, path: str) -> tuple[grpc.StatusCode, 
 
     async def call() -> tuple[grpc.StatusCode, str]:
         server = grpc.aio.server()
-        await _added(config, server)
+        await add_services(config, server)
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as connection:

@@ -201,3 +201,13 @@ def test_a_server_that_shuts_down_waits_for_episodes_that_have_an_end(
         assert [ask(connection, embedding(1)) for _ in range(2)] == [2, 3]
     # Much sooner than its grace of a minute.
     assert server.process.wait(60) == 0
+
+
+def test_a_server_that_shuts_down_does_not_wait_for_episodes_without_an_end(
+    server_factory: ServerFactory, tmp_path: Path
+) -> None:
+    server = counting(server_factory, tmp_path, "", "--grace", 3600)
+    with channel(server) as connection:
+        assert ask(connection, embedding(1)) == 1
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(120) == 0

@@ -255,6 +255,11 @@ def test_a_cast_that_would_change_an_integer_is_an_error() -> None:
         ("passsequence.State", FeatureConfig("embedding", shape=[-1, 2]), r"fixed or \[-1\]"),
         ("passsequence.Pass", FeatureConfig("action", shape=[2]), "one value"),
         ("registerallocation.Function", FeatureConfig("registers.vectors.elements", shape=[2]), "on 3 levels"),
+        (
+            "registerallocation.Function",
+            FeatureConfig("registers.vectors.elements", shape=[2, -1, 2]),
+            "only the first may be −1",
+        ),
     ],
 )
 def test_a_binding_that_can_never_work_is_refused_at_once(name: str, config: FeatureConfig, message_part: str) -> None:

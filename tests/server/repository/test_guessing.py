@@ -26,11 +26,16 @@ def write_files(repository: Path, *names: str, version: int = 1) -> Repository:
     return Repository([repository])
 
 
-def test_a_model_without_a_policy_toml_answers(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "tritons", [None, "garbage {", 'name: "other"\ninput [{ name: "z" data_type: TYPE_INT8 dims: [ 7 ] }]']
+)
+def test_a_model_without_a_policy_toml_answers_whatever_triton_was_told(tmp_path: Path, tritons: str | None) -> None:
     spec: tuple[int, list[int | str]] = (TensorProto.FLOAT, ["batch", 2])
     file = write_onnx(tmp_path, "mine", make_model([helper.make_node("Neg", ["x"], ["y"])], {"x": spec}, {"y": spec}))
     file.rename(file.with_name("exported.onnx"))
     (tmp_path / "mine" / "policy.toml").unlink()
+    if tritons is not None:
+        (tmp_path / "mine" / "config.pbtxt").write_text(tritons)
     advice = TensorSpec("y", ElementType.FLOAT, (2,))
     with open_runner(f"inprocess:{tmp_path}", policy="mine", features=[SPEC], advice=advice) as runner:
         runner["x"] = np.array([1, 2], np.float32)

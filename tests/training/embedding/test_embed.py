@@ -139,6 +139,15 @@ def test_what_cannot_be_embedded_is_told(words: list[str], said: str, capsys: py
     assert said in capsys.readouterr().err
 
 
+def test_a_saved_model_cannot_be_embedded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "saved" / "1"
+    folder.mkdir(parents=True)
+    (folder / "saved_model.pb").touch()
+    files = [str(tmp_path / "p.h"), str(tmp_path / "p.c")]
+    assert main(["embed", "saved", "--repository", str(tmp_path), "--for", "c", "-o", *files]) == 1
+    assert "is of the backend tensorflow; only onnx can be embedded" in capsys.readouterr().err
+
+
 def test_a_plugin_refuses_a_policy_that_does_not_give_one_integer(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
