@@ -4,7 +4,11 @@ import asyncio
 import os
 import signal
 import threading
-from typing import cast
+import time
+from collections.abc import Coroutine
+from typing import Any, cast
+
+import pytest
 
 from policybridge_server.counters import Counters
 from policybridge_server.loop import AwakeWaits, Loop
@@ -52,3 +56,64 @@ def test_a_loop_that_waits_takes_no_turns() -> None:
     ) as runner:
         runner.run(asyncio.sleep(0.05))
     assert sum(counters.turns.buckets) < 50
+
+
+class Question:
+    """Arrives in a pipe when the loop has nothing to do and gives its core away instead of sleeping."""
+
+    def __init__(self) -> None:
+        self.awake = 0
+        self.taken = asyncio.Event()
+        self.reading, self.writing = os.pipe()
+
+    def yielded(self) -> None:
+        """Stand for os.sched_yield."""
+        self.awake += 1
+        os.write(self.writing, b"?")
+
+    def ready(self, _: int) -> None:
+        """Take the question."""
+        os.read(self.reading, 1)
+        self.taken.set()
+
+
+def run_after(answered: int, spin: float, work: Coroutine[Any, Any, None]) -> None:
+    """Run ``work`` on a loop whose first turn answered so many observations, and later ones none."""
+    answers = [answered]
+    loop = Loop(lambda: answers.pop() if answers else 0, spin)
+    with asyncio.Runner(loop_factory=lambda: cast("asyncio.AbstractEventLoop", loop)) as runner:
+        runner.run(work)
+
+
+@pytest.mark.parametrize(
+    ("answered", "spin", "cores", "awake"),
+    [(1, 3600, 2, True), (2, 3600, 2, False), (0, 3600, 2, False), (1, 0, 2, False), (1, 3600, 1, False)],
+    ids=["lone", "two", "none", "off", "single core"],
+)
+def test_the_loop_stays_awake_after_a_lone_answer_alone_and_never_on_a_single_core(
+    answered: int, spin: float, cores: int, awake: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question = Question()
+    monkeypatch.setattr(os, "sched_yield", question.yielded)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+
+    async def work() -> None:
+        cast("Loop", asyncio.get_running_loop()).watch(question.reading, question)
+        await (asyncio.wait_for(question.taken.wait(), 60) if awake else asyncio.sleep(0.05))
+
+    run_after(answered, spin, work())
+    assert question.awake == (1 if awake else 0)
+    assert question.taken.is_set() == awake
+    os.close(question.reading)
+    os.close(question.writing)
+
+
+def test_the_loop_sleeps_once_no_question_came_in_the_time_that_it_stays_awake(monkeypatch: pytest.MonkeyPatch) -> None:
+    awake = list[float]()
+    monkeypatch.setattr(os, "sched_yield", lambda: awake.append(time.perf_counter()))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    began = time.perf_counter()
+    run_after(1, 0.1, asyncio.sleep(0.001))
+    # What is due in that time waits until the loop would sleep.
+    assert time.perf_counter() - began >= 0.1
+    assert len(awake) > 1
