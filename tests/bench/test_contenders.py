@@ -1,5 +1,6 @@
 """What every contender has to do: be ready, and answer whatever way it offers."""
 
+import argparse
 import os
 import subprocess
 import sys
@@ -12,16 +13,18 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from policybridge_bench.command import add_arguments
 from policybridge_bench.contenders.contract import Setting, load_contender
 from policybridge_bench.drive import GENERATORS
 from policybridge_bench.loads import Loads
 from policybridge_bench.payloads import SIGNATURE
 from policybridge_bench.processes import regime, usage
 from policybridge_bench.requests import write_messages
-from policybridge_core.errors import PreconditionError
+from policybridge_core.errors import InvalidError, PreconditionError
 from tests.bench.running import CACHE, bench, peers
 from tests.peers.native import prepare, program, session_head
-from tests.peers.tables import CONTENDERS, FLOORS, PEERS
+from tests.peers.scenarios import peers as every_contender
+from tests.peers.tables import CONTENDERS, FLOORS, PEERS, SCENARIOS
 
 NATIVE = "POLICYBRIDGE_REQUIRE_NATIVE"
 """Environment variable: set where the native programs have to build."""
@@ -133,6 +136,20 @@ def test_a_contender_of_another_distribution_is_chosen_by_its_name(tmp_path: Pat
 
 def test_the_table_lists_all_floors_and_peers() -> None:
     assert set(CONTENDERS.own) == {"policybridge", *FLOORS, *PEERS}
+
+
+def test_ray_takes_part_in_peers_only_if_it_is_named() -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser, SCENARIOS, CONTENDERS)
+    for words, expected in (
+        ([], {"policybridge", *FLOORS, *PEERS} - {"rayserve"}),
+        (["--contenders", "policybridge,grpc-echo,rayserve"], {"policybridge", "grpc-echo", "rayserve"}),
+    ):
+        arguments = parser.parse_args(["peers", *words, "--payloads", "unknown"])
+        # The payload ends the run before a contender is started.
+        with pytest.raises(InvalidError, match="unknown payload"):
+            every_contender(arguments)
+        assert set(arguments.contenders.split(",")) == expected
 
 
 def test_a_contender_that_cannot_be_built_is_left_out_and_said_why() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,7 @@ from policybridge_core.errors import InvalidError, NotFoundError, PreconditionEr
 from policybridge_train.compiling.compiler import newest_compiler
 from policybridge_train.corpus.bitcode import FrontEnd
 from policybridge_train.corpus.debian.apt import Apt
+from policybridge_train.corpus.debian.attempts import attempts
 from policybridge_train.corpus.debian.command import default_list
 from policybridge_train.corpus.debian.package import Wanted, Workshop, read_wanted
 from policybridge_train.corpus.description import Corpus
@@ -31,6 +33,7 @@ _FILES: Final = {
     "broken": {"Makefile": "all:\n\tgcc -c gone.c\n"},
     "endless": {"Makefile": "all:\n\tsleep 900\n"},
     "nothing": {"README": "no build"},
+    "late": {"configure": "sleep 900\n", "Makefile": "all:\n\tsleep 1; gcc -c h.c\n", "h.c": HELPER},
 }
 
 
@@ -93,6 +96,42 @@ def test_what_cannot_be_built_is_a_row_with_its_reason(archive: Path, tmp_path: 
     assert "no archive of apt's has a source package 'absent'" in rows["absent"].remark
     assert set(corpus.failures) == set(rows)
     assert "gone.c" in (tmp_path / "logs" / "broken.log").read_text()
+
+
+def test_a_build_that_takes_too_long_leaves_the_next_one_all_its_time(archive: Path, tmp_path: Path) -> None:
+    row = _workshop(archive, tmp_path, seconds=5).process(Wanted("late"))
+
+    assert (row.built, row.modules) == ("make", 1)
+    log = (tmp_path / "logs" / "late.log").read_text()
+    assert log.index("./configure") < log.index("$ make")
+
+
+_BUILDS: Final = ("CMakeLists.txt", "configure", "meson.build", "Makefile")
+_TOOLS: Final = ("dh", "dpkg-buildpackage", "cmake", "make", "meson")
+
+
+@pytest.mark.parametrize(
+    ("files", "tools", "names"),
+    [
+        (_BUILDS, _TOOLS, ["debian", "cmake", "configure", "meson", "make"]),
+        (_BUILDS, _TOOLS[1:], ["cmake", "configure", "meson", "make"]),
+        (_BUILDS, ["dh", "cmake"], ["cmake"]),
+        (_BUILDS[-1:], _TOOLS, ["debian", "make"]),
+    ],
+    ids=["all", "without debhelper", "cmake alone", "a Makefile"],
+)
+def test_a_packages_own_build_comes_first_and_alone_has_debians_patches(
+    files: Sequence[str], tools: Sequence[str], names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_project(tmp_path / "source", dict.fromkeys(files, "") | {"debian/rules": "%:\n\tdh $@\n"})
+    for name in tools:
+        write_project(tmp_path / "bin", {name: ""}).joinpath(name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+
+    found = list(attempts(source, ()))
+
+    assert [attempt.name for attempt in found] == names
+    assert [attempt.name for attempt in found if attempt.patched] == [name for name in names if name == "debian"]
 
 
 def test_a_machine_without_an_archive_is_told_so(tmp_path: Path) -> None:

@@ -80,6 +80,19 @@ def test_the_build_s_own_level_is_kept_on_request(tmp_path: Path) -> None:
     assert "-O3" not in small.modules[0].arguments
 
 
+@pytest.mark.parametrize(("options", "lines"), [([], False), (["--debug-info"], True)])
+def test_tables_of_lines_are_kept_on_request_and_no_other_information_for_debuggers(
+    tmp_path: Path, options: list[str], lines: bool
+) -> None:
+    write_project(tmp_path, {"h.c": HELPER})
+
+    corpus = record(tmp_path, tmp_path / "corpus", "gcc", "-g3", "-c", "h.c", options=options)
+
+    assert compile_by(newest_compiler().command(corpus.modules[0], tmp_path / "module.o"), Limits()).ok
+    sections = ObjectFile.read(tmp_path / "module.o").section_names
+    assert (".debug_line" in sections) == lines
+
+
 def test_flags_that_only_gcc_knows_are_left_out(tmp_path: Path) -> None:
     write_project(tmp_path, {"h.c": HELPER})
     flags = ("-fno-gcse", "-fipa-pta", "--param", "ssp-buffer-size=4", "-Wno-stringop-overflow", "-fno-tree-pre")
@@ -268,6 +281,9 @@ def test_a_build_folder_stays_usable_after_it_was_recorded(tmp_path: Path) -> No
 
     assert {module.source for module in corpus.modules} == {"main.c", "h.c"}
     assert [(program.name, program.kind) for program in corpus.programs] == [("build/prog", "executable")]
+    # CMake has the compiler's path in its folder: a wrapper's in the user's cache.
+    (folder,) = (tmp_path / ".cache" / "policybridge").glob("record-*")
+    assert f"={folder}/" in (tmp_path / "build" / "CMakeCache.txt").read_text()
     (tmp_path / "h.c").touch()
     subprocess.run(["cmake", "--build", "build"], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
 

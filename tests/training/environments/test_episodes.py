@@ -2,6 +2,8 @@
 
 import math
 import pickle
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -15,7 +17,9 @@ from policybridge_train.environments import register
 from policybridge_train.environments.eviction import Evict
 from policybridge_train.environments.inlining import InlineForSize
 from tests.client.compilers import parameters
-from tests.training.environments.conftest import Make
+from tests.training.corpora import write_corpus
+from tests.training.environments.conftest import Make, pressure
+from tests.training.tuning.autotuning import CountedCompiler
 
 PARTS = {"module": "p/two parts.c"}
 
@@ -86,6 +90,28 @@ def test_evictions_are_judged_by_the_cost_of_spills_of_their_function(make: Make
     assert 2 <= len(set(info["credit"])) <= 3
     assert reward == pytest.approx(sum(set(info["credit"])))
     assert (reward < 0) == (info["spill_cost"] > info["default_spill_cost"])
+
+
+def test_the_reward_of_evictions_is_the_logarithm_of_the_ratio_of_both_costs(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path, {"p/one function.c": pressure("f")})
+    with closing(Evict(corpus.folder, compiler="zig")) as environment:
+        reward, info = played(environment, lambda _, told: told["legal_actions"][0])
+    assert reward == pytest.approx(math.log((info["default_spill_cost"] + 1) / (info["spill_cost"] + 1)))
+    assert reward != 0
+
+
+def test_a_module_is_compiled_once_with_the_compilers_own_decisions_and_again_at_each_reset(
+    make: Make, tmp_path: Path
+) -> None:
+    compiler = CountedCompiler.of(tmp_path / "a compiler", "zig")
+    environment = make(InlineForSize, compiler=str(compiler.path))
+    compiles = []
+    for module in ("p/two parts.c", "p/more.c", "p/two parts.c", "p/two parts.c"):
+        before = compiler.compiles
+        environment.reset(options={"module": module})
+        compiles.append(compiler.compiles - before)
+    # The first two ask LLVM's own advisor, and LLVM without it, beside the episode's.
+    assert compiles == [3, 3, 1, 1]
 
 
 def test_an_illegal_action_is_replaced_by_one_that_does_no_harm(make: Make) -> None:
