@@ -135,6 +135,7 @@ def test_under_the_default_an_object_is_the_same_as_without_a_policy(
     assert tally.agreed == tally.compared == tally.decisions > 0
 
 
+@pytest.mark.parametrize("name", ["inliner", "size"])
 @pytest.mark.parametrize(
     ("labels", "decides"),
     [
@@ -144,9 +145,9 @@ def test_under_the_default_an_object_is_the_same_as_without_a_policy(
         ({"level": "Oz", "phase": "link"}, False),
     ],
 )
-def test_the_policy_of_both_kinds_decides_where_it_was_measured(labels: dict[str, str], decides: bool) -> None:
-    with nullcontext() if decides else pytest.raises(OutOfScopeError, match="size@1 is for"):
-        stored_policy("size").check_scope(labels)
+def test_a_policy_for_size_decides_where_it_was_measured(name: str, labels: dict[str, str], decides: bool) -> None:
+    with nullcontext() if decides else pytest.raises(OutOfScopeError, match=f"{name}@1 is for"):
+        stored_policy(name).check_scope(labels)
 
 
 @pytest.mark.parametrize(("task", "policy"), [("evict", "evict-first-legal"), ("priority", "priority-by-size")])

@@ -11,6 +11,8 @@ namespace {
 /// Advises by the policy that is linked into this plugin.
 class EmbeddedAdvisor final : public Advisor {
 public:
+  explicit EmbeddedAdvisor(std::map<std::string, std::string> labels) : labels_(std::move(labels)) {}
+
   bool may_decide(const char *kind) const override { return EmbeddedPolicy::find(kind) != nullptr; }
 
 private:
@@ -19,10 +21,13 @@ private:
   bool decides(const char *kind) const override { return may_decide(kind); }
   Result<std::int64_t> evaluate(llvm::ArrayRef<Feature> features) override;
 
+  std::map<std::string, std::string> labels_;
   std::optional<EmbeddedPolicy> policy_; ///< for the kind of the next decisions
 };
 
 Status EmbeddedAdvisor::open(const char *kind, llvm::ArrayRef<Feature> features) {
+  if (Status status = EmbeddedPolicy::check_scope(labels_); !status.ok())
+    return status;
   report().statistics.policy = EmbeddedPolicy::version();
   return turn_to(kind, features);
 }
@@ -40,8 +45,8 @@ Result<std::int64_t> EmbeddedAdvisor::evaluate(llvm::ArrayRef<Feature> features)
 
 } // namespace
 
-std::unique_ptr<Advisor> make_advisor(const Settings &, std::string, std::map<std::string, std::string>) {
-  return std::make_unique<EmbeddedAdvisor>();
+std::unique_ptr<Advisor> make_advisor(const Settings &, std::string, std::map<std::string, std::string> labels) {
+  return std::make_unique<EmbeddedAdvisor>(std::move(labels));
 }
 
 } // namespace policybridge::plugin

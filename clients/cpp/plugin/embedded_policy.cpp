@@ -24,6 +24,24 @@ const embedded_policy_kind *EmbeddedPolicy::find(std::string_view kind) {
   return found == end ? nullptr : found;
 }
 
+Status EmbeddedPolicy::check_scope(const std::map<std::string, std::string> &labels) {
+  for (const auto &[label, value] : labels) {
+    std::string known;
+    bool is_known = false;
+    for (const auto *row = embedded_policy_scope; row != embedded_policy_scope + embedded_policy_scope_count; ++row) {
+      if (row->label != label)
+        continue;
+      is_known |= row->value == value;
+      known += (known.empty() ? "" : " or ") + std::string(row->value);
+    }
+    if (!known.empty() && !is_known)
+      return {StatusCode::OutOfRange, std::string(embedded_policy_name) + "@" + std::to_string(embedded_policy_version) +
+                                          " is for " + label + " " + known + ", and the compilation has '" + value +
+                                          "' ([scope] in policy.toml)"};
+  }
+  return {};
+}
+
 Status EmbeddedPolicy::bind(const std::vector<TensorSpec> &features) {
   moves_.clear();
   observation_.resize(kind_.observation_size / 8 + 1);

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <cstring>
+#include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -31,6 +33,9 @@ public:
       std::memcpy(bytes + move.offset, value_of(move.feature), move.size);
     return decide();
   }
+
+  /// OutOfRange: the policy is not for a compilation with these labels. A label that is absent is in every scope.
+  static Status check_scope(const std::map<std::string, std::string> &labels);
 
   /// The version that decides.
   static PolicyVersion version();

@@ -26,8 +26,17 @@ struct embedded_policy_kind {
   const char *(*status_text)(int status);
 };
 
+/// A value of a label in the policy's scope.
+struct embedded_policy_label {
+  const char *label;
+  const char *value;
+};
+
 extern const embedded_policy_kind embedded_policy_kinds[];
 extern const std::size_t embedded_policy_kind_count;
+
+extern const embedded_policy_label embedded_policy_scope[];
+extern const std::size_t embedded_policy_scope_count;
 
 extern const char embedded_policy_identity[];
 extern const char embedded_policy_name[];

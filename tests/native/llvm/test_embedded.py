@@ -95,6 +95,26 @@ def test_clang_needs_no_option_and_tells_the_policy_in_remarks_and_in_the_file(
     assert f"policy inliner@1 ({digest}) " in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("flags", "fault"),
+    [
+        (("-O2",), "inliner@1 is for level Oz or Os, and the compilation has 'O2'"),
+        (("-Oz", "-flto=thin"), "inliner@1 is for phase compile, and the compilation has 'pre-link'"),
+    ],
+)
+def test_outside_of_its_scope_an_embedded_policy_leaves_all_to_the_compiler_and_tells_why_once(
+    asking: Plugin, embedded: Path, tmp_path: Path, flags: tuple[str, ...], fault: str
+) -> None:
+    objects = []
+    for loading in ((), (f"-fpass-plugin={embedded}",)):
+        command = [need(f"clang-{asking.major}"), *flags, "-c", *loading, str(write_source(tmp_path)), "-o", "made.o"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        objects.append((tmp_path / "made.o").read_bytes())
+    assert objects[0] == objects[1]
+    assert done.stderr.count("policybridge: ") == 1
+    assert f"all decisions are the compiler's own: {fault}" in done.stderr
+
+
 def test_a_policy_that_needs_what_the_compiler_does_not_have_is_refused_before_a_plugin_is_built(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -216,10 +216,15 @@ def _check_question(policy: Embedded, question: Question, compiler: str) -> None
 
 
 def _table(models: Sequence[_Model], growth_limit: float) -> str:
-    """Write the table of kinds and the policy's name; embedded_policy_symbols.h declares them."""
-    version = models[0].policy.version.policy
+    """Write the tables of kinds and of the scope, and the policy's name; embedded_policy_symbols.h declares them."""
+    stored = models[0].policy.version
+    version = stored.policy
     rows = [row for model in models for row in model.rows()]
     table = ",\n".join(rows)
+    scope = [
+        f"  {{{quoted(label)}, {quoted(value)}}}" for label, values in stored.config.scope.items() for value in values
+    ]
+    scopes = ",\n".join(scope or ["  {0, 0}"])
     return f"""
 struct {_PREFIX}_kind {{
   const char *name;
@@ -229,7 +234,12 @@ struct {_PREFIX}_kind {{
   int (*decide)(const void *, void *);
   const char *(*status_text)(int);
 }};
+struct {_PREFIX}_label {{
+  const char *label, *value;
+}};
 extern const struct {_PREFIX}_kind {_PREFIX}_kinds[];
+extern const struct {_PREFIX}_label {_PREFIX}_scope[];
+extern const size_t {_PREFIX}_scope_count;
 extern const size_t {_PREFIX}_kind_count;
 extern const char {_PREFIX}_name[], {_PREFIX}_digest[];
 extern const uint64_t {_PREFIX}_version;
@@ -239,6 +249,10 @@ const struct {_PREFIX}_kind {_PREFIX}_kinds[] = {{
 {table}
 }};
 const size_t {_PREFIX}_kind_count = {len(rows)};
+const struct {_PREFIX}_label {_PREFIX}_scope[] = {{
+{scopes}
+}};
+const size_t {_PREFIX}_scope_count = {len(scope)};
 const char {_PREFIX}_name[] = {quoted(version.name)}, {_PREFIX}_digest[] = {quoted(version.digest)};
 const uint64_t {_PREFIX}_version = {version.version};
 const double {_PREFIX}_growth_limit = {"PB_INFINITY" if growth_limit == float("inf") else repr(growth_limit)};
