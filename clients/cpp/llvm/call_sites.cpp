@@ -36,7 +36,7 @@ bool may_be_asked(const CallBase &call) {
 
 } // namespace
 
-CallSites::CallSites(Module &module) : module_(module) {
+CallSites::CallSites(Module &module) : module_(module), lasting_(module) {
   for (Function &function : module)
     if (!function.isDeclaration())
       number(function);
@@ -52,7 +52,7 @@ std::uint32_t CallSites::name_of(StringRef name) {
 
 void CallSites::number(Function &function) {
   LLVMContext &context = function.getContext();
-  const std::uint32_t origin = name_of(function.getName());
+  const std::uint32_t origin = name_of(lasting_.of(function.getName()));
   DenseMap<const GlobalValue *, unsigned> counts;
   unsigned indirect = 0;
   for (Instruction &instruction : instructions(function)) {
@@ -64,7 +64,7 @@ void CallSites::number(Function &function) {
     // Its text is like none of the source. It is not distinct, because a pass that copies a function, as the one that
     // splits coroutines does, copies distinct nodes, and a copy would be neither found nor taken off.
     MDNode *node = MDNode::get(context, MDString::get(context, "policybridge site " + utostr(calls_.size())));
-    calls_[node] = {origin, name_of(callee ? callee->getName() : ""), which};
+    calls_[node] = {origin, name_of(callee ? lasting_.of(callee->getName()) : ""), which};
     call->setMetadata(metadata_kind, node);
   }
 }
@@ -77,13 +77,13 @@ const CallSites::Numbered *CallSites::find(const CallBase &call) const {
 
 Site CallSites::ask(const CallBase &call) {
   Site site;
-  site.caller = call.getCaller()->getName();
+  site.caller = lasting_.of(call.getCaller()->getName());
   if (const Numbered *numbered = find(call)) {
     site.origin = names_[numbered->origin];
     site.callee = names_[numbered->callee];
     site.number = numbered->number;
   } else {
-    site.callee = call.getCalledFunction()->getName();
+    site.callee = lasting_.of(call.getCalledFunction()->getName());
   }
   SmallString<256> text;
   for (const StringRef part : {site.caller, site.origin, site.callee}) {
@@ -114,7 +114,7 @@ namespace {
 // stays the same if its file is renamed.
 StringRef name_without_file(const Function &function) {
   constexpr StringLiteral initialisers = "_GLOBAL__sub_I_";
-  const StringRef name = function.getName();
+  const StringRef name = lasting_name(function.getName());
   return name.starts_with(initialisers) ? StringRef(initialisers) : name;
 }
 
@@ -140,7 +140,7 @@ ModuleTraits ModuleTraits::of(const Module &module) {
       text += static_cast<char>(instruction.getOpcode());
       if (const auto *call = dyn_cast<CallBase>(&instruction))
         if (const GlobalValue *callee = callee_of(*call))
-          text.append(callee->getName()).push_back('\0');
+          text.append(lasting_name(callee->getName())).push_back('\0');
     }
     const std::uint64_t hash = xxh3_64bits(StringRef(text));
     for (int shift = 56; shift >= 0; shift -= 8)

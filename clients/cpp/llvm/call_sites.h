@@ -1,6 +1,8 @@
 #ifndef POLICYBRIDGE_LLVM_CALL_SITES_H
 #define POLICYBRIDGE_LLVM_CALL_SITES_H
 
+#include "module_names.h"
+
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringRef.h"
 
@@ -18,7 +20,7 @@ class Module;
 
 namespace policybridge::plugin {
 
-/// What names a call that is asked for. Names are byte strings, and stay valid as long as the `CallSites` and the call.
+/// What names a call that is asked for. Names are those of `LastingNames`. They are byte strings, and stay valid as long as the `CallSites` and the call.
 struct Site {
   llvm::StringRef caller; ///< the function that holds the call now
   llvm::StringRef origin; ///< the function that held it at the start of the pipeline; empty for a call made later
@@ -57,6 +59,7 @@ private:
   const Numbered *find(const llvm::CallBase &call) const;
 
   llvm::Module &module_;
+  const LastingNames lasting_;
   std::deque<std::string> names_; // which never move
   llvm::DenseMap<llvm::StringRef, std::uint32_t> indices_; // of names_, while the calls are numbered
   llvm::DenseMap<const llvm::MDNode *, Numbered> calls_;

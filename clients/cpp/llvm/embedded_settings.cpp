@@ -41,6 +41,11 @@ const char *plugin_version() { return embedded_policy_identity; }
 Status Settings::read() {
   stats = sys::Process::GetEnv("POLICYBRIDGE_STATS").value_or("");
   growth_limit = embedded_policy_growth_limit;
+  constexpr const char *of_phases = "POLICYBRIDGE_PHASES";
+  Result<Phases> read = Phases::parse(sys::Process::GetEnv(of_phases).value_or(""));
+  if (!read.ok())
+    return invalid_argument(std::string(of_phases) + " " + read.status().message());
+  phases = *std::move(read);
   const std::string cache = compiler_cache();
   if (cache.empty())
     return {};

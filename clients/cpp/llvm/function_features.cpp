@@ -1,5 +1,6 @@
 #include "function_features.h"
 
+#include "module_names.h"
 #include "sha256.h"
 
 #include "llvm/ADT/SmallPtrSet.h"
@@ -104,7 +105,7 @@ public:
 
 private:
   void count_function() {
-    const StringRef name = function_.getName();
+    const StringRef name = lasting_name(function_.getName());
     found_.function = static_cast<std::int64_t>(sha256_head({name.data(), name.size()}));
     found_.minsize = function_.hasMinSize();
     found_.optsize = function_.hasOptSize();

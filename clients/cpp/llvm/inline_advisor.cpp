@@ -77,7 +77,7 @@ public:
     if (wanted_[caller_hash])
       added(caller_hash) = hash_of(site.caller);
     if (wanted_[callee_hash])
-      added(callee_hash) = hash_of(callee.getName());
+      added(callee_hash) = hash_of(lasting_name(callee.getName()));
     added(callee_is_local) = callee.hasLocalLinkage();
     added(callee_is_discardable) = callee.isDiscardableIfUnused();
     added(caller_is_discardable) = call.getCaller()->isDiscardableIfUnused();

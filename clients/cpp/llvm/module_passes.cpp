@@ -1,5 +1,6 @@
 #include "module_passes.h"
 
+#include "module_names.h"
 #include "sha256.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -56,7 +57,7 @@ ModulePasses::OfFunction &ModulePasses::choices_of(StringRef function) {
   if (!last_ || last_->getKey() != function) {
     const auto [at, is_new] = functions_.try_emplace(function);
     if (is_new)
-      at->second.rows = rows_for(sha256_head({function.data(), function.size()}));
+      at->second.rows = rows_for(sha256_head(std::string_view(lasting_name(function))));
     last_ = &*at;
   }
   return last_->getValue();

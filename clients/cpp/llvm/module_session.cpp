@@ -39,12 +39,27 @@ double seconds_since(Clock::time_point begun) { return std::chrono::duration<dou
 ModuleSession::ModuleSession(Module &module, ModuleAnalysisManager &analyses,
                              std::shared_ptr<const Configuration> configuration)
     : module_(module), analyses_(analyses), configuration_(std::move(configuration)),
+      phase_(phase_of(module, analyses)),
       advisor_(make_advisor(configuration_->settings, name_of(module), scope_labels(module, analyses))),
       begun_(Clock::now()) {
-  advisor_->report().statistics.failure = configuration_->invalid;
+  advisor_->report().statistics.failure = configuration_->invalid.ok() ? check_phase() : configuration_->invalid;
   advisor_->report().instructions_before = instructions_of(module);
   size_ = static_cast<double>(advisor_->report().instructions_before);
   fail_without_default();
+}
+
+/// A phase for which no policy is asked is no fault.
+Status ModuleSession::check_phase() const {
+  if (configuration_->settings.phases.holds(phase_))
+    return {};
+  return {StatusCode::OutOfRange, "the phase of the compilation is '" + phase_ + "', in which LLVM decides unless " +
+                                      "POLICYBRIDGE_PHASES holds it"};
+}
+
+/// Whether the settings themselves leave this phase to LLVM, so that there is nothing to tell.
+bool ModuleSession::is_idle_by_order() const {
+  const Phases &phases = configuration_->settings.phases;
+  return phases.is_given && !phases.holds(phase_);
 }
 
 bool ModuleSession::has_policy() {
@@ -102,7 +117,7 @@ ModuleSession::~ModuleSession() {
   report.instructions_after = instructions_of(module_);
   report.seconds = seconds_since(begun_);
   advisor_->finish();
-  if (!statistics.failure.ok() && !report.fatal)
+  if (!statistics.failure.ok() && !report.fatal && !is_idle_by_order())
     tell_defaults(statistics);
   tell_limited(statistics, configuration_->settings.growth_limit, "the module's size");
   write_statistics();

@@ -59,12 +59,15 @@ public:
   }
 
 private:
+  Status check_phase() const;
+  bool is_idle_by_order() const;
   void fail_without_default();
   void write_statistics();
 
   llvm::Module &module_;
   llvm::ModuleAnalysisManager &analyses_;
   std::shared_ptr<const Configuration> configuration_;
+  std::string phase_; // see phases.h
   std::unique_ptr<Advisor> advisor_;
   std::shared_ptr<ModulePasses> passes_;
   double size_ = 0;  // of the module before the inlining, in instructions

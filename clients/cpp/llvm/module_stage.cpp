@@ -1,6 +1,7 @@
 #include "module_stage.h"
 
 #include "call_sites.h"
+#include "phases.h"
 
 #include "llvm/IR/Module.h"
 #include "llvm/TargetParser/Triple.h"
@@ -14,16 +15,12 @@ bool is_compilation(Module &module, ModuleAnalysisManager &analyses) {
   return stage && stage->object->is_compilation;
 }
 
-namespace {
-
-const char *phase_of(Module &module, ModuleAnalysisManager &analyses) {
+std::string phase_of(Module &module, ModuleAnalysisManager &analyses) {
   if (!is_compilation(module, analyses))
-    return "link";
+    return link_phase;
   // clang marks every module that a linker is to optimise.
-  return module.getModuleFlag("EnableSplitLTOUnit") ? "pre-link" : "compile";
+  return module.getModuleFlag("EnableSplitLTOUnit") ? pre_link_phase : compile_phase;
 }
-
-} // namespace
 
 std::map<std::string, std::string> scope_labels(Module &module, ModuleAnalysisManager &analyses) {
   return {{"level", level_of(module)},

@@ -19,6 +19,9 @@ struct ModuleStage {
 /// Whether a compiler, and not a linker, optimises the module.
 bool is_compilation(llvm::Module &module, llvm::ModuleAnalysisManager &analyses);
 
+/// The phase of a module: one of phases.h.
+std::string phase_of(llvm::Module &module, llvm::ModuleAnalysisManager &analyses);
+
 /// The labels of a module that a policy's scope is compared with: `level` (Oz, Os, O2), `phase` (compile, pre-link, link)
 /// and `target` (the architecture of the target triple: x86_64).
 std::map<std::string, std::string> scope_labels(llvm::Module &module, llvm::ModuleAnalysisManager &analyses);

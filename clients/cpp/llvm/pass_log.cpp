@@ -16,6 +16,7 @@
 
 #include "pass_log.h"
 
+#include "module_names.h"
 #include "pass_choices.h"
 #include "percent.h"
 #include "sha256.h"
@@ -50,7 +51,7 @@ std::unique_ptr<PassLog> PassLog::open(const std::string &path, StringRef first_
 
 PassLog::Run PassLog::next(StringRef function, StringRef pass) {
   const unsigned nth = runs_[(function + Twine('\0') + pass).str()]++;
-  return {function.str(), pass.str(), nth};
+  return {lasting_name(function).str(), pass.str(), nth};
 }
 
 void PassLog::ask(StringRef function, StringRef pass) { asked_ = next(function, pass); }

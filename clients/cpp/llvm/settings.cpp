@@ -47,6 +47,8 @@ struct Options {
              cl::desc("Log every call that LLVM asks about there; %p and %m as in the statistics")};
   Text passes{"policybridge-passes", cl::cat(category), cl::value_desc("file"),
               cl::desc("Log every optional pass that LLVM asks about there; %p and %m as in the statistics")};
+  Text phases{"policybridge-phases", cl::cat(category), cl::value_desc("phase,..."),
+              cl::desc("Where to decide: compile, pre-link, link (default: compile,link)")};
   Text module{"policybridge-module", cl::cat(category), cl::value_desc("path"),
               cl::desc("The name of this module in the store (default: its source file)")};
   Texts options{"policybridge-option", cl::cat(category), cl::value_desc("name=value"),
@@ -88,12 +90,12 @@ private:
 
   const std::vector<const Text *> texts = {&made->server,       &made->policy,     &made->timeout, &made->stats,
                                            &made->fallback,     &made->growth_limit, &made->retry_after,
-                                           &made->decides,      &made->decisions,    &made->sites,      &made->passes, &made->module,  &made->explore};
+                                           &made->decides,      &made->decisions,    &made->sites,      &made->passes, &made->phases, &made->module,  &made->explore};
 };
 
 /// Check a store under a compiler cache; the command line does not have its content.
 Status check_cached_store(const SettingsSource &source, const std::string &cache, const std::string &store) {
-  for (const std::string_view name : {"decisions", "module"})
+  for (const std::string_view name : {"decisions", "module", "phases"})
     if (!source.written(name) && environment(variable_of(name)))
       return refused_under(cache, "give -mllvm " + source.spelled(name) + " and not " + variable_of(name) +
                                       ", because it keeps the object by the command line alone");
@@ -121,13 +123,23 @@ Status Settings::read() {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   if (Status status = source.read_number("growth-limit", "", 0, infinity, growth_limit); !status.ok())
     return status;
+  if (Status status = read_phases(source); !status.ok())
+    return status;
   if (is_local())
     return read_local(source);
-  if (Status status = check_cached(source, {"growth-limit", "decides"}, "-mllvm "); !status.ok())
+  if (Status status = check_cached(source, {"growth-limit", "decides", "phases"}, "-mllvm "); !status.ok())
     return status;
   if (Status status = read_decides(source); !status.ok())
     return status;
   return read_server(source);
+}
+
+Status Settings::read_phases(const SettingsSource &source) {
+  Result<Phases> read = Phases::parse(source.value("phases"));
+  if (!read.ok())
+    return source.invalid("phases", read.status().message());
+  phases = *std::move(read);
+  return {};
 }
 
 Status Settings::read_decides(const SettingsSource &source) {

@@ -1,6 +1,7 @@
 #ifndef POLICYBRIDGE_LLVM_SETTINGS_H
 #define POLICYBRIDGE_LLVM_SETTINGS_H
 
+#include "phases.h"
 #include "server_settings.h"
 
 #include <string>
@@ -24,6 +25,8 @@ struct Settings : ServerSettings {
   std::vector<std::string> decides;
   /// The module's name in the store. Empty: its source file.
   std::string module;
+  /// Where in a build the plugin decides.
+  Phases phases;
   /// The factor of a module's size that the policy may add to it; beyond that LLVM's own decisions stand in.
   double growth_limit = 4;
 
@@ -38,6 +41,7 @@ struct Settings : ServerSettings {
   Status read();
 
 private:
+  Status read_phases(const SettingsSource &source);
   Status read_decides(const SettingsSource &source);
   Status read_local(const SettingsSource &source);
 };

@@ -1,6 +1,7 @@
 #include "store_session.h"
 
 #include "module_names.h"
+#include "module_stage.h"
 #include "process_names.h"
 #include "telling.h"
 
@@ -23,23 +24,23 @@ std::string path_of(const Module &module, const Settings &settings) {
   return settings.module.empty() ? name_of(module) : settings.module;
 }
 
-CompiledModule describe(const Module &module, const Settings &settings) {
+CompiledModule describe(const Module &module, const Settings &settings, const std::string &phase) {
   ModuleTraits traits = ModuleTraits::of(module);
   return {std::to_string(LLVM_VERSION_MAJOR), std::move(traits.level), "site", std::move(traits.digest),
-          path_of(module, settings)};
+          path_of(module, settings), phase == link_phase};
 }
 
 } // namespace
 
-StoreSession::StoreSession(Module &module, ModuleAnalysisManager &, std::shared_ptr<const Configuration> configuration)
-    : module_(module), configuration_(std::move(configuration)), failure_(configuration_->invalid),
-      begun_(Clock::now()) {
+StoreSession::StoreSession(Module &module, ModuleAnalysisManager &analyses, std::shared_ptr<const Configuration> configuration)
+    : module_(module), configuration_(std::move(configuration)), phase_(phase_of(module, analyses)),
+      failure_(configuration_->invalid), begun_(Clock::now()) {
   const Settings &settings = configuration_->settings;
   const DecisionStore *store = configuration_->store ? &*configuration_->store : nullptr;
   const bool is_logged = failure_.ok() && !settings.sites.empty();
   const bool has_pass_log = failure_.ok() && !settings.passes.empty();
   if ((store && !store->sections().empty()) || is_logged || has_pass_log)
-    compiled_ = describe(module, settings);
+    compiled_ = describe(module, settings, phase_);
   report_.store = settings.decisions;
   report_.module = path_of(module, settings);
   if (failure_.ok() && store)
@@ -59,6 +60,12 @@ Status StoreSession::read_store() {
   const DecisionStore::Section *section = store.find(compiled_);
   if (!section)
     return Status();
+  if (const Phases &phases = configuration_->settings.phases; !phases.holds(phase_)) {
+    if (!phases.is_given && DecisionStore::is_path_of(*section, compiled_))
+      errs() << "policybridge: " << sys::path::filename(report_.store) << " is not applied to " << report_.module
+             << " in the phase '" << phase_ << "', in which LLVM decides unless POLICYBRIDGE_PHASES holds it\n";
+    return Status();
+  }
   auto decisions = store.read(*section);
   if (!decisions.ok())
     return decisions.status();

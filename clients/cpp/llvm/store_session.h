@@ -64,6 +64,7 @@ private:
 
   llvm::Module &module_;
   std::shared_ptr<const Configuration> configuration_;
+  std::string phase_; // see phases.h
   CompiledModule compiled_;
   SectionDecisions decisions_;
   bool is_own_section_ = false; // not that of another file of the same name

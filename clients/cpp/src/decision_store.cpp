@@ -175,6 +175,11 @@ Status DecisionStore::add_section(std::uint64_t start) {
     const std::string_view name = take(value, '=');
     CompiledModule &module = section.module;
     has_path |= name == "path";
+    if (name == "phase") {
+      if (value != "link")
+        return broken(start, "a phase is link, and absent for every other");
+      module.at_link = true;
+    }
     for (auto [known, text_of] : {std::pair{"llvm", &module.llvm}, {"level", &module.level}, {"by", &module.by},
                                   {"digest", &module.digest}, {"path", &module.path}})
       if (name == known)
@@ -194,7 +199,7 @@ const DecisionStore::Section *DecisionStore::find(const CompiledModule &module) 
   std::tuple<bool, bool, std::size_t> best_rank;
   for (const Section &section : sections_) {
     const CompiledModule &other = section.module;
-    if (other.level != module.level || other.by != module.by)
+    if (other.level != module.level || other.by != module.by || other.at_link != module.at_link)
       continue;
     const bool same = has_digest(other, module);
     const std::size_t equal = may_match(other.path, parts) ? equal_at_the_end(parts_of(other.path, false), parts) : 0;

@@ -46,6 +46,7 @@ struct CompiledModule {
   std::string by;     ///< site or sequence
   std::string digest; ///< of the module as the pipeline starts; empty where it is not known
   std::string path;   ///< of the source file; relative to the working folder, or absolute
+  bool at_link = false; ///< whether a linker optimises it
 };
 
 /// A store of tuned decisions, `tuned.db`: text, one section for each module. docs/decisions.md has the format.
@@ -65,7 +66,7 @@ public:
   /// Fails with a message that begins with the path, where the file is not a store or not a regular file.
   static Result<DecisionStore> open(const std::string &path);
 
-  /// The section for a module: of its level and kind, and either its file's name or its digest; of several the best by
+  /// The section for a module: of its level, kind and phase, and either its file's name or its digest; of several the best by
   /// the same major, the same digest, and the number of folders that are equal from the end. None: null.
   const Section *find(const CompiledModule &module) const;
 

@@ -295,6 +295,18 @@ def test_a_section_of_another_level_or_by_other_keys_is_never_chosen() -> None:
     assert store.section_for(Heading(22, "Oz", "sequence", DIGEST, "a.c")) is None
 
 
+def test_a_section_of_link_time_is_chosen_there_alone_and_is_written_as_such() -> None:
+    linked = Section(Heading(22, "Oz", "site", DIGEST, "a.c", "link"), (Decision("0123456789abcdef", True),))
+    store = Store([linked, section("a.c", DIGEST)])
+    assert store.section_for(Heading(22, "Oz", "site", DIGEST, "a.c", "link")) is linked
+    assert store.section_for(Heading(22, "Oz", "site", DIGEST, "a.c")) is store.sections[1]
+    assert f"digest={DIGEST} phase=link path=a.c\n" in format_store(store).decode()
+    assert set(parse_store(format_store(store)).sections) == set(store.sections)
+    assert len(store.with_section(section("a.c")).sections) == 2
+    with pytest.raises(InvalidError, match="phase= is link, and absent for every other phase, not 'compile'"):
+        parse_store(format_store(store).replace(b"phase=link", b"phase=compile"))
+
+
 def test_a_source_below_the_store_is_named_from_there_and_another_one_absolutely(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     store = tmp_path / "tuned.db"

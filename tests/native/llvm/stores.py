@@ -76,9 +76,9 @@ class Tuner:
         return self.compile(source, *flags, sites=str(self.folder / "sites"), **settings)
 
     def compile(self, source: Path, *flags: str, **settings: str) -> Made:
-        """Compile with the plugin; ``decisions="x"`` is -policybridge-decisions=x."""
+        """Compile with the plugin, in every phase; ``decisions="x"`` is -policybridge-decisions=x."""
         (self.folder / "sites").unlink(missing_ok=True)
-        settings = {"stats": str(self.folder / "stats.json"), **settings}
+        settings = {"stats": str(self.folder / "stats.json"), "phases": "compile,pre-link,link", **settings}
         options = [
             word
             for name, value in settings.items()

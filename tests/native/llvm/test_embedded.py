@@ -108,7 +108,8 @@ def test_outside_of_its_scope_an_embedded_policy_leaves_all_to_the_compiler_and_
     objects = []
     for loading in ((), (f"-fpass-plugin={embedded}",)):
         command = [need(f"clang-{asking.major}"), *flags, "-c", *loading, str(write_source(tmp_path)), "-o", "made.o"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        every = {**os.environ, "POLICYBRIDGE_PHASES": "compile,pre-link,link"}
+        done = subprocess.run(command, cwd=tmp_path, env=every, capture_output=True, text=True, check=True)
         objects.append((tmp_path / "made.o").read_bytes())
     assert objects[0] == objects[1]
     assert done.stderr.count("policybridge: ") == 1

@@ -64,7 +64,7 @@ def test_outside_of_a_policys_scope_the_compiler_decides_and_tells_why_once(
 ) -> None:
     source = write_source(tmp_path)
     stats = tmp_path / "stats.json"
-    made, said = compiled(plugin, policy, source, *flags, stats=str(stats))
+    made, said = compiled(plugin, policy, source, *flags, stats=str(stats), phases="compile,pre-link")
     assert made == compiled(plugin, None, source, *flags)[0]
     assert said.count("policybridge: all decisions are the compiler's own: ") == 1
     assert fault in said

@@ -7,6 +7,7 @@
     9f86d081884c7d65 add gvn-hoist@early test
     module llvm=22 level=Oz by=sequence digest=- path=src/b.cpp
     8a9bacbdcedfe0f1.0 call caller callee
+    module llvm=22 level=Oz by=site digest=- phase=link path=build/program
 
 Words are separated by single spaces; names and paths are percent-encoded (`policybridge_client.decisions.names`).
 Sections are sorted by path and decisions by key, so that a change of the store is a small diff.
@@ -18,7 +19,16 @@ from typing import Final
 
 from policybridge_client.decisions.names import quoted, unquoted
 from policybridge_client.decisions.passes import PassChoice, checked_action
-from policybridge_client.decisions.store import By, Decision, Heading, Section, Store, checked_kind, checked_level
+from policybridge_client.decisions.store import (
+    By,
+    Decision,
+    Heading,
+    Phase,
+    Section,
+    Store,
+    checked_kind,
+    checked_level,
+)
 from policybridge_core.errors import InvalidError
 
 _FIRST_LINE: Final = b"policybridge-decisions 1"
@@ -120,7 +130,14 @@ def _heading(line: bytes) -> Heading:
         checked_kind(given[b"by"].decode("utf-8", "replace")),
         None if digest == b"-" else digest.decode(),
         unquoted(given[b"path"]),
+        _phase(given.get(b"phase")),
     )
+
+
+def _phase(given: bytes | None) -> Phase:
+    if given not in (None, b"link"):
+        raise InvalidError(f"phase= is link, and absent for every other phase, not {_shown(given)}")
+    return "compile" if given is None else "link"
 
 
 def _decision(line: bytes, by: By) -> Decision | PassChoice:
@@ -154,8 +171,8 @@ def format_store(store: Store) -> bytes:
 
 def _section_lines(path: bytes, section: Section) -> Iterator[bytes]:
     heading = section.heading
-    start = f"module llvm={heading.llvm} level={heading.level} by={heading.by} digest={heading.digest or '-'} path="
-    yield start.encode() + path
+    start = f"module llvm={heading.llvm} level={heading.level} by={heading.by} digest={heading.digest or '-'}"
+    yield f"{start}{' phase=link' * (heading.phase == 'link')} path=".encode() + path
     for decision in _sorted(section.decisions):
         words = [decision.key.encode(), _WORDS[decision.inline]]
         if decision.caller or decision.callee:
@@ -167,7 +184,7 @@ def _section_lines(path: bytes, section: Section) -> Iterator[bytes]:
 
 
 def _order(heading: Heading) -> tuple[object, ...]:
-    return heading.llvm, heading.level, heading.by, heading.digest or ""
+    return heading.llvm, heading.level, heading.by, heading.phase, heading.digest or ""
 
 
 def _sorted(decisions: Iterable[Decision]) -> list[Decision]:

@@ -18,6 +18,9 @@ Level = Literal["Oz", "Os", "O2"]
 By = Literal["site", "sequence"]
 """The kind of the keys: `site_key`, or `FeaturesKeys` if the compiler does not tell the site."""
 
+Phase = Literal["compile", "link"]
+"""Whether a compiler optimises the module, or a linker."""
+
 LEVELS: Final[tuple[Level, ...]] = ("Oz", "Os", "O2")
 KINDS: Final[tuple[By, ...]] = ("site", "sequence")
 
@@ -49,7 +52,9 @@ class Heading:
         level: see `Level`.
         by: see `By`.
         digest: 16 hexadecimal digits over the module at the start of the pipeline; ``None`` if unknown.
-        path: the source: relative to the store's folder if it lies below, else absolute, else a module's name.
+        path: the source: relative to the store's folder if it lies below, else absolute, else a module's name. For full
+            LTO, the linker's output.
+        phase: see `Phase`.
 
     """
 
@@ -58,6 +63,7 @@ class Heading:
     by: By
     digest: str | None
     path: str
+    phase: Phase = "compile"
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,7 @@ class Store:
     sections: Sequence[Section] = field(default=())
 
     def with_section(self, section: Section, *, beside: Collection[str] = ()) -> "Store":
-        """Return a store in which this section replaces all with its path, LLVM version, level and kind of keys.
+        """Return a store in which this section replaces all with its path, LLVM version, level, kind of keys and phase.
 
         A section without decisions only removes. A source that a build compiles with several sets of options is several
         modules: ``beside`` holds the digests of the others, whose sections stay.
@@ -108,20 +114,20 @@ class Store:
     def section_for(self, heading: Heading) -> Section | None:
         """Choose the section for a compilation; ``None`` if no section fits.
 
-        A section fits if level and kind of keys are equal, and the digest or the last component of the path. The best
-        has, in this order: the same LLVM version, the same digest, the most equal components at the path's end. Of
-        equally good sections the first counts.
+        A section fits if level, kind of keys and phase are equal, and the digest or the last component of the path. The
+        best has, in this order: the same LLVM version, the same digest, the most equal components at the path's end.
+        Of equally good sections the first counts.
         """
         fitting = [section for section in self.sections if _fits(section.heading, heading)]
         return max(fitting, key=lambda section: _quality(section.heading, heading), default=None)
 
 
 def _module(heading: Heading) -> tuple[object, ...]:
-    return heading.path, heading.llvm, heading.level, heading.by
+    return heading.path, heading.llvm, heading.level, heading.by, heading.phase
 
 
 def _fits(section: Heading, wanted: Heading) -> bool:
-    if (section.level, section.by) != (wanted.level, wanted.by):
+    if (section.level, section.by, section.phase) != (wanted.level, wanted.by, wanted.phase):
         return False
     return _same_digest(section, wanted) or _equal_components(section.path, wanted.path) > 0
 
