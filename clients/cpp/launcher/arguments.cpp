@@ -200,6 +200,7 @@ private:
     if (!policy.ok())
       return refused(policy.status().message());
     config_.policy = *std::move(policy);
+    config_.policy_text = *policy_;
     if (!(timeout_ > 0))
       return refused("a timeout is more than 0 seconds, not " + JsonWriter::decimal(timeout_));
     config_.timeout = microseconds_of(timeout_);

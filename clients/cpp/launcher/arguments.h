@@ -16,6 +16,8 @@ namespace policybridge {
 /// How to run a compiler under a policy.
 struct Config {
   PolicyReference policy;
+  /// The same as it was given.
+  std::string policy_text;
   /// A store of decisions in the place of a policy and a server; empty for none.
   std::string decisions;
   /// The folder where the plugins are looked for first; empty for none.

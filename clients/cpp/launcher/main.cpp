@@ -5,6 +5,7 @@
 #include "decided.h"
 #include "files.h"
 #include "host.h"
+#include "linking.h"
 #include "process.h"
 
 #include <cstdio>
@@ -64,6 +65,12 @@ int run(const Config &config) {
     return print_error(compiler.status().message(), usage_status);
   if (const Status status = config.task->check(compiler->kind); !status.ok())
     return print_error(status.message(), usage_status);
+  if (config.task->name == "inline" && !config.exploration && links_with_lto(*compiler)) {
+    Signals signals;
+    const Status failure = become_linking(config, *compiler, signals);
+    const auto number = signals.received();
+    return number ? signal_status + *number : print_system_error(failure);
+  }
   const bool needs_policy = may_request_advice(*compiler);
   if (!needs_policy && config.stats.empty())
     return print_system_error(become(compiler->command()));

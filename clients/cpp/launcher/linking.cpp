@@ -1,0 +1,166 @@
+#include "linking.h"
+
+#include "decision_store.h"
+#include "files.h"
+#include "llvm_version.h"
+#include "plugins.h"
+#include "sha256.h"
+#include "words.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fcntl.h>
+
+namespace policybridge {
+
+namespace {
+
+constexpr int timeout_milliseconds = 60000;
+
+constexpr std::string_view without_linker[] = {"-c", "-S", "-E", "-M", "-MM", "-r", "-fsyntax-only", "-###", "-cc1",
+                                               "-emit-llvm", "--version", "--help", "--precompile"};
+
+/// The options that choose the linker.
+bool chooses_linker(const std::string &word) {
+  return starts_with(word, "-fuse-ld=") || starts_with(word, "--ld-path=") || starts_with(word, "-B") ||
+         starts_with(word, "--target=");
+}
+
+/// Link an empty module with the plugin.
+bool loads(const Compiler &compiler, const std::string &plugin, Signals &signals) {
+  Strings trial = {compiler.start.back(), "-flto", "-O1", "-w", "-nostdlib", "-shared", "-fPIC"};
+  std::copy_if(compiler.arguments.begin(), compiler.arguments.end(), std::back_inserter(trial), chooses_linker);
+  for (const std::string &word : {"-Wl,--load-pass-plugin=" + plugin, std::string("-x"), std::string("c"),
+                                  std::string("/dev/null"), std::string("-o"), std::string("/dev/null")})
+    trial.push_back(word);
+  const Descriptor nowhere(open("/dev/null", O_WRONLY | O_CLOEXEC));
+  ProcessOptions options;
+  options.variables = {{"CCACHE_DISABLE", "1"}};
+  options.output = nowhere.get();
+  Result<Process> process = Process::start(trial, signals, options);
+  return process.ok() && process->await(signals, timeout_milliseconds).ok() && process->reap() == 0;
+}
+
+std::string joined(const std::map<std::string, std::string> &pairs) {
+  std::string text;
+  for (const auto &[name, value] : pairs)
+    text += (text.empty() ? "" : ",") + name + "=" + value;
+  return text;
+}
+
+/// The settings of the plugin, which LLD knows by variables alone.
+Variables settings_of(const Config &config) {
+  Variables settings = {{"POLICYBRIDGE_GROWTH_LIMIT", general(config.growth_limit)},
+                        {"POLICYBRIDGE_FALLBACK", config.falls_back ? "default" : "error"}};
+  if (variable("POLICYBRIDGE_PHASES").empty())
+    settings.emplace_back("POLICYBRIDGE_PHASES", "compile,link");
+  if (!config.stats.empty())
+    settings.emplace_back("POLICYBRIDGE_STATS", config.stats);
+  if (!config.decisions.empty()) {
+    settings.emplace_back("POLICYBRIDGE_DECISIONS", absolute(config.decisions));
+    return settings;
+  }
+  settings.emplace_back("POLICYBRIDGE_SERVER", config.server);
+  settings.emplace_back("POLICYBRIDGE_POLICY", config.policy_text);
+  settings.emplace_back("POLICYBRIDGE_RETRY_AFTER", general(config.retry_after));
+  settings.emplace_back("POLICYBRIDGE_TIMEOUT", general(std::chrono::duration<double>(config.timeout).count()));
+  settings.emplace_back("POLICYBRIDGE_LABELS", joined(config.labels));
+  settings.emplace_back("POLICYBRIDGE_OPTIONS", joined(config.options));
+  return settings;
+}
+
+/// Whether nothing but the settings, the plugin and the store changes what a linker makes of the same objects.
+bool is_reproducible(const Config &config) {
+  return !config.decisions.empty() || (!config.falls_back && config.policy_text.find("@sha256:") != std::string::npos);
+}
+
+/// Options that keep ThinLTO's cache right. LLD's key has its options for LLVM and not the plugin. So one that has no
+/// effect, because nothing is printed, holds the digest of all that changes the objects.
+Strings cache_options(const Config &config, const std::string &plugin, const Variables &settings) {
+  if (!is_reproducible(config))
+    return {"-Wl,--thinlto-cache-dir="};
+  std::string all;
+  for (const auto &[name, value] : settings)
+    all += name + "=" + value + "\n";
+  for (const std::string &file : {plugin, config.decisions})
+    if (const Result<std::string> content = file.empty() ? Result<std::string>("") : read_file(file); content.ok())
+      all += sha256(*content) + "\n";
+  all += variable("POLICYBRIDGE_PHASES");
+  return {"-Wl,-mllvm,-filter-print-funcs=policybridge." + sha256(all).substr(0, 32)};
+}
+
+bool has_cache(const Compiler &compiler) {
+  return std::any_of(compiler.arguments.begin(), compiler.arguments.end(), [](const std::string &word) {
+    return word.find("thinlto-cache-dir") != std::string::npos;
+  });
+}
+
+void say(const std::string &message) { (void)fprintf(stderr, "policybridge-run: %s\n", message.c_str()); }
+
+/// Why nothing is decided at link time; empty if there is something to decide.
+std::string reason_not_to(const Config &config) {
+  const std::string phases = variable("POLICYBRIDGE_PHASES");
+  if (!phases.empty() && (',' + phases + ',').find(",link,") == std::string::npos)
+    return "POLICYBRIDGE_PHASES is " + phases;
+  if (config.decisions.empty())
+    return "";
+  const Result<DecisionStore> store = DecisionStore::open(config.decisions);
+  if (!store.ok())
+    return store.status().message();
+  const auto &sections = store->sections();
+  const bool has_any = std::any_of(sections.begin(), sections.end(), [](const auto &each) { return each.module.at_link; });
+  return has_any ? "" : file_name(config.decisions) + " has no section with phase=link";
+}
+
+} // namespace
+
+bool links_with_lto(const Compiler &compiler) {
+  if (compiler.kind != CompilerKind::Clang)
+    return false;
+  const Strings &words = compiler.arguments;
+  const auto lto = std::find_if(words.rbegin(), words.rend(), [](const std::string &word) {
+    return word == "-flto" || starts_with(word, "-flto=") || word == "-fno-lto";
+  });
+  return lto != words.rend() && *lto != "-fno-lto" &&
+         std::none_of(words.begin(), words.end(), [](const std::string &word) { return holds(without_linker, word); }) &&
+         std::any_of(words.begin(), words.end(), [](const std::string &word) { return !starts_with(word, "-"); });
+}
+
+Status become_linking(const Config &config, const Compiler &compiler, Signals &signals) {
+  std::string why = reason_not_to(config);
+  std::string plugin;
+  if (why.empty()) {
+    const Result<int> major = llvm_version(compiler.start, signals);
+    if (!major.ok())
+      return major.status();
+    Result<std::string> found = find_plugin(compiler, *major, config.plugins, signals);
+    if (!found.ok())
+      return found.status();
+    plugin = *std::move(found);
+    if (plugin.empty() || !loads(compiler, plugin, signals))
+      why = plugin.empty() ? "there is no plugin that this compiler loads" : "the linker loads no plugins of LLVM's; LLD does";
+  }
+  Strings words = compiler.start;
+  if (why.empty()) {
+    const Variables settings = settings_of(config);
+    for (const auto &[name, value] : settings)
+      setenv(name.c_str(), value.c_str(), 1);
+    setenv("CCACHE_DISABLE", "1", 1);
+    words.insert(words.end(), compiler.arguments.begin(), compiler.arguments.end());
+    words.push_back("-Wl,--load-pass-plugin=" + plugin);
+    // Last, because the last of several folders counts.
+    const Strings options = cache_options(config, plugin, settings);
+    words.insert(words.end(), options.begin(), options.end());
+    if (has_cache(compiler) && !is_reproducible(config))
+      say("ThinLTO's cache is not used: it could keep another policy's objects; name the version by its digest, with "
+          "--fallback error");
+  } else {
+    words.insert(words.end(), compiler.arguments.begin(), compiler.arguments.end());
+    say("all decisions at link time are the compiler's own: " + why);
+  }
+  signals.restore();
+  return become(words);
+}
+
+} // namespace policybridge

@@ -1,0 +1,153 @@
+"""The launcher with LTO: the plugin is added for LLD, and decides at link time."""
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from policybridge_client.decisions import Decision, Heading, Section, Store, read_sites, write_store
+from tests.conftest import RunningServer
+from tests.native.conftest import Target
+from tests.native.llvm.plugins import built_plugin, need
+from tests.repositories import answering, write_python
+
+SOURCE = """
+int sink(int x) { return x; }
+static int step(int x) { int s = x; for (int i = 0; i < 9; ++i) s += sink(s ^ i) * x; return s; }
+int main(void) { return step(sink(1)) + step(sink(2)); }
+"""
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    repository = tmp_path_factory.mktemp("policies")
+    write_python(repository, "always", answering("1"))
+    return repository
+
+
+@dataclass(frozen=True)
+class Build:
+    """A program in a folder, by clang and a linker."""
+
+    launcher: str
+    plugin: Path
+    folder: Path
+    mode: str
+
+    def compile(self, *launching: str) -> str:
+        return self._run(launching, "-c", "a.c", "-o", "a.o")
+
+    def link(self, *launching: str, flags: tuple[str, ...] = (), linker: str = "ld.lld-22", **more: str) -> str:
+        """Link; give what was said."""
+        return self._run(launching, f"--ld-path={need(linker)}", *flags, "a.o", "-o", "program", **more)
+
+    def object(self, name: str = "program") -> bytes:
+        return (self.folder / name).read_bytes()
+
+    def store(self, phase: str = "link") -> tuple[str, ...]:
+        """Give the launcher's words for a store with the opposite of LLVM's decisions about ``step``."""
+        self.link(flags=(f"-Wl,--load-pass-plugin={self.plugin}",), POLICYBRIDGE_SITES="sites")
+        log = read_sites(self.folder / "sites")
+        rows = zip(log.keys, log.callee, log.default, strict=True)
+        decisions = [Decision(key, not default) for key, callee, default in rows if callee == "step"]
+        name = "program" if self.mode == "full" else "a.c"
+        heading = Heading(22, "Oz", "site", None, name, phase)  # type: ignore[arg-type]
+        write_store(Store([Section(heading, decisions)]), self.folder / "tuned.db")
+        return ("--decisions", "tuned.db")
+
+    def _run(self, launching: tuple[str, ...], *words: str, **more: str) -> str:
+        starting = [self.launcher, *launching, "--"] if launching else []
+        command = [*starting, need("clang-22"), "-Oz", f"-flto={self.mode}", *words]
+        settings = {"POLICYBRIDGE_PLUGINS": str(self.plugin.parent), **more}
+        done = subprocess.run(
+            command, cwd=self.folder, env={**os.environ, **settings}, capture_output=True, text=True, check=True
+        )
+        return done.stderr
+
+
+@pytest.fixture(params=["full", "thin"])
+def build(request: pytest.FixtureRequest, native: Target, launcher: str, tmp_path: Path) -> Build:
+    made = Build(launcher, built_plugin(native, "inliner", "22"), tmp_path, request.param)
+    (tmp_path / "a.c").write_text(SOURCE)
+    made.compile()
+    return made
+
+
+def test_a_store_decides_at_link_time_and_leaves_the_objects_before_it_as_they_are(build: Build) -> None:
+    objects = build.object("a.o")
+    build.link()
+    plain = build.object()
+    store = build.store()
+    assert build.compile(*store) == ""
+    assert build.object("a.o") == objects
+    assert build.link(*store) == ""
+    assert build.object() != plain
+
+
+def test_a_policy_decides_at_link_time(build: Build, server: RunningServer) -> None:
+    build.link()
+    plain = build.object()
+    assert build.link("--policy", "always", "--server", server.socket) == ""
+    assert build.object() != plain
+
+
+def test_a_linker_that_loads_no_plugins_links_as_without_the_launcher_and_one_line_says_so(build: Build) -> None:
+    store = build.store()
+    native = ["clang-22", "-Oz", "-c", "a.c", "-o", "a.o"]
+    subprocess.run(native, cwd=build.folder, check=True)
+    build.link(linker="ld.bfd")
+    plain = build.object()
+    said = build.link(*store, linker="ld.bfd")
+    assert said.count("\n") == 1
+    assert "all decisions at link time are the compiler's own: the linker loads no plugins of LLVM's" in said
+    assert build.object() == plain
+
+
+def test_a_store_without_a_section_for_linking_says_so_and_links_plainly(build: Build) -> None:
+    build.link()
+    plain = build.object()
+    said = build.link(*build.store("compile"))
+    assert "all decisions at link time are the compiler's own: tuned.db has no section with phase=link" in said
+    assert build.object() == plain
+
+
+def test_a_phase_that_is_left_out_is_llvms(build: Build) -> None:
+    build.link()
+    plain = build.object()
+    said = build.link(*build.store(), POLICYBRIDGE_PHASES="compile")
+    assert "all decisions at link time are the compiler's own: POLICYBRIDGE_PHASES is compile" in said
+    assert build.object() == plain
+
+
+def test_thinltos_cache_keeps_no_object_of_another_store(native: Target, launcher: str, tmp_path: Path) -> None:
+    build = Build(launcher, built_plugin(native, "inliner", "22"), tmp_path, "thin")
+    (tmp_path / "a.c").write_text(SOURCE)
+    build.compile()
+    cached = ("-Wl,--thinlto-cache-dir=cache",)
+    build.link(flags=cached)
+    plain = build.object()
+    store = build.store()
+    build.link(*store, flags=cached)
+    tuned = build.object()
+    assert tuned != plain
+    assert len(list((tmp_path / "cache").glob("llvmcache-*"))) == 2
+    build.link(*store, flags=cached)
+    assert (build.object(), len(list((tmp_path / "cache").glob("llvmcache-*")))) == (tuned, 2)
+    first, heading, *_ = (tmp_path / "tuned.db").read_text().splitlines()
+    (tmp_path / "tuned.db").write_text(f"{first}\n{heading}\n{'0' * 16} inline\n")
+    build.link(*store, flags=cached)
+    assert build.object() == plain
+
+
+def test_thinltos_cache_is_not_used_for_a_policy_whose_version_is_open(
+    native: Target, launcher: str, tmp_path: Path, server: RunningServer
+) -> None:
+    build = Build(launcher, built_plugin(native, "inliner", "22"), tmp_path, "thin")
+    (tmp_path / "a.c").write_text(SOURCE)
+    build.compile()
+    cached = ("-Wl,--thinlto-cache-dir=cache",)
+    said = build.link("--policy", "always", "--server", server.socket, flags=cached)
+    assert said.count("ThinLTO's cache is not used") == 1
+    assert not (tmp_path / "cache").exists()
