@@ -214,3 +214,19 @@ def test_a_run_of_the_profile_ray_compiles_on_the_node_of_its_cluster_and_is_pub
 
 def test_a_build_is_made_by_make_unless_another_command_is_named() -> None:
     assert defaults()["BUILD"] == "make"
+
+
+@pytest.mark.parametrize("wheels", [["one.whl"], []], ids=["wheels", "none"])
+def test_an_image_is_built_only_from_the_wheelhouse_if_it_has_wheels(tmp_path: Path, wheels: list[str]) -> None:
+    house, pip = tmp_path / "wheelhouse", tmp_path / "pip"
+    house.mkdir()
+    (house / ".gitignore").touch()
+    for name in wheels:
+        (house / name).touch()
+    pip.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    pip.chmod(0o755)
+    script = (ROOT / "docker" / "bin" / "install").read_text()
+    placed = script.replace("/opt/policybridge/bin/pip", str(pip)).replace("/wheelhouse", str(house))
+    done = subprocess.run(["/bin/sh", "-c", placed, "install", "numpy"], stdout=subprocess.PIPE, text=True, check=True)
+    only = ["--no-index", "--find-links", str(house)] if wheels else []
+    assert done.stdout.split() == ["install", "--quiet", "--constraint", "constraints.txt", *only, "numpy"]

@@ -60,12 +60,19 @@ def _run(end: socket.socket, welcome: Welcome) -> None:
     _take_sockets(welcome)
     with make_recorder(config, shared=True, drops=welcome.index == 0) as recorder, make_tracer(config) as tracer:
         engine = make_engine(config, recorder, tracer, welcome.policies)
-        # Workers that stay awake must leave a core to the compilers; see `Loop` for a single one.
-        spin = config.spin / 1e6 if len(os.sched_getaffinity(0)) > welcome.count else 0.0
+        spin = seconds_awake(config.spin, welcome.count)
         with asyncio.Runner(loop_factory=lambda: Loop(engine.flush, spin, engine.counters)) as runner:
             worker = _Worker(welcome, engine, cast("Loop", runner.get_loop()), recorder)
             runner.run(worker.run(end))
         engine.close()
+
+
+def seconds_awake(spin: float, workers: int) -> float:
+    """Give how long a worker stays awake after a decision if it may for ``spin`` µs; see `Loop` for a single process.
+
+    Workers that stay awake must leave a core to the compilers.
+    """
+    return spin / 1e6 if len(os.sched_getaffinity(0)) > workers else 0.0
 
 
 def _take_sockets(welcome: Welcome) -> None:

@@ -11,7 +11,7 @@ import pytest
 from policybridge_core.errors import PreconditionError
 from policybridge_demo.export.policy import policy_folder
 from policybridge_serdes import ElementType, Layout, TensorSpec, pack
-from policybridge_server.backends.contract import Model
+from policybridge_server.backends.contract import Model, WeightsBackend, load_backend
 from tests.frameworks import ADVICE as DECISION
 from tests.frameworks import expected_decisions, feature_names, llvm_observations, require, write_network
 from tests.server.backends.backends import ADVICE, TensorContract, add_setting, evaluate, load
@@ -50,6 +50,9 @@ class Contract(TensorContract):
         table = tf.Variable(tf.ones(size))
         spec = tf.TensorSpec([None, 1], tf.int64)
         self.add(repository, "table", lambda x: {"advice": tf.gather(table, x)}, {"x": spec})
+
+    def test_weights_alone_are_not_taken(self) -> None:
+        assert not isinstance(load_backend(self.backend), WeightsBackend)
 
     def test_one_of_several_outputs_is_named_in_the_settings(self, tmp_path: Path) -> None:
         spec = tf.TensorSpec([None, 1], tf.int64)

@@ -13,8 +13,10 @@ import pytest
 
 from policybridge_core.errors import PreconditionError
 from policybridge_demo.export.policy import declare, policy_folder
-from policybridge_serdes import ElementType, Layout, TensorSpec, pack
+from policybridge_serdes import ElementType, Layout, PolicyReference, TensorSpec, pack
+from policybridge_server.backends.contract import WeightsBackend, load_backend
 from policybridge_server.engine.probe import probe
+from policybridge_server.repository import Repository
 from tests.frameworks import ADVICE as DECISION
 from tests.frameworks import require, write_network
 from tests.server.backends.backends import ADVICE, TensorContract, add_setting, evaluate, load
@@ -230,6 +232,16 @@ class TestScripts(Declared):
         with pytest.raises(PreconditionError, match=r"model\.pt"):
             load(tmp_path, "difference")
         assert not loaded.exists()
+
+    def test_weights_alone_are_not_taken(self, tmp_path: Path) -> None:
+        self.write_difference(tmp_path)
+        stored = Repository([tmp_path]).resolve(PolicyReference("difference"))
+        backend = load_backend("torch")
+        assert isinstance(backend, WeightsBackend)
+        with pytest.raises(
+            PreconditionError, match=r"model\.pt cannot take other weights, .* publish the whole version"
+        ):
+            backend.replace_weights(stored.folder, stored.config, b"")
 
     def test_a_script_that_writes_files_is_refused(self, tmp_path: Path) -> None:
         self.write_difference(tmp_path)

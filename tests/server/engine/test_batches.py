@@ -1,5 +1,6 @@
 """What one observation does to the others of its batch: nothing."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,6 +98,28 @@ def test_the_failures_of_a_batch_are_counted_by_observation(engine: Engine) -> N
     loaded = engine.loaded(PolicyReference("each"))
     assert loaded is not None
     assert loaded.failures == 4
+
+
+class Slow(Told):
+    """A client's sink that takes 10 ms for each advice."""
+
+    def answer(self, advice: Values, log_probability: float | None) -> None:
+        time.sleep(0.01)
+        super().answer(advice, log_probability)
+
+
+def test_each_decision_of_a_batch_counts_the_answers_of_the_whole_batch(engine: Engine) -> None:
+    loaded = engine.load(PolicyReference("table"))
+    sinks = [Slow(), Slow()]
+    for sink in sinks:
+        session = engine.open(loaded, SessionOptions(), sink)
+        session.bind(X)
+        session.submit(pack(X.features, {"x": 1}))
+    assert engine.flush() == 2
+    assert [sink.advice for sink in sinks] == [[2], [2]]
+    answered = loaded.counters.answered
+    assert answered.count == 2
+    assert answered.total >= 2 * 2 * 10_000_000
 
 
 def test_advice_that_is_not_a_number_is_an_error_of_its_session_alone(engine: Engine) -> None:

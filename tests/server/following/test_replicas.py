@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from policybridge_client.credentials import Credentials
-from policybridge_client.policies import RepositoryClient
+from policybridge_client.policies import Conditions, RepositoryClient
 from policybridge_core.errors import PreconditionError
 from policybridge_serdes import PolicyReference
 from tests.certificates import Authority, token, write_tokens
@@ -15,6 +15,7 @@ from tests.conftest import command
 from tests.repositories import answering, write_python
 from tests.server.following.replicas import leading, replica
 from tests.server.publishing.policies import TOML, Client, ask, wait_for, write_adder, write_policy
+from tests.server.publishing.test_rollouts import FILES, compiling, progress, state
 
 Both = tuple[Client, Client]
 
@@ -144,6 +145,35 @@ def test_a_replica_serves_on_without_its_leader_and_catches_up(tmp_path: Path) -
             assert follower.ask("adder@4")[1] == 400
             assert follower.ask()[1] == 300
             assert numbers == {200, 300}
+
+
+def test_a_roll_out_ends_by_the_outcomes_at_the_leader_alone(tmp_path: Path) -> None:
+    folder = write_policy(tmp_path / "policies")
+    write_adder(folder / "2", 200)
+    (folder / "aliases.toml").write_text("stable = 1\n")
+
+    def compile_all(made: Client, text: str) -> None:
+        for file in FILES[:10]:
+            with compiling(made, file, "adder@stable", text=text):
+                pass
+
+    with (
+        leading(tmp_path / "policies", tmp_path / "l", "--ledger", tmp_path / "l.db") as (leader, running),
+        replica(running.grpc, tmp_path / "r", "--ledger", tmp_path / "r.db") as (follower, _),
+    ):
+        compile_all(leader, "100")
+        compile_all(follower, "100")
+        conditions = Conditions(promote_if=["text < -0.1%"], files=10)
+        leader.repository.roll_out(PolicyReference("adder", 2), 1.0, alias="stable", conditions=conditions)
+        assert leader.repository.replicas("all").met
+        compile_all(follower, "95")
+        wait_for(lambda: progress(leader).startswith("0 of 10 files"))
+        assert progress(follower) == ""
+        assert state(leader) == state(follower) == "running"
+        compile_all(leader, "95")
+        wait_for(lambda: state(leader) == "promoted")
+        wait_for(lambda: state(follower) == "promoted")
+        assert follower.ask("adder@stable")[0].version == 2
 
 
 def test_a_replica_uses_no_file_whose_digest_is_another(tmp_path: Path) -> None:

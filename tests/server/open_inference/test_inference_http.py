@@ -326,6 +326,28 @@ def test_half_a_surrogate_pair_is_refused(call: Call, text: bytes) -> None:
     assert call("/v2/models/free/infer", text)[0] == 400
 
 
+def test_the_index_has_only_what_can_be_served_if_that_is_asked(call: Call, grpc: triton.InferenceServerClient) -> None:
+    def over_http(**asked: bool) -> set[tuple[str, str]]:
+        status, models = call("/v2/repository/index", asked)
+        assert status == 200
+        return {(model["name"], model.get("version", "")) for model in models}
+
+    def over_grpc(**asked: bool) -> set[tuple[str, str]]:
+        models = grpc._client_stub.RepositoryIndex(triton.service_pb2.RepositoryIndexRequest(**asked)).models
+        return {(model.name, model.version) for model in models}
+
+    for index in (over_http, over_grpc):
+        assert ("broken", "1") in index()
+        assert index() - index(ready=True) == {("broken", "1")}
+
+
+def test_a_policy_is_loaded_and_never_unloaded(call: Call) -> None:
+    assert call("/v2/repository/models/versions/load", {})[0] == 200
+    assert call("/v2/repository/models/nothing/load", {})[0] == 404
+    assert call("/v2/repository/models/versions/unload", {})[0] == 501
+    assert call("/v2/models/versions/ready")[0] == 200
+
+
 def test_an_address_that_somebody_has_is_an_error(address: str, tmp_path: Path) -> None:
     where = address.removeprefix("http://")
     failed = subprocess.run(

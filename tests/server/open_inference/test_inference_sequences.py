@@ -250,3 +250,22 @@ def test_a_sequence_that_nobody_asks_ends_by_itself(tmp_path: Path, folder: Path
         wait_for(lambda: watching.repository.show("counts").versions[0].sessions == 0)
         with pytest.raises(InferenceServerException, match="no sequence 1"):
             client.infer("counts", x(1), sequence_id=1)
+
+
+def test_a_sequence_beyond_the_limit_begins_when_another_has_ended(tmp_path: Path, folder: Path) -> None:
+    (folder / "most").mkdir()
+    write_policies(tmp_path)
+    limits = ("--max-sessions", 20_000, "--max-client-sessions", 20_000)
+    with (
+        running_server(tmp_path, folder / "most", *limits) as server,
+        triton.InferenceServerClient(server.grpc.removeprefix("grpc:")) as client,
+    ):
+        stream = Stream(client)
+        for number in range(1, 10_001):
+            stream.send(number, sequence_start=True)
+        assert {tuple(stream.answer()) for _ in range(10_000)} == {(1, 0, 1)}
+        with pytest.raises(InferenceServerException, match="10000 sequences are live; end some"):
+            client.infer("counts", x(0), sequence_id=10_001, sequence_start=True)
+        client.infer("counts", x(0), sequence_id=1, sequence_end=True)
+        client.infer("counts", x(0), sequence_id=10_001, sequence_start=True)
+        client.stop_stream()

@@ -17,7 +17,7 @@ from tests.conftest import RunningServer, running_server
 from tests.measures.web_page import VIEWS, browser, fill_ledger, write_policies
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
 
 SESSIONS = 130
 HOSTILE = "<img src=x onerror=\"document.title='hostile'\">.c"
@@ -151,3 +151,55 @@ def test_the_page_asks_for_the_token_and_keeps_it_for_the_tab(page: "Page", fold
         page.get_by_role("heading", name="Policies").wait_for()
         page.reload()
         page.get_by_role("heading", name="Policies").wait_for()
+
+
+COUNTING = """
+window.asked = 0;
+const own = fetch;
+window.fetch = (...given) => { asked++; return own(...given); };
+"""
+
+
+def test_a_view_is_asked_for_within_two_seconds_less_often_if_it_takes_long_and_never_if_it_is_hidden(
+    page: "Page", server: RunningServer
+) -> None:
+    held: list[Route] = []
+
+    def hold(route: "Route") -> None:
+        held.append(route)
+
+    def asked() -> int:
+        return int(page.evaluate("asked"))
+
+    def passes(milliseconds: int) -> int:
+        """Let the page's time pass; give the requests that it sent."""
+        before = asked()
+        page.evaluate("document.body.removeAttribute('data-ready')")
+        page.clock.run_for(milliseconds)
+        return asked() - before
+
+    def drawn() -> None:
+        page.wait_for_selector("body[data-ready]", state="attached")
+
+    page.clock.install(time=0)
+    page.clock.pause_at(1000)
+    page.add_init_script(COUNTING)
+    show(page, server, "#/policies")
+    for _ in range(2):
+        assert passes(400) == 1
+        drawn()
+    page.route("**/page/*", hold)
+    with page.expect_request("**/page/*"):
+        assert passes(400) == 1
+    assert passes(1000) == 0
+    held[0].continue_()
+    drawn()
+    assert passes(5000) == 0
+    with page.expect_request("**/page/*"):
+        assert passes(1000) == 1
+    held[1].continue_()
+    drawn()
+    page.evaluate("Object.defineProperty(document, 'hidden', {get: () => true, configurable: true})")
+    assert passes(600_000) == 0
+    with page.expect_request("**/page/*"):
+        page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")

@@ -121,6 +121,16 @@ def test_a_version_that_fails_at_every_observation_is_refused_at_the_start_too(
         assert made.ask()[0].version == 1
 
 
+def test_a_version_that_lies_there_at_the_start_is_loaded_without_a_process_of_its_own(
+    served: tuple[RunningServer, Client], tmp_path: Path
+) -> None:
+    server, made = served
+    assert made.ask()[1] == 100
+    assert children(server.process.pid) == []
+    made.repository.publish("adder", write_adder(tmp_path / "new", 200))
+    assert len(children(server.process.pid)) == 1
+
+
 def test_a_version_that_never_returns_is_refused_and_leaves_no_process(
     server_factory: ServerFactory, policies: Path, tmp_path: Path
 ) -> None:

@@ -5,12 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from policybridge_client.policies import save_weights
 from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
 from policybridge_core.session import SessionOptions
 from policybridge_serdes import ElementType, PolicyReference, Signature, TensorSpec, pack
 from tests.conftest import ServerFactory
+from tests.onnx_models import make_model, write_onnx
+from tests.repositories import answering, write_python
 from tests.server.publishing.policies import Client, client, identity, write_adder
 
 
@@ -70,6 +73,30 @@ def test_weights_need_a_base(server: Client) -> None:
         server.repository.publish_weights(PolicyReference("none"), own(1))
     with pytest.raises(NotFoundError, match="no version 9 of policy 'adder'"):
         server.repository.publish_weights(PolicyReference("adder", version=9), own(1))
+
+
+def test_initializers_without_new_weights_stay(policies: Path, server_factory: ServerFactory) -> None:
+    nodes = [
+        helper.make_node("Mul", ["x", "factor"], ["scaled"]),
+        helper.make_node("Add", ["scaled", "own"], ["advice"]),
+    ]
+    integer: tuple[int, list[int | str]] = (TensorProto.INT64, ["batch", 1])
+    weights = {"factor": np.array([[3]], np.int64), **own(10)}
+    write_onnx(policies, "line", make_model(nodes, {"x": integer}, {"advice": integer}, weights))
+    with client(server_factory(policies, "--allow-publish")) as server:
+        # `ask` gives the advice for 7, less 7.
+        assert server.ask("line")[1] == 3 * 7 + 10 - 7
+        server.repository.publish_weights(PolicyReference("line"), own(20))
+        assert server.ask("line")[1] == 3 * 7 + 20 - 7
+
+
+def test_a_policy_whose_backend_takes_no_weights_alone_says_so(policies: Path, server_factory: ServerFactory) -> None:
+    write_python(policies, "code", answering("observation['x']"))
+    with (
+        client(server_factory(policies, "--allow-publish")) as server,
+        pytest.raises(PreconditionError, match="the backend 'python' takes no weights alone; publish all files"),
+    ):
+        server.repository.publish_weights(PolicyReference("code"), own(1))
 
 
 def test_a_state_dict_of_torch_is_published_whole(policies: Path, server_factory: ServerFactory) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TextIO
 
 import pytest
 
@@ -32,11 +33,13 @@ os.execv(sys.executable, [sys.executable, *sys.argv[2 + count :]])
 
 
 @contextmanager
-def activated(sockets: list[socket.socket], *arguments: object) -> Iterator[subprocess.Popen[str]]:
+def activated(
+    sockets: list[socket.socket], *arguments: object, stderr: TextIO | None = None
+) -> Iterator[subprocess.Popen[str]]:
     numbers = [each.fileno() for each in sockets]
     _, *words = command("serve", *arguments)
     launch = [sys.executable, "-c", _PASS, str(len(numbers)), *map(str, numbers), *words]
-    process = subprocess.Popen(launch, pass_fds=numbers, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(launch, pass_fds=numbers, stdout=subprocess.PIPE, stderr=stderr, text=True)
     try:
         yield process
     finally:
@@ -70,6 +73,18 @@ def test_a_server_takes_the_sockets_that_systemd_has_opened_and_leaves_them_for_
                 process.send_signal(signal.SIGTERM)
                 assert process.wait(60) == 0
             assert path.exists()
+
+
+def test_grpcs_own_library_takes_no_socket_and_the_server_says_that_it_cannot_listen(folder: Path) -> None:
+    with socket.socket() as tcp, (folder / "errors").open("w") as errors:
+        tcp.bind(("127.0.0.1", 0))
+        tcp.listen()
+        address = f"127.0.0.1:{tcp.getsockname()[1]}"
+        with activated(
+            [tcp], "--repository", folder / "policies", "--allow-python", "--grpcio", address, stderr=errors
+        ) as process:
+            assert process.wait(60) == 2
+    assert f"cannot listen on {address}" in (folder / "errors").read_text()
 
 
 def test_the_manager_is_told_when_the_server_is_ready_reloads_and_stops(

@@ -1,6 +1,7 @@
 """What all clients of all doors may make the server hold together (--max-buffered-bytes)."""
 
 import asyncio
+import select
 import socket
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -80,6 +81,33 @@ def test_the_half_messages_of_one_user_leave_memory_for_the_requests_of_another_
                 peer.send(HALF)
         with grpc.insecure_channel(server.grpc.removeprefix("grpc:")) as channel:
             assert PolicyServiceStub(channel).Evaluate(request, timeout=60).policy.name == "inline"
+
+
+def test_each_worker_holds_as_much_as_a_server_without_workers(tmp_path: Path, server_factory: ServerFactory) -> None:
+    write_python(tmp_path, "inline", answering("observation['x'][:1]"), "inline = true")
+    server = server_factory(tmp_path, "--max-buffered-bytes", 40 << 20, "--workers", 2)
+    length = 9_000_000 - 8
+    peers: dict[str, list[Peer]] = {}
+    with ExitStack() as stack:
+        while len(peers) < 2 or min(map(len, peers.values())) < 3:
+            assert sum(map(len, peers.values())) < 40, "one worker takes all"
+            peer = Peer(server)
+            stack.callback(peer.socket.close)
+            stack.callback(peer.file.close)
+            peer.send(b'{"policybridge":1,"policy":"inline"}\n', HEADER)
+            peers.setdefault(str(peer.line()["session"])[-8:], []).append(peer)
+        for each in peers.values():
+            for peer in each[:3]:
+                peer.send(b'{"observation":0,"bytes":9000000}\n', length.to_bytes(8, "little"), bytes(8 << 20))
+        for each in peers.values():
+            # Two halves fit, and the third one does not; both workers hold two at a time.
+            (told,), _, _ = select.select([peer.socket for peer in each[:3]], [], [], 60)
+            for peer in each[:3]:
+                if peer.socket is told:
+                    assert "max_buffered_bytes" in peer.error()
+                else:
+                    peer.send(bytes(length - (8 << 20)), b"\n")
+                    assert peer.read(1) == b"\0"
 
 
 def _is_readable(client: socket.socket) -> bool:

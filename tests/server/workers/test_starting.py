@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from policybridge_server.workers.worker import seconds_awake
 from tests.conftest import command
 from tests.repositories import write_python
 from tests.server.publishing.policies import write_policy
@@ -68,3 +69,11 @@ def test_workers_take_the_socket_of_systemd_and_the_manager_is_told_of_all_of_th
         assert told(manager) == ["STOPPING=1"]
         assert process.wait(60) == 0
         assert path.exists()
+
+
+@pytest.mark.parametrize(("cores", "seconds"), [(1, 0.0), (2, 0.0), (3, 2e-5)])
+def test_workers_stay_awake_only_if_there_are_more_cores_than_workers(
+    cores: int, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
+    assert seconds_awake(20, 2) == seconds

@@ -8,7 +8,10 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pytest
+import tritonclient.grpc as triton  # type: ignore[import-untyped]
+from tritonclient.utils import InferenceServerException  # type: ignore[import-untyped]
 
 from policybridge_client.contract import ClientSession
 from policybridge_client.policies import RepositoryClient
@@ -22,6 +25,7 @@ from policybridge_serdes import Outcome, PolicyReference
 from policybridge_server.ledger.reader import LedgerReader
 from tests.conftest import RunningServer, command, running_server
 from tests.repositories import write_python
+from tests.server.open_inference.inference_policies import tensor
 from tests.server.publishing.policies import Client, ask, client, wait_for, write_adder, write_policy
 from tests.server.workers.fleet import (
     WORKERS,
@@ -245,6 +249,33 @@ def test_limits_hold_for_all_workers_together_and_a_reload_reaches_them(server: 
     wait_for(lambda: opens(6))
     reload("max_sessions = 1000\n")
     wait_for(lambda: not opens(6))
+
+
+def test_a_sequence_stays_on_the_connection_that_began_it(server: RunningServer) -> None:
+    with ExitStack() as stack:
+
+        def connected() -> triton.InferenceServerClient:
+            # By itself the library would share one connection, and so a worker.
+            own = [("grpc.use_local_subchannel_pool", 1)]
+            address = server.grpc.removeprefix("grpc:")
+            return stack.enter_context(triton.InferenceServerClient(address, channel_args=own))
+
+        def ask(client: triton.InferenceServerClient, **given: bool) -> str:
+            reply = client.infer("adder", [tensor("x", np.array([[7]]))], sequence_id=1, **given)
+            return str(reply.get_response().parameters["session_id"].string_param)
+
+        first = connected()
+        session = ask(first, sequence_start=True)
+        others = [connected() for _ in range(8)]
+        told = []
+        for other in others:
+            try:
+                ask(other)
+            except InferenceServerException as error:
+                told.append(str(error))
+        assert told, "all connections went to one worker"
+        assert all("no sequence 1" in each for each in told)
+        assert ask(first) == ask(first, sequence_end=True) == session
 
 
 def test_sigterm_lets_sessions_end_refuses_new_ones_and_leaves_no_process(tmp_path: Path) -> None:

@@ -1,6 +1,10 @@
 """The algorithm that learns choices, on a task that is quick to compile, with a real server and ledger."""
 
+import os
+import sqlite3
+import subprocess
 from collections.abc import Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,9 +17,13 @@ from msgspec.structs import replace
 from policybridge_client.cli import main
 from policybridge_serdes import ElementType, TensorSpec, Values
 from policybridge_train.compiling.result import CompileResult
+from policybridge_train.corpus.parts import Part
 from policybridge_train.learning.choosing import Decisions
 from policybridge_train.learning.record import Record
+from policybridge_train.learning.split import cases_of
 from policybridge_train.tasks.task import Asking, Case
+from tests.conftest import command
+from tests.server.publishing.policies import wait_for
 from tests.training.algorithms import runs
 from tests.training.algorithms.runs import iterations
 from tests.training.algorithms.sums import Sums
@@ -89,6 +97,77 @@ def test_a_task_that_reports_no_outcome_is_trained_by_all_its_decisions(
     # By default, and once drawn: two decisions of each of nine sums.
     assert pieces
     assert {len(piece.rows) for piece in pieces} == {2 * 18}
+
+
+class Removing(Sums):
+    """Sums of which one has no cost."""
+
+    def run(self, case: Case, asking: Asking | None) -> CompileResult:
+        """Run; see `Task`."""
+        ran = super().run(case, asking)
+        return replace(ran, costs={unit: cost for unit, cost in ran.costs.items() if unit != "sum 8"})
+
+
+def test_decisions_of_a_unit_without_a_cost_are_not_learnt_from(tmp_path: Path) -> None:
+    settings = [word for one in ("iterations=1", "draws=1", "trees=5") for word in ("--set", one)]
+    assert train(f"{__name__}:Removing", tmp_path, *settings)[0] == 0
+    with Record(tmp_path / "run.db", {}) as record:
+        pieces = [Decisions.unpacked(data, 4) for _, _, data in record.pieces(1)]
+    assert pieces
+    for piece in pieces:
+        # The first feature is the wanted sum; each is decided about twice, by default and once drawn.
+        assert np.bincount(piece.rows[:, 0].astype(int)).tolist() == [4] * 8
+
+
+class Logged(Sums):
+    """Sums that log each case they compile, and hang in one of them while a FIFO is there.
+
+    Args:
+        folder: of the log, and of the FIFO ``hold``.
+
+    """
+
+    held = "20"
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+
+    def run(self, case: Case, asking: Asking | None) -> CompileResult:
+        """Run; see `Task`."""
+        with (self._folder / "log").open("a") as log:
+            log.write(f"{case.name}\n")
+        if case.name == self.held and (self._folder / "hold").exists():
+            (self._folder / "hold").read_text()
+        return super().run(case, asking)
+
+
+def test_a_killed_run_compiles_no_case_again_whose_results_it_has_kept(tmp_path: Path) -> None:
+    cases = [case.name for case in cases_of(Sums().cases(None), Part.TRAINING)]
+    assert cases.index(Logged.held) > 5
+    run, log, hold = tmp_path / "run", tmp_path / "log", tmp_path / "hold"
+    os.mkfifo(hold)
+    task = f"{__name__}:Logged"
+    settings = [word for one in ("iterations=1", "draws=1", "trees=5") for word in ("--set", one)]
+    words = [*settings, "--option", f"folder={tmp_path}"]
+    trainer = subprocess.Popen(command("train", task, "--algo", "choices", "--output", run, "--jobs", 2, *words))
+    try:
+        wait_for(lambda: log.exists() and Logged.held in log.read_text().split())
+        wait_for(lambda: len(kept(run)) == cases.index(Logged.held))
+    finally:
+        trainer.kill()
+        trainer.wait()
+    hold.unlink()
+    log.unlink()
+    assert train(task, run, *words)[0] == 0
+    compiled = set(log.read_text().split())
+    assert compiled.isdisjoint(cases[: cases.index(Logged.held)])
+    assert compiled > set(cases[cases.index(Logged.held) :])
+
+
+def kept(run: Path) -> list[str]:
+    """Give the cases whose results a run has kept; it may still go on."""
+    with closing(sqlite3.connect(run / "run.db")) as database:
+        return [name for (name,) in database.execute("SELECT name FROM pieces")]
 
 
 class Odd(Sums):

@@ -9,13 +9,14 @@ import pytest
 
 from policybridge_train.algorithms.bcmax import best
 from policybridge_train.compiling.result import CompileResult
-from policybridge_train.learning.network import Layer, Network, Scaling
+from policybridge_train.learning.network import Layer, Network, Scaling, yes_no_features
 from policybridge_train.learning.record import Iteration
 from policybridge_train.learning.rewards import extra_costs
 from policybridge_train.tasks.task import Case
 from policybridge_train.trajectories.trajectory import Trajectory
 from tests.training.algorithms import runs
 from tests.training.algorithms.runs import iterations
+from tests.training.algorithms.toy import Toy
 
 
 def train(folder: Path, algorithm: str, *settings: str, options: tuple[str, ...] = ()) -> str:
@@ -63,6 +64,22 @@ def test_a_clone_decides_as_the_compiler_without_being_told(tmp_path: Path) -> N
     assert re.search(r"100\.00 % of [0-9]+ decisions are the compiler's own", said)
     first, second = texts(iterations(tmp_path / "run"))
     assert first == second
+
+
+def test_a_clone_never_sees_the_compilers_own_decision(tmp_path: Path) -> None:
+    train(tmp_path, "bc", "epochs=2", options=("--option", "own=chance"))
+    clone = iterations(tmp_path)[1]
+    # It would be 1 if the decision were seen.
+    assert clone.settings["agreement"] < 0.8
+    names = yes_no_features(Toy())
+    rows = np.random.default_rng(0).normal(scale=50, size=(100, len(names))).astype(np.float32)
+    model = ort.InferenceSession(tmp_path / "policies" / "toy" / str(clone.version) / "model.onnx")
+    scores = []
+    for own in (0, 1):
+        rows[:, names.index(Toy.default)] = own
+        scores.append(model.run(None, {"observation": rows})[0])
+    assert np.array_equal(*scores)
+    assert np.ptp(scores[0]) > 0
 
 
 def test_a_case_that_never_compiles_does_not_end_the_training(tmp_path: Path) -> None:

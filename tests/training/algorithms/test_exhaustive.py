@@ -4,11 +4,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from policybridge_train.compiling.result import CompileResult
 from policybridge_train.learning.alternatives import Labels
 from policybridge_train.learning.record import Iteration, Record
+from policybridge_train.tasks.task import Asking, Case
 from tests.training.algorithms import runs
-from tests.training.algorithms.picks import COSTS, UNITS
+from tests.training.algorithms.picks import COSTS, UNITS, Picks
 from tests.training.algorithms.runs import iterations
 
 PICKS = "tests.training.algorithms.picks:Picks"
@@ -49,6 +52,39 @@ def test_only_training_cases_are_labelled_each_with_the_cost_of_each_alternative
         assert len(labels) == UNITS
         kinds = labels.rows[:, 0].astype(int).tolist()
         assert labels.costs.tolist() == [list(COSTS[kind]) for kind in kinds]
+
+
+class Removing(Picks):
+    """Units of which one is never emitted, as a function is that was inlined everywhere."""
+
+    def run(self, case: Case, asking: Asking | None) -> CompileResult:
+        """Ask about all units; see `Picks`."""
+        return _removed(super().run(case, asking))
+
+    def run_with(self, case: Case, choice: int) -> CompileResult:
+        """Give the costs of one alternative; see `Picks`."""
+        return _removed(super().run_with(case, choice))
+
+
+def _removed(result: CompileResult) -> CompileResult:
+    return replace(result, costs={unit: cost for unit, cost in result.costs.items() if unit != "unit 3"})
+
+
+def test_decisions_of_a_unit_without_a_cost_are_not_learnt_from(tmp_path: Path) -> None:
+    assert train(f"{__name__}:Removing", tmp_path, *SMALL)[0] == 0
+    for labels in pieces(tmp_path).values():
+        # The second feature numbers the units.
+        assert labels.rows[:, 1].tolist() == [unit for unit in range(UNITS) if unit != 3]
+
+
+def test_only_cases_and_projects_of_the_patterns_are_compiled(tmp_path: Path) -> None:
+    projects, modules = tmp_path / "projects", tmp_path / "modules"
+    assert train(PICKS, projects, *SMALL, "--project", "project 0", "--project", "*7")[0] == 0
+    assert set(pieces(projects)) == {f"project 0/{number}" for number in (0, 10, 20, 30)}
+    assert set(iterations(projects)[-1].costs) == {f"project 7/{number}" for number in (7, 17, 27, 37)}
+    assert train(PICKS, modules, *SMALL, "--module", "*/[12]0", "--module", "project 7/17")[0] == 0
+    assert set(pieces(modules)) == {"project 0/10", "project 0/20"}
+    assert set(iterations(modules)[-1].costs) == {"project 7/17"}
 
 
 def test_a_run_that_was_ended_comes_to_the_versions_of_an_undisturbed_one(tmp_path: Path) -> None:

@@ -23,10 +23,11 @@ def _hash(name: str) -> int:
 
 
 class Toy:
-    """A yes costs ``-gain``, which may be thousands; the default is always no. So the best is a yes where gain > 0.
+    """A yes costs ``-gain``, which may be thousands. So the best is a yes where gain > 0.
 
     Args:
         failing: the name of a case that never compiles.
+        own: ``no``: the default is always no; ``chance``: it is drawn.
 
     """
 
@@ -35,8 +36,9 @@ class Toy:
     advice = TensorSpec("advice", ElementType.INT64)
     default = "own"
 
-    def __init__(self, failing: str = "") -> None:
+    def __init__(self, failing: str = "", own: str = "no") -> None:
         self._failing = failing
+        self._draws = own == "chance"
 
     def cases(self, corpus: Path | None) -> Sequence[Case]:
         """Give 40 cases of 10 projects; see `Task`."""
@@ -60,7 +62,8 @@ class Toy:
                 for call in range(_CALLS):
                     function, callee = f"{case.name}/{call % 2}", f"{case.name}/callee{call}"
                     gain = int(chance.choice([-3000, -40, -5, 5, 40, 3000]))
-                    values = (gain, int(chance.integers(-9, 9)), 0, _hash(function), _hash(callee))
+                    noise, own = int(chance.integers(-9, 9)), int(self._draws and chance.integers(2))
+                    values = (gain, noise, own, _hash(function), _hash(callee))
                     for name, value in zip(_SENT, values, strict=True):
                         runner[name] = value
                     yes = bool(runner.evaluate())

@@ -45,17 +45,15 @@ def train(training: Training, settings: Settings) -> None:
     seen = list(training.collector.collect(training.training, training.asking(own, purpose="training")))
     training.compiles += len(seen)
     rows = inputs_of(seen, features)
-    # The network sees the same number in place of the compiler's decision, always.
-    rows[:, features.index(task.default)] = 0
     answers = np.concatenate([np.zeros(0, bool), *(each.advice != 0 for each in seen)])
     scaling = Scaling.of(rows)
+    # The network sees 0 in place of the compiler's decision, always, so that it does not scale the others either.
+    scaling.deviation[features.index(task.default)] = np.inf
     network = Perceptron(len(features), settings.rate, training.seed)
     network.imitate(scaling(rows), np.zeros(len(rows), np.float32), answers, settings.epochs, settings.batch)
     agreed = (network.scores(scaling(rows)) > 0) == answers
     training.say(f"{100 * agreed.mean():.2f} % of {len(answers):,} decisions are the compiler's own")
-    layers = network.layers()
-    layers[0].weights[:, features.index(task.default)] = 0
-    version = _publish(training, Network(features, "", 0.0, scaling, layers))
+    version = _publish(training, Network(features, "", 0.0, scaling, network.layers()))
     training.finish(1, version, training.validate(version), {"agreement": float(agreed.mean())})
 
 

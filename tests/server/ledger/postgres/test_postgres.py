@@ -110,6 +110,41 @@ def test_bytes_drop_the_oldest_partitions(url: str) -> None:
     assert 5 < len(kept) < 50
 
 
+NEWEST = "SELECT max(number) FROM policybridge.partitions"
+
+
+@pytest.mark.parametrize(("most", "part"), [(16 << 20, 2 << 20), (1 << 20, 1 << 20)], ids=["large", "small"])
+def test_a_partition_takes_an_eighth_of_the_bytes_and_at_least_a_mebibyte(
+    postgres: Postgres, url: str, most: int, part: int
+) -> None:
+    size = (
+        "SELECT sum(pg_total_relation_size(relid)) FROM pg_stat_user_tables"
+        " WHERE schemaname = 'policybridge' AND relname LIKE '%_p1'"
+    )
+    held = [0]
+    with closing(direct(url, bytes=most)) as store:
+        for number in range(100):
+            store.write(session(f"s{number:03}", 1.0))
+            ((found,),) = postgres.run(url, size)
+            held.append(int(found))
+            store.prune()
+            if postgres.run(url, NEWEST) == [(2,)]:
+                break
+    assert held[-2] <= part < held[-1]
+
+
+def test_a_partition_spans_an_eighth_of_the_age(postgres: Postgres, url: str) -> None:
+    hour = 3600.0
+    with closing(direct(url, age=8 * hour)) as store:
+        store.write(session("one", 1.0))
+        pass_time(postgres, url, 0.9 * hour)
+        pruned(store)
+        assert postgres.run(url, NEWEST) == [(1,)]
+        pass_time(postgres, url, 0.2 * hour)
+        pruned(store)
+        assert postgres.run(url, NEWEST) == [(2,)]
+
+
 def test_the_sessions_of_a_process_that_is_gone_are_marked_by_the_end_of_their_ids(
     postgres: Postgres, url: str
 ) -> None:

@@ -29,6 +29,7 @@ from tests.conftest import ServerFactory
 from tests.postgres_soak.cluster import Postgres
 from tests.server.ledger.asking import ask, open_network, rows
 from tests.server.ledger.test_bounds import session
+from tests.server.ledger.test_writer import files_of_at_most
 from tests.server.workers.fleet import workers
 
 PATIENCE = 60.0
@@ -225,6 +226,28 @@ def test_what_servers_acknowledged_is_there_after_kills_of_the_database_and_of_a
     with LedgerReader(url) as reader:
         assert within(PATIENCE, lambda: reader.session(during.id).interrupted)
         assert within(PATIENCE, lambda: reader.session(other.id).closed is not None)
+
+
+def test_a_full_spool_refuses_outcomes_and_when_there_is_room_all_is_written_once(
+    database: Postgres, policies: Path, tmp_path: Path, server_factory: ServerFactory
+) -> None:
+    url = database.create()
+    server = server_factory(policies, "--ledger", url, "--ledger-spool", tmp_path / "spool")
+    opened = open_network(server.socket)
+    ask(opened, rows(1))
+    opened.report(Outcome({"x": 1}))
+    database.stop()
+    opened.report(Outcome({"x": 2}))
+    (log,) = (tmp_path / "spool").glob("*.db-wal")
+    with files_of_at_most(server, log.stat().st_size + 20_000):
+        ask(opened, rows(500) * 4)
+        with pytest.raises(UnavailableError, match="the ledger cannot be written now"):
+            opened.report(Outcome({"x": 3}))
+    database.start()
+    assert within(PATIENCE, lambda: held(url)[opened.id][0] == 2001)
+    with closing(connect(server.socket)) as connection:
+        connection.report_outcome(opened.id, Outcome({"x": 4}))
+    assert within(PATIENCE, lambda: held(url) == {opened.id: (2001, 4.0)})
 
 
 def test_workers_of_one_server_write_one_database_and_lose_nothing_when_they_are_killed(

@@ -1,0 +1,48 @@
+"""How many batches a model evaluates when it is probed."""
+
+import numpy as np
+
+from policybridge_serdes import ElementType, Layout, TensorSpec, Values
+from policybridge_server.backends.contract import Batch, ModelSignature
+from policybridge_server.engine.probe import MAX_BATCH, confirm_probe, probe
+
+X, ADVICE = TensorSpec("x", ElementType.FLOAT), TensorSpec("advice", ElementType.FLOAT)
+
+
+class Counted:
+    """A model that notes the sizes of its batches; as kernels may, those of small ones have another last bit."""
+
+    signature = ModelSignature(Layout((X,)), ADVICE)
+    batched = True
+    inline: bool | None = None
+
+    def __init__(self, least: int) -> None:
+        self._least = least
+        self.sizes: list[int] = []
+
+    def evaluate(self, batch: Batch) -> Values:
+        """Give each observation's own number."""
+        self.sizes.append(len(batch.values))
+        advice: Values = np.zeros(len(batch.values), batch.advice.dtype)
+        advice["advice"] = batch.values["x"]
+        if len(batch.values) < self._least:
+            advice["advice"] = np.nextafter(advice["advice"], np.float32(np.inf))
+        return advice
+
+    def close(self) -> None:
+        """There is nothing to free."""
+
+
+def test_of_new_weights_only_a_sample_of_batches_is_probed() -> None:
+    base, new = Counted(least=4), Counted(least=4)
+    found = probe(base)
+    assert (found.least, found.most) == (4, MAX_BATCH)
+    assert confirm_probe(new, found) == found
+    assert new.sizes == [4] * 8 + [32]
+    assert len(base.sizes) > 5 * len(new.sizes)
+
+
+def test_new_weights_whose_sample_does_not_agree_are_probed_in_full() -> None:
+    new = Counted(least=8)
+    assert confirm_probe(new, probe(Counted(least=4))).least == 8
+    assert MAX_BATCH in new.sizes
