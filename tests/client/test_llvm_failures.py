@@ -405,3 +405,19 @@ def _command(process: Path) -> bytes:
         return (process / "cmdline").read_bytes()
     except OSError:
         return b""
+
+
+@pytest.mark.parametrize("compiler", parameters("clang-19"))
+def test_where_llvms_own_decision_is_not_known_the_growth_limit_is_llvms_own(
+    server: RunningServer, folder: Path, compiler: str
+) -> None:
+    made = []
+    for limit in ("1.1", "inf"):
+        words = [compiler, "-O2", "-c", write_growing(folder).name, "-o", "made.o"]
+        assert host(server.socket, "always", words, "--growth-limit", limit) == (0, "")
+        # LLVM does not ask about what it limits.
+        made.append((stats()["decisions"], stats()["limited"], len(Path("made.o").read_bytes())))
+    (few, _, small), (many, _, large) = made
+    assert few < many
+    assert small < large
+    assert [limited for _, limited, _ in made] == [0, 0]

@@ -52,7 +52,7 @@ STATED: Final = [
 def test_a_number_on_a_page_is_that_of_the_code(page: str, words: str, module: str, name: str, value: object) -> None:
     assert words in plain((ROOT / page).read_text(encoding="utf-8"))
     whole = module if module.startswith("policybridge_") else f"policybridge_server.{module}"
-    # In a process of its own: Triton's stubs, which other tests import, have names of ours, and protobuf takes one once.
+    # In a process of its own: Triton's stubs, which other tests import, have names of ours; protobuf takes each once.
     told = subprocess.run(
         [sys.executable, "-c", f"from {whole} import {name}; print({name}, end='')"],
         stdout=subprocess.PIPE,

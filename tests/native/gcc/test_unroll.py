@@ -21,7 +21,7 @@ from policybridge_server.ledger.trajectory import DecisionBatch
 from tests.conftest import RunningServer, ServerFactory
 from tests.native.conftest import BUILD, GCC, Target, build_grpc
 from tests.native.gcc.compiling import LOOPS, MAIN, REAL, Gcc, write_loops, write_policies
-from tests.native.llvm.plugins import need
+from tests.native.llvm.plugins import need, remembered_for, silent
 
 UNROLLING = ("-O2", "-funroll-loops")
 SAYING = "-fopt-info-loop-optimized"
@@ -256,6 +256,17 @@ def test_a_server_that_hangs_or_answers_nonsense_leaves_the_plain_object(gcc: Gc
         made = gcc.compile(source, "echo", "-Werror", server=server, timeout="0.5")
     assert (made.status, made.made) == (0, gcc.plain(source))
     assert made.said.count("policybridge: all decisions are the compiler's own: ") == 1
+
+
+def test_a_server_that_hangs_is_waited_for_once_a_minute_or_always(gcc: Gcc, source: Path, tmp_path: Path) -> None:
+    with silent(tmp_path / "s") as server:
+        first = gcc.compile(source, "echo", server=server, timeout="0.3")
+        again = gcc.compile(source, "echo", server=server, timeout="600")
+        always = gcc.compile(source, "echo", server=server, timeout="0.3", retry_after="0")
+    assert "within 0.3 s" in first.said
+    assert "within 0.3 s" in always.said
+    assert remembered_for(again.said) == 60
+    assert first.made == again.made == always.made == gcc.plain(source)
 
 
 @EVERY_TRANSPORT

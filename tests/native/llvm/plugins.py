@@ -1,9 +1,12 @@
 """The LLVM plugins in stock compilers, the modules that are compiled, and the policies that decide."""
 
 import os
+import re
 import shutil
+import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -43,6 +46,22 @@ def need(tool: str) -> str:
     if shutil.which(tool) is None:
         missing(tool)
     return tool
+
+
+@contextmanager
+def silent(path: Path) -> Iterator[str]:
+    """Listen and never answer; give the address."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        yield f"socket:{path}"
+
+
+def remembered_for(said: str) -> int:
+    """Give the seconds for which the time-out of a server is remembered, of which a compiler has told."""
+    told = re.search(r"did not answer in time (\d+) s ago; it is asked again in (\d+) s", said)
+    assert told, said
+    return int(told[1]) + int(told[2])
 
 
 def built_plugin(native: Target, name: str, major: str) -> Path:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,16 @@ from policybridge_server.ledger.reader import LedgerReader
 from tests.client.compilers import write_growing, write_source
 from tests.conftest import RunningServer, ServerFactory, command
 from tests.native.conftest import MAJORS, Target
-from tests.native.llvm.plugins import Plugin, built_plugin, emit, emit_demo, need, write_policies
+from tests.native.llvm.plugins import (
+    Plugin,
+    built_plugin,
+    emit,
+    emit_demo,
+    need,
+    remembered_for,
+    silent,
+    write_policies,
+)
 
 REAL = (
     "libc/musl/src/stdio/vfprintf.c",
@@ -206,7 +214,9 @@ def test_observations_tell_the_site_caller_and_callee_as_a_log_of_sites_does(
     assert sent["inlining_default"].reshape(-1).tolist() == log.default.tolist()
 
 
-def test_observations_tell_which_functions_need_not_be_emitted(plugin: Plugin, ledger: Path, tmp_path: Path) -> None:
+def test_observations_tell_which_functions_need_not_be_emitted_and_which_the_module_alone_can_call(
+    plugin: Plugin, ledger: Path, tmp_path: Path
+) -> None:
     source = tmp_path / "kinds.cpp"
     source.write_text(
         'extern "C" {\n'
@@ -228,6 +238,11 @@ def test_observations_tell_which_functions_need_not_be_emitted(plugin: Plugin, l
         for place in range(len(sent))
     }
     assert told == {(own, 1), ("everywhere", 1), ("open", 0), ("last", 0)}
+    local = {
+        (names[int(callee).to_bytes(8, "big", signed=True)], int(own_alone))
+        for callee, own_alone in zip(sent["callee"][:, 0], sent["callee_local"][:, 0], strict=True)
+    }
+    assert local == {(own, 1), ("everywhere", 0), ("open", 0)}
 
 
 def test_observations_tell_the_instructions_of_caller_and_callee(plugin: Plugin, ledger: Path, tmp_path: Path) -> None:
@@ -311,16 +326,17 @@ def test_a_compiler_of_another_major_says_so_and_does_not_crash(
         assert f"{plugin.stem} is a plugin for LLVM {other}, and this compiler has LLVM {major}; use " in done.stderr
 
 
-def test_a_server_that_hangs_is_waited_for_once(plugin: Plugin, module: Path, tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as silent:
-        silent.bind(str(tmp_path / "s"))
-        silent.listen()
-        server = f"socket:{tmp_path}/s"
+def test_a_server_that_hangs_is_waited_for_once_a_minute_or_always(
+    plugin: Plugin, module: Path, tmp_path: Path
+) -> None:
+    with silent(tmp_path / "s") as server:
         first = plugin.opt(module, "echo", server=server, timeout="0.3")
         again = plugin.opt(module, "echo", server=server, timeout="600")
+        always = plugin.opt(module, "echo", server=server, timeout="0.3", retry_after="0")
     assert "within 0.3 s" in first.said
-    assert "it is asked again in" in again.said
-    assert first.bitcode == again.bitcode == plugin.plain(module)
+    assert "within 0.3 s" in always.said
+    assert remembered_for(again.said) == 60
+    assert first.bitcode == again.bitcode == always.bitcode == plugin.plain(module)
 
 
 class TestCcache:
@@ -563,6 +579,18 @@ def test_each_module_of_a_thin_link_is_a_session_of_its_own(plugin: Plugin, ledg
     with LedgerReader(ledger) as reader:
         sessions = list(reader.sessions(Query(labels={"link": tmp_path.name})))
     assert (len(sessions), all(session.decisions for session in sessions)) == (2, True)
+
+
+@pytest.mark.parametrize(("passes", "interactive"), [("lto<O2>", False), ("thinlto<O2>", True)])
+def test_at_link_time_the_policy_decides_and_in_the_interactive_mode_for_thin_links_alone(
+    plugin: Plugin, module: Path, tmp_path: Path, passes: str, interactive: bool
+) -> None:
+    assert plugin.opt(module, "never", passes, stats=str(tmp_path / "plugin.json")).status == 0
+    opt = [f"opt-{plugin.major}", f"-passes={passes}", module, "-o", tmp_path / "made.bc"]
+    asking = ["--policy", "never", "--server", plugin.server, "--stats", tmp_path / "host.json"]
+    subprocess.run(command("run", *asking, "--", *opt), check=True)
+    mine, host = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("plugin", "host"))
+    assert (mine["decisions"] > 0, host["decisions"] > 0) == (True, interactive)
 
 
 @pytest.mark.parametrize(

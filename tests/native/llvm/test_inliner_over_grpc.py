@@ -15,8 +15,9 @@ import pytest
 
 from policybridge_core.errors import Status
 from tests.client.compilers import write_source
+from tests.conftest import ServerFactory
 from tests.native.conftest import Target, build_grpc
-from tests.native.llvm.plugins import Plugin, built_plugin, emit
+from tests.native.llvm.plugins import Plugin, built_plugin, emit, need, write_policies
 from tests.native.tls import Served, serving_tls
 
 MAJOR = "22"
@@ -151,6 +152,79 @@ def test_where_no_thread_can_be_started_the_compiler_decides(
     subprocess.run(["g++", "-x", "c", "-w", "-shared", "-fPIC", source, "-o", library], check=True)
     monkeypatch.setenv("LD_PRELOAD", str(library))
     assert "this process may start only 0" in compilation.falls_back(**served.environment())
+
+
+WATCHING = r"""
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+extern char *program_invocation_short_name;
+static void tell(const char *what) {
+  int threads = -2, file = open(getenv("WATCHED"), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+  DIR *tasks = opendir("/proc/self/task");
+  while (readdir(tasks))
+    ++threads;
+  closedir(tasks);
+  dprintf(file, "%s %s %d\n", program_invocation_short_name, what, threads);
+  close(file);
+}
+__attribute__((constructor)) static void begin(void) { tell("start"); }
+__attribute__((destructor)) static void end(void) { tell("exit"); }
+int pthread_create(pthread_t *made, const pthread_attr_t *how, void *(*run)(void *), void *with) {
+  Dl_info from;
+  if (dladdr(__builtin_return_address(0), &from) && strstr(from.dli_fname, "/libgpr."))
+    tell("thread");
+  return ((__typeof__(&pthread_create))dlsym(RTLD_NEXT, "pthread_create"))(made, how, run, with);
+}
+int posix_spawn(pid_t *made, const char *path, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *how,
+                char *const words[], char *const variables[]) {
+  tell("spawn");
+  return ((__typeof__(&posix_spawn))dlsym(RTLD_NEXT, "posix_spawn"))(made, path, actions, how, words, variables);
+}
+ssize_t write(int file, const void *bytes, size_t count) {
+  if (file == STDERR_FILENO)
+    tell("report");
+  return ((__typeof__(&write))dlsym(RTLD_NEXT, "write"))(file, bytes, count);
+}
+"""
+"""A library to preload, which tells the number of a process' threads: where gRPC starts one, at its beginning and end,
+where it starts another process, and where it writes to standard error."""
+
+
+@pytest.mark.parametrize(
+    ("policy", "moments"),
+    [("echo", {"spawn"}), ("echo", {"thread", "spawn"}), ("dying", {"thread", "spawn", "report"})],
+    ids=["nothing to ask", "decisions", "a dead server"],
+)
+def test_grpc_has_threads_from_the_first_question_on_and_none_when_the_compiler_ends_links_or_reports(
+    compilation: Compilation, server_factory: ServerFactory, tmp_path: Path, policy: str, moments: set[str]
+) -> None:
+    write_policies(tmp_path / "policies")
+    plugin = replace(compilation.plugin, server=server_factory(tmp_path / "policies").grpc)
+    source = write_source(tmp_path, functions=8 if "thread" in moments else 0)
+    watch, library = tmp_path / "watch.c", tmp_path / "watch.so"
+    watch.write_text(WATCHING)
+    subprocess.run([need("gcc"), "-w", "-shared", "-fPIC", watch, "-o", library], check=True)
+    words = ["-Oz", "-shared", "-fPIC", f"-fpass-plugin={plugin.path}", source, "-o", tmp_path / "made.so"]
+    watched = {"LD_PRELOAD": str(library), "WATCHED": str(tmp_path / "watched")}
+    environment = plugin.environment(policy, fallback="error") | watched
+    done = subprocess.run([need(f"clang-{MAJOR}"), *map(str, words)], env=environment, capture_output=True, check=False)
+    assert done.returncode == ("report" in moments), done.stderr
+    told = [line.split() for line in (tmp_path / "watched").read_text().splitlines()]
+    threads: dict[str, set[int]] = {}
+    for program, moment, count in told:
+        if program.startswith("clang"):
+            threads.setdefault(moment, set()).add(int(count))
+    assert {*threads} == {"start", "exit", *moments}
+    assert max(threads.pop("thread", {2})) > 1
+    assert {*map(max, threads.values())} == {1}
 
 
 class TestInstallation:

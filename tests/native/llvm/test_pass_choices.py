@@ -9,6 +9,7 @@ import pytest
 
 from policybridge_client.decisions import function_key
 from policybridge_client.decisions.passes import CODEGEN_PASSES, IR_PASSES, MODULE_PIPELINES, NEVER, PIPELINES
+from tests.client.compilers import write_source
 from tests.native.conftest import MAJORS, ROOT, Target
 from tests.native.llvm.plugins import emit, emit_demo, need
 from tests.native.llvm.stores import Made, Tuner
@@ -72,6 +73,12 @@ int drive(int n) {
   return s;
 }
 """
+
+_BODY = "t ^= get(t, 1); t += x * 5 - y; t ^= get(t + 2, 3); t -= get(t, x); t ^= get(y, t);"
+ALIKE = "int get(int, int);\n" + "\n".join(
+    f"int f{n}(int x, int y) {{ int t = x * {n + 3}; {_BODY} return t * {n + 11}; }}" for n in range(4)
+)
+"""What an outliner makes a function of."""
 
 NO_FIXPOINT = """
 target datalayout = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"
@@ -235,6 +242,19 @@ def test_one_run_of_a_pass_is_skipped_by_its_number(tuner: Tuner) -> None:
     assert ("1", "0") in runs
 
 
+def test_a_skip_for_all_functions_turns_no_decision_about_inlining(tuner: Tuner) -> None:
+    source, names = write_source(tuner.folder), ("SROAPass", "InstCombinePass", "SimplifyCFGPass")
+    tuner.logged(source)
+    sites = tuner.folder / "sites"
+    # The first line counts the choices of a store.
+    _, *before = sites.read_bytes().splitlines()
+    store = tuner.choose(source.name, [("", "skip", name) for name in names])
+    _, log = with_log(tuner, source, decisions=store, sites=str(sites))
+    assert {(name, ran) for _, _, name, _, ran, *_ in log if name in names} == {(name, "0") for name in names}
+    assert sites.read_bytes().splitlines()[1:] == before
+    assert len(before) > 20
+
+
 def test_a_choice_for_all_functions_leaves_out_those_that_keep_llvms_way(tuner: Tuner) -> None:
     source = written(tuner, "loops.c")
     choices = [("", "skip", "early-machinelicm"), ("sum", "keep", "early-machinelicm")]
@@ -346,9 +366,7 @@ def test_before_a_thin_link_passes_are_added_and_the_bitcode_changes(tuner: Tune
 
 def test_the_outliner_of_a_module_leaves_out_the_functions_that_are_kept(tuner: Tuner) -> None:
     source = tuner.folder / "alike.c"
-    body = "t ^= get(t, 1); t += x * 5 - y; t ^= get(t + 2, 3); t -= get(t, x); t ^= get(y, t);"
-    functions = [f"int f{n}(int x, int y) {{ int t = x * {n + 3}; {body} return t * {n + 11}; }}" for n in range(4)]
-    source.write_text("int get(int, int);\n" + "\n".join(functions))
+    source.write_text(ALIKE)
     outlined = tuner.compile(source, decisions=tuner.choose("alike.c", [("", "add", "iroutliner@last")]))
     assert outlined.output == tuner.plain(source, "-Oz", "-mllvm", "-ir-outliner") != tuner.plain(source)
     kept = [(f"f{n}", "keep", "iroutliner@last") for n in range(4)]

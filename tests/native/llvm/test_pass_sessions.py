@@ -20,7 +20,7 @@ from tests.conftest import RunningServer
 from tests.native.conftest import MAJORS, ROOT, Target, build_grpc
 from tests.native.llvm.plugins import emit_demo
 from tests.native.llvm.stores import Made, Tuner
-from tests.native.llvm.test_pass_choices import COROUTINE, LOOPS, MODES, THROWING
+from tests.native.llvm.test_pass_choices import ALIKE, COROUTINE, LOOPS, MODES, THROWING
 from tests.onnx_models import make_model, write_onnx
 from tests.repositories import answering, write_python
 
@@ -75,6 +75,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     repository = tmp_path_factory.mktemp("policies")
     write_python(repository, "keep", POLICY.format(number=0), BOTH)
     write_python(repository, "size", POLICY.format(number=NUMBERS["size"]), BOTH)
+    write_python(repository, "no-isel", POLICY.format(number=NUMBERS["size-no-isel"]), BOTH)
     write_python(repository, "wild", POLICY.format(number=len(ALTERNATIVES)), BOTH)
     write_python(repository, "failing", POLICY.format(number='observation["no such feature"]'), BOTH)
     write_python(repository, "passes", POLICY.format(number=NUMBERS["size"]), 'decides = ["pass_choice"]')
@@ -223,6 +224,41 @@ def test_the_observation_counts_what_the_function_has_where_inlining_has_ended(
     assert (rows["mix"]["loop_wide_constants"], rows["fill"]["loop_wide_constants"]) == (1, 0)
     assert (rows["sum"]["loop_calls"], rows["sum"]["arguments"], rows["sum"]["minsize"]) == (1, 2, 1)
     assert (rows["use"]["local"], rows["use"]["blocks"], rows["use"]["loop_instructions"]) == (0, 1, 0)
+
+
+@pytest.mark.parametrize(("level", "sizes"), [("-Oz", (1, 1)), ("-Os", (0, 1)), ("-O2", (0, 0))])
+def test_the_observation_tells_the_attributes_of_a_function_and_whether_the_module_alone_can_call_it(
+    tuner: Tuner, server: RunningServer, ledger: Path, level: str, sizes: tuple[int, int]
+) -> None:
+    source = tuner.folder / "local.c"
+    own = "static __attribute__((noinline)) int own(int x) { return get(x) * 7; }"
+    source.write_text(f"int get(int);\n{own}\nint open(int x) {{ return own(x) + own(x + 1); }}\n")
+    (session,) = stats(tuner.compile(source, level, server=server.socket, policy="keep"))["sessions"]
+    passes = list(batches(ledger, session))[-1]
+    told = {
+        context: tuple(int(passes.observations[name][row][0]) for name in ("local", "minsize", "optsize"))
+        for row, context in enumerate(passes.contexts.tolist())
+    }
+    assert told == {"own": (1, *sizes), "open": (0, *sizes)}
+
+
+def test_functions_that_exist_later_keep_llvms_passes(tuner: Tuner, server: RunningServer) -> None:
+    source = tuner.folder / "alike.c"
+    source.write_text(ALIKE)
+    flags = ("-Oz", "-mllvm", "-ir-outliner")
+    chosen = [(kind, choice) for kind, _, choice in (each.partition(" ") for each in ALTERNATIVES["size-no-isel"])]
+    before, all_ = (
+        tuner.compile(
+            source,
+            *flags,
+            decisions=tuner.choose("alike.c", [(name, kind, choice) for name in names for kind, choice in chosen]),
+        )
+        for names in (("f0", "f1", "f2", "f3"), ("",))
+    )
+    made = tuner.compile(source, *flags, server=server.socket, policy="no-isel")
+    assert stats(made)["passes"]["advice"] == {"size-no-isel": 4}
+    assert made.output == before.output
+    assert len({made.output, all_.output, tuner.plain(source, *flags)}) == 3
 
 
 def test_functions_whose_names_hold_any_bytes_are_asked_about(

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from policybridge_server.ledger.query import Query
@@ -58,6 +59,28 @@ def test_each_function_is_a_context_of_one_session_and_ends_at_stop(plugin: Plug
     assert session.outcome is not None
     values = session.outcome.values
     assert 0 < values["instructions_after"] < values["instructions_before"]
+
+
+def test_a_pass_that_has_run_is_masked_until_another_changes_the_function(
+    plugin: Plugin, module: Path, ledger: Path
+) -> None:
+    assert plugin.opt(module, "", PASSES, passes_policy="passes").status == 0
+    with LedgerReader(ledger) as reader:
+        (batch,) = reader.trajectory(list(reader.sessions(Query(policy="passes")))[-1]).batches
+    masks, sizes = batch.observations["mask"], [name for name in batch.observations.dtype.names or () if name != "mask"]
+    again = 0
+    for row in range(1, len(batch)):
+        if batch.contexts[row] != batch.contexts[row - 1]:
+            assert masks[row].all()
+            continue
+        changed, unchanged = np.ones_like(masks[row]), masks[row - 1].copy()
+        changed[batch.advices["pass"][row - 1]] = unchanged[batch.advices["pass"][row - 1]] = 0
+        # A function may also change in what its numbers do not tell.
+        same = batch.observations[sizes][row - 1] == batch.observations[sizes][row]
+        assert masks[row].tolist() in ([changed.tolist(), unchanged.tolist()] if same else [changed.tolist()])
+        again += bool((masks[row] > masks[row - 1]).any())
+    assert again > 5
+    assert (masks == 0).sum(axis=-1).max() > 1
 
 
 def test_a_policy_that_stops_at_once_changes_nothing(plugin: Plugin, module: Path) -> None:

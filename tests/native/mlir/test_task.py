@@ -1,5 +1,6 @@
 """Tiling as a task of training: the programs of all tiles compute the same, and cachegrind tells them apart."""
 
+import inspect
 import os
 import subprocess
 from pathlib import Path
@@ -62,3 +63,16 @@ def test_a_task_without_its_plugin_or_server_says_so(task: Tiling, tmp_path: Pat
     ran = task.run(task.cases(None)[0], Asking(f"socket:{tmp_path / 'away'}", "usual"))
     assert "away" in ran.failure
     assert not ran.costs
+
+
+def test_a_command_that_takes_longer_than_its_seconds_fails_its_case(
+    task: Tiling, plugin: Plugin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hanging = tmp_path / "mlir-opt-22"
+    hanging.write_text("#!/bin/sh\nexec sleep 3600\n")
+    hanging.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    limited = Tiling("1", plugins=str(plugin.path.parent), seconds="0.5")
+    ran = limited.run(limited.cases(None)[0], None)
+    assert ran.failure == "mlir-opt-22: timeout: it was ended after 0.5 seconds"
+    assert inspect.signature(type(task)).parameters["seconds"].default == "60"

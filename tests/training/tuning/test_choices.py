@@ -80,6 +80,20 @@ def test_choices_that_help_together_are_taken_back_one_by_one_where_one_of_them_
     assert set(together) <= tried
 
 
+def test_the_parts_of_a_group_are_tried_alone_where_the_group_has_changed_the_function_and_nowhere_else() -> None:
+    search, gains, tried = Search.begin(compiled(Decided())), Gains(), set[tuple[str, str]]()
+    for _ in range(60):
+        current = Round(search, None, gains=gains)
+        tried |= {(move.function, move.words) for move, _ in current.moves if isinstance(move, Choice)}
+        current.settle(compiled(current.decided))
+    together = next(iter(PRIOR))
+    assert {(function, together) for function in GAINS} <= tried
+    parts = together.split(" & ")
+    # The group makes `two` larger and leaves `three` as it is.
+    assert {("two", each) for each in parts} <= tried
+    assert not {("three", each) for each in parts} & tried
+
+
 def _next(search: Search) -> list[str]:
     tried = Round(search, None, gains=Gains())
     tried.settle(compiled(tried.decided))
