@@ -261,9 +261,11 @@ def test_a_sequence_beyond_the_limit_begins_when_another_has_ended(tmp_path: Pat
         triton.InferenceServerClient(server.grpc.removeprefix("grpc:")) as client,
     ):
         stream = Stream(client)
-        for number in range(1, 10_001):
-            stream.send(number, sequence_start=True)
-        assert {tuple(stream.answer()) for _ in range(10_000)} == {(1, 0, 1)}
+        for first in range(1, 10_001, 500):
+            # More that wait for answers at a time could look like a flood of the frames that acknowledge these.
+            for number in range(first, first + 500):
+                stream.send(number, sequence_start=True)
+            assert {tuple(stream.answer()) for _ in range(500)} == {(1, 0, 1)}
         with pytest.raises(InferenceServerException, match="10000 sequences are live; end some"):
             client.infer("counts", x(0), sequence_id=10_001, sequence_start=True)
         client.infer("counts", x(0), sequence_id=1, sequence_end=True)
