@@ -108,7 +108,7 @@ Status Decided::become_with(const std::string &plugin) {
   Strings options;
   if (compiler.only_compiles()) {
     options.push_back("-policybridge-decisions=" + store);
-    // That LLVM decides before linking is the order, and not to be told for each file.
+    // Given, so that the plugin does not say for each file that LLVM decides before linking.
     if (variable("POLICYBRIDGE_PHASES").empty())
       options.emplace_back("-policybridge-phases=compile,link");
     options.push_back("-policybridge-growth-limit=" + general(config_.growth_limit));

@@ -70,7 +70,7 @@ Variables settings_of(const Config &config) {
   return settings;
 }
 
-/// Whether nothing but the settings, the plugin and the store changes what a linker makes of the same objects.
+/// Whether a linker makes the same program of the same objects, as long as settings, plugin and store are the same.
 bool is_reproducible(const Config &config) {
   return !config.decisions.empty() || (!config.falls_back && config.policy_text.find("@sha256:") != std::string::npos);
 }
@@ -103,8 +103,13 @@ std::string reason_not_to(const Config &config) {
   const std::string phases = variable("POLICYBRIDGE_PHASES");
   if (!phases.empty() && (',' + phases + ',').find(",link,") == std::string::npos)
     return "POLICYBRIDGE_PHASES is " + phases;
-  if (config.decisions.empty())
+  if (config.decisions.empty()) {
+    for (const auto *pairs : {&config.labels, &config.options})
+      for (const auto &[name, value] : *pairs)
+        if ((name + value).find(',') != std::string::npos)
+          return "LLD's plugin takes labels and options in a list with commas, and " + name + " has a comma itself";
     return "";
+  }
   const Result<DecisionStore> store = DecisionStore::open(config.decisions);
   if (!store.ok())
     return store.status().message();

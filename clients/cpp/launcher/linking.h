@@ -6,7 +6,7 @@
 
 namespace policybridge {
 
-/// Whether a command surely links with LTO, so that a linker optimises what the program consists of.
+/// Whether a command surely links with LTO, so that a linker optimises the modules of the program.
 bool links_with_lto(const Compiler &compiler);
 
 /// Add the plugin to the linker of a command that `links_with_lto`, with the policy or the store, and become the compiler.

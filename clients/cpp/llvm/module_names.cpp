@@ -13,7 +13,7 @@ namespace {
 
 bool is_merged(const Module &module) { return module.getModuleIdentifier() == "ld-temp.o"; }
 
-/// What this process writes; empty where its command line does not say it.
+/// The output file of this process; empty if its command line does not name it.
 std::string own_output() {
   const std::vector<std::string> words = own_command();
   for (std::size_t place = words.size(); place-- > 1;)

@@ -40,7 +40,7 @@ class Build:
         return self._run(launching, "-c", "a.c", "-o", "a.o")
 
     def link(self, *launching: str, flags: tuple[str, ...] = (), linker: str = "ld.lld-22", **more: str) -> str:
-        """Link; give what was said."""
+        """Link; give the messages."""
         return self._run(launching, f"--ld-path={need(linker)}", *flags, "a.o", "-o", "program", **more)
 
     def object(self, name: str = "program") -> bytes:
@@ -110,6 +110,15 @@ def test_a_store_without_a_section_for_linking_says_so_and_links_plainly(build: 
     plain = build.object()
     said = build.link(*build.store("compile"))
     assert "all decisions at link time are the compiler's own: tuned.db has no section with phase=link" in said
+    assert build.object() == plain
+
+
+def test_a_label_with_a_comma_leaves_the_link_to_llvm_and_is_named(build: Build, server: RunningServer) -> None:
+    build.link()
+    plain = build.object()
+    said = build.link("--policy", "always", "--server", server.socket, "--label", "note=a,b")
+    assert said.count("\n") == 1
+    assert "note has a comma itself" in said
     assert build.object() == plain
 
 

@@ -45,7 +45,7 @@ class Program:
     mode: str
 
     def compile(self, more: str = "", *, plugin: bool = False, **settings: str) -> str:
-        """Compile all sources; ``more`` is further text of the first. Give what was said."""
+        """Compile all sources; ``more`` is further text of the first. Give the messages."""
         (self.folder / "main.c").write_text(MAIN)
         for n in (1, 2):
             (self.folder / f"part{n}.c").write_text(PART.format(n=n, factor=n + 6, more=more if n == 1 else ""))
@@ -54,7 +54,7 @@ class Program:
         return self._run(words, settings)
 
     def link(self, *flags: str, plugin: bool = True, **settings: str) -> str:
-        """Link the objects to ``program``; give what was said."""
+        """Link the objects to ``program``; give the messages."""
         loading = [f"-Wl,--load-pass-plugin={self.plugin}"] if plugin else []
         driver = [need(f"clang-{MAJOR}"), f"--ld-path={need(f'ld.lld-{MAJOR}')}", "-Oz", f"-flto={self.mode}"]
         return self._run([*driver, *loading, *flags, "main.o", "part1.o", "part2.o", "-o", "program"], settings)

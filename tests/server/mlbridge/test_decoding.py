@@ -154,7 +154,7 @@ def test_a_client_with_one_large_request_waits_for_one_of_a_client_with_many() -
 
 
 class Counting(ThreadPoolExecutor):
-    """The threads of a loop, which count what they are given."""
+    """The threads of a loop, which count their work."""
 
     given = 0
 
