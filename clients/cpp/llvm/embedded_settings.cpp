@@ -37,7 +37,7 @@ bool may_take(std::string_view name) {
 
 const char *plugin_version() { return embedded_policy_identity; }
 
-/// No setting changes the object: the file alone does.
+/// No setting but the phases changes the object.
 Status Settings::read() {
   stats = sys::Process::GetEnv("POLICYBRIDGE_STATS").value_or("");
   growth_limit = embedded_policy_growth_limit;
@@ -50,6 +50,8 @@ Status Settings::read() {
   if (cache.empty())
     return {};
   Status status = check_in_key(cache, own_file(), "no policy in a plugin can be used", "the policy changes");
+  if (status.ok() && phases.is_given)
+    status = refused_under(cache, "unset POLICYBRIDGE_PHASES, because it keeps the object by the command line alone");
   // An object without the policy would be kept as the policy's.
   default_stands_in = status.ok();
   return status;

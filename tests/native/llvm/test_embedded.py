@@ -137,6 +137,9 @@ def test_under_ccache_the_plugin_belongs_into_the_key(asking: Plugin, embedded: 
     assert refused.returncode != 0
     assert f"name {embedded} in CCACHE_EXTRAFILES" in refused.stderr
     subprocess.run(command, env={**environment, "CCACHE_EXTRAFILES": str(embedded)}, check=True)
+    phased = {**environment, "CCACHE_EXTRAFILES": str(embedded), "POLICYBRIDGE_PHASES": "link"}
+    told = subprocess.run([*command, "-g"], capture_output=True, text=True, env=phased, check=False)
+    assert "unset POLICYBRIDGE_PHASES" in told.stderr
 
 
 def test_a_missing_compiler_is_told(
