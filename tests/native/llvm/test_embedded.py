@@ -17,6 +17,8 @@ from tests.native.conftest import MAJORS, Target
 from tests.native.llvm.plugins import Plugin, emit_demo, need
 from tests.onnx_models import make_model, write_onnx
 
+OWN_PART = ("policybridge_plugin", "policybridge_internal")
+"""Libraries of a plugin that do not depend on the policy, beside `policybridge-embedded-MAJOR`."""
 DEMO = ("libunwind/src/libunwind.cpp", "libtsan/tsan_rtl.cpp")
 
 
@@ -77,6 +79,20 @@ def test_a_policy_in_a_plugin_gives_the_bitcode_of_the_servers(
     assert told["policy"]["name"] == "inliner"
     assert told["decisions"] > 5
     assert told["fallback"] is None
+
+
+def test_a_second_policy_builds_nothing_of_the_plugins_own_part_again_and_nothing_outside_of_its_folder(
+    asking: Plugin, embedded: Path, native: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = native(f"policybridge-embedded-{asking.major}") / "lib"
+    names = [f"lib{name}.a" for name in (f"policybridge-embedded-{asking.major}", *OWN_PART)]
+    before = [(folder / name).stat().st_mtime_ns for name in names]
+    second = embed(native, asking.major, tmp_path / "second.so", "inliner-imitation")
+    assert [(folder / name).stat().st_mtime_ns for name in names] == before
+    assert not (tmp_path / "cache").exists()
+    assert b"policybridge-embedded: inliner-imitation@1 sha256:" in second.read_bytes()
+    assert b"policybridge-embedded: inliner@1 sha256:" in embedded.read_bytes()
 
 
 def test_clang_needs_no_option_and_tells_the_policy_in_remarks_and_in_the_file(

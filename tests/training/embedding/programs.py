@@ -41,15 +41,19 @@ def needs_compiler(name: str) -> None:
         missing(name)
 
 
-def build(policy: Embedded, folder: Path, compiler: str, flags: Sequence[str] = SANITIZED) -> Path:
-    """Compile the policy without a warning; give the program."""
+def build(policy: Embedded, folder: Path, compiler: str, flags: Sequence[str] = SANITIZED, main: str = _MAIN) -> Path:
+    """Compile the policy without a warning, and a ``main`` in C that decides by it; give the program."""
+    (folder / "main.c").write_text(main)
+    compile_c(policy, folder, [compiler, *flags, "main.c", "-o", "program"])
+    return folder / "program"
+
+
+def compile_c(policy: Embedded, folder: Path, command: Sequence[str]) -> None:
+    """Add the policy's C, whose names begin with p, to a compiler's command; there is no warning."""
     (folder / "policy.h").write_text(write_header(policy, "p"))
     (folder / "policy.c").write_text(write_source(policy, "p", "policy.h"))
-    (folder / "main.c").write_text(_MAIN)
-    command = [compiler, *STRICT, *flags, "policy.c", "main.c", "-o", "program"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, *STRICT, "policy.c"], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
-    return folder / "program"
 
 
 def decide(program: Path, policy: Embedded, observations: Values) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:

@@ -45,6 +45,18 @@ def scorer(repository: Path, head: str) -> Embedded:
     return read_policy("scorer@1", repository)
 
 
+def rows(repository: Path) -> Embedded:
+    """Make a policy that takes a row of a table of three by its feature."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["row"], to=TensorProto.INT64),
+        helper.make_node("Gather", ["table", "row"], ["y"], axis=0),
+    ]
+    weights = {"table": np.array([5, 6, 7], np.float32)}
+    model = make_model(nodes, {"x": (FLOAT, ["n", 1])}, {"y": (FLOAT, ["n", 1])}, weights)
+    write_onnx(repository, "rows", model)
+    return read_policy("rows", repository)
+
+
 def by_head(policy: Embedded, scores: np.ndarray, mask: np.ndarray) -> list[int | None]:
     """Let the server's head choose; ``None`` where there is no advice."""
     config = policy.version.config.head
@@ -95,14 +107,7 @@ def test_the_bundled_policies_compile_as_strict_c_and_decide_as_in_onnx_runtime(
 
 def test_an_index_beyond_its_table_is_an_error_and_no_advice(tmp_path: Path) -> None:
     needs_compiler("gcc")
-    nodes = [
-        helper.make_node("Cast", ["x"], ["row"], to=TensorProto.INT64),
-        helper.make_node("Gather", ["table", "row"], ["y"], axis=0),
-    ]
-    weights = {"table": np.array([5, 6, 7], np.float32)}
-    model = make_model(nodes, {"x": (FLOAT, ["n", 1])}, {"y": (FLOAT, ["n", 1])}, weights)
-    write_onnx(tmp_path / "policies", "rows", model)
-    policy = read_policy("rows", tmp_path / "policies")
+    policy = rows(tmp_path / "policies")
     observations = np.zeros(5, record_of(policy))
     observations["x"][:, 0] = [0, 2, -1, 3, np.nan]
     advice, status = decide(build(policy, tmp_path, "gcc"), policy, observations)
@@ -203,6 +208,37 @@ def test_the_class_for_llvms_release_mode_decides_in_llvms_own_runner(tmp_path: 
     advice, _ = decide(build(policy, tmp_path, "gcc", ["-O1"]), policy, observations)
     assert decisions == "".join(str(each) for each in advice[:, 0])
     assert set(decisions) == {"0", "1"}
+
+
+RUNS = """
+#include "model.hpp"
+#include <cstdio>
+int main() {
+  RowsModel model;
+  float *row = static_cast<float *>(model.arg_data(model.LookupArgIndex("feed_x")));
+  const float *advice = static_cast<const float *>(model.result_data(model.LookupResultIndex("fetch_y")));
+  for (float given : {2.0f, 3.0f, 0.0f}) {
+    *row = given;
+    model.Run();
+    std::printf("%g %d ", *advice, model.status() == ROWS_OK);
+  }
+}
+"""
+
+
+def test_after_an_error_the_class_gives_0_in_place_of_the_last_advice_and_its_status_has_the_error(
+    tmp_path: Path,
+) -> None:
+    needs_compiler("g++")
+    rows(tmp_path / "policies")
+    files = [str(tmp_path / name) for name in ("model.hpp", "rows.h", "rows.c")]
+    assert (
+        main(["embed", "rows", "--repository", str(tmp_path / "policies"), "--for", "llvm-release", "-o", *files]) == 0
+    )
+    (tmp_path / "main.cpp").write_text(RUNS)
+    subprocess.run(["gcc", *STRICT, "-c", "rows.c"], cwd=tmp_path, check=True)
+    subprocess.run(["g++", "-std=c++17", "main.cpp", "rows.o", "-o", "main"], cwd=tmp_path, check=True)
+    assert subprocess.check_output([tmp_path / "main"], text=True).split() == ["7", "1", "0", "0", "5", "1"]
 
 
 @pytest.mark.parametrize(
