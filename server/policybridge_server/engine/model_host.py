@@ -106,8 +106,9 @@ class ModelHost:
             return results, perf_counter() - begun
 
         def finished(answered: tuple[list[Result], float]) -> None:
-            if worker is not self.worker:
-                # The worker was abandoned, and the waiting observations have their error.
+            # It need not be the present one: the model may return before all results of its worker have arrived.
+            if worker.abandoned:
+                # The waiting observations have their error.
                 return
             results, seconds = answered
             if not all(isinstance(result, PolicyFailedError) for result in results):
