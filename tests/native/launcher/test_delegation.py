@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from policybridge_core.version import version
+from tests import plugins
 from tests.client.compilers import write_source
 from tests.conftest import RunningServer, command
 from tests.native.launcher.running import lasting, run
 from tests.native.llvm.plugins import need
+from tests.plugins.building import install
 
 _PYTHON = {"POLICYBRIDGE_LAUNCHER": ""}
 _SAYING = '#!/bin/sh\nif [ "$1" = --version ]; then printf \'%s\\n\' {told}; else echo launched "$@"; fi\n'
@@ -71,6 +73,14 @@ def test_an_address_that_the_launcher_does_not_reach_is_left_to_python(server: R
 def test_a_frontend_by_itself_is_left_to_python(server: RunningServer, on_path: str) -> None:
     words = ["--policy", "nobody", "--server", server.socket, "--", need("clang-22"), "-cc1", "-Oz", "-emit-obj"]
     assert said_by([*words, "module.c", "-o", "made.o"], PATH=on_path) == "policybridge run"
+
+
+def test_a_task_of_another_distribution_is_left_to_python(
+    server: RunningServer, on_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = install(Path(plugins.__file__).parent / "distribution", tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(parts), prepend=":")
+    assert said_by(asking(server.socket, "--task", "inline-too"), PATH=on_path) == "policybridge run"
 
 
 def test_a_launcher_with_grpc_hosts_compilations_over_grpc(server: RunningServer, grpc_launcher: str) -> None:

@@ -90,6 +90,19 @@ def test_a_policy_that_echoes_the_default_changes_exactly_nothing(
     assert "3 of 3 objects are identical" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", parameters("clang-19"))
+def test_where_llvms_own_decision_is_not_known_each_module_is_a_failed_row_with_this_reason(
+    sources: Mapping[str, str], server: RunningServer, tmp_path: Path, name: str
+) -> None:
+    corpus = write_corpus(tmp_path / "corpus", sources, compiler=name, level="-O2")
+    words = ["--candidate", "echo", "--server", server.socket, "--interactive", "--compiler", name]
+    (found,) = score(corpus, tmp_path, *words, status=1)["comparisons"]
+    assert len(found["modules"]) == len(sources)
+    for row in found["modules"]:
+        assert (row["before"]["status"], row["after"]["status"]) == ("ok", "failed")
+        assert "inlining_default" in row["after"]["message"], row
+
+
 def test_regressions_come_with_words_that_repeat_them_in_any_folder(
     corpus: Corpus, server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -55,6 +55,32 @@ def test_a_corpus_becomes_smaller_and_the_store_alone_makes_the_same_objects_aga
         assert (again.digest, again.text) == (search.best_object, search.best_text)
 
 
+def test_the_table_has_the_text_and_the_code_alone_of_each_project_before_and_after(
+    tmp_path: Path, compiler: CountedCompiler, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # Its constants are text and no code.
+    constants = "const int constants[] = {1, 2, 3, 4, 5, 6, 7};\n"
+    corpus = write_corpus(
+        tmp_path / "corpus", {"one/a.c": boxes("a", [constants]), "one/b.c": boxes("b"), "two/c.c": boxes("c")}
+    )
+    store = tmp_path / "tuned.db"
+    assert compiler.tune(store, "--corpus", corpus.folder, "--budget", BUDGET) == 0
+    shown = [line.split() for line in capfd.readouterr().out.splitlines()]
+    rows = {words[0]: words[1:] for words in shown if words and words[0] in {"one", "two", "all"}}
+    found = searches(store)
+    for project in ("one", "two", "all"):
+        own = [search for name, search in found.items() if project in {name.partition("/")[0], "all"}]
+        sizes = [
+            f"{sum(getattr(search, name) for search in own):,}"
+            for name in ("default_text", "best_text", "default_exec", "best_exec")
+        ]
+        count, text, tuned, _, _, exec_, exec_tuned, *_ = rows[project]
+        assert (count, [text, tuned, exec_, exec_tuned]) == (str(len(own)), sizes)
+    for search in found.values():
+        assert search.default_exec < search.default_text
+        assert search.best_text < search.default_text
+
+
 def test_what_is_tuned_is_not_compiled_again_and_a_larger_budget_goes_on(
     tmp_path: Path, corpus: Corpus, compiler: CountedCompiler
 ) -> None:
