@@ -155,7 +155,7 @@ _CHANGES: Final = [
         "access/tokens.py",
         "len(authorization) > 1 or ",
         "",
-        "access/test_tokens::test_an_authorization_that_is_no_bearer_token_is_unauthenticated",
+        "access/test_tokens::test_a_call_with_two_authorizations_is_unauthenticated_even_if_both_are_good",
     ),
     (
         "access/tokens.py",

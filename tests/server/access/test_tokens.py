@@ -80,6 +80,14 @@ def test_an_authorization_that_is_no_bearer_token_is_unauthenticated(channel: gr
     assert failure.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
+def test_a_call_with_two_authorizations_is_unauthenticated_even_if_both_are_good(channel: grpc.Channel) -> None:
+    call = channel.unary_unary("/policybridge.v1.PolicyService/Evaluate", None, None)
+    both = tuple(("authorization", f"Bearer {token(client)}") for client in ("asker", "operator"))
+    with pytest.raises(grpc.RpcError) as failure:
+        call(b"", metadata=both, timeout=60)
+    assert failure.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
 @pytest.mark.parametrize(
     ("client", "calls"),
     [
