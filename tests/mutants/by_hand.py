@@ -81,10 +81,11 @@ _CHANGES: Final = [
     ),
     (
         "engine/model_host.py",
-        "if worker is not self.worker:",
+        "if worker.abandoned:",
         "if False:",
         "engine/test_misbehaving::test_a_policy_that_hangs_fails_those_who_wait_and_goes_on_for_the_others",
     ),
+    ("engine/model_host.py", "if worker.abandoned:", "if worker is not self.worker:", "engine/test_model_host"),
     (
         "engine/model_host.py",
         "if len(self._stuck) > _MOST_STUCK:",

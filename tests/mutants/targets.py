@@ -61,7 +61,7 @@ _TESTS: Final = {
     "engine/head.py": "engine/test_head",
     "engine/loaded.py": "publishing/test_steps engine/test_batches grpc/test_unary_calls",
     "engine/loading.py": f"{_PUBLISHING} engine/test_misbehaving publishing/test_rehearsal",
-    "engine/model_host.py": "engine/test_worker engine/test_pace engine/test_misbehaving",
+    "engine/model_host.py": "engine/test_worker engine/test_model_host engine/test_pace engine/test_misbehaving",
     "engine/opener.py": "publishing/test_steps backends/test_backends publishing/test_rehearsal",
     "engine/pace.py": "engine/test_pace",
     "engine/probe.py": "backends/test_backends publishing/test_steps publishing/test_rehearsal",
