@@ -88,6 +88,14 @@ bool is_file(const std::string &path) {
   return stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode);
 }
 
+std::string identity_of(const std::string &path) {
+  struct stat about{};
+  if (path.empty() || stat(path.c_str(), &about) != 0)
+    return "";
+  const long long changed = about.st_mtim.tv_sec * 1000000000LL + about.st_mtim.tv_nsec;
+  return path + " " + std::to_string(about.st_size) + " " + std::to_string(changed);
+}
+
 Result<std::string> read_file(const std::string &path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.is_open())

@@ -32,6 +32,10 @@ std::string real_path(const std::string &path);
 
 bool is_file(const std::string &path);
 
+/// A file's path, size and time of change, which tell it from the file that replaces it; empty where there is no such
+/// file.
+std::string identity_of(const std::string &path);
+
 /// A file's content.
 Result<std::string> read_file(const std::string &path);
 

@@ -2,6 +2,7 @@
 
 #include "decision_store.h"
 #include "files.h"
+#include "linker.h"
 #include "llvm_version.h"
 #include "plugins.h"
 #include "sha256.h"
@@ -10,37 +11,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <fcntl.h>
 
 namespace policybridge {
 
 namespace {
 
-constexpr int timeout_milliseconds = 60000;
-
 constexpr std::string_view without_linker[] = {"-c", "-S", "-E", "-M", "-MM", "-r", "-fsyntax-only", "-###", "-cc1",
                                                "-emit-llvm", "--version", "--help", "--precompile"};
-
-/// The options that choose the linker.
-bool chooses_linker(const std::string &word) {
-  return starts_with(word, "-fuse-ld=") || starts_with(word, "--ld-path=") || starts_with(word, "-B") ||
-         starts_with(word, "--target=");
-}
-
-/// Link an empty module with the plugin.
-bool loads(const Compiler &compiler, const std::string &plugin, Signals &signals) {
-  Strings trial = {compiler.start.back(), "-flto", "-O1", "-w", "-nostdlib", "-shared", "-fPIC"};
-  std::copy_if(compiler.arguments.begin(), compiler.arguments.end(), std::back_inserter(trial), chooses_linker);
-  for (const std::string &word : {"-Wl,--load-pass-plugin=" + plugin, std::string("-x"), std::string("c"),
-                                  std::string("/dev/null"), std::string("-o"), std::string("/dev/null")})
-    trial.push_back(word);
-  const Descriptor nowhere(open("/dev/null", O_WRONLY | O_CLOEXEC));
-  ProcessOptions options;
-  options.variables = {{"CCACHE_DISABLE", "1"}};
-  options.output = nowhere.get();
-  Result<Process> process = Process::start(trial, signals, options);
-  return process.ok() && process->await(signals, timeout_milliseconds).ok() && process->reap() == 0;
-}
 
 std::string joined(const std::map<std::string, std::string> &pairs) {
   std::string text;
@@ -143,7 +120,10 @@ Status become_linking(const Config &config, const Compiler &compiler, Signals &s
     if (!found.ok())
       return found.status();
     plugin = *std::move(found);
-    if (plugin.empty() || !loads(compiler, plugin, signals))
+    const Result<bool> loads = plugin.empty() ? Result<bool>(false) : linker_loads(compiler, plugin, signals);
+    if (!loads.ok())
+      return loads.status();
+    if (!*loads)
       why = plugin.empty() ? "there is no plugin that this compiler loads" : "the linker loads no plugins of LLVM's; LLD does";
   }
   Strings words = compiler.start;

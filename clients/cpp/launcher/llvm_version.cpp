@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <sys/stat.h>
 
 namespace policybridge {
 
@@ -72,15 +71,6 @@ std::string compiler_file(const Strings &start) {
   return is_compiler(file_name(file)) ? file : "";
 }
 
-std::string identity(const Strings &start) {
-  const std::string file = compiler_file(start);
-  struct stat about{};
-  if (file.empty() || stat(file.c_str(), &about) != 0)
-    return "";
-  const long long changed = about.st_mtim.tv_sec * 1000000000LL + about.st_mtim.tv_nsec;
-  return file + " " + std::to_string(about.st_size) + " " + std::to_string(changed);
-}
-
 std::string cache_folder() {
   const std::string caches = variable("XDG_CACHE_HOME"), home = variable("HOME");
   if (caches.empty() && home.empty())
@@ -95,7 +85,7 @@ Result<int> llvm_version(const Strings &start, Signals &signals) {
 }
 
 Result<int> remembered(const Strings &start, const std::string &question, const std::function<Result<int>()> &ask) {
-  const std::string key = identity(start), folder = cache_folder();
+  const std::string key = identity_of(compiler_file(start)), folder = cache_folder();
   if (key.empty() || folder.empty())
     return ask();
   const std::string cached = folder + "/" + sha256(key + question).substr(0, 32);

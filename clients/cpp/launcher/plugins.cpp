@@ -6,8 +6,6 @@
 #include "words.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 namespace policybridge {
 
@@ -62,12 +60,9 @@ Result<std::string> find_plugin(const Compiler &compiler, int major, const std::
     return std::string();
   for (const std::string &place : folders_of(folder)) {
     const std::string plugin = real_path(place + "/policybridge-inliner-" + std::to_string(major) + ".so");
-    struct stat about{};
-    if (plugin.empty() || stat(plugin.c_str(), &about) != 0 || !S_ISREG(about.st_mode))
+    if (!is_file(plugin))
       continue;
-    const long long changed = about.st_mtim.tv_sec * 1000000000LL + about.st_mtim.tv_nsec;
-    const std::string question =
-        " loads " + plugin + " " + std::to_string(about.st_size) + " " + std::to_string(changed) + " native";
+    const std::string question = " loads " + identity_of(plugin) + " native";
     const Result<int> answer =
         remembered(compiler.start, question, [&] { return try_plugin(compiler, plugin, signals); });
     if (!answer.ok())

@@ -47,10 +47,10 @@ Strings changed_environment(const Variables &variables) {
   return changed;
 }
 
-void redirect(int output) {
+void redirect(int output, bool with_errors) {
   const int nothing = open("/dev/null", O_RDWR);
   dup2(nothing, STDIN_FILENO);
-  dup2(nothing, STDERR_FILENO);
+  dup2(with_errors ? output : nothing, STDERR_FILENO);
   dup2(output, STDOUT_FILENO);
 }
 
@@ -73,7 +73,7 @@ void begin_group() {
   if (options.number_to >= 0 && write(options.number_to, &number, sizeof number) != sizeof number)
     _exit(127);
   if (options.output >= 0)
-    redirect(options.output);
+    redirect(options.output, options.with_errors);
   signals.restore();
   execvpe(command[0], command, environment);
   const int error = errno;
@@ -180,7 +180,7 @@ Status become(const Strings &command) {
   return system_error(errno, command[0]);
 }
 
-Result<std::string> output_of(const Strings &command, Signals &signals, int timeout) {
+Result<std::string> output_of(const Strings &command, Signals &signals, int timeout, bool with_errors) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     return system_error(errno, command[0]);
@@ -188,6 +188,7 @@ Result<std::string> output_of(const Strings &command, Signals &signals, int time
   Descriptor writing(ends[1]);
   ProcessOptions options;
   options.output = writing.get();
+  options.with_errors = with_errors;
   Result<Process> process = Process::start(command, signals, options);
   if (!process.ok())
     return process.status();

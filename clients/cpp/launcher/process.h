@@ -24,6 +24,8 @@ struct ProcessOptions {
   int number_to = -1;
   /// Its standard output, in which case standard input and error are /dev/null; −1 for the parent's own streams.
   int output = -1;
+  /// Whether standard error goes to `output`, too.
+  bool with_errors = false;
 };
 
 /// A running program in a process group of its own, which is ended as a whole: a driver that is killed alone would
@@ -59,7 +61,8 @@ private:
 /// Become the program. This returns only where the program cannot be started.
 Status become(const Strings &command);
 
-/// Give a program's standard output within `timeout` milliseconds. Cancelled: a signal came.
-Result<std::string> output_of(const Strings &command, Signals &signals, int timeout);
+/// Give a program's standard output within `timeout` milliseconds, on demand with its standard error. Cancelled: a signal
+/// came.
+Result<std::string> output_of(const Strings &command, Signals &signals, int timeout, bool with_errors = false);
 
 } // namespace policybridge

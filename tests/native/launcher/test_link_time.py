@@ -1,6 +1,7 @@
 """The launcher with LTO: the plugin is added for LLD, and decides at link time."""
 
 import os
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,7 @@ class Build:
     plugin: Path
     folder: Path
     mode: str
+    compiler: str = "clang-22"
 
     def compile(self, *launching: str) -> str:
         return self._run(launching, "-c", "a.c", "-o", "a.o")
@@ -59,7 +61,7 @@ class Build:
 
     def _run(self, launching: tuple[str, ...], *words: str, **more: str) -> str:
         starting = [self.launcher, *launching, "--"] if launching else []
-        command = [*starting, need("clang-22"), "-Oz", f"-flto={self.mode}", *words]
+        command = [*starting, need(self.compiler), "-Oz", f"-flto={self.mode}", *words]
         settings = {"POLICYBRIDGE_PLUGINS": str(self.plugin.parent), **more}
         done = subprocess.run(
             command, cwd=self.folder, env={**os.environ, **settings}, capture_output=True, text=True, check=True
@@ -103,6 +105,54 @@ def test_a_linker_that_loads_no_plugins_links_as_without_the_launcher_and_one_li
     assert said.count("\n") == 1
     assert "all decisions at link time are the compiler's own: the linker loads no plugins of LLVM's" in said
     assert build.object() == plain
+
+
+class TestThatTheLinkerIsTriedOnce:
+    """By a compiler that logs its commands; only the trial links without the standard library."""
+
+    @pytest.fixture(autouse=True)
+    def cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    @pytest.fixture
+    def build(self, native: Target, launcher: str, tmp_path: Path) -> Build:
+        compiler = tmp_path / "clang"
+        compiler.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/log\nexec {need("clang-22")} "$@"\n')
+        compiler.chmod(0o755)
+        made = Build(launcher, built_plugin(native, "inliner", "22"), tmp_path, "thin", str(compiler))
+        (tmp_path / "a.c").write_text(SOURCE)
+        made.compile()
+        return made
+
+    def trials(self, build: Build, linker: Path) -> tuple[int, str]:
+        """Link by a policy without a server; give the number of trials so far, and the messages."""
+        said = build.link("--policy", "always", "--server", "/nowhere", linker=str(linker))
+        commands = (build.folder / "log").read_text().splitlines()
+        return sum("-nostdlib" in command and "-###" not in command for command in commands), said
+
+    def copied(self, build: Build, name: str) -> Path:
+        linker = build.folder / "ld.lld"
+        linker.unlink(missing_ok=True)
+        shutil.copy(Path(str(shutil.which(need(name)))).resolve(), linker)
+        return linker
+
+    def test_a_second_link_tries_nothing(self, build: Build) -> None:
+        linker = self.copied(build, "ld.lld-22")
+        assert self.trials(build, linker)[0] == 1
+        assert self.trials(build, linker)[0] == 1
+
+    def test_another_file_in_its_place_is_tried(self, build: Build) -> None:
+        counted, said = self.trials(build, self.copied(build, "ld.lld-22"))
+        assert (counted, "loads no plugins" in said) == (1, False)
+        counted, said = self.trials(build, self.copied(build, "ld.bfd"))
+        assert (counted, "loads no plugins" in said) == (2, True)
+
+    def test_a_script_is_tried_each_time(self, build: Build) -> None:
+        linker = build.folder / "ld"
+        linker.write_text(f'#!/bin/sh\nexec {need("ld.lld-22")} "$@"\n')
+        linker.chmod(0o755)
+        assert self.trials(build, linker)[0] == 1
+        assert self.trials(build, linker)[0] == 2
 
 
 def test_a_store_without_a_section_for_linking_says_so_and_links_plainly(build: Build) -> None:

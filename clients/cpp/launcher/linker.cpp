@@ -1,0 +1,92 @@
+#include "linker.h"
+
+#include "files.h"
+#include "llvm_version.h"
+#include "process.h"
+#include "words.h"
+
+#include <algorithm>
+#include <fcntl.h>
+#include <fstream>
+
+namespace policybridge {
+
+namespace {
+
+constexpr int timeout_milliseconds = 60000;
+constexpr int not_tried = 0, loads = 1, loads_not = 2;
+constexpr int first_signal_status = 128;
+
+bool chooses_linker(const std::string &word) {
+  return starts_with(word, "-fuse-ld=") || starts_with(word, "--ld-path=") || starts_with(word, "-B") ||
+         starts_with(word, "--target=");
+}
+
+/// The compiler, with the command's options that choose the linker.
+Strings choosing(const Compiler &compiler) {
+  Strings words = {compiler.start.back()};
+  std::copy_if(compiler.arguments.begin(), compiler.arguments.end(), std::back_inserter(words), chooses_linker);
+  return words;
+}
+
+bool is_script(const std::string &path) {
+  char start[4] = {};
+  std::ifstream(path, std::ios::binary).read(start, sizeof start);
+  return std::string_view(start, sizeof start) != "\177ELF";
+}
+
+/// The first word in quotes of a dry run: clang's search for the linker depends on options, variables, its own build and
+/// its configuration files. Empty for none.
+Result<std::string> find_linker(Strings words, Signals &signals) {
+  for (const char *word : {"-nostdlib", "-shared", "-###", "/dev/null"})
+    words.emplace_back(word);
+  const Result<std::string> told = output_of(words, signals, timeout_milliseconds, true);
+  if (!told.ok())
+    return signals.received() ? told : Result<std::string>(std::string());
+  constexpr std::string_view before = "\n \"";
+  const std::size_t found = told->find(before);
+  if (found == std::string::npos)
+    return std::string();
+  const std::size_t start = found + before.size();
+  return real_path(told->substr(start, told->find('"', start) - start));
+}
+
+/// Link an empty module with the plugin.
+Result<int> try_linker(Strings words, const std::string &plugin, Signals &signals) {
+  for (const char *word : {"-flto", "-O1", "-w", "-nostdlib", "-shared", "-fPIC"})
+    words.emplace_back(word);
+  words.push_back("-Wl,--load-pass-plugin=" + plugin);
+  for (const char *word : {"-x", "c", "/dev/null", "-o", "/dev/null"})
+    words.emplace_back(word);
+  const Descriptor nowhere(open("/dev/null", O_WRONLY | O_CLOEXEC));
+  ProcessOptions options;
+  options.variables = {{"CCACHE_DISABLE", "1"}};
+  options.output = nowhere.get();
+  Result<Process> process = Process::start(words, signals, options);
+  if (!process.ok())
+    return not_tried;
+  if (Status status = process->await(signals, timeout_milliseconds); !status.ok())
+    return status;
+  const int status = process->reap();
+  return status == 0 ? loads : status < first_signal_status ? loads_not : not_tried;
+}
+
+} // namespace
+
+Result<bool> linker_loads(const Compiler &compiler, const std::string &plugin, Signals &signals) {
+  const Strings words = choosing(compiler);
+  const Result<std::string> linker = find_linker(words, signals);
+  if (!linker.ok())
+    return linker.status();
+  const auto ask = [&] { return try_linker(words, plugin, signals); };
+  std::string question = " links by " + identity_of(*linker) + " with " + identity_of(plugin);
+  for (const std::string &word : words)
+    question += " " + word;
+  const Result<int> answer =
+      linker->empty() || is_script(*linker) ? ask() : remembered(compiler.start, question, ask);
+  if (!answer.ok())
+    return answer.status();
+  return *answer == loads;
+}
+
+} // namespace policybridge
