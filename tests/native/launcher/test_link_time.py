@@ -121,7 +121,8 @@ class TestThatTheLinkerIsTriedOnce:
         compiler.chmod(0o755)
         made = Build(launcher, built_plugin(native, "inliner", "22"), tmp_path, "thin", str(compiler))
         (tmp_path / "a.c").write_text(SOURCE)
-        made.compile()
+        # GNU ld reads no bitcode here.
+        subprocess.run([need("clang-22"), "-Oz", "-c", "a.c", "-o", "a.o"], cwd=tmp_path, check=True)
         return made
 
     def trials(self, build: Build, linker: Path) -> tuple[int, str]:
@@ -131,7 +132,7 @@ class TestThatTheLinkerIsTriedOnce:
         return sum("-nostdlib" in command and "-###" not in command for command in commands), said
 
     def copied(self, build: Build, name: str) -> Path:
-        linker = build.folder / "ld.lld"
+        linker = build.folder / "ld"
         linker.unlink(missing_ok=True)
         shutil.copy(Path(str(shutil.which(need(name)))).resolve(), linker)
         return linker
@@ -210,3 +211,14 @@ def test_thinltos_cache_is_not_used_for_a_policy_whose_version_is_open(
     said = build.link("--policy", "always", "--server", server.socket, flags=cached)
     assert said.count("ThinLTO's cache is not used") == 1
     assert not (tmp_path / "cache").exists()
+
+
+def test_thinltos_cache_is_used_where_the_phases_leave_the_link_to_llvm(
+    native: Target, launcher: str, tmp_path: Path, server: RunningServer
+) -> None:
+    build = Build(launcher, built_plugin(native, "inliner", "22"), tmp_path, "thin")
+    (tmp_path / "a.c").write_text(SOURCE)
+    build.compile()
+    cached = ("-Wl,--thinlto-cache-dir=cache",)
+    build.link("--policy", "always", "--server", server.socket, flags=cached, POLICYBRIDGE_PHASES="compile")
+    assert list((tmp_path / "cache").glob("llvmcache-*"))
