@@ -16,7 +16,7 @@ PROMISES = _READ["promise"]
 _UNHELD = tomllib.loads((Path(__file__).parent / "unheld.toml").read_text())
 NO_PROMISES, OPEN = _UNHELD["no_promise"], _UNHELD["open"]
 
-MOST_OPEN = 9
+MOST_OPEN = 8
 """Promises that no test holds; the number may only fall."""
 
 

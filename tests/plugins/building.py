@@ -15,6 +15,17 @@ def install(project: Path, folder: Path) -> Path:
     return target
 
 
+def install_backend(name: str, source: str, folder: Path) -> Path:
+    """Install a distribution with the class ``Backend`` of this source as a backend; give the path likewise."""
+    project = folder / "project"
+    (project / name).mkdir(parents=True)
+    (project / name / "__init__.py").write_text(source)
+    told = f'[project]\nname = "{name}"\nversion = "1"\n'
+    told += f'[project.entry-points."policybridge.backends"]\n{name} = "{name}:Backend"\n'
+    (project / "pyproject.toml").write_text(told)
+    return install(project, folder)
+
+
 def _build(project: Path, folder: Path) -> Path:
     told = tomllib.loads((project / "pyproject.toml").read_text())["project"]
     name, version = told["name"].replace("-", "_"), told["version"]

@@ -3,7 +3,6 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from textwrap import dedent
 from time import monotonic
 
 import pytest
@@ -11,16 +10,8 @@ import pytest
 from policybridge_client import open_runner
 from policybridge_serdes import ElementType, TensorSpec
 from tests.conftest import ServerFactory
-from tests.plugins.building import install
+from tests.plugins.building import install_backend
 
-PROJECT = """
-[project]
-name = "exclusive"
-version = "1"
-
-[project.entry-points."policybridge.backends"]
-exclusive = "exclusive.backend:ExclusiveBackend"
-"""
 BACKEND = """
 import threading
 import time
@@ -30,14 +21,14 @@ import numpy as np
 from policybridge_server.backends.contract import declared_signature
 
 
-class ExclusiveBackend:
+class Backend:
     runs_code = False
 
     def load(self, artifact, config):
-        return ExclusiveModel(declared_signature(config))
+        return Model(declared_signature(config))
 
 
-class ExclusiveModel:
+class Model:
     batched = True
     inline = None
 
@@ -71,12 +62,7 @@ SLOW = 50
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    project = tmp_path / "project"
-    (project / "exclusive").mkdir(parents=True)
-    (project / "pyproject.toml").write_text(PROJECT)
-    (project / "exclusive" / "__init__.py").touch()
-    (project / "exclusive" / "backend.py").write_text(dedent(BACKEND))
-    monkeypatch.setenv("PYTHONPATH", str(install(project, tmp_path)), prepend=":")
+    monkeypatch.setenv("PYTHONPATH", str(install_backend("exclusive", BACKEND, tmp_path)), prepend=":")
     (tmp_path / "policies" / "exclusive" / "1").mkdir(parents=True)
     (tmp_path / "policies" / "exclusive" / "1" / "nothing.txt").touch()
     (tmp_path / "policies" / "exclusive" / "policy.toml").write_text(TOML)
