@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from queue import Queue
 from typing import Final
 
@@ -37,7 +38,7 @@ def main() -> int:
         run = Run(Results(folder / "results.jsonl"), time.monotonic() + 60 * arguments.minutes)
         for judged in [pool.submit(run.judge, mutant, trees) for mutant in chosen if mutant not in listed]:
             judged.result()
-    return run.told(chosen, listed)
+    return run.told(chosen, listed, arguments.tally)
 
 
 class Run:
@@ -78,8 +79,8 @@ class Run:
             self._results.add(mutant, source, texts, by)
             print(f"{'killed  ' if by else 'SURVIVED'} {time.monotonic() - begun:3.0f} s {mutant}  {by}", flush=True)
 
-    def told(self, chosen: Sequence[Mutant], listed: Listed) -> int:
-        """Print the survivors and a table of the areas; give the exit status."""
+    def told(self, chosen: Sequence[Mutant], listed: Listed, tally: Path | None) -> int:
+        """Print the survivors and a table of the areas, and write its last line to ``tally``; give the exit status."""
         for line in _lines([mutant for mutant, by in self._by.items() if not by]):
             print(line)
         table: Counter[tuple[str, str]] = Counter()
@@ -95,6 +96,8 @@ class Run:
                 for column in columns
             ]
             print(f"{area:12}{''.join(f'{count:10}' for count in counts)}")
+        if tally:
+            tally.write_text(json.dumps(dict(zip(columns, counts, strict=True))))
         killed, survived, known, _ = counts
         share, of_all = killed / max(1, killed + survived), killed / max(1, killed + survived + known)
         print(f"\n{share:.1%} are killed; {of_all:.1%} if listed ones count as survivors")
@@ -109,6 +112,7 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--only", default="", metavar="TEXT", help="only files whose path has this text")
     parser.add_argument("--minutes", type=float, default=600.0, metavar="N", help="begin no mutant after so many")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="so many at a time")
+    parser.add_argument("--tally", type=Path, metavar="FILE", help="write the counts of all areas to this file")
     return parser.parse_args()
 
 

@@ -1,11 +1,13 @@
 """The tool that changes the code changes what it says, and fits the code as it is."""
 
 import ast
+import json
 import tomllib
 from pathlib import Path
 
+from tests.mutants.__main__ import Run
 from tests.mutants.by_hand import by_hand
-from tests.mutants.choice import area_of, drawn
+from tests.mutants.choice import Listed, area_of, drawn
 from tests.mutants.operators import mutants_of
 from tests.mutants.results import Results
 from tests.mutants.targets import TARGETS, missing
@@ -84,3 +86,12 @@ def test_as_many_mutants_are_drawn_of_each_area_the_same_for_a_seed() -> None:
     assert set(areas) == {area_of(path) for path in TARGETS}
     assert set(few) < set(more)
     assert few != list(drawn(ROOT, 2, 2))
+
+
+def test_the_tally_has_the_counts_of_all_areas_those_that_were_not_run_too(tmp_path: Path) -> None:
+    tally, listed = tmp_path / "tally.json", Listed()
+    hand = by_hand(ROOT)
+    Run(Results(tmp_path / "results.jsonl"), 0.0).told(hand, listed, tally)
+    known = sum(mutant in listed for mutant in hand)
+    assert known
+    assert json.loads(tally.read_text()) == {"killed": 0, "survived": 0, "listed": known, "not run": len(hand) - known}

@@ -204,6 +204,20 @@ def kills(options: Namespace) -> Made:
     return Made(f"python -m tests.{shlex.join(words)}", figures)
 
 
+def mutants(_: Namespace) -> Made:
+    """Run the changes by hand of the server; what is known of earlier runs is not run again."""
+    words = ["mutants", "--count", "0"]
+    with TemporaryDirectory() as name:
+        file = Path(name) / "tally.json"
+        # With status 1 too many survive; the figures say how many.
+        _run("tests.mutants", *words[1:], "--tally", file, statuses=(0, 1))
+        tally = json.loads(file.read_bytes())
+    if tally["not run"]:
+        raise PolicyFailedError(f"{tally['not run']} mutants were not run")
+    figures = {name: Figure(tally[name]) for name in ("killed", "survived", "listed")}
+    return Made(f"python -m tests.{shlex.join(words)}", figures | {"all": Figure(sum(tally.values()))})
+
+
 def _sizes(prefix: str, comparison: Comparison) -> Iterator[tuple[str, Figure]]:
     for measure in _MEASURES[:2]:
         change = compare(comparison, measure)
@@ -343,6 +357,7 @@ PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
     "embedded": embedded,
     "tuned": tuned,
     "kills": kills,
+    "mutants": mutants,
     "passes": passes,
     "chosen": chosen,
     "packages": packages,
