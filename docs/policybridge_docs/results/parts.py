@@ -350,6 +350,28 @@ def differential(options: Namespace) -> Made:
     return Made(compared, figures, tally["compiler"])
 
 
+def link_time(options: Namespace) -> Made:
+    """Link programs with LTO where the bundled policy decides before linking, at link time and in both.
+
+    What an earlier call has built in ``--linked`` is not built again.
+    """
+    words = ["tests.measures.link_time"]
+    command = module(*words, "--work", options.linked)
+    told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    figures: dict[str, Figure] = {}
+    for program, modes in told.items():
+        for mode, sizes in modes.items():
+            plain = sizes["none"]["text"]
+            figures[f"{program}.{mode}.plain"] = Figure(plain)
+            for way in _PHASES:
+                change = 100 * (sizes[f"inliner {way}"]["text"] / plain - 1)
+                figures[f"{program}.{mode}.{way}"] = Figure(change, "%", 2, signed=True)
+    return Made(f"python -m {words[0]} --work DIR", figures, _clang(), decided="inliner")
+
+
+_PHASES: Final = ("pre-link", "link", "both")
+
+
 PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
     "scores": scores,
     "demo": demo,
@@ -365,6 +387,7 @@ PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
     "echoes": echoes,
     "attacks": attacks,
     "differential": differential,
+    "link_time": link_time,
 }
 
 
