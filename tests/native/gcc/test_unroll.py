@@ -21,7 +21,7 @@ from policybridge_server.ledger.trajectory import DecisionBatch
 from tests.conftest import RunningServer, ServerFactory
 from tests.native.conftest import BUILD, GCC, Target, build_grpc
 from tests.native.gcc.compiling import LOOPS, MAIN, REAL, Gcc, write_loops, write_policies
-from tests.native.llvm.plugins import need, remembered_for, silent
+from tests.native.llvm.plugins import made_at_a_silent_server, need
 
 UNROLLING = ("-O2", "-funroll-loops")
 SAYING = "-fopt-info-loop-optimized"
@@ -259,14 +259,11 @@ def test_a_server_that_hangs_or_answers_nonsense_leaves_the_plain_object(gcc: Gc
 
 
 def test_a_server_that_hangs_is_waited_for_once_a_minute_or_always(gcc: Gcc, source: Path, tmp_path: Path) -> None:
-    with silent(tmp_path / "s") as server:
-        first = gcc.compile(source, "echo", server=server, timeout="0.3")
-        again = gcc.compile(source, "echo", server=server, timeout="600")
-        always = gcc.compile(source, "echo", server=server, timeout="0.3", retry_after="0")
-    assert "within 0.3 s" in first.said
-    assert "within 0.3 s" in always.said
-    assert remembered_for(again.said) == 60
-    assert first.made == again.made == always.made == gcc.plain(source)
+    def compiled(**settings: str) -> tuple[bytes, str]:
+        made = gcc.compile(source, "echo", **settings)
+        return made.made, made.said
+
+    assert made_at_a_silent_server(tmp_path, compiled) == {gcc.plain(source)}
 
 
 @EVERY_TRANSPORT

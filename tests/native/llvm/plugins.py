@@ -5,16 +5,19 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from policybridge_demo.compilers import COMPILERS
 from policybridge_demo.corpus import Module, library_root
 from tests.conftest import RunningServer
 from tests.native.conftest import Target, build_grpc, missing
 from tests.repositories import answering, dying, sleeping, write_python
+
+_Output = TypeVar("_Output", bytes, str)
 
 ECHO = 'observation["inlining_default"]'
 
@@ -49,7 +52,7 @@ def need(tool: str) -> str:
 
 
 @contextmanager
-def silent(path: Path) -> Iterator[str]:
+def _silent(path: Path) -> Iterator[str]:
     """Listen and never answer; give the address."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
@@ -57,11 +60,26 @@ def silent(path: Path) -> Iterator[str]:
         yield f"socket:{path}"
 
 
-def remembered_for(said: str) -> int:
-    """Give the seconds for which the time-out of a server is remembered, of which a compiler has told."""
-    told = re.search(r"did not answer in time (\d+) s ago; it is asked again in (\d+) s", said)
-    assert told, said
-    return int(told[1]) + int(told[2])
+def made_at_a_silent_server(folder: Path, compiled: Callable[..., tuple[_Output, str]]) -> set[_Output]:
+    """Compile three times where a server never answers: give what was made, each output once.
+
+    The server is waited for, then not for a minute, and again by a compilation with a ``retry_after`` of 0.
+
+    Args:
+        folder: has the server's socket.
+        compiled: compiles with settings, such as ``timeout="0.3"``; gives the output, and what was said.
+
+    """
+    with _silent(folder / "s") as server:
+        first, waited = compiled(server=server, timeout="0.3")
+        second, remembered = compiled(server=server, timeout="600")
+        third, again = compiled(server=server, timeout="0.3", retry_after="0")
+    assert "within 0.3 s" in waited, waited
+    assert "within 0.3 s" in again, again
+    told = re.search(r"did not answer in time (\d+) s ago; it is asked again in (\d+) s", remembered)
+    assert told, remembered
+    assert int(told[1]) + int(told[2]) == 60, remembered
+    return {first, second, third}
 
 
 def built_plugin(native: Target, name: str, major: str) -> Path:

@@ -15,7 +15,7 @@ from policybridge_server.ledger.reader import LedgerReader
 from policybridge_server.ledger.trajectory import DecisionBatch
 from tests.conftest import RunningServer, ServerFactory
 from tests.native.conftest import BUILD, ROOT, Target, build_grpc
-from tests.native.llvm.plugins import remembered_for, silent
+from tests.native.llvm.plugins import made_at_a_silent_server
 from tests.native.mlir.conftest import Plugin, run_mlir
 from tests.native.mlir.modules import ODD, OPERATIONS, library, suite
 
@@ -219,14 +219,11 @@ def test_a_server_that_hangs_or_sends_garbage_leaves_the_default_tile(
 def test_a_server_that_hangs_is_waited_for_once_a_minute_or_always(
     plugin: Plugin, module: Path, stock: str, tmp_path: Path
 ) -> None:
-    with silent(tmp_path / "s") as server:
-        first = plugin.tile(module, "echo", DEFAULT, server=server, timeout="0.3")
-        again = plugin.tile(module, "echo", DEFAULT, server=server, timeout="600")
-        always = plugin.tile(module, "echo", f"{DEFAULT} retry-after=0", server=server, timeout="0.3")
-    assert "within 0.3 s" in first.said
-    assert "within 0.3 s" in always.said
-    assert remembered_for(again.said) == 60
-    assert first.text == again.text == always.text == stock
+    def compiled(retry_after: str = "", **settings: str) -> tuple[str, str]:
+        made = plugin.tile(module, "echo", f"{DEFAULT} {retry_after and f'retry-after={retry_after}'}", **settings)
+        return made.text, made.said
+
+    assert made_at_a_silent_server(tmp_path, compiled) == {stock}
 
 
 @pytest.mark.parametrize(
