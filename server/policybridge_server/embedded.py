@@ -9,7 +9,7 @@ from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, Session
 from policybridge_server.engine.engine import Engine
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.repository import Repository
-from policybridge_server.repository.empty import say_empty
+from policybridge_server.repository.guessing import say_empty
 
 
 class EmbeddedConnection(Closing):

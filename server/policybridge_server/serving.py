@@ -25,7 +25,7 @@ from policybridge_server.publishing.publisher import Publisher
 from policybridge_server.publishing.watcher import FolderWatcher
 from policybridge_server.reloading import Reloading
 from policybridge_server.repository import Limits, Repository, StoredPolicy
-from policybridge_server.repository.empty import say_empty
+from policybridge_server.repository.guessing import say_empty
 from policybridge_server.rollouts.judge import Judge
 from policybridge_server.transports.contract import Host, Transport, load_transport
 from policybridge_server.transports.listener import Share

@@ -15,8 +15,7 @@ from policybridge_client import connect
 from policybridge_client.contract import ClientSession
 from policybridge_client.llvm.defaults import ComputedDefaults, Defaults, SentDefaults
 from policybridge_client.llvm.growth import Growth
-from policybridge_client.llvm.patience import Patience
-from policybridge_client.llvm.responder import Responder
+from policybridge_client.llvm.responder import Patience, Responder
 from policybridge_client.llvm.statistics import CompilationStatistics
 from policybridge_client.llvm.tasks import EVICT, INLINE, Task
 from policybridge_core.errors import InvalidError, PolicyBridgeError, PreconditionError

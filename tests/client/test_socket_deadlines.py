@@ -8,7 +8,7 @@ import pytest
 
 from policybridge_client import connect
 from policybridge_client.contract import ClientSession
-from policybridge_client.llvm.patience import Patience
+from policybridge_client.llvm.responder import Patience
 from policybridge_core.errors import DeadlineError, PolicyFailedError
 from policybridge_serdes import ElementType, PolicyReference, SessionOptions, Signature, TensorSpec, pack
 from tests.client.peers import OPENED, PAUSE, Peer, Sent

@@ -13,7 +13,7 @@ import pytest
 from policybridge_client.policies import RepositoryClient
 from policybridge_serdes import Exploration, Values
 from policybridge_train.corpus.parts import Part
-from policybridge_train.learning.split import cases_of
+from policybridge_train.learning.training import cases_of
 from policybridge_train.tasks.task import Asking, Case
 from policybridge_train.trajectories.trajectory import Trajectory, read_back
 from tests.conftest import RunningServer, running_server

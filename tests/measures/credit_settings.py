@@ -20,8 +20,7 @@ from policybridge_train.algorithms.credit import Settings, fitted, model_of, pol
 from policybridge_train.corpus.parts import Part
 from policybridge_train.farms.options import add_farm, farm_of
 from policybridge_train.learning.record import Record
-from policybridge_train.learning.split import cases_of
-from policybridge_train.learning.training import Training, factor
+from policybridge_train.learning.training import Training, cases_of, factor
 from policybridge_train.learning.trees import Trees
 from policybridge_train.tasks.recipe import TaskRecipe, make_task
 from policybridge_train.tasks.task import Case

@@ -19,8 +19,7 @@ from policybridge_train.command_line import count
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.corpus.parts import Part
 from policybridge_train.learning.record import Record
-from policybridge_train.learning.split import cases_of
-from policybridge_train.learning.training import total_factor
+from policybridge_train.learning.training import cases_of, total_factor
 from policybridge_train.processes.process import Running
 from policybridge_train.processes.threads import for_each
 from policybridge_train.tasks.task import Asking, Case

@@ -17,8 +17,7 @@ from policybridge_train.compiling.options import Selection, add_compiler, add_li
 from policybridge_train.corpus.parts import Part
 from policybridge_train.farms.options import add_farm, farm_of
 from policybridge_train.learning.record import Record
-from policybridge_train.learning.split import cases_of
-from policybridge_train.learning.training import ALGORITHMS, Training
+from policybridge_train.learning.training import ALGORITHMS, Training, cases_of
 from policybridge_train.report.making import report, show
 from policybridge_train.tasks.raising import told_by
 from policybridge_train.tasks.recipe import TaskRecipe, make_task

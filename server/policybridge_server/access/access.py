@@ -6,10 +6,9 @@ from urllib.parse import unquote
 
 from policybridge_core.errors import InvalidError, PreconditionError
 from policybridge_server.access.addresses import host_of, is_loopback, is_loopback_address
-from policybridge_server.access.scopes import Scope
 from policybridge_server.access.sockets import SocketFiles
 from policybridge_server.access.tls import TlsFiles
-from policybridge_server.access.tokens import Tokens
+from policybridge_server.access.tokens import Scope, Tokens
 from policybridge_server.config import ServerConfig
 
 _LOG = logging.getLogger(__name__)

@@ -5,6 +5,7 @@ import hmac
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,6 @@ import msgspec
 from policybridge_core.errors import InvalidError, PermissionDeniedError, UnauthenticatedError
 from policybridge_core.text import printable
 from policybridge_server.access.files import WatchedFiles, check_secret
-from policybridge_server.access.scopes import Scope
 
 _LOG = logging.getLogger(__name__)
 
@@ -27,6 +27,27 @@ _PAUSE: Final = 1.0
 """Seconds between two looks at the file."""
 
 _HOW: Final = "authorization: Bearer TOKEN"
+
+
+class Scope(StrEnum):
+    """A set of calls that a token permits.
+
+    Attributes:
+        EVALUATE: ask for advice, and report outcomes; of these, roll-outs need others beside, see `REPORT`.
+        REPORT: report outcomes that decide a roll-out alone.
+        READ: look at policies, versions, statistics and services.
+        FOLLOW: take all versions with their files, as a replica does.
+        PUBLISH: publish versions and set aliases.
+        ADMIN: everything.
+
+    """
+
+    EVALUATE = "evaluate"
+    REPORT = "report"
+    READ = "read"
+    FOLLOW = "follow"
+    PUBLISH = "publish"
+    ADMIN = "admin"
 
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

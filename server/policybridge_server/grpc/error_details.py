@@ -1,19 +1,30 @@
-"""Details of errors, for programs: a google.rpc.Status beside gRPC's own status and message."""
+"""Details of errors, for programs: a google.rpc.Status beside gRPC's own status and message; the message's encoding."""
 
+import re
 from typing import Final
+from urllib.parse import quote, unquote
 
 from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_core.text import without_paths
-from policybridge_server.grpc.status_message import percent_encoded, shortened
 
 DOMAIN: Final = "policybridge"
 
 _KEY: Final = "grpc-status-details-bin"
 _LONGEST: Final = 7000
 """Bytes of message and details. The details have the message twice, in base64; clients accept 8 KiB of trailers."""
+
+LONGEST: Final = 4000
+"""Bytes of a message, encoded. Clients of gRPC's own library take 8 KiB of trailers, and a byte that is not plain ASCII
+needs three of them."""
+
+_PLAIN: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+"""The characters that need no escape."""
+
+_CUT: Final = " …"
+_CUT_ESCAPE: Final = re.compile("%.?$")
 
 
 class FieldError(InvalidError):
@@ -60,3 +71,18 @@ def _reason(error: PolicyBridgeError) -> str:
     kind = next(kind for kind in type(error).__mro__ if kind.__module__ == PolicyBridgeError.__module__)
     words = "".join(f"_{letter}" if letter.isupper() else letter for letter in kind.__name__.removesuffix("Error"))
     return words.lstrip("_").upper()
+
+
+def percent_encoded(text: str) -> str:
+    """Encode a message as HTTP/2 has it (grpc/doc/PROTOCOL-HTTP2.md); a message that is too long is cut."""
+    return quote(shortened(text), safe=_PLAIN, errors="replace")
+
+
+def shortened(text: str) -> str:
+    """Return the message, cut if it is too long."""
+    # A character needs at least one byte.
+    encoded = quote(text[: LONGEST + 1], safe=_PLAIN, errors="replace")
+    if len(encoded) <= LONGEST:
+        return text
+    cut = encoded[: LONGEST - len(quote(_CUT, safe=_PLAIN))]
+    return unquote(_CUT_ESCAPE.sub("", cut), errors="ignore") + _CUT

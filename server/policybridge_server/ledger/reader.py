@@ -1,12 +1,13 @@
 """Reading a ledger: sessions, trajectories and batches for trainers, while a server writes it or not."""
 
+import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 
 from policybridge_core.errors import NotFoundError
 from policybridge_server.ledger.contract import DroppedError, Reader, load_ledger
-from policybridge_server.ledger.joined import JoinedReader
 from policybridge_server.ledger.place import parse_place
 from policybridge_server.ledger.query import Query, SessionRecord
 from policybridge_server.ledger.trajectory import DecisionBatch, Trajectory, joined
@@ -130,3 +131,45 @@ def _merged(pieces: Iterator[DecisionBatch], size: int | None = None) -> Iterato
         parts.append(piece)
     if parts:
         yield joined(parts)
+
+
+class JoinedReader:
+    """Implements `Reader`. Sessions get numbers that identify their ledger.
+
+    Args:
+        readers: of the ledgers; they are closed with this one.
+
+    """
+
+    def __init__(self, readers: Sequence[Reader]) -> None:
+        self._readers = readers
+
+    def close(self) -> None:
+        """Close the files."""
+        with ExitStack() as stack:
+            for reader in self._readers:
+                stack.enter_context(closing(reader))
+
+    def sessions(self, query: Query) -> Iterator[SessionRecord]:
+        """Give the sessions of all ledgers, in the order of their opening."""
+        each = [self._numbered(index, reader, query) for index, reader in enumerate(self._readers)]
+        return heapq.merge(*each, key=lambda session: session.opened)
+
+    def _numbered(self, index: int, reader: Reader, query: Query) -> Iterator[SessionRecord]:
+        for session in reader.sessions(query):
+            yield replace(session, number=session.number * len(self._readers) + index)
+
+    def segments(self, session: SessionRecord) -> Iterator[DecisionBatch]:
+        """Give a session's decisions."""
+        reader, own = self._found(session)
+        for batch in reader.segments(own):
+            yield replace(batch, sessions=[session])
+
+    def context_outcomes(self, session: SessionRecord) -> Mapping[str, Mapping[str, float]]:
+        """Give the numbers by context."""
+        reader, own = self._found(session)
+        return reader.context_outcomes(own)
+
+    def _found(self, session: SessionRecord) -> tuple[Reader, SessionRecord]:
+        number, index = divmod(session.number, len(self._readers))
+        return self._readers[index], replace(session, number=number)

@@ -30,8 +30,7 @@ from policybridge_server.ledger.rows import (
     StepRow,
     line,
 )
-from policybridge_server.ledger.sqlite_reader import SqliteReader
-from policybridge_server.ledger.sqlite_summary import SqliteSummary
+from policybridge_server.ledger.sqlite_reader import SqliteReader, SqliteSummary
 
 _LOG = logging.getLogger(__name__)
 

@@ -11,21 +11,21 @@ from aiohttp import hdrs, web
 
 from policybridge_core.errors import PolicyBridgeError, Status
 from policybridge_core.text import without_paths
-from policybridge_server.budget import PeerBudget
+from policybridge_server.budget import PEER, PeerBudget
 from policybridge_server.loop import Handler as EventHandler
 from policybridge_server.open_inference.http_body import Bodies
 from policybridge_server.open_inference.http_guard import HttpGuard
 from policybridge_server.open_inference.http_guest import REFUSAL, HttpGuest, HttpGuests
-from policybridge_server.open_inference.http_metrics import metrics_routes
 from policybridge_server.open_inference.http_paths import Paths, reply
 from policybridge_server.open_inference.inference import shared_inference
 from policybridge_server.open_inference.metadata import Metadata
 from policybridge_server.page.routes import Page
+from policybridge_server.telemetry.metrics import Metrics
 from policybridge_server.transports.channel import SocketChannel
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.listener import Listener, bind_tcp, check_port
 from policybridge_server.transports.running import Running
-from policybridge_server.transports.tls_door import TlsDoor
+from policybridge_server.transports.tls_channel import TlsDoor
 
 _LOG = logging.getLogger(__name__)
 
@@ -153,3 +153,14 @@ def _failure(status: int, message: str) -> web.Response:
     if status == _HTTP[Status.UNAUTHENTICATED]:
         answer.headers[hdrs.WWW_AUTHENTICATE] = "Bearer"
     return answer
+
+
+def metrics_routes(host: Host) -> list[web.RouteDef]:
+    """Give the path; it needs the scope `Scope.READ` if there are tokens."""
+    metrics = Metrics(host)
+
+    async def answer(request: web.Request) -> web.Response:
+        text, kind = await metrics.page(request.headers.get(hdrs.ACCEPT, ""), request[PEER].work)
+        return web.Response(body=text, headers={hdrs.CONTENT_TYPE: kind})
+
+    return [web.get("/metrics", answer)]

@@ -14,10 +14,9 @@ from policybridge_server.budget import PEER
 from policybridge_server.open_inference.binary import HEADER, split_body
 from policybridge_server.open_inference.http_body import BODY
 from policybridge_server.open_inference.http_request import HttpRequest, request_from_json
-from policybridge_server.open_inference.http_response import response_to_json
+from policybridge_server.open_inference.http_response import response_to_json, to_plain
 from policybridge_server.open_inference.inference import Inference
 from policybridge_server.open_inference.metadata import EXTENSIONS, Metadata
-from policybridge_server.open_inference.plain import to_plain
 from policybridge_server.open_inference.request import read_request
 
 _SLOW_JSON: Final = 1 << 14

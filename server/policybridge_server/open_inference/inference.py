@@ -19,8 +19,7 @@ from policybridge_server.grpc.unary import UnaryCall
 from policybridge_server.open_inference.plan import InferPlan
 from policybridge_server.open_inference.request import InferRequest, RequestReader, SequenceStep, parsed_request
 from policybridge_server.open_inference.sequences import Sequence, Sequences, finish
-from policybridge_server.open_inference.statistics import Stopwatch
-from policybridge_server.open_inference.version_state import VersionState, VersionStates
+from policybridge_server.open_inference.statistics import Stopwatch, VersionState, VersionStates
 from policybridge_server.transports.contract import Host
 
 _DROP_SECONDS: Final = 60.0

@@ -19,7 +19,7 @@ from policybridge_server.engine.opener import SessionOpener
 from policybridge_server.open_inference.datatypes import config_type_of, datatype_of
 from policybridge_server.open_inference.inputs import MOST, model_inputs
 from policybridge_server.open_inference.request import reference_to
-from policybridge_server.open_inference.version_state import VersionStates
+from policybridge_server.open_inference.statistics import VersionStates
 from policybridge_server.repository import StoredPolicy
 
 SERVER_NAME: Final = "policybridge"

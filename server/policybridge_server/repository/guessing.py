@@ -1,4 +1,7 @@
-"""Policies without a ``policy.toml``: the files of a version give the backend, if only one has such files."""
+"""Policies without a ``policy.toml``: the files of a version give the backend, if only one has such files.
+
+Also a hint for a repository without a policy.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +9,7 @@ from typing import Final
 
 from policybridge_core.errors import PreconditionError
 from policybridge_server.repository.checks import is_number
-from policybridge_server.repository.config import POLICY_TOML, PolicyConfig
+from policybridge_server.repository.config import POLICY_TOML, PolicyConfig, is_policy
 
 _SUFFIXES: Final = {
     ".onnx": ("onnx", "model.onnx"),
@@ -16,6 +19,8 @@ _SUFFIXES: Final = {
 """Self-describing models: suffix → backend, and its default file."""
 
 _NAMES: Final = {"saved_model.pb": "tensorflow", "policy.py": "python"}
+
+_FORM: Final = f"a repository holds a folder for each policy: NAME/{POLICY_TOML} and the versions NAME/1/, NAME/2/, …"
 
 
 def has_versions(policy: Path) -> bool:
@@ -60,3 +65,30 @@ def _config(name: str) -> PolicyConfig:
         return PolicyConfig(_NAMES[name])
     backend, usual = _SUFFIXES[Path(name).suffix]
     return PolicyConfig(backend, settings={} if name == usual else {"file": name})
+
+
+def say_empty(repository: Path) -> str | None:
+    """Return a message that this folder has no policy, with the cure; ``None`` if it has one."""
+    if _holds_policies(repository):
+        return None
+    if _is_served(repository):
+        return f"{repository} is a policy and no repository: give the folder above it; {_FORM}"
+    below = [folder for folder in _folders(repository) if _holds_policies(folder)]
+    if below:
+        return f"{repository} holds no policy, but {below[0]} does: give that folder; {_FORM}"
+    return f"{repository} holds no policy; {_FORM}"
+
+
+def _holds_policies(folder: Path) -> bool:
+    return any(_is_served(inner) for inner in _folders(folder))
+
+
+def _is_served(folder: Path) -> bool:
+    return is_policy(folder) or has_versions(folder)
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        return sorted(inner for inner in folder.iterdir() if inner.is_dir() and not inner.name.startswith("."))
+    except PermissionError:
+        return []

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, TypeVar
 from uuid import uuid4
 
 import msgspec
 
-from policybridge_server.repository.state_file import StateFile
+from policybridge_core.errors import PreconditionError
+from policybridge_server.repository.files import replace_file
 
 MOST_SKIPPED: Final = 10_000
 """Numbers that a replica may make a leader skip with one version."""
@@ -20,6 +21,47 @@ LONGEST_EPOCH: Final = 64
 """Characters."""
 
 _DIGEST: Final = re.compile("sha256:[0-9a-f]{64}")
+
+_State = TypeVar("_State")
+
+
+class StateFile(Generic[_State]):
+    """A JSON file beside a policy's versions, with a part of the policy's state.
+
+    Args:
+        name: of the file.
+        kind: the type of its content.
+        without: the consequence of its removal, which the message about an unusable file states.
+
+    """
+
+    def __init__(self, name: str, kind: type[_State], without: str) -> None:
+        self.name = name
+        self._kind = kind
+        self._without = without
+
+    def read(self, policy: Path) -> _State | None:
+        """Read the file of the policy in this folder; ``None`` without such a file.
+
+        Raises:
+            PreconditionError: the file cannot be used.
+
+        """
+        file = policy / self.name
+        if not file.is_file():
+            return None
+        try:
+            return msgspec.json.decode(file.read_bytes(), type=self._kind)
+        except msgspec.DecodeError as error:
+            raise PreconditionError(f"{file}: {error}; without this file {self._without}") from error
+
+    def write(self, policy: Path, state: _State) -> None:
+        """Replace the file of the policy in this folder, all at once and durably."""
+        replace_file(policy / self.name, self.encode(state))
+
+    def encode(self, state: _State) -> bytes:
+        """Give the content of the file."""
+        return msgspec.json.format(msgspec.json.encode(state)) + b"\n"
 
 
 def is_digest(text: str) -> bool:

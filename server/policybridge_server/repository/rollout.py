@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from policybridge_server.repository.state_file import StateFile
+from policybridge_server.repository.numbers import StateFile
 
 LATEST: Final = "latest"
 

@@ -8,6 +8,8 @@ import ssl
 from contextlib import suppress
 from typing import Final
 
+from policybridge_server.access import ServerTls, TlsFiles
+from policybridge_server.budget import PeerBudget
 from policybridge_server.budget.work import Work
 from policybridge_server.loop import Handler, Loop
 from policybridge_server.transports.channel import SocketChannel
@@ -154,3 +156,26 @@ class TlsChannel(SocketChannel):
         # A thread that works on the handshake still uses the descriptor; `_shaken` closes it then.
         if not self._shaking:
             self._connection.close()
+
+
+class TlsDoor:
+    """Wraps the connections of one port.
+
+    Args:
+        files: the server's TLS files.
+        protocols: the port's protocols, by their names in ALPN.
+        loop: the loop of the connections.
+
+    Raises:
+        InvalidError: the files cannot be used.
+
+    """
+
+    def __init__(self, files: TlsFiles, protocols: list[str], loop: Loop) -> None:
+        self._tls = ServerTls(files, protocols)
+        self._loop = loop
+
+    def channel(self, connection: socket.socket, handler: Handler, peer: PeerBudget) -> SocketChannel:
+        """Make the channel of a connection that was just accepted; its handshake is work of ``peer``."""
+        wrapped = self._tls.newest().wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        return TlsChannel(wrapped, self._loop, handler, peer.work)

@@ -7,7 +7,7 @@ import pytest
 
 from policybridge_core.errors import InvalidError, PermissionDeniedError, UnauthenticatedError
 from policybridge_server.access.access import Access
-from policybridge_server.access.scopes import Scope
+from policybridge_server.access.tokens import Scope
 from policybridge_server.config import ServerConfig
 from tests.certificates import token, write_tokens
 

@@ -20,7 +20,7 @@ from policybridge_train.compiling.result import CompileResult
 from policybridge_train.corpus.parts import Part
 from policybridge_train.learning.choosing import Decisions
 from policybridge_train.learning.record import Record
-from policybridge_train.learning.split import cases_of
+from policybridge_train.learning.training import cases_of
 from policybridge_train.tasks.task import Asking, Case
 from tests.conftest import command
 from tests.server.publishing.policies import wait_for

@@ -11,9 +11,9 @@ import pytest
 from policybridge_client.llvm.config import HostConfig
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.hosted import compile_hosted
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.policy import compile_hosted
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.processes.process import Running, Status
 from tests.client.compilers import left_behind, write_source

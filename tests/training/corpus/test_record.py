@@ -13,8 +13,8 @@ import pytest
 
 from policybridge_train.compiling.compiler import newest_compiler
 from policybridge_train.compiling.limits import Limits
+from policybridge_train.corpus.building import record as record_build
 from policybridge_train.corpus.description import Corpus
-from policybridge_train.corpus.record import record as record_build
 from policybridge_train.objects.elf import ObjectFile
 from policybridge_train.processes.process import compile_by
 from tests.interrupts import interrupted_unnoticed

@@ -1,7 +1,7 @@
 """The split of projects."""
 
 from policybridge_train.corpus.parts import Part, part_of
-from policybridge_train.learning.split import cases_of
+from policybridge_train.learning.training import cases_of
 from policybridge_train.tasks.task import Case
 
 

@@ -14,7 +14,7 @@ from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.farms.local import LocalFarm
 from policybridge_train.scoring import contenders
 from policybridge_train.scoring.contenders import Contender, Settings
-from policybridge_train.scoring.shell import in_shell
+from policybridge_train.scoring.repeating import in_shell
 
 _EMPTY = "policybridge-decisions 1\n"
 

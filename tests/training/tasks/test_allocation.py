@@ -8,9 +8,7 @@ import pytest
 
 from policybridge_core.errors import InvalidError, NotFoundError
 from policybridge_serdes import Layout
-from policybridge_train.tasks.allocation import RegisterAllocation
-from policybridge_train.tasks.eviction import Eviction
-from policybridge_train.tasks.priority import Priority
+from policybridge_train.tasks.allocation import Eviction, Priority, RegisterAllocation
 from policybridge_train.tasks.task import Asking, Case
 from policybridge_train.trajectories.trajectory import Trajectory, read_back
 from tests.client.compilers import installed, parameters, write_pressure

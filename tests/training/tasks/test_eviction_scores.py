@@ -6,7 +6,7 @@ import numpy as np
 
 from policybridge_serdes import Layout, PolicyReference, SessionOptions, Signature, Values
 from policybridge_server.embedded import EmbeddedConnection
-from policybridge_train.tasks.eviction import POSITIONS, Eviction
+from policybridge_train.tasks.allocation import POSITIONS, Eviction
 from policybridge_train.tasks.eviction_scores import COLUMNS, LIGHTEST, config, evicted, to_onnx
 from tests.frameworks import require
 

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from policybridge_serdes import Exploration
-from policybridge_train.learning.leaning import LeaningNetwork
 from policybridge_train.learning.network import Scaling, inputs_of
+from policybridge_train.learning.perceptron import LeaningNetwork
 from policybridge_train.learning.record import Iteration
 from policybridge_train.learning.rewards import Reward, extra_costs
 from policybridge_train.learning.training import Training

@@ -24,7 +24,7 @@ from policybridge_train.compiling.result import CompileResult
 from policybridge_train.farms.contract import Machine
 from policybridge_train.learning.record import Iteration
 from policybridge_train.learning.training import Training
-from policybridge_train.tasks.eviction import Eviction
+from policybridge_train.tasks.allocation import Eviction
 from policybridge_train.tasks.eviction_scores import COLUMNS, LIGHTEST, Weights, config, evicted, to_onnx
 from policybridge_train.tasks.raising import run_case
 from policybridge_train.tasks.task import Case, Task

@@ -3,11 +3,17 @@
 import os
 import signal
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
+
+from policybridge_client.llvm.signals import AWAKE_WITHIN
+from policybridge_train.corpus.notes import BuildCommand, read_notes
+from policybridge_train.corpus.wrappers import recording_environment
 
 _GRACE: Final = 3.0
 """Seconds between asking processes to end and ending them."""
@@ -73,3 +79,29 @@ def _is_member(process: Path, session: int) -> bool:
         return False
     fields = stat.rpartition(b")")[2].split()
     return fields[0] not in (b"Z", b"X") and int(fields[3]) == session
+
+
+def record(command: Sequence[str], folder: Path, *, preload: bool = True) -> tuple[int, list[BuildCommand]]:
+    """Run a build and give its exit status and the commands that it ran; see ``recording_environment`` for ``preload``.
+
+    A KeyboardInterrupt ends all processes of the build; this gives the commands that it ran until then, and status 130.
+
+    Raises:
+        OSError: the command cannot be started.
+
+    """
+    with tempfile.TemporaryDirectory(prefix="policybridge-record-") as notes:
+        environment = recording_environment(Path(notes), os.environ, preload=preload)
+        try:
+            with running(command, environment, folder) as process:
+                status = _status(process)
+        except KeyboardInterrupt:
+            sys.stderr.write("policybridge corpus: interrupted; the build's processes are ended\n")
+            status = 130
+        return status if status >= 0 else 128 - status, read_notes(Path(notes))
+
+
+def _status(build: "subprocess.Popen[bytes]") -> int:
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return build.wait(AWAKE_WITHIN)

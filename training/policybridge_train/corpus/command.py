@@ -10,11 +10,11 @@ from rich.console import Console
 from policybridge_train.command_line import status_of
 from policybridge_train.corpus.adding import Added, is_corpus, missing_sources, read_compile_commands
 from policybridge_train.corpus.bitcode import FrontEnd
+from policybridge_train.corpus.building import record
 from policybridge_train.corpus.conversion import Project, convert
 from policybridge_train.corpus.debian import command as debian
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.corpus.options import add_front_end, add_output, front_end_of
-from policybridge_train.corpus.record import record
 from policybridge_train.corpus.showing import shown_progress, tables, tell
 from policybridge_train.corpus.writing import CorpusWriter, module_name
 

@@ -1,7 +1,7 @@
 """A training run: an algorithm's task, cases, server and record, and the steps for each new version."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,6 +11,7 @@ from typing import Final
 from policybridge_core.errors import UnavailableError
 from policybridge_core.plugins import Table
 from policybridge_serdes import Exploration, PolicyVersion
+from policybridge_train.corpus.parts import Part, part_of
 from policybridge_train.learning.record import Iteration, Record
 from policybridge_train.tasks.task import Asking, Case, Task
 from policybridge_train.trajectories.server import TrainingServer
@@ -182,3 +183,8 @@ def factor(costs: Mapping[str, Mapping[str, float]], before: Mapping[str, Mappin
     both = sorted(costs.keys() & before.keys())
     old = sum(before[case].get(name, 0.0) for case in both)
     return sum(costs[case].get(name, 0.0) for case in both) / old if old else 1.0
+
+
+def cases_of(cases: Iterable[Case], part: Part) -> list[Case]:
+    """Give the cases whose projects are in a part."""
+    return [case for case in cases if part_of(case.project) is part]

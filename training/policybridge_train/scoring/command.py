@@ -28,8 +28,7 @@ from policybridge_train.compiling.options import (
 )
 from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.corpus.description import Corpus
-from policybridge_train.corpus.parts import Part
-from policybridge_train.corpus.selection import selected
+from policybridge_train.corpus.parts import Part, selected
 from policybridge_train.farms.contract import Farm
 from policybridge_train.farms.given import GivenServer
 from policybridge_train.farms.options import add_farm, farm_of

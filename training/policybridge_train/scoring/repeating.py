@@ -1,6 +1,8 @@
 """Shell commands that repeat a row of a score, in any folder."""
 
+import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +13,6 @@ from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.scoring.contenders import Contender
 from policybridge_train.scoring.results import ModuleRow, ProgramRow
-from policybridge_train.scoring.shell import in_shell
 
 
 @dataclass(frozen=True)
@@ -56,3 +57,20 @@ class Repeating:
         which = ["--compiler", compiler.start[0] if compiler.loads_plugins else compiler.name]
         contenders = ["--baseline", baseline.argument, "--candidate", candidate.argument]
         return in_shell([*own, *which, *contenders, *what])
+
+
+def in_shell(words: Sequence[str]) -> str:
+    """Give a command for a shell; words that cannot be printed are quoted as bash and zsh read them."""
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    if word.isprintable():
+        return shlex.quote(word)
+    known = {"\\": "\\\\", "'": "\\'"}
+    bytes_ = (known.get(one, one) if one.isprintable() else _escaped(one) for one in word)
+    return f"$'{''.join(bytes_)}'"
+
+
+def _escaped(one: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in one.encode(errors="surrogateescape"))

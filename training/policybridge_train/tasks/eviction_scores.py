@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from policybridge_serdes import Values
 from policybridge_train.onnx_file import OnnxGraph
-from policybridge_train.tasks.eviction import POSITIONS
+from policybridge_train.tasks.allocation import POSITIONS
 
 
 class Column(NamedTuple):

@@ -118,9 +118,9 @@ TASKS: Table = Table(
     own={
         "inline": "policybridge_train.tasks.inline:InlineForSize",
         "inline-speed": "policybridge_train.tasks.inline_speed:InlineForSpeed",
-        "evict": "policybridge_train.tasks.eviction:Eviction",
+        "evict": "policybridge_train.tasks.allocation:Eviction",
         "passes": "policybridge_train.tasks.passes:PassesForSize",
-        "priority": "policybridge_train.tasks.priority:Priority",
+        "priority": "policybridge_train.tasks.allocation:Priority",
         "tile": "policybridge_train.tasks.tiling:Tiling",
     },
 )

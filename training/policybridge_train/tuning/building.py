@@ -8,9 +8,9 @@ from typing import Final
 from policybridge_core.errors import NotFoundError, PolicyBridgeError
 from policybridge_train.command_line import INTERRUPTED
 from policybridge_train.corpus.bitcode import FrontEnd
+from policybridge_train.corpus.building import record
 from policybridge_train.corpus.conversion import Project, convert
 from policybridge_train.corpus.description import Corpus
-from policybridge_train.corpus.record import record
 from policybridge_train.corpus.writing import CorpusWriter
 
 _SHOWN: Final = 20

@@ -30,7 +30,7 @@ from policybridge_train.compiling.options import (
 from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.corpus.bitcode import FrontEnd
 from policybridge_train.corpus.description import Corpus, programs_of
-from policybridge_train.corpus.selection import selected
+from policybridge_train.corpus.parts import selected
 from policybridge_train.farms.contract import Farm
 from policybridge_train.farms.options import add_farm, farm_of
 from policybridge_train.tasks.inline import InlineForSize

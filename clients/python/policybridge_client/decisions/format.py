@@ -9,7 +9,7 @@
     8a9bacbdcedfe0f1.0 call caller callee
     module llvm=22 level=Oz by=site digest=- phase=link path=build/program
 
-Words are separated by single spaces; names and paths are percent-encoded (`policybridge_client.decisions.names`).
+Words are separated by single spaces; names and paths are percent-encoded (`policybridge_client.decisions.keys`).
 Sections are sorted by path and decisions by key, so that a change of the store is a small diff.
 """
 
@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from policybridge_client.decisions.names import quoted, unquoted
+from policybridge_client.decisions.keys import quoted, unquoted
 from policybridge_client.decisions.passes import PassChoice, checked_action
 from policybridge_client.decisions.store import (
     By,

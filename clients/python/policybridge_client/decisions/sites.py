@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policybridge_client.decisions.files import read_limited
-from policybridge_client.decisions.names import to_bytes, to_text, unquoted
+from policybridge_client.decisions.keys import to_bytes, to_text, unquoted
 from policybridge_client.decisions.store import By, Level, checked_level
 from policybridge_core.errors import InvalidError
 

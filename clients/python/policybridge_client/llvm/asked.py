@@ -16,8 +16,7 @@ import numpy as np
 from policybridge_client.decisions.keys import FeaturesKeys
 from policybridge_client.decisions.sites import Numbers, SiteLog
 from policybridge_client.decisions.store import Level
-from policybridge_client.llvm.asking import asking
-from policybridge_client.llvm.channel import Channel, serve
+from policybridge_client.llvm.channel import Channel, asking, serve
 from policybridge_client.llvm.compilers import CompilerCommand, Kind
 from policybridge_client.llvm.defaults import Defaults, defaults_of
 from policybridge_client.llvm.process import KEPT_OUTPUT, CompilerLimits, Surroundings

@@ -1,17 +1,20 @@
-"""The private pair of named pipes between the host and one compiler process."""
+"""The private pair of named pipes between the host and one compiler process, and starting a compiler that uses it."""
 
 import os
 import select
 import shutil
 import tempfile
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from policybridge_client.llvm.process import CompilerProcess
-from policybridge_client.llvm.signals import AWAKE_WITHIN
+from policybridge_client.llvm.compilers import CompilerCommand, Kind
+from policybridge_client.llvm.defaults import Defaults
+from policybridge_client.llvm.process import CompilerProcess, Surroundings, Watchdog
+from policybridge_client.llvm.signals import AWAKE_WITHIN, Interrupts
+from policybridge_client.llvm.tasks import INLINE, Task
 from policybridge_core.errors import UnavailableError
 from policybridge_serdes.interactive import Event, InteractiveReader
 
@@ -92,3 +95,50 @@ def serve(process: CompilerProcess, channel: Channel, answer: Callable[[Event], 
             return
         for event in reader.feed(channel.read()) if ready else ():
             answer(event)
+
+
+@contextmanager
+def asking(  # noqa: PLR0913, PLR0917 - the parts of one compilation
+    compiler: CompilerCommand,
+    task: Task,
+    growth_limit: str,
+    defaults: Defaults,
+    surroundings: Surroundings,
+    interrupts: Interrupts,
+) -> Iterator[tuple[CompilerProcess, Channel]]:
+    """Start a compiler that asks; end it after the block if it still runs.
+
+    Raises:
+        UnavailableError: the channel cannot be made.
+        OSError: the compiler cannot be started.
+
+    """
+    with interrupts.guarded() as stack:
+        with interrupts.held():
+            channel = stack.enter_context(Channel())
+            command = compiler.with_flags(asking_flags(task, channel.base, growth_limit, defaults))
+            variables = asking_variables(compiler.kind, channel.folder)
+            process = stack.enter_context(CompilerProcess(command, surroundings, variables))
+            with suppress(OSError):
+                # The watchdog only cleans up after a killed host; go on without it.
+                stack.enter_context(Watchdog(process.group, channel.folder))
+        yield process, channel
+
+
+def asking_flags(task: Task, base: str, growth_limit: str, defaults: Defaults) -> list[str]:
+    """Return LLVM's flags for a channel at ``base``."""
+    flags = [flag.format(base=base) for flag in task.flags]
+    if task.name == INLINE.name:
+        # Beyond LLVM's own limit nothing is inlined. So it is used only if LLVM's decisions are unknown; else `Growth`
+        # limits.
+        flags.append(f"-ml-advisor-size-increase-threshold={'inf' if defaults.known else growth_limit}")
+    return [*flags, *defaults.flags]
+
+
+def asking_variables(kind: Kind, folder: Path) -> dict[str, str]:
+    """Return the environment variables for the compiler; ``folder`` is the channel's folder."""
+    # An object of a policy must neither come from a cache nor be stored in one.
+    variables = {"CCACHE_DISABLE": "1"}
+    if kind is Kind.ZIG:
+        variables["ZIG_LOCAL_CACHE_DIR"] = str(folder / "zig")
+    return variables

@@ -3,14 +3,15 @@
 Decisions by site need the plugin, which the native launcher ``policybridge-run`` adds to the compiler's command.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Final, Literal
 
-from policybridge_client.decisions.answering import StoreAnswers
+from policybridge_client.answers import Answers
 from policybridge_client.decisions.files import path_in_store, read_store
+from policybridge_client.decisions.keys import FeaturesKeys
 from policybridge_client.decisions.store import By, Heading, Section, Store
 from policybridge_client.llvm.asked import level_of
 from policybridge_client.llvm.compilers import CompilerCommand, Kind
@@ -23,9 +24,12 @@ from policybridge_client.llvm.sources import compiles, source_of
 from policybridge_client.llvm.statistics import FAILED, Applied, CompilationStatistics, Fallback, Report
 from policybridge_client.llvm.tasks import INLINE
 from policybridge_client.llvm.versions import llvm_version
-from policybridge_core.errors import PolicyBridgeError
+from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_serdes import SessionOptions, Signature, Values
 
 _NAME: Final = "decisions"
+
+_DEFAULT = "inlining_default"
 
 
 @dataclass(frozen=True)
@@ -142,3 +146,43 @@ class _Run:
         note = f"{self.config.store.name}: {applied} of {of} decisions applied to {self._path}" if unexpected else ""
         own = replace(report.statistics, policy=None, sessions=[])
         return replace(report, statistics=own, store=counted, note=note)
+
+
+class StoreAnswers(Answers):
+    """Answers with decisions by sequence; with LLVM's own for every other call.
+
+    Args:
+        decisions: whether to inline, by the decision's name.
+
+    Attributes:
+        applied: the names of the decisions that were asked for.
+
+    """
+
+    def __init__(self, decisions: Mapping[str, bool]) -> None:
+        self.applied: set[str] = set()
+        self._decisions = decisions
+
+    def begin(self, signature: Signature, options: SessionOptions) -> None:
+        """Begin a module: the occurrences of each key count from 0.
+
+        Raises:
+            InvalidError: LLVM's own decision is not among the features.
+
+        """
+        if _DEFAULT not in signature.features.by_name:
+            raise InvalidError(
+                f"the compiler sends no feature {_DEFAULT}, the answer to calls without a decision in the store"
+            )
+        super().begin(signature, options)
+        self._keys = FeaturesKeys(signature)
+
+    def evaluate(self, observation: Values) -> Values:
+        """Return the decision about the next call, or LLVM's own."""
+        key = self._keys.next(observation.tobytes())
+        inline = self._decisions.get(key)
+        if inline is None:
+            inline = bool(observation[_DEFAULT].any())
+        else:
+            self.applied.add(key)
+        return self.advice(inline)

@@ -8,16 +8,14 @@ from time import perf_counter
 
 from policybridge_client.connection import connect
 from policybridge_client.contract import ClientSession, Connection
-from policybridge_client.llvm.asking import asking
-from policybridge_client.llvm.channel import serve
+from policybridge_client.llvm.channel import asking, serve
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.defaults import defaults_of
 from policybridge_client.llvm.growth import Growth
-from policybridge_client.llvm.patience import Patience
 from policybridge_client.llvm.process import CompilerProcess, Surroundings, run_plain
 from policybridge_client.llvm.record import Compilation, report_outcome, scope_labels
-from policybridge_client.llvm.responder import Responder
+from policybridge_client.llvm.responder import Patience, Responder
 from policybridge_client.llvm.signals import Interrupts
 from policybridge_client.llvm.sources import source_of
 from policybridge_client.llvm.statistics import FAILED, CompilationStatistics, Fallback, Report

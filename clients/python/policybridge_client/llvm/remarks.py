@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from policybridge_client.decisions.names import to_text
+from policybridge_client.decisions.keys import to_text
 
 PASSES: Final = "^inline-ml$"
 """The passes whose remarks are read, as ``-foptimization-record-passes`` wants them."""

@@ -5,22 +5,55 @@ The default answers after a failure, and beyond the growth limit.
 
 from collections.abc import Callable
 from time import perf_counter_ns
+from typing import Final
 
 import numpy as np
 
 from policybridge_client.contract import ClientSession
 from policybridge_client.llvm.defaults import Defaults
 from policybridge_client.llvm.growth import Growth
-from policybridge_client.llvm.patience import Patience
-from policybridge_client.llvm.signature import check_llvm_signature
 from policybridge_client.llvm.statistics import CompilationStatistics
-from policybridge_client.llvm.tasks import Task
-from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_client.llvm.tasks import Task, check_llvm_signature
+from policybridge_core.errors import DeadlineError, InvalidError, PolicyBridgeError
 from policybridge_serdes import Signature, Values
 from policybridge_serdes.interactive import Context, Event, Header
 
 OpenSession = Callable[[Signature, str], ClientSession]
 """Opens a session for a signature and a context."""
+
+_TIMEOUTS: Final = 3.0
+_EACH: Final = 0.1
+
+
+class Patience:
+    """Bounds all waits of a compilation: three time-outs, and a tenth of a time-out more for each decision.
+
+    Without it, a server that answers each time just before the time-out would hold a compilation with thousands of
+    decisions for days.
+
+    Args:
+        timeout: limit of one wait, in seconds.
+
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._decisions = 0
+        self._nanoseconds = 0
+
+    def count(self, nanoseconds: int) -> None:
+        """Count a decision that took this long."""
+        self._decisions += 1
+        self._nanoseconds += nanoseconds
+
+    def check(self) -> None:
+        """Raise `DeadlineError` if the waits took too long together."""
+        allowed = self._timeout * (_TIMEOUTS + _EACH * self._decisions)
+        if self._nanoseconds > allowed * 1e9:
+            raise DeadlineError(
+                f"the server took {self._nanoseconds / 1e9:.3g} s for {self._decisions} decisions, "
+                f"and has {allowed:.3g} s for that number"
+            )
 
 
 class Responder:

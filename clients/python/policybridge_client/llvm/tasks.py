@@ -1,4 +1,4 @@
-"""The tasks of LLVM: flags, legal advice and LLVM's own decisions."""
+"""The tasks of LLVM: flags, legal advice and LLVM's own decisions. LLVM's tensors are numbers of a fixed size."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 from policybridge_client.llvm.compilers import Kind
 from policybridge_core.errors import InvalidError, PolicyFailedError, PreconditionError
 from policybridge_core.plugins import Table
-from policybridge_serdes import ElementType, TensorSpec, Values
+from policybridge_serdes import ElementType, Signature, TensorSpec, Values
 
 INLINING_DEFAULT: Final = TensorSpec("inlining_default", ElementType.INT64)
 """The decision of LLVM's own heuristic at a call site; it is the last feature if LLVM is told to send it."""
@@ -106,3 +106,21 @@ def load_task(name: str) -> Task:
 
     """
     return cast("Task", TASKS.load(name))
+
+
+def check_llvm_signature(signature: Signature) -> None:
+    """Check that LLVM could have sent this signature (llvm/include/llvm/Analysis/TensorSpec.h).
+
+    Raises:
+        InvalidError: a tensor varies in size, or holds texts.
+
+    """
+    for spec in (*signature.features.specs, signature.advice):
+        _check_fixed(spec)
+
+
+def _check_fixed(spec: TensorSpec) -> None:
+    if spec.type.is_text:
+        raise InvalidError(f"{spec.name}: LLVM sends no elements of the type {spec.type.value!r}")
+    if not spec.fixed:
+        raise InvalidError(f"{spec.name}: LLVM's tensors have a fixed size, and a dimension is 0 or more")

@@ -13,8 +13,7 @@ from policybridge_serdes import ElementType, Values
 from policybridge_server.backends.artifacts import artifact_file, loading
 from policybridge_server.backends.contract import Batch, convert_settings
 from policybridge_server.backends.onnx.bound import BoundBatch
-from policybridge_server.backends.onnx.model_file import missing_files
-from policybridge_server.backends.onnx.weights import replace_initializers
+from policybridge_server.backends.onnx.model_file import missing_files, replace_initializers
 from policybridge_server.backends.tensors import Interface, Port, TensorModel, TensorSettings, choose_output
 from policybridge_server.repository import PolicyConfig
 

@@ -4,10 +4,10 @@ import struct
 from base64 import b64encode
 from typing import Final
 
+from policybridge_server.grpc.error_details import percent_encoded
 from policybridge_server.grpc.http2.contract import Metadata
 from policybridge_server.grpc.http2.frames import HEAD, Flag, Kind
 from policybridge_server.grpc.http2.headers import write_headers
-from policybridge_server.grpc.status_message import percent_encoded
 
 _RESPONSE: Final = (
     (":status", "200"),

@@ -23,7 +23,7 @@ from policybridge_server.transports.doors import Doors, Wait
 from policybridge_server.transports.listener import Listener, Share, bind_tcp, check_port
 from policybridge_server.transports.running import Running
 from policybridge_server.transports.socket_file import SocketFile, bind_unix
-from policybridge_server.transports.tls_door import TlsDoor
+from policybridge_server.transports.tls_channel import TlsDoor
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 

@@ -9,6 +9,7 @@ from policybridge_server.ledger.postgres.connection import SCHEMA, Connected, co
 from policybridge_server.ledger.postgres.migrations import check_format
 from policybridge_server.ledger.postgres.text import unescaped
 from policybridge_server.ledger.query import Query
+from policybridge_server.ledger.summary import TableSummary
 from policybridge_server.ledger.table_reader import TableReader
 
 _LABEL: Final = "labels::json ->> ? = ?"
@@ -19,6 +20,16 @@ _FETCHED: Final = 16
 _SIZE: Final = """
 SELECT coalesce(sum(pg_total_relation_size(pg_class.oid)), 0)::bigint AS size FROM pg_class
 JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = ? AND relkind = 'r'
+"""
+
+_VALUES: Final = """
+SELECT DISTINCT ON (sessions.file, sessions.version, sessions.reporters)
+sessions.file AS name, sessions.version AS version, {value} AS value, sessions.reporters AS reporters,
+sessions.number AS number
+FROM sessions {join}
+WHERE sessions.policy = ? AND sessions.version IN (?, ?) AND sessions.alias = ? AND {counts}
+AND sessions.exploration IS NULL AND sessions.file <> ''
+ORDER BY sessions.file, sessions.version, sessions.reporters, sessions.number DESC
 """
 
 
@@ -78,3 +89,15 @@ class PostgresReader(TableReader):
         with self._connection.cursor("segments") as cursor:
             cursor.itersize = _FETCHED
             yield from cursor.execute(statement.replace("?", "%s"), values)
+
+
+class PostgresSummary(TableSummary, PostgresReader):
+    """Implements `Summary`."""
+
+    _failures = "sessions.failures"
+
+    def _values(self, value: str, join: str, counts: str) -> str:
+        return _VALUES.format(value=value, join=join, counts=counts)
+
+    def _file(self, row: Any) -> str:
+        return str(row["file"])

@@ -15,9 +15,8 @@ from policybridge_server.ledger.failures import refusal
 from policybridge_server.ledger.place import DatabaseUrl
 from policybridge_server.ledger.postgres.connection import RefusedError
 from policybridge_server.ledger.postgres.drain import Drain
-from policybridge_server.ledger.postgres.reader import PostgresReader
+from policybridge_server.ledger.postgres.reader import PostgresReader, PostgresSummary
 from policybridge_server.ledger.postgres.sender import Sender
-from policybridge_server.ledger.postgres.summary import PostgresSummary
 from policybridge_server.ledger.records import Record, Segment
 from policybridge_server.ledger.rows import EndRow, LostRow, OutcomeRow, Packer, Row, SessionRow
 from policybridge_server.ledger.spool import Batch, left_spools, open_spool

@@ -7,12 +7,11 @@ from policybridge_core.errors import PolicyBridgeError, UnavailableError
 from policybridge_serdes import Layout, Outcome, PolicyReference, SessionOptions, Signature, Values
 from policybridge_server.engine.engine import Session
 from policybridge_server.mlbridge.pipes.config import PipeConfig
-from policybridge_server.mlbridge.pipes.expected import ExpectedAdvice
+from policybridge_server.mlbridge.pipes.expected import ExpectedAdvice, ReplyWriter, reply_writer
 from policybridge_server.mlbridge.pipes.fifos import Fifos
 from policybridge_server.mlbridge.pipes.formats import load_format
 from policybridge_server.mlbridge.pipes.frames import FrameReader
 from policybridge_server.mlbridge.pipes.observations import ObservationReader
-from policybridge_server.mlbridge.pipes.replies import ReplyWriter, reply_writer
 from policybridge_server.transports.channel import Channel
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.conversation import ChannelConversation
