@@ -1,6 +1,6 @@
 """A connection that reports every decision of another connection to a listener."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from policybridge_client.contract import ClientSession, Connection
 from policybridge_core.closing import Closing
@@ -50,6 +50,11 @@ class ListeningSession(Closing):
     def policy(self) -> PolicyVersion:
         """The version that gives the advice."""
         return self._session.policy
+
+    @property
+    def decides(self) -> Sequence[str]:
+        """The kinds of decisions that the policy declares."""
+        return self._session.decides
 
     @property
     def log_probability(self) -> float | None:

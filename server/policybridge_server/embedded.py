@@ -100,6 +100,11 @@ class EmbeddedSession(Closing):
         """The version that answers."""
         return self._session.policy
 
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """The kinds of decisions that the policy declares."""
+        return self._session.decides
+
     def evaluate(self, observation: Values) -> Values:
         """Ask for one decision.
 

@@ -182,6 +182,23 @@ def test_a_source_from_stdin_is_compiled(server: RunningServer, folder: Path, co
     assert stats["decisions"] >= 16
 
 
+@pytest.mark.parametrize("way", ["socket", "grpc"])
+def test_kinds_of_decisions_that_llvm_does_not_ask_for_are_told(server: RunningServer, folder: Path, way: str) -> None:
+    words = words_for("ziglang", "-Oz", write_source(folder).name)
+    address = server.grpc if way == "grpc" else server.socket
+    hosted = subprocess.run(
+        command("run", "--policy", "both", "--server", address, "--stats", "stats.json", "--", *words),
+        capture_output=True,
+        check=False,
+    )
+    (told,) = hosted.stderr.decode().splitlines()
+    assert hosted.returncode == 0
+    assert told.endswith(": the policy decides pass_choice, too, for which LLVM asks through a plugin alone")
+    stats = json.loads(Path("stats.json").read_text())
+    assert stats["not_asked"] == ["pass_choice"]
+    assert stats["decisions"] >= 16
+
+
 def test_a_compilation_over_grpc_says_nothing_of_grpc(server: RunningServer, folder: Path) -> None:
     words = words_for("ziglang", "-Oz", write_source(folder).name)
     hosted = subprocess.run(

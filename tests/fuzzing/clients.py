@@ -10,7 +10,7 @@ import os
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
@@ -224,6 +224,7 @@ class Advising(Closing):
 
     id = "1"
     policy = PolicyVersion("echo", 1, "")
+    decides: Sequence[str] = ()
     log_probability: float | None = None
 
     def __init__(self, signature: Signature, byte: int) -> None:

@@ -4,7 +4,9 @@
 #include "protocol.h"
 #include "stored_session.h"
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 namespace policybridge {
@@ -117,6 +119,9 @@ Status Advisor::open() {
   session_ = *std::move(session);
   step_ = 0;
   statistics_.policy = info->policy;
+  statistics_.not_asked.clear();
+  std::copy_if(info->decides.begin(), info->decides.end(), std::back_inserter(statistics_.not_asked),
+               [this](const std::string &kind) { return kind != signature_->advice.name; });
   statistics_.sessions.push_back(info->id);
   return {};
 }

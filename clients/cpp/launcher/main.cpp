@@ -36,6 +36,8 @@ int print_failures(const CompilationReport &report, const Config &config) {
     print_error(std::to_string(report.statistics.limited) + " decisions are the compiler's own: the policy has added " +
                     general(config.growth_limit) + " times the module's size (--growth-limit)",
                 status);
+  for (const std::string &kind : report.statistics.not_asked)
+    print_error("the policy decides " + kind + ", too, for which LLVM asks through a plugin alone", status);
   if (!report.error.ok())
     return print_error((config.decisions.empty() ? "no advice, and the compiler was ended: "
                                                  : "no decisions, and nothing compiled: ") +

@@ -93,6 +93,8 @@ std::string CompilationReport::to_json(std::string_view task, const std::vector<
       json.integer_member(std::to_string(choice), count);
   });
   json.integer_member("limited", statistics.limited);
+  if (!statistics.not_asked.empty())
+    json.strings_member("not_asked", statistics.not_asked);
   if (statistics.passes)
     write_passes(json, *statistics.passes);
   if (store)

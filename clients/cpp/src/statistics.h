@@ -43,6 +43,8 @@ struct Statistics {
   std::uint64_t defaults = 0;
   /// Decisions beyond the growth limit, which LLVM's own default answered; they are not among `decisions`.
   std::uint64_t limited = 0;
+  /// Kinds of decisions that the policy declares and LLVM does not ask for in the interactive mode.
+  std::vector<std::string> not_asked;
   /// Absent: the policy does not choose passes.
   std::optional<PassStatistics> passes;
 

@@ -1,5 +1,6 @@
 """Answers without a server, for compilations of this process."""
 
+from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
@@ -14,6 +15,7 @@ class Answers(Closing):
 
     id = "answers"
     policy = PolicyVersion("answers", 1, "")
+    decides: Sequence[str] = ()
     log_probability: float | None = None
 
     def open(self, policy: PolicyReference, signature: Signature, options: SessionOptions) -> Self:  # noqa: ARG002

@@ -1,5 +1,6 @@
 """The contract of a connection to the policy server, and of a session."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -20,6 +21,11 @@ class ClientSession(AbstractContextManager["ClientSession"], Protocol):
     @property
     def policy(self) -> PolicyVersion:
         """The version that answers every observation of this session."""
+        ...
+
+    @property
+    def decides(self) -> Sequence[str]:
+        """The kinds of decisions that the policy declares, each by the name of the advice; empty: it declares none."""
         ...
 
     @property

@@ -181,6 +181,7 @@ class GrpcSession(Closing):
             raise self._refused("Opened with the session and the policy", response)
         self.id = opened.session_id
         self.policy = version_from_pb(opened.policy)
+        self.decides = tuple(opened.decides)
         self.ignored_features = tuple(opened.ignored_features)
 
     def evaluate(self, observation: Values) -> Values:

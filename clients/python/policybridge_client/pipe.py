@@ -5,7 +5,7 @@ a time. The format has no place for the name of a policy or an outcome, so these
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -80,6 +80,7 @@ class PipeConnection(Closing):
 class PipeSession(Closing):
     """One compilation; see `ClientSession`."""
 
+    decides: Sequence[str] = ()
     log_probability: float | None = None
 
     def __init__(self, wire: PipeWire, signature: Signature, form: str) -> None:

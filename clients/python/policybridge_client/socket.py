@@ -43,6 +43,7 @@ class _OpenedJson(msgspec.Struct):
     policy: str = ""
     version: int = 0
     digest: str = ""
+    decides: tuple[str, ...] = ()
     error: _Failure | None = None
 
 
@@ -129,7 +130,10 @@ class SocketSession(Closing):
         self._wire = wire
         self._ended = ended
         self._over: str | None = None
-        self.id, self.policy = self._open(policy, options)
+        opened = self._open(policy, options)
+        self.id = opened.session
+        self.policy = PolicyVersion(opened.policy, opened.version, opened.digest)
+        self.decides = opened.decides
 
     def evaluate(self, observation: Values) -> Values:
         """Ask for one decision."""
@@ -164,7 +168,7 @@ class SocketSession(Closing):
         self._wire.close()
         self._ended(self)
 
-    def _open(self, policy: PolicyReference, options: SessionOptions) -> tuple[str, PolicyVersion]:
+    def _open(self, policy: PolicyReference, options: SessionOptions) -> _OpenedJson:
         self._wire.send(_hello(policy, options))
         line = self._wire.receive_line()
         opened = _parse(line, _OpenedJson)
@@ -172,7 +176,7 @@ class SocketSession(Closing):
             raise error_from_status(opened.error.status, opened.error.message)
         if not (opened.session and opened.policy):
             raise _foreign(line)
-        return opened.session, PolicyVersion(opened.policy, opened.version, opened.digest)
+        return opened
 
     def _ask(self, observation: Values) -> Values:
         lines = observation_lines(self._step, self._encode(observation), fixed=self._features_fixed)

@@ -9,6 +9,7 @@ from tests.client.test_llvm_host import (
     test_a_compiler_that_is_not_there_is_127_as_in_a_shell,
     test_a_link_is_the_bare_compilers,
     test_a_source_from_stdin_is_compiled,
+    test_kinds_of_decisions_that_llvm_does_not_ask_for_are_told,
     test_the_statistics_file_says_what_happened,
 )
 
@@ -18,6 +19,7 @@ __all__ = [
     "test_a_compiler_that_is_not_there_is_127_as_in_a_shell",
     "test_a_link_is_the_bare_compilers",
     "test_a_source_from_stdin_is_compiled",
+    "test_kinds_of_decisions_that_llvm_does_not_ask_for_are_told",
     "test_the_statistics_file_says_what_happened",
 ]
 

@@ -172,6 +172,7 @@ class _Host:
         )
         session = self.connection.open(self._reference(), signature, options)
         self.statistics.policy = session.policy
+        self.statistics.not_asked = [kind for kind in session.decides if kind != signature.advice.name]
         return session
 
     def _reference(self) -> PolicyReference:

@@ -194,6 +194,8 @@ def _told(report: Report, arguments: argparse.Namespace) -> int:
             "module's size (--growth-limit)",
             report.status,
         )
+    for kind in report.statistics.not_asked:
+        _say(f"the policy decides {kind}, too, for which LLVM asks through a plugin alone", report.status)
     if report.error is not None:
         ended = "no advice, and the compiler was ended" if arguments.policy else "no decisions, and nothing compiled"
         _say(f"{ended}: {report.error}", report.status)

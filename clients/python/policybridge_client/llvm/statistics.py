@@ -29,6 +29,7 @@ class CompilationStatistics:
         advice: how often each advice was given, by its bytes; empty if the advice is not one of a few integers.
         latencies: nanoseconds from an observation's last byte to its reply, without the time to open a session.
         defaults: decisions answered with LLVM's own default after a failure; not counted in ``decisions``.
+        not_asked: kinds of decisions that the policy declares and LLVM does not ask for in the interactive mode.
         limited: decisions beyond the growth limit, answered with LLVM's own default; not counted in ``decisions``.
 
     """
@@ -42,6 +43,7 @@ class CompilationStatistics:
     latencies: "array[int]" = field(default_factory=lambda: array("q"))
     defaults: int = 0
     limited: int = 0
+    not_asked: Sequence[str] = ()
     failure: PolicyBridgeError | None = None
 
     def count(self, advice: bytes, nanoseconds: int) -> None:
@@ -145,6 +147,7 @@ class Report:
             "decisions": counted.decisions,
             "advice": _choices(counted.advice),
             "limited": counted.limited,
+            **({"not_asked": list(counted.not_asked)} if counted.not_asked else {}),
             "latency_us": _latencies(counted.latencies),
             "fallback": asdict(self.fallback) if self.fallback else None,
             "error": _error(self.error),

@@ -32,6 +32,7 @@ class AlwaysSession(Closing):
     """Answers every observation with one number."""
 
     id = "always"
+    decides = ()
     log_probability: float | None = None
 
     def __init__(self, policy: PolicyVersion, signature: Signature, number: int) -> None:
