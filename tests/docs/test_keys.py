@@ -18,6 +18,7 @@ from policybridge_server.config import ServerConfig
 from policybridge_server.mlbridge.grpc.config import ConditionConfig, FeatureConfig, MethodConfig, MlBridgeConfig
 from policybridge_server.mlbridge.pipes.config import PipeConfig
 from policybridge_server.repository.config import HeadConfig, PolicyConfig
+from policybridge_train.checking import command as check
 from policybridge_train.tuning import command as autotune
 from policybridge_train.tuning import export
 from tests.docs.pages import ROOT
@@ -88,6 +89,15 @@ def test_every_option_of_autotune_is_described(heading: str, add: Callable[[argp
     section = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\|.*", section, re.MULTILINE)
     assert {option for row in rows for option in re.findall(r"`(--?[a-z]+)", row.split(" | ")[0])} == options
+
+
+def test_every_option_of_check_is_described() -> None:
+    parser = argparse.ArgumentParser(add_help=False)
+    check.add_arguments(parser)
+    options = {option for action in parser._actions for option in action.option_strings}
+    section = (ROOT / "docs" / "scores.md").read_text(encoding="utf-8").partition("\n## A check for CI\n")[2]
+    rows = re.findall(r"^\|.*", section, re.MULTILINE)
+    assert {option for row in rows for option in re.findall(r"`(--[a-z]+)", row.split(" | ")[0])} == options
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def print_scores(scores: Scores, console: Console) -> None:
         _print_comparison(comparison, console)
     failed = failures(scores)
     if failed.rows:
-        _print_grid(Grid(f"{failed.title}: {len(failed.rows):,}", failed.columns, failed.rows[:_SHOWN]), console)
+        print_grid(Grid(f"{failed.title}: {len(failed.rows):,}", failed.columns, failed.rows[:_SHOWN]), console)
         if len(failed.rows) > _SHOWN:
             console.print(
                 f"… and {len(failed.rows) - _SHOWN:,} more: --json FILE and --html FILE have them all", markup=False
@@ -30,14 +30,15 @@ def print_scores(scores: Scores, console: Console) -> None:
 
 def _print_comparison(comparison: Comparison, console: Console) -> None:
     for grid in (whole(comparison), grouped(comparison, "project"), grouped(comparison, "language")):
-        _print_grid(grid, console)
+        print_grid(grid, console)
     for told, repeat in regressions(comparison, _WORST):
         console.print(_shown(f"worse: {told}"))
         # As it is, without line breaks of ours: it is to be copied.
         console.print(_shown(f"  {repeat}"), soft_wrap=True)
 
 
-def _print_grid(grid: Grid, console: Console) -> None:
+def print_grid(grid: Grid, console: Console) -> None:
+    """Print a table."""
     table = Table(title=_shown(grid.title), title_justify="left", box=SIMPLE, padding=(0, 0, 0, 1))
     for index, column in enumerate(grid.columns):
         numbers = index and all(_is_number(row[index]) for row in grid.rows)

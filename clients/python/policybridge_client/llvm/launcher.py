@@ -37,12 +37,30 @@ def become_launcher(words: Sequence[str], compiler: CompilerCommand, task: str, 
         PreconditionError: the launcher that `VARIABLE` names cannot be started.
 
     """
-    named = os.environ.get(VARIABLE)
     if task not in _TASKS or not _starts(compiler):
         return
-    for launcher in [named] if named is not None else _installed():
-        if launcher and _reaches(launcher, server):
+    for launcher in _launchers():
+        if _reaches(launcher, server):
             _become(launcher, words)
+
+
+def find_launcher(server: str | None) -> str | None:
+    """Give the path of a launcher that speaks to all of the servers; ``None`` if there is none.
+
+    Raises:
+        PreconditionError: the launcher that `VARIABLE` names cannot be started.
+
+    """
+    return next((launcher for launcher in _launchers() if _reaches(launcher, server)), None)
+
+
+def _launchers() -> Iterator[str]:
+    """Give the launcher that `VARIABLE` names, none if it is empty; without the variable, those that are installed."""
+    named = os.environ.get(VARIABLE)
+    if named is None:
+        yield from _installed()
+    elif named:
+        yield named
 
 
 def _installed() -> Iterator[str]:

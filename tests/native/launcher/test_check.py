@@ -1,0 +1,144 @@
+"""``policybridge check`` with real builds: growth is found, LLVM's own decisions change nothing, failures are shown."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from policybridge_client.cli import main
+from tests.conftest import RunningServer, running_server
+from tests.native.llvm.plugins import need
+from tests.repositories import answering, write_python
+
+_PART = """
+int sink(int);
+int step(int x) {
+  int sum = x;
+  for (int i = 0; i < 9; ++i) {
+    sum += sink(sum ^ i) * x - sink(sum * 3) / (x | 1);
+    if (sum & i)
+      sum ^= sink(sum - i) + sink(sum + x) * 7;
+  }
+  return sum;
+}
+int part(int x) { return step(x) + step(x + 1) + step(x + 2) + step(x + 3) + step(x + 5) + step(x + 8); }
+"""
+_MAIN = "int part(int);\nint sink(int x) { return x; }\nint main(int n, char **) { return part(n); }\n"
+_MAKEFILE = """
+CXXFLAGS = -Oz
+program: main.o part.o
+\t$(CXX) -o $@ $^ -lstdc++
+"""
+_CMAKE = """
+cmake_minimum_required(VERSION 3.13)
+project(program CXX)
+add_library(part SHARED part.cpp main.cpp)
+add_executable(program main.cpp part.cpp)
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    repository = tmp_path_factory.mktemp("policies")
+    write_python(repository, "everything", answering("1"))
+    write_python(repository, "default", answering('observation["inlining_default"]'))
+    with running_server(repository, tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: str) -> Path:
+    """Write a project, and be in its folder."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for name, text in (("part.cpp", _PART), ("main.cpp", _MAIN), ("Makefile", _MAKEFILE), ("CMakeLists.txt", _CMAKE)):
+        (folder / name).write_text(text)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("POLICYBRIDGE_LAUNCHER", launcher)
+    return folder
+
+
+def check(server: RunningServer, policy: str, *words: str, build: tuple[str, ...] = ("make",)) -> int:
+    asking = ["--policy", policy, "--server", server.socket, "--compiler", need("clang-22")]
+    return main(["check", *asking, *words, "--", need(build[0]), *build[1:]])
+
+
+def rows(output: str) -> dict[tuple[str, str], list[str]]:
+    """Give the cells of each row by program and part."""
+    cells = [line.split() for line in output.splitlines()]
+    return {(row[0], row[1]): row[2:] for row in cells if len(row) > 4 and row[1] in ("text", "code", "data", "file")}
+
+
+def test_a_policy_that_inlines_everything_is_found_and_the_project_stays_as_it_was(
+    project: Path, server: RunningServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {path: path.read_bytes() for path in project.iterdir()}
+    assert check(server, "everything") == 1
+    told = capsys.readouterr()
+    assert "program is larger by text: +" in told.err
+    old, new, *_ = rows(told.out)["program", "text"]
+    assert int(new.replace(",", "")) > int(old.replace(",", ""))
+    assert {path: path.read_bytes() for path in project.iterdir()} == before
+
+
+@pytest.mark.usefixtures("project")
+def test_growth_within_the_tolerance_and_of_other_sections_is_no_failure(server: RunningServer) -> None:
+    assert check(server, "everything", "--tolerance", "1000") == 0
+    assert check(server, "everything", "--judge", "data") == 0
+
+
+@pytest.mark.usefixtures("project")
+def test_llvms_own_decisions_give_identical_programs(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    building = ("bash", "-ec", f"make && cp program {tmp_path}/made-$(ls {tmp_path} | grep -c made)")
+    words = [word for part in ("text", "code", "data", "file") for word in ("--judge", part)]
+    assert check(server, "default", *words, build=building) == 0
+    assert all(row[2] == "+0" for row in rows(capsys.readouterr().out).values())
+    assert (tmp_path / "made-0").read_bytes() == (tmp_path / "made-1").read_bytes()
+
+
+@pytest.mark.usefixtures("project")
+def test_libraries_and_programs_of_cmake_are_compared_without_its_probes(
+    server: RunningServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    building = ("bash", "-ec", "cmake -S . -B build -DCMAKE_CXX_FLAGS=-Oz && cmake --build build")
+    assert check(server, "everything", build=building) == 1
+    assert {name for name, _ in rows(capsys.readouterr().out)} == {"build/libpart.so", "build/program"}
+
+
+def test_a_build_that_fails_is_shown_with_its_last_lines(
+    project: Path, server: RunningServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "main.cpp").write_text("int main() { return missing; }\n")
+    assert check(server, "default") == 2
+    told = capsys.readouterr().err
+    assert "the plain build ended with status 2" in told
+    assert "use of undeclared identifier 'missing'" in told
+
+
+@pytest.mark.usefixtures("project")
+def test_a_build_without_advice_fails_and_is_no_comparison_of_two_plain_builds(
+    server: RunningServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check(server, "unknown") == 2
+    assert "the policy build ended with status 2" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("project")
+def test_a_build_that_links_nothing_is_an_error(server: RunningServer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(server, "default", build=("make", "part.o")) == 2
+    assert "the plain build linked no program" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("project")
+def test_a_folder_within_the_project_is_refused(server: RunningServer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(server, "default", "--work", "work") == 2
+    assert "name one outside" in capsys.readouterr().err
+
+
+def test_the_folder_keeps_the_build_and_the_logs(project: Path, server: RunningServer, tmp_path: Path) -> None:
+    assert check(server, "default", "--work", str(tmp_path / "work")) == 0
+    assert (tmp_path / "work/project/program").exists()
+    assert {path.name for path in (tmp_path / "work").glob("*.log")} == {"plain.log", "policy.log"}
+    assert not (project / "program").exists()

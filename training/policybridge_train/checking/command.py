@@ -1,0 +1,125 @@
+"""``policybridge check``: build a project with a policy and without, and fail if a program is larger with it."""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from rich.console import Console
+
+from policybridge_client.connection import SERVER
+from policybridge_client.llvm.launcher import find_launcher
+from policybridge_core.errors import InvalidError
+from policybridge_train.checking.building import Project
+from policybridge_train.checking.linked import PARTS, Part, Sizes
+from policybridge_train.command_line import status_of
+from policybridge_train.scoring.contenders import absolute_server
+from policybridge_train.scoring.summary import Grid
+from policybridge_train.scoring.table import print_grid
+
+_LARGER: Final = 1
+
+_DESCRIPTION: Final = """
+Builds a project twice in a copy of its folder: with the compiler as it is, and with the decisions of a policy or a
+store. Then compares the stripped programs and libraries that the builds linked. Exit status: 0; 1 if one is larger
+with the policy; 2 for a wrong command line, and for a build that fails.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.description = _DESCRIPTION
+    parser.usage = "policybridge check (--policy NAME [--server ADDRESS] | --decisions FILE) [options] -- BUILD…"
+    add = parser.add_argument
+    who = parser.add_mutually_exclusive_group(required=True)
+    who.add_argument("--policy", metavar="NAME[@VERSION|@ALIAS]", help="the policy that decides")
+    who.add_argument("--decisions", type=Path, metavar="FILE", help="a store of tuned decisions")
+    add("--server", metavar="ADDRESS", help="the server with the policy (default: POLICYBRIDGE_SERVER)")
+    add("--compiler", default="clang", metavar="NAME", help="the C compiler, such as clang-22 (default: clang)")
+    add("--source", type=Path, default=Path(), metavar="DIR", help="the project's folder (default: the current one)")
+    add("--judge", action="append", choices=PARTS, help="what must not grow; repeatable (default: text)")
+    add("--tolerance", type=_percent, default=0.0, metavar="PERCENT", help="growth that is no failure (default: 0)")
+    add("--work", type=Path, metavar="DIR", help="keep the last build and both logs there (default: removed)")
+    add("build", nargs=argparse.REMAINDER, metavar="-- BUILD…", help="the build, by $CC, $CXX or PATH's compilers")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Build twice and compare; return the exit status."""
+    return status_of("check", lambda: _run(arguments), "the builds are removed unless --work names their folder")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    launching = _launching(arguments)
+    build = arguments.build[1:] if arguments.build[:1] == ["--"] else arguments.build
+    if not build:
+        raise InvalidError("give the build behind --, such as: policybridge check --policy inliner -- make")
+    with TemporaryDirectory(prefix="policybridge-check-") as name:
+        work = Path(name) if arguments.work is None else arguments.work.absolute()
+        work.mkdir(parents=True, exist_ok=True)
+        source = arguments.source.absolute()
+        if work.is_relative_to(source):
+            raise InvalidError(f"--work {work} is in the project's folder, which is copied there; name one outside")
+        project = Project(source, build, work, (arguments.compiler, arguments.compiler.replace("clang", "clang++", 1)))
+        before = project.built("plain", ())
+        after = project.built("policy", launching)
+    return _told(before, after, arguments)
+
+
+def _launching(arguments: argparse.Namespace) -> Sequence[str]:
+    server = arguments.server or os.environ.get(SERVER)
+    if arguments.decisions is not None:
+        if arguments.server:
+            raise InvalidError("with --decisions no server is asked: give either --decisions, or --policy and --server")
+        launcher, deciding = find_launcher(None), ["--decisions", str(arguments.decisions.absolute())]
+    elif server:
+        launcher, deciding = find_launcher(server), ["--policy", arguments.policy, "--server", absolute_server(server)]
+    else:
+        raise InvalidError(f"--policy needs --server ADDRESS, or {SERVER} in the environment")
+    python = [sys.executable, "-m", "policybridge_client.cli", "run"]
+    words = [*(python if launcher is None else [launcher]), *deciding]
+    # Without advice the build fails: a comparison of two plain builds would find nothing.
+    return [*words, "--fallback", "error", "--"]
+
+
+def _told(before: Mapping[str, Sizes], after: Mapping[str, Sizes], arguments: argparse.Namespace) -> int:
+    if apart := sorted(before.keys() ^ after.keys()):
+        raise InvalidError(f"only one of the builds linked {', '.join(apart)}")
+    rows = [row for name in before for row in _rows(name, before[name], after[name])]
+    print_grid(Grid("programs and libraries, stripped", _COLUMNS, rows), Console())
+    judged: Sequence[Part] = arguments.judge or ["text"]
+    larger = [
+        f"{name} is larger by {part}: {change:+.2f} %"
+        for name in before
+        for part in dict.fromkeys(judged)
+        if (change := _change(before[name], after[name], part)) > arguments.tolerance
+    ]
+    for line in larger:
+        sys.stderr.write(f"policybridge check: {line}\n")
+    return _LARGER if larger else 0
+
+
+_COLUMNS: Final = ("program", "part", "before", "after", "difference", "change")
+
+
+def _rows(name: str, before: Sizes, after: Sizes) -> Iterator[Sequence[str]]:
+    for part in PARTS:
+        old, new = (getattr(each, part) for each in (before, after))
+        yield name, part, f"{old:,}", f"{new:,}", f"{new - old:+,}", f"{_change(before, after, part):+.2f} %"
+
+
+def _change(before: Sizes, after: Sizes, part: Part) -> float:
+    """Give the growth in percent; of nothing it is infinite."""
+    old, new = getattr(before, part), getattr(after, part)
+    if old == new:
+        return 0.0
+    return 100 * (new / old - 1) if old else float("inf")
+
+
+def _percent(text: str) -> float:
+    number = float(text)
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not 0 or more")
+    return number
