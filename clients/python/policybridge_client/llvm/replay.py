@@ -14,6 +14,7 @@ from policybridge_client.answers import Answers
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.host import run_compiler
+from policybridge_client.llvm.plugin_host import run_with_plugin
 from policybridge_client.llvm.process import Surroundings
 from policybridge_client.llvm.record import Compilation, object_digest, output_file, output_index
 from policybridge_client.llvm.sources import source_of
@@ -40,12 +41,19 @@ class RecordedCompilation:
         compilation: how the compiler was started.
         decisions: all decisions, in order.
         object: the digest of the object file; ``None`` if it is not known.
+        by_plugin: whether the plugin ``policybridge-inliner`` asked, which the command loads.
 
     """
 
     compilation: Compilation
     decisions: Sequence[RecordedDecision]
     object: float | None
+    by_plugin: bool = False
+
+    @property
+    def kinds(self) -> Sequence[str]:
+        """The kinds of its decisions, each by the name of the advice."""
+        return list(dict.fromkeys(decision.signature.advice.name for decision in self.decisions))
 
 
 @dataclass(frozen=True)
@@ -86,19 +94,27 @@ def replay(recorded: RecordedCompilation, surroundings: Surroundings | None = No
     """
     compilation = recorded.compilation
     compiler = CompilerCommand.of(compilation.command)
-    answers = _RecordedAnswers(recorded.decisions, source_of(compiler.arguments))
-    config = HostConfig(
-        "replay", "replay", task=compilation.task, fallback="error", growth_limit=_growth_limit(compilation)
-    )
+    # The plugin names the context of each decision.
+    answers = _RecordedAnswers(recorded.decisions, "" if recorded.by_plugin else source_of(compiler.arguments))
     given = surroundings or Surroundings()
     around = given if given.cwd is not None else replace(given, cwd=compilation.cwd)
     with tempfile.TemporaryDirectory(prefix="policybridge-replay-") as folder:
         made = Path(folder) / "object"
-        report = run_compiler(_writing_to(made, compiler), config, around, connection=answers)
+        command = _writing_to(made, compiler)
+        if recorded.by_plugin:
+            report = run_with_plugin(CompilerCommand.of(command), recorded.kinds, answers, around)
+        else:
+            report = run_compiler(command, _config(compilation), around, connection=answers)
         digest = object_digest(made)
-    if report.statistics.headers > 1:
+    # The plugin writes a header for each kind of decision.
+    if report.statistics.headers > 1 and not recorded.by_plugin:
         raise PreconditionError("the command compiles several sources, and each would ask from the start")
     return _difference(report, answers.compared, len(recorded.decisions)) or _compared(recorded, digest)
+
+
+def _config(compilation: Compilation) -> HostConfig:
+    limit = _growth_limit(compilation)
+    return HostConfig("replay", "replay", task=compilation.task, fallback="error", growth_limit=limit)
 
 
 def _growth_limit(compilation: Compilation) -> float:

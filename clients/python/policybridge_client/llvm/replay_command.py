@@ -3,14 +3,17 @@
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 import msgspec
 
+from policybridge_client.llvm.plugin_host import CLIENT
 from policybridge_client.llvm.process import Surroundings
-from policybridge_client.llvm.record import LABEL, OBJECT, Compilation
+from policybridge_client.llvm.record import LABEL, OBJECT, Compilation, object_digest
 from policybridge_client.llvm.replay import RecordedCompilation, RecordedDecision, Replayed, replay
+from policybridge_client.llvm.tasks import INLINE
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_core.plugins import load_part
 from policybridge_core.terminal import as_json, complain, say
@@ -34,6 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ledger", required=True, metavar="FILE|URL", help="as for policybridge sessions")
     parser.add_argument("--ledger-store", metavar="NAME", help="the kind of ledger, as for policybridge serve")
     parser.add_argument("--cwd", type=Path, metavar="DIR", help="where to compile (default: where it was recorded)")
+    parser.add_argument(
+        "--object", type=Path, metavar="FILE", help="compare with this object (default: the recorded digest)"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     parser.add_argument("session", help="the session's id, or its first characters")
     parser.add_argument(
@@ -47,6 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         cast("Callable[[str], str]", load_part(_CHECK, "the ledger's reader"))(arguments.ledger)
         recorded = load_recorded(arguments.ledger, arguments.session, command, kind=arguments.ledger_store)
+        if arguments.object is not None:
+            recorded = replace(recorded, object=_digest(arguments.object))
         result = replay(recorded, Surroundings(cwd=arguments.cwd))
     except (PolicyBridgeError, OSError) as error:
         complain(f"policybridge replay: {error}")
@@ -55,13 +63,20 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if result.identical else _DIFFERENT
 
 
+def _digest(file: Path) -> float:
+    digest = object_digest(file)
+    if digest is None:
+        raise PreconditionError(f"there is no object {file} to compare with")
+    return digest
+
+
 def _as_json(result: Replayed) -> str:
     return as_json({"identical": result.identical, **vars(result)})
 
 
 def _in_words(result: Replayed) -> str:
     if result.identical:
-        also = "and the object" if result.object else "(the object's digest is not recorded)"
+        also = "and the object" if result.object else "(the object's digest is not recorded; give --object)"
         return f"identical: {result.decisions} observations {also}"
     where = "" if result.step is None else f" at step {result.step}"
     return f"different{where}: {result.difference}"
@@ -97,15 +112,25 @@ def load_recorded(
         _check_whole(session)
         decisions = list(_decisions(reader.trajectory(session)))
     values = session.outcome.values if session.outcome else {}
-    return RecordedCompilation(compilation, decisions, values.get(OBJECT))
+    return RecordedCompilation(compilation, decisions, values.get(OBJECT), _is_plugins(session))
 
 
 def _compilation(session: Any, command: Sequence[str]) -> Compilation:
     label = session.labels.get(LABEL)
+    if label is None and _is_plugins(session):
+        if not command:
+            raise PreconditionError(
+                f"session {session.id} is the plugin's, which does not record the compiler's command: give it after --"
+            )
+        return Compilation(list(command), str(Path.cwd()), INLINE.name, "")
     if label is None:
         raise PreconditionError(f"session {session.id} has no label {LABEL!r}, which has the compiler's command")
     recorded = Compilation.from_label(label)
     return msgspec.structs.replace(recorded, command=list(command)) if command else recorded
+
+
+def _is_plugins(session: Any) -> bool:
+    return str(session.labels.get("client", "")).startswith(CLIENT)
 
 
 def _check_whole(session: Any) -> None:
@@ -117,7 +142,7 @@ def _check_whole(session: Any) -> None:
         why = "its end was not reported, so decisions may be missing"
     elif values.get("sessions", 1) > 1 or values.get("headers", 1) > 1:
         why = "the command compiles several sources, and each would ask from the start"
-    elif session.outcome.status in ("fallback", "error"):
+    elif session.outcome.status in ("fallback", "error") or values.get("defaults", 0):
         why = "the policy did not make all decisions"
     if why is not None:
         raise PreconditionError(f"session {session.id} cannot be replayed: {why}")
