@@ -3,13 +3,14 @@
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from policybridge_client.decisions import Decision, Heading, Section, Store, read_sites, write_store
-from tests.conftest import RunningServer
+from tests.conftest import RunningServer, running_server
 from tests.native.conftest import Target
 from tests.native.llvm.plugins import built_plugin, need
 from tests.repositories import answering, write_python
@@ -22,10 +23,12 @@ int main(void) { return step(sink(1)) + step(sink(2)); }
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     repository = tmp_path_factory.mktemp("policies")
     write_python(repository, "always", answering("1"))
-    return repository
+    write_python(repository, "linking", answering("1"), '[scope]\nphase = ["link"]')
+    with running_server(repository, tmp_path_factory.mktemp("server")) as running:
+        yield running
 
 
 @dataclass(frozen=True)
@@ -222,3 +225,28 @@ def test_thinltos_cache_is_used_where_the_phases_leave_the_link_to_llvm(
     cached = ("-Wl,--thinlto-cache-dir=cache",)
     build.link("--policy", "always", "--server", server.socket, flags=cached, POLICYBRIDGE_PHASES="compile")
     assert list((tmp_path / "cache").glob("llvmcache-*"))
+
+
+def test_a_whole_build_by_cmake_decides_at_link_time_and_its_program_runs_as_before(
+    native: Target, launcher: str, tmp_path: Path, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = built_plugin(native, "inliner", "22")
+    monkeypatch.setenv("POLICYBRIDGE_PLUGINS", str(plugin.parent))
+    (tmp_path / "part.c").write_text(SOURCE.replace("int main(void)", "int part(void)"))
+    main = '#include <stdio.h>\nint part(void);\nint main(void) { printf("%d\\n", part()); return 0; }\n'
+    (tmp_path / "main.c").write_text(main)
+    lists = "cmake_minimum_required(VERSION 3.20)\nproject(p C)\nadd_executable(program part.c main.c)\n"
+    (tmp_path / "CMakeLists.txt").write_text(lists)
+    flags = ("-DCMAKE_C_FLAGS=-Oz -flto=thin", f"-DCMAKE_EXE_LINKER_FLAGS=--ld-path={need('ld.lld-22')}")
+
+    def program(*launching: str) -> Path:
+        folder = tmp_path / ("decided" if launching else "plain")
+        compiler = " ".join([*launching, need("clang-22")])
+        for words in (["-S", str(tmp_path), "-B", str(folder), "-G", "Ninja", *flags], ["--build", str(folder)]):
+            subprocess.run([need("cmake"), *words], env={**os.environ, "CC": compiler}, check=True, capture_output=True)
+        return folder / "program"
+
+    plain, decided = program(), program(launcher, "--policy", "linking", "--server", server.socket, "--")
+    said = [subprocess.run([path], capture_output=True, check=True).stdout for path in (plain, decided)]
+    assert said[0] == said[1]
+    assert decided.read_bytes() != plain.read_bytes()
