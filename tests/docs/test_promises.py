@@ -14,9 +14,9 @@ ROOT = Path(__file__).parents[2]
 _READ = tomllib.loads((Path(__file__).parent / "promises.toml").read_text())
 PROMISES = _READ["promise"]
 _UNHELD = tomllib.loads((Path(__file__).parent / "unheld.toml").read_text())
-NO_PROMISES, OPEN = _UNHELD["no_promise"], _UNHELD["open"]
+NO_PROMISES, OPEN = _UNHELD["no_promise"], _UNHELD.get("open", [])
 
-MOST_OPEN = 8
+MOST_OPEN = 0
 """Promises that no test holds; the number may only fall."""
 
 

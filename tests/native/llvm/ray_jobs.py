@@ -50,3 +50,25 @@ class Lacking:
 
     def run(self, machine: Machine) -> object:
         return machine.tool(LackingRecipe())
+
+
+@dataclass(frozen=True)
+class Placing:
+    """Tells where its file is, the inode of that, and its text."""
+
+    file: Shared[Path]
+
+    def run(self, machine: Machine) -> tuple[Path, int, str]:
+        path = self.file.at(machine)
+        return path, path.stat().st_ino, path.read_text()
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Tells the ledger of the server that has a policy on the node."""
+
+    leader: str
+    policy: str
+
+    def run(self, machine: Machine) -> Path | None:
+        return machine.serving(self.leader, self.policy).ledger

@@ -144,7 +144,8 @@ class NodeServer:
         except UnavailableError:
             self._server.ensure()
             return False
-        return policy.version is None or any(each.version == policy.version for each in known.versions)
+        served = [each.version for each in known.versions if not each.error]
+        return bool(served) if policy.version is None else policy.version in served
 
     def _said(self) -> str:
         log = (self._folder / "server.log").read_text(encoding="utf-8", errors="replace")

@@ -134,9 +134,11 @@ class Nodes:
         for ready in done:
             try:
                 ray.get(ready)
-            except ray.exceptions.RayActorError:
+            except (ray.exceptions.RayActorError, ray.exceptions.ActorUnschedulableError) as error:
+                # The latter if the node has gone since the look.
                 with self._lock:
                     self._groups.pop(ready, None)
+                self._slots.died(str(error))
             else:
                 self._slots.add(self._groups[ready])
 

@@ -45,6 +45,7 @@ class Slots:
         self._groups: set[SlotGroup] = set()
         self._empty_since = monotonic()
         self._error: Exception | None = None
+        self._died = ""
 
     def add(self, group: SlotGroup) -> None:
         """Add the slots of a group, all free."""
@@ -62,6 +63,11 @@ class Slots:
             self._free = deque(each for each in self._free if each is not group)
             self._empty_since = monotonic()
             return True
+
+    def died(self, why: str) -> None:
+        """Keep why a process died before it had slots: whoever waits in vain is told of the last one."""
+        with self._changed:
+            self._died = f"; the last process that was started died: {why}"
 
     def take(self) -> SlotGroup:
         """Take a slot, and wait for one.
@@ -81,7 +87,7 @@ class Slots:
                 if not self._groups and monotonic() - self._empty_since > self._patience:
                     raise UnavailableError(
                         f"no node of the Ray cluster had room for a compiler for {self._patience:g} s: one wants "
-                        f"{self._wanted} (ray status tells what there is)"
+                        f"{self._wanted} (ray status tells what there is){self._died}"
                     )
                 self._changed.wait(1.0)
 
