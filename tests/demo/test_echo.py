@@ -20,6 +20,10 @@ from tests.locks import one_at_a_time
 Digests = Mapping[str, str]
 """Of each module's object, by the module's path."""
 
+_ALL = slice(None)
+_SOME = slice(None, None, 3)
+"""Every third module, where another compilation of all differs in the transport or the compiler alone."""
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
@@ -44,11 +48,11 @@ def plain(shared: Path) -> Callable[[str], Digests]:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("transport", "jobs"), [("socket", 1), ("grpc", 8)])
+@pytest.mark.parametrize(("transport", "jobs", "part"), [("socket", 1, _SOME), ("grpc", 8, _ALL)])
 def test_zigs_objects_under_the_echo_of_the_default_are_those_of_plain_oz(
-    server: RunningServer, plain: Callable[[str], Digests], transport: str, jobs: int
+    server: RunningServer, plain: Callable[[str], Digests], transport: str, jobs: int, part: slice
 ) -> None:
-    check_identical(getattr(server, transport), plain, "zig", jobs)
+    check_identical(getattr(server, transport), plain, "zig", jobs, part)
 
 
 @pytest.mark.timeout(1800)
@@ -56,17 +60,17 @@ def test_zigs_objects_under_the_echo_of_the_default_are_those_of_plain_oz(
 def test_debians_objects_under_the_echo_of_the_default_are_those_of_plain_oz(
     server: RunningServer, plain: Callable[[str], Digests], compiler: str
 ) -> None:
-    check_identical(server.socket, plain, compiler, jobs=8)
+    check_identical(server.socket, plain, compiler, 8, _ALL if compiler == "clang-22" else _SOME)
 
 
-def check_identical(address: str, plain: Callable[[str], Digests], compiler: str, jobs: int) -> None:
-    modules = demo_modules()
+def check_identical(address: str, plain: Callable[[str], Digests], compiler: str, jobs: int, part: slice) -> None:
+    modules = demo_modules()[part]
     config = HostConfig(PolicyReference("inlining-default"), address)
     asking = [result for _, result in for_each(partial(compile_asking, compiler, config), modules, jobs)]
-    assert sum(tally.decisions for _, tally in asking) > (5000 if jobs > 1 else 1000)
+    assert sum(tally.decisions for _, tally in asking) > 1000
     assert [tally.fallback for _, tally in asking if tally.fallback is not None] == []
     digests = plain(compiler)
-    assert len(digests) > 50
+    assert len(modules) > 20
     assert {built.module.path: built.digest for built, _ in asking} == {
         each.path: digests[each.path] for each in modules
     }

@@ -143,6 +143,7 @@ class TestLitert(Contract):
     types: ClassVar = NUMBERS
     backend = "litert"
     artifact = "model.tflite"
+    is_slow_to_write = True
     save = staticmethod(save_litert)
 
     def write_network(self, repository: Path, advice: TensorSpec = DECISION) -> None:
