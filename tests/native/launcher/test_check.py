@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from policybridge_client.cli import main
+from policybridge_client.decisions.passes import ALL_FUNCTIONS
 from tests.conftest import RunningServer, running_server
-from tests.native.llvm.plugins import need
+from tests.native.conftest import Target
+from tests.native.llvm.plugins import built_plugin, need
 from tests.repositories import answering, write_python
 
 _PART = """
@@ -123,6 +125,36 @@ def test_a_build_without_advice_fails_and_is_no_comparison_of_two_plain_builds(
 ) -> None:
     assert check(server, "unknown") == 2
     assert "the policy build ended with status 2" in capsys.readouterr().err
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    file = tmp_path / "store.decisions"
+    section = "module llvm=22 level=Oz by=site digest=- path=part.cpp"
+    file.write_text(f"policybridge-decisions 1\n{section}\n{ALL_FUNCTIONS} skip x86-isel\n")
+    return file
+
+
+def check_store(store: Path) -> int:
+    return main(["check", "--decisions", str(store), "--compiler", need("clang-22"), "--", need("make")])
+
+
+@pytest.mark.usefixtures("project")
+def test_a_store_is_applied_without_a_server(
+    store: Path, native: Target, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("POLICYBRIDGE_PLUGINS", str(built_plugin(native, "inliner", "22").parent))
+    assert check_store(store) == 0
+    assert rows(capsys.readouterr().out)["program", "text"][2] != "+0"
+
+
+@pytest.mark.usefixtures("project")
+def test_a_store_that_no_compiler_applies_is_an_error_and_no_comparison_of_two_plain_builds(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.write_text(store.read_text().replace("path=part.cpp", "path=another.cpp"))
+    assert check_store(store) == 2
+    assert "applied no decision; let it start the compilers by $CC, $CXX or PATH" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("project")

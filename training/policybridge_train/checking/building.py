@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from policybridge_core.errors import PolicyFailedError, PreconditionError
 from policybridge_train.checking.linked import Sizes, sizes_of
 
 _SHOWN: Final = 20
-"""Last lines of a build that failed, which the message has."""
+"""Lines of a build that failed, which the message has."""
+_CURE: Final = "let it start the compilers by $CC, $CXX or PATH, and name a store that has its modules"
 
 
 @dataclass(frozen=True)
@@ -37,10 +40,10 @@ class Project:
     compilers: tuple[str, str]
 
     def built(self, name: str, launching: Sequence[str]) -> dict[str, Sizes]:
-        """Build with the words ``launching`` before each compiler; give the sizes of what the build has linked.
+        """Build by a launcher, if its words are given; give the sizes of what the build has linked.
 
         Raises:
-            PolicyFailedError: the build failed, or linked nothing.
+            PolicyFailedError: the build failed, linked nothing, or the launcher applied no decision in all of it.
             PreconditionError: there is no such compiler.
 
         """
@@ -66,17 +69,27 @@ class Project:
         built = {path: sizes for path, sizes in sizes_of(copy).items() if before.get(path) != sizes}
         if not built:
             raise PolicyFailedError(f"the {name} build linked no program; if all is up to date, let it clean first")
+        if launching and not any(map(_applied, self._statistics.iterdir())):
+            # Two plain builds would be equal, whatever the policy does.
+            said = "\n".join(["", *_launchers_lines(log)]) or f"; {_CURE}"
+            raise PolicyFailedError(f"the {name} build applied no decision{said}")
         return built
+
+    @property
+    def _statistics(self) -> Path:
+        return self.work / "compilers" / "statistics"
 
     def _environment(self, launching: Sequence[str]) -> dict[str, str]:
         folder = self.work / "compilers"
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
+        self._statistics.mkdir(parents=True)
+        statistics = f"{shlex.quote(str(self._statistics))}/$$.json"
+        before = f"{shlex.join(launching)} --stats {statistics} -- " if launching else ""
         variables = {}
         for variable, name in zip(("CC", "CXX"), self.compilers, strict=True):
             if (found := shutil.which(name)) is not None:
                 wrapper = folder / name
-                wrapper.write_text(f'#!/bin/sh\nexec {shlex.join([*launching, found])} "$@"\n', encoding="utf-8")
+                wrapper.write_text(f'#!/bin/sh\nexec {before}{shlex.quote(found)} "$@"\n', encoding="utf-8")
                 wrapper.chmod(0o755)
                 variables[variable] = str(wrapper)
         if not variables:
@@ -86,5 +99,33 @@ class Project:
         return {**os.environ, **variables, **cached, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"}
 
 
+class _Store(msgspec.Struct):
+    applied: int = 0
+
+
+class _Statistics(msgspec.Struct):
+    """What one compilation's statistics have of its decisions."""
+
+    decisions: int = 0
+    store: _Store | None = None
+
+
+def _applied(statistics: Path) -> bool:
+    try:
+        read = msgspec.json.decode(statistics.read_bytes(), type=_Statistics)
+    except msgspec.DecodeError:  # of a compiler that somebody ended
+        return False
+    return read.decisions > 0 or (read.store is not None and read.store.applied > 0)
+
+
+def _lines(log: Path) -> Sequence[str]:
+    return log.read_text(encoding="utf-8", errors="replace").splitlines()
+
+
 def _last_lines(log: Path) -> str:
-    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_SHOWN:])
+    return "\n".join(_lines(log)[-_SHOWN:])
+
+
+def _launchers_lines(log: Path) -> Sequence[str]:
+    """Give the launcher's first different lines."""
+    return list(dict.fromkeys(line for line in _lines(log) if line.startswith("policybridge")))[:_SHOWN]

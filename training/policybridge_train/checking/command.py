@@ -80,8 +80,7 @@ def _launching(arguments: argparse.Namespace) -> Sequence[str]:
         raise InvalidError(f"--policy needs --server ADDRESS, or {SERVER} in the environment")
     python = [sys.executable, "-m", "policybridge_client.cli", "run"]
     words = [*(python if launcher is None else [launcher]), *deciding]
-    # Without advice the build fails: a comparison of two plain builds would find nothing.
-    return [*words, "--fallback", "error", "--"]
+    return [*words, "--fallback", "error"]
 
 
 def _told(before: Mapping[str, Sizes], after: Mapping[str, Sizes], arguments: argparse.Namespace) -> int:
