@@ -49,7 +49,8 @@ def main() -> None:
     corpus, names = arguments.corpus.absolute(), chosen(arguments.corpus, arguments.only)
     batch = arguments.decisions
 
-    ray.init(arguments.ray, include_dashboard=False, log_to_driver=False)
+    # Without an address Ray would join any cluster that runs on this machine.
+    ray.init(arguments.ray or "local", include_dashboard=False, log_to_driver=False)
     register_env("inline", lambda _: make(corpus, names))
     config = (
         PPOConfig()
