@@ -205,7 +205,7 @@ def kills(options: Namespace) -> Made:
 
 
 def mutants(_: Namespace) -> Made:
-    """Run the changes by hand of the server; what is known of earlier runs is not run again."""
+    """Run the changes by hand of the server; results of earlier runs are kept."""
     words = ["mutants", "--count", "0"]
     with TemporaryDirectory() as name:
         file = Path(name) / "tally.json"

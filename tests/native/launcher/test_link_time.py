@@ -184,46 +184,46 @@ def test_a_phase_that_is_left_out_is_llvms(build: Build) -> None:
     assert build.object() == plain
 
 
-def test_thinltos_cache_keeps_no_object_of_another_store(native: Target, launcher: str, tmp_path: Path) -> None:
+CACHED = ("-Wl,--thinlto-cache-dir=cache",)
+
+
+@pytest.fixture
+def thin(native: Target, launcher: str, tmp_path: Path) -> Build:
+    """Compile the source for ThinLTO."""
     build = Build(launcher, built_plugin(native, "inliner", "22"), tmp_path, "thin")
     (tmp_path / "a.c").write_text(SOURCE)
     build.compile()
-    cached = ("-Wl,--thinlto-cache-dir=cache",)
-    build.link(flags=cached)
-    plain = build.object()
-    store = build.store()
-    build.link(*store, flags=cached)
-    tuned = build.object()
+    return build
+
+
+def test_thinltos_cache_keeps_no_object_of_another_store(thin: Build, tmp_path: Path) -> None:
+    thin.link(flags=CACHED)
+    plain = thin.object()
+    store = thin.store()
+    thin.link(*store, flags=CACHED)
+    tuned = thin.object()
     assert tuned != plain
     assert len(list((tmp_path / "cache").glob("llvmcache-*"))) == 2
-    build.link(*store, flags=cached)
-    assert (build.object(), len(list((tmp_path / "cache").glob("llvmcache-*")))) == (tuned, 2)
+    thin.link(*store, flags=CACHED)
+    assert (thin.object(), len(list((tmp_path / "cache").glob("llvmcache-*")))) == (tuned, 2)
     first, heading, *_ = (tmp_path / "tuned.db").read_text().splitlines()
     (tmp_path / "tuned.db").write_text(f"{first}\n{heading}\n{'0' * 16} inline\n")
-    build.link(*store, flags=cached)
-    assert build.object() == plain
+    thin.link(*store, flags=CACHED)
+    assert thin.object() == plain
 
 
 def test_thinltos_cache_is_not_used_for_a_policy_whose_version_is_open(
-    native: Target, launcher: str, tmp_path: Path, server: RunningServer
+    thin: Build, tmp_path: Path, server: RunningServer
 ) -> None:
-    build = Build(launcher, built_plugin(native, "inliner", "22"), tmp_path, "thin")
-    (tmp_path / "a.c").write_text(SOURCE)
-    build.compile()
-    cached = ("-Wl,--thinlto-cache-dir=cache",)
-    said = build.link("--policy", "always", "--server", server.socket, flags=cached)
+    said = thin.link("--policy", "always", "--server", server.socket, flags=CACHED)
     assert said.count("ThinLTO's cache is not used") == 1
     assert not (tmp_path / "cache").exists()
 
 
 def test_thinltos_cache_is_used_where_the_phases_leave_the_link_to_llvm(
-    native: Target, launcher: str, tmp_path: Path, server: RunningServer
+    thin: Build, tmp_path: Path, server: RunningServer
 ) -> None:
-    build = Build(launcher, built_plugin(native, "inliner", "22"), tmp_path, "thin")
-    (tmp_path / "a.c").write_text(SOURCE)
-    build.compile()
-    cached = ("-Wl,--thinlto-cache-dir=cache",)
-    build.link("--policy", "always", "--server", server.socket, flags=cached, POLICYBRIDGE_PHASES="compile")
+    thin.link("--policy", "always", "--server", server.socket, flags=CACHED, POLICYBRIDGE_PHASES="compile")
     assert list((tmp_path / "cache").glob("llvmcache-*"))
 
 

@@ -61,13 +61,13 @@ def _silent(path: Path) -> Iterator[str]:
 
 
 def made_at_a_silent_server(folder: Path, compiled: Callable[..., tuple[_Output, str]]) -> set[_Output]:
-    """Compile three times where a server never answers: give what was made, each output once.
+    """Compile three times where a server never answers: give the different outputs.
 
     The server is waited for, then not for a minute, and again by a compilation with a ``retry_after`` of 0.
 
     Args:
         folder: has the server's socket.
-        compiled: compiles with settings, such as ``timeout="0.3"``; gives the output, and what was said.
+        compiled: compiles with settings, such as ``timeout="0.3"``; gives the output and the messages.
 
     """
     with _silent(folder / "s") as server:

@@ -40,7 +40,7 @@ class Project:
     compilers: tuple[str, str]
 
     def built(self, name: str, launching: Sequence[str]) -> dict[str, Sizes]:
-        """Build by a launcher, if its words are given; give the sizes of what the build has linked.
+        """Build by a launcher, if its words are given; give the sizes of the files that it linked.
 
         Raises:
             PolicyFailedError: the build failed, linked nothing, or the launcher applied no decision in all of it.
