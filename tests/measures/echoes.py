@@ -19,12 +19,12 @@ from typing import Final
 
 from policybridge_client.decisions import ALL_FUNCTIONS, PassChoice
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.decider import Plain, Wanted, compile_module
+from policybridge_train.compiling.compiler import Compiler, CompileTool
+from policybridge_train.compiling.decider import Plain
 from policybridge_train.compiling.decisions import ByDecisions
+from policybridge_train.compiling.job import Wanted, compile_module
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult
-from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.processes.process import Status
 

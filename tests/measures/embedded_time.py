@@ -24,6 +24,7 @@ import numpy as np
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_train.command_line import count
 from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.decider import compile_command
 from policybridge_train.compiling.module import Module
 from policybridge_train.corpus.description import Corpus
 
@@ -55,7 +56,7 @@ class _FromBitcode:
 
     def seconds(self, module: Module, way: Sequence[str]) -> float:
         with TemporaryDirectory(prefix="pb-") as folder:
-            return _seconds(self.compiler.command(module, Path(folder) / "o", way))
+            return _seconds(compile_command(self.compiler, module, Path(folder) / "o", way))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.decider import compile_command
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module, Program
 from policybridge_train.corpus.description import Corpus
@@ -52,6 +53,6 @@ def compile_all(corpus: Corpus, folder: Path, compiler: str = "zig") -> dict[str
     objects = {}
     for number, module in enumerate(corpus.modules):
         objects[module.name] = folder / f"{number}.o"
-        done = compile_by(Compiler.find(compiler).command(module, objects[module.name]), Limits())
+        done = compile_by(compile_command(Compiler.find(compiler), module, objects[module.name]), Limits())
         assert done.ok, done
     return objects

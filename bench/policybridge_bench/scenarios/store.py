@@ -14,6 +14,7 @@ from policybridge_client.decisions import read_store
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_core.errors import InvalidError
 from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.decider import compile_command
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.plugins import find_plugin, loads_early
 from policybridge_train.corpus.description import Corpus
@@ -52,7 +53,7 @@ class _Commands:
 
     def compile(self, way: str, module: Module, output: Path) -> float:
         """Compile once; return the seconds of processor time."""
-        command = self.compiler.command(module, output)
+        command = compile_command(self.compiler, module, output)
         if way == _STORE:
             flags = [f"-policybridge-decisions={self.store}", f"-policybridge-module={module.name}"]
             compiling = CompilerCommand.of(command)

@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 
 from policybridge_client.decisions import Heading, Section, read_store
-from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.decider import compile_module
-from policybridge_train.compiling.decisions import ByDecisions
-from policybridge_train.compiling.tool import CompileTool
+from policybridge_train.compiling.compiler import Compiler, CompileTool
+from policybridge_train.compiling.decisions import ByDecisions, Decided
+from policybridge_train.compiling.job import compile_module
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.learning.trees import Trees, to_onnx
-from policybridge_train.tuning.decided import Decided
 from policybridge_train.tuning.search import TUNED
 from tests.conftest import command
 from tests.native.llvm.plugins import need

@@ -9,9 +9,9 @@ import pytest
 
 from policybridge_client.decisions import function_key
 from policybridge_client.decisions.passes import ALTERNATIVES
-from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.decider import Plain, Wanted, compile_module
-from policybridge_train.compiling.tool import CompileTool
+from policybridge_train.compiling.compiler import Compiler, CompileTool
+from policybridge_train.compiling.decider import Plain
+from policybridge_train.compiling.job import Wanted, compile_module
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.learning.alternatives import Labels
 from policybridge_train.learning.record import Record

@@ -11,6 +11,7 @@ import pytest
 from policybridge_client.llvm.config import HostConfig
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.decider import compile_command
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.policy import compile_hosted
@@ -52,7 +53,7 @@ def _compile(
     server: RunningServer, module: Module, output: Path, policy: str, *, limits: Limits, running: Running | None = None
 ) -> CompileResult:
     config = HostConfig(policy, server.socket, fallback="error")
-    return compile_hosted(Compiler.find("zig").command(module, output), config, limits, running or Running())
+    return compile_hosted(compile_command(Compiler.find("zig"), module, output), config, limits, running or Running())
 
 
 def test_it_makes_the_object_and_counts_the_compilers_own_time(

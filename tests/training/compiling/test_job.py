@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from policybridge_core.errors import UnavailableError
-from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.decider import Plain, Wanted
-from policybridge_train.compiling.job import FarmCompiler, retried
+from policybridge_train.compiling.compiler import Compiler, CompileTool
+from policybridge_train.compiling.decider import Plain
+from policybridge_train.compiling.job import FarmCompiler, Wanted, retried
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult
-from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.farms.local import LocalFarm
 from policybridge_train.objects.elf import ObjectFile
 from policybridge_train.processes.process import Running, Status

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.decider import compile_command
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.spills import remark_arguments, spill_costs
 from policybridge_train.processes.process import compile_by
@@ -53,7 +54,7 @@ def test_a_function_with_more_values_than_registers_costs_and_its_object_stays_t
     compiler, (module,) = Compiler.find(name), corpus.modules
     remarks, objects = tmp_path / "remarks.yaml", [tmp_path / "plain.o", tmp_path / "told.o"]
     for output, extra in zip(objects, ((), remark_arguments(remarks)), strict=True):
-        done = compile_by(compiler.command(module, output, extra), Limits())
+        done = compile_by(compile_command(compiler, module, output, extra), Limits())
         assert done.ok, done
     assert spill_costs(remarks)["f"] > 20
     assert objects[0].read_bytes() == objects[1].read_bytes()

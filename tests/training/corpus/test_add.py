@@ -13,6 +13,7 @@ import pytest
 
 from policybridge_core.errors import PreconditionError
 from policybridge_train.compiling.compiler import Compiler, newest_compiler
+from policybridge_train.compiling.decider import compile_command
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module
 from policybridge_train.corpus.description import Corpus
@@ -102,7 +103,7 @@ def test_objects_with_embedded_bitcode_are_added_as_mlgo_utils_reads_them(tmp_pa
     assert "-Oz" in corpus.modules[0].arguments
     assert "plain.o: " in said
     assert "-fembed-bitcode=all" in corpus.failures["p/plain.o"]
-    assert compile_by(compiler.command(corpus.modules[0], tmp_path / "out.o"), Limits()).ok
+    assert compile_by(compile_command(compiler, corpus.modules[0], tmp_path / "out.o"), Limits()).ok
 
 
 def test_truncated_and_foreign_objects_are_failures(tmp_path: Path) -> None:
@@ -134,7 +135,7 @@ def test_the_temporary_files_of_thinlto_are_added_with_their_index(tmp_path: Pat
     assert corpus.thinlto
     assert json.loads((tmp_path / "corpus" / "corpus_description.json").read_text())["has_thinlto"] is True
     assert all(module.index.is_file() for module in corpus.modules)
-    assert compile_by(Compiler.find("zig").command(corpus.modules[0], tmp_path / "out.o"), Limits()).ok
+    assert compile_by(compile_command(Compiler.find("zig"), corpus.modules[0], tmp_path / "out.o"), Limits()).ok
 
 
 def test_modules_of_thinlto_and_others_do_not_go_into_one_corpus(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from mlgo.corpus import combine_training_corpus_lib, extract_ir_lib, make_corpus_lib
 
 from policybridge_train.compiling.compiler import newest_compiler
+from policybridge_train.compiling.decider import compile_command
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.processes.process import compile_by
@@ -41,7 +42,7 @@ def test_our_arguments_have_the_form_that_clang_embeds_and_mlgo_utils_extracts(t
         assert module.arguments[:4] == other.arguments[:4]
         assert not {"-o", "-x"} & set(module.arguments)
         for one in (module, other):
-            assert compile_by(compiler.command(one, tmp_path / "out.o"), Limits()).ok
+            assert compile_by(compile_command(compiler, one, tmp_path / "out.o"), Limits()).ok
     added = corpus_command("add", "--output", "added", "theirs", cwd=tmp_path)
     assert "2 modules" in added.stdout
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from policybridge_train.compiling.compiler import newest_compiler
+from policybridge_train.compiling.decider import compile_command
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.corpus.building import record as record_build
 from policybridge_train.corpus.description import Corpus
@@ -50,7 +51,7 @@ def test_a_recorded_module_compiles_to_the_object_of_its_source(tmp_path: Path) 
     compiler = newest_compiler()
     module = next(module for module in corpus.modules if module.source == "h.c")
 
-    assert compile_by(compiler.command(module, tmp_path / "module.o"), Limits()).ok
+    assert compile_by(compile_command(compiler, module, tmp_path / "module.o"), Limits()).ok
     command = [*compiler.start, "-w", "-Oz", "-c", "h.c", "-o", str(tmp_path / "source.o")]
     subprocess.run(command, cwd=tmp_path / "small", check=True)
     assert _text(tmp_path / "module.o") == _text(tmp_path / "source.o")
@@ -88,7 +89,7 @@ def test_tables_of_lines_are_kept_on_request_and_no_other_information_for_debugg
 
     corpus = record(tmp_path, tmp_path / "corpus", "gcc", "-g3", "-c", "h.c", options=options)
 
-    assert compile_by(newest_compiler().command(corpus.modules[0], tmp_path / "module.o"), Limits()).ok
+    assert compile_by(compile_command(newest_compiler(), corpus.modules[0], tmp_path / "module.o"), Limits()).ok
     sections = ObjectFile.read(tmp_path / "module.o").section_names
     assert (".debug_line" in sections) == lines
 

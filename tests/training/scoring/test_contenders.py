@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError
-from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.compiler import Compiler, CompileTool
 from policybridge_train.compiling.decider import Compilation, Plain
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.policy import ByPolicy
 from policybridge_train.compiling.store import ByStore
-from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.farms.local import LocalFarm
 from policybridge_train.scoring import contenders
 from policybridge_train.scoring.contenders import Contender, Settings

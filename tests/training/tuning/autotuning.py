@@ -11,11 +11,10 @@ from pathlib import Path
 import msgspec
 
 from policybridge_client.cli import main
-from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.compiler import Compiler, CompileTool
 from policybridge_train.compiling.job import FarmCompiler
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult, DecisionLog, Site
-from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.farms.local import LocalFarm
 from policybridge_train.tuning.search import Search
 

@@ -10,13 +10,13 @@ import pytest
 
 from policybridge_client.llvm.asked import asked
 from policybridge_core.errors import PreconditionError
-from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.decider import compile_module
+from policybridge_train.compiling.compiler import Compiler, CompileTool
+from policybridge_train.compiling.decider import compile_command
 from policybridge_train.compiling.decisions import ByDecisions
+from policybridge_train.compiling.job import compile_module
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import NUMBERS, CompileError, CompileResult
-from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.objects.elf import ObjectFile
 from policybridge_train.processes.process import Running, compile_by
 from policybridge_train.tuning.search import TUNED
@@ -62,9 +62,9 @@ def test_where_an_asking_compiler_differs_by_itself_the_sizes_are_those_of_a_pla
     (module,) = write_corpus(tmp_path, {"one/f.c": source}, level="-O2").modules
     compiler = Compiler.find("zig")
     found = measured(CompileTool(compiler), module, {})
-    assert compile_by(compiler.command(module, tmp_path / "plain.o"), Limits()).ok
+    assert compile_by(compile_command(compiler, module, tmp_path / "plain.o"), Limits()).ok
     made = (tmp_path / "plain.o").read_bytes()
-    assert asked(compiler.command(module, tmp_path / "asking.o"), {}).ok
+    assert asked(compile_command(compiler, module, tmp_path / "asking.o"), {}).ok
     assert made != (tmp_path / "asking.o").read_bytes()
     assert found.digest == hashlib.sha256(made).hexdigest()
     assert found.text == ObjectFile(made).text

@@ -1,41 +1,28 @@
-"""The LLVMs of this machine."""
+"""The LLVMs of this machine, and how each machine of a farm gets its compiler."""
 
 import importlib.util
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from policybridge_client.decisions import By, Store, read_store
+from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_core.errors import NotFoundError, PreconditionError
-from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.limits import Limits
+from policybridge_train.compiling.plugins import find_plugin, loads_early
+from policybridge_train.farms.contract import Machine
+from policybridge_train.processes.process import Running
 
 _VERSION: Final = re.compile(r"clang version (\d+)\.[\w.+~-]+")
 _CLANG: Final = re.compile(r"clang(-\d+)?")
 _ZIG: Final = ("-m", "ziglang", "clang")
-
-
-# Arguments of `clang -cc1` (clang/include/clang/Driver/Options.td, CC1Option) that still matter for bitcode: they steer
-# LLVM's pipeline and its code generator. Those of the preprocessor and of the front end have done their work.
-_WITH_VALUE: Final = frozenset(
-    shlex.split("""
-        -triple -mrelocation-model -pic-level -target-cpu -target-feature -tune-cpu -target-abi -stack-protector
-        -stack-protector-buffer-size -mllvm -mcode-model -mfloat-abi -mthread-model -split-stacks
-    """)
-)
-_ALONE: Final = re.compile(
-    r"-O[0-3sz]?|-pic-is-pie|-ffunction-sections|-fdata-sections|-fno-builtin.*|-ffreestanding|-vectorize-(loops|slp)"
-    r"|-f(no-)?unroll-loops|-funwind-tables=\d|-mframe-pointer=[\w-]+|-exception-model=\w+|-faddrsig|-fno-plt"
-    r"|-mconstructor-aliases|-fno-jump-tables|-munwind-tables|-fuse-init-array|-fno-use-init-array|-mnoexecstack"
-    r"|-femulated-tls|-f(no-)?unique-section-names|-mcode-model=\w+|-mcmodel=\w+|-ffp-contract=\w+|-fmath-errno"
-    r"|-fwrapv|-fdwarf2-cfi-asm|-flto|-disable-free|-fsanitize=.*|-fxray.*"
-)
 
 
 @dataclass(frozen=True)
@@ -101,11 +88,102 @@ class Compiler:
         assert found is not None  # noqa: S101 - `version` has seen it
         return int(found[1])
 
-    def command(self, module: Module, output: Path, extra: Sequence[str] = ()) -> list[str]:
-        """Give the command that compiles a module to an object file; ``extra`` are further arguments of cc1."""
-        flags = backend_arguments(module.arguments)
-        inputs = ["-x", "ir", str(module.bitcode)]
-        return [*self.start, "-cc1", "-emit-obj", *flags, *extra, "-o", str(output), *inputs]
+
+def _zigs_file() -> Path:
+    spec = importlib.util.find_spec("ziglang")
+    if spec is None or spec.origin is None:
+        raise NotFoundError("zig's clang comes with the package ziglang: pip install 'policybridge[llvm]'")
+    return Path(spec.origin).with_name("zig")
+
+
+@dataclass(frozen=True)
+class CompileTool:
+    """A compiler of a machine, with all that compiles there have in common. Usable from any thread.
+
+    Attributes:
+        limits: of each compile.
+        running: where compilers are counted while they run.
+        plugins: a folder in which plugins are looked for first.
+        interactive: whether LLVM's interactive mode is used even where there is a plugin.
+
+    """
+
+    compiler: Compiler
+    limits: Limits = field(default_factory=Limits)
+    running: Running = field(default_factory=Running)
+    plugins: Path | None = None
+    interactive: bool = False
+    _stores: dict[Path, Store] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def _start(self) -> CompilerCommand:
+        return CompilerCommand.of([*self.compiler.start, "-cc1"])
+
+    @cached_property
+    def plugin(self) -> Path | None:
+        """The inliner's plugin; ``None`` if there is none, or none is wanted."""
+        return None if self.interactive else find_plugin(self._start, self.plugins)
+
+    @property
+    def by(self) -> By:
+        """The kind of the decisions' keys."""
+        return "sequence" if self.plugin is None else "site"
+
+    @cached_property
+    def _early(self) -> bool:
+        return loads_early(self._start)
+
+    @property
+    def recipe(self) -> "CompileRecipe":
+        """How the same tool is made elsewhere: by the plugin of the same folder, or by none."""
+        compiler, folder = self.compiler, self.plugin.parent if self.plugin else None
+        return CompileRecipe(compiler.name, compiler.version, self.limits, folder, interactive=folder is None)
+
+    def with_plugin(self, words: Sequence[str], options: Sequence[str]) -> list[str]:
+        """Add the plugin, with options of the plugin, to a command of this compiler."""
+        start = self._start
+        command = CompilerCommand(start.kind, start.start, tuple(words[len(start.start) :]))
+        return command.with_plugin(str(self.plugin), options, early=self._early)
+
+    def store(self, path: Path) -> Store:
+        """Read a store, once.
+
+        Raises:
+            InvalidError: the file is none.
+
+        """
+        if path not in self._stores:
+            self._stores[path] = read_store(path)
+        return self._stores[path]
+
+
+@dataclass(frozen=True)
+class CompileRecipe:
+    """How the tool is made on a machine of a farm; equal recipes have one tool there.
+
+    Attributes:
+        compiler: the name or path of the compiler.
+        version: the first line of its ``--version``, everywhere.
+        limits: see `CompileTool`, as the rest.
+
+    """
+
+    compiler: str
+    version: str
+    limits: Limits
+    plugins: Path | None = None
+    interactive: bool = False
+
+    def make(self, machine: Machine) -> CompileTool:
+        """Make it.
+
+        Raises:
+            NotFoundError: there is no such compiler.
+            PreconditionError: it is of another version here.
+
+        """
+        compiler = same_compiler(self.compiler, self.version)
+        return CompileTool(compiler, self.limits, machine.running, self.plugins, self.interactive)
 
 
 def same_compiler(name: str, version: str) -> Compiler:
@@ -120,13 +198,6 @@ def same_compiler(name: str, version: str) -> Compiler:
     if compiler.version != version:
         raise PreconditionError(f"{name} is {compiler.version!r} here, and {version!r} where the run is")
     return compiler
-
-
-def _zigs_file() -> Path:
-    spec = importlib.util.find_spec("ziglang")
-    if spec is None or spec.origin is None:
-        raise NotFoundError("zig's clang comes with the package ziglang: pip install 'policybridge[llvm]'")
-    return Path(spec.origin).with_name("zig")
 
 
 def newest_compiler() -> Compiler:
@@ -167,19 +238,3 @@ def _names(folder: str) -> list[str]:
         return [file.name for file in Path(folder or ".").iterdir()]
     except OSError:
         return []
-
-
-def backend_arguments(arguments: Sequence[str]) -> list[str]:
-    """Give those of a recorded module's arguments that still matter for bitcode, in their order."""
-    return list(_kept(arguments))
-
-
-def _kept(arguments: Sequence[str]) -> Iterator[str]:
-    words = iter(arguments)
-    for word in words:
-        if word in _WITH_VALUE:
-            value = next(words, None)
-            if value is not None:
-                yield from (word, value)
-        elif _ALONE.fullmatch(word):
-            yield word

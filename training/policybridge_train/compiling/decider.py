@@ -1,28 +1,40 @@
-"""Deciders (the compiler itself, a policy's server, or a store), and one compile by them."""
+"""Deciders (the compiler itself, a policy's server, or a store), and the command of one compile."""
 
-import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import ClassVar, Final, Protocol, Self
+from typing import ClassVar, Final, Protocol, Self, runtime_checkable
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
-from policybridge_core.errors import PolicyBridgeError
 from policybridge_core.plugins import Table
+from policybridge_train.compiling.compiler import Compiler, CompileTool
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module
-from policybridge_train.compiling.objectives import Objectives
 from policybridge_train.compiling.result import CompileResult, DecisionLog
-from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.farms.contract import Machine
 from policybridge_train.objects.elf import ObjectFile
 from policybridge_train.processes.process import Running, Status, compile_by
 
-Costs = Mapping[str, float]
+# Arguments of `clang -cc1` (clang/include/clang/Driver/Options.td, CC1Option) that still matter for bitcode: they steer
+# LLVM's pipeline and its code generator. Those of the preprocessor and of the front end have done their work.
+_WITH_VALUE: Final = frozenset(
+    shlex.split("""
+        -triple -mrelocation-model -pic-level -target-cpu -target-feature -tune-cpu -target-abi -stack-protector
+        -stack-protector-buffer-size -mllvm -mcode-model -mfloat-abi -mthread-model -split-stacks
+    """)
+)
+_ALONE: Final = re.compile(
+    r"-O[0-3sz]?|-pic-is-pie|-ffunction-sections|-fdata-sections|-fno-builtin.*|-ffreestanding|-vectorize-(loops|slp)"
+    r"|-f(no-)?unroll-loops|-funwind-tables=\d|-mframe-pointer=[\w-]+|-exception-model=\w+|-faddrsig|-fno-plt"
+    r"|-mconstructor-aliases|-fno-jump-tables|-munwind-tables|-fuse-init-array|-fno-use-init-array|-mnoexecstack"
+    r"|-femulated-tls|-f(no-)?unique-section-names|-mcode-model=\w+|-mcmodel=\w+|-ffp-contract=\w+|-fmath-errno"
+    r"|-fwrapv|-fdwarf2-cfi-asm|-flto|-disable-free|-fsanitize=.*|-fxray.*"
+)
 
 
 class Compilation(Protocol):
@@ -48,8 +60,13 @@ class Compilation(Protocol):
         """
         ...
 
-    def log(self, made: ObjectFile) -> tuple[ObjectFile, DecisionLog] | None:
-        """Give the object that the decisions made, mostly ``made``, and their log; ``None`` if it keeps no log.
+
+@runtime_checkable
+class KeepsLog(Protocol):
+    """A compilation that logs the decisions."""
+
+    def log(self, made: ObjectFile) -> tuple[ObjectFile, DecisionLog]:
+        """Give the object that the decisions made, mostly ``made``, and their log.
 
         Raises:
             PreconditionError: the compiler wrote no log.
@@ -138,10 +155,6 @@ class Command:
         sessions = sessions_of(self.sessions) if self.sessions and done.status is Status.OK else ()
         return CompileResult(sessions=sessions, **asdict(done))
 
-    def log(self, _: ObjectFile) -> tuple[ObjectFile, DecisionLog] | None:
-        """Give ``None``: this compilation keeps no log."""
-        return None
-
 
 class _Statistics(msgspec.Struct):
     """The part of the plugin's statistics that is read here."""
@@ -171,59 +184,23 @@ class Plain(Decider):
 
     def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
         """Give the plain compilation."""
-        words = tool.compiler.command(module, output, [*extra, *self.arguments])
+        words = compile_command(tool.compiler, module, output, [*extra, *self.arguments])
         return Command(words, tool.limits, tool.running)
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """The measurements and files to take of a compile.
-
-    Attributes:
-        objectives: the names of the totals (`policybridge_train.compiling.objectives.OBJECTIVES`).
-        arguments: further arguments of ``clang -cc1``.
-        units: gives the costs by unit from the first objective's costs by function; ``None``: no costs.
-        keep: whether the object comes with the result.
-
-    """
-
-    objectives: tuple[str, ...] = ("text", "exec")
-    arguments: tuple[str, ...] = ()
-    units: Callable[[Costs], Costs] | None = None
-    keep: bool = False
+def compile_command(compiler: Compiler, module: Module, output: Path, extra: Sequence[str] = ()) -> list[str]:
+    """Give the command that compiles a module to an object file; ``extra`` are further arguments of cc1."""
+    flags = _kept(module.arguments)
+    return [*compiler.start, "-cc1", "-emit-obj", *flags, *extra, "-o", str(output), "-x", "ir", str(module.bitcode)]
 
 
-def compile_module(tool: CompileTool, module: Module, decider: Decider, wanted: Wanted) -> CompileResult:
-    """Compile a module and measure the object; a failure is a result.
-
-    Raises:
-        PolicyBridgeError: all compilers were ended.
-
-    """
-    with TemporaryDirectory(prefix="policybridge-compile-") as name:
-        try:
-            return _compiled(tool, module, decider, wanted, Path(name))
-        except (PolicyBridgeError, OSError) as error:
-            if tool.running.over:
-                raise
-            return CompileResult.failed(str(error))
-
-
-def _compiled(tool: CompileTool, module: Module, decider: Decider, wanted: Wanted, folder: Path) -> CompileResult:
-    output = folder / "object"
-    objectives = Objectives(wanted.objectives, folder)
-    compilation = decider.compilation(tool, module, output, [*wanted.arguments, *objectives.arguments])
-    done = compilation.run()
-    if done.status is not Status.OK:
-        return done
-    made = ObjectFile.read(output)
-    asked, log = compilation.log(made) or (made, None)
-    return replace(
-        done,
-        costs=wanted.units(objectives.costs(asked)) if wanted.units else {},
-        totals=objectives.totals(made),
-        sections=made.loaded,
-        digest=hashlib.sha256(made.data).hexdigest(),
-        log=log,
-        content=made.data if wanted.keep else b"",
-    )
+def _kept(arguments: Sequence[str]) -> Iterator[str]:
+    """Give those of a recorded module's arguments that still matter for bitcode, in their order."""
+    words = iter(arguments)
+    for word in words:
+        if word in _WITH_VALUE:
+            value = next(words, None)
+            if value is not None:
+                yield from (word, value)
+        elif _ALONE.fullmatch(word):
+            yield word

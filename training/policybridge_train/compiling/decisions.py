@@ -1,4 +1,4 @@
-"""Decisions that a search tries, and the log of all that the compiler asked.
+"""Decisions about inlining and about the passes of functions, a compile with them, and the log of all that it asked.
 
 The plugin takes them from a store that is written for this compile. A compiler that loads no plugin is asked in LLVM's
 interactive mode. A compile in that mode without decisions is nearly always the plain one, but not where LLVM's
@@ -6,14 +6,17 @@ machine-learned advisor never inlines and its own does (unreachable calls, recur
 two compiles, and the totals are those of the plain one: decisions have to be better than that.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
+import msgspec
 import numpy as np
 
 from policybridge_client.decisions import (
+    ALL_FUNCTIONS,
     Decision,
     Heading,
     PassChoice,
@@ -21,28 +24,80 @@ from policybridge_client.decisions import (
     SiteLog,
     Store,
     format_store,
+    function_key,
     read_sites,
 )
+from policybridge_client.decisions.passes import Action
 from policybridge_client.decisions.sites import Numbers
 from policybridge_client.decisions.store import LEVELS
 from policybridge_client.llvm.asked import asked
 from policybridge_client.llvm.process import Surroundings
 from policybridge_core.errors import PreconditionError
-from policybridge_train.compiling.decider import Command, Compilation, Decider
+from policybridge_train.compiling.compiler import CompileTool
+from policybridge_train.compiling.decider import Command, Compilation, Decider, compile_command
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import NUMBERS, CompileResult, DecisionLog
-from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.objects.elf import ObjectFile
 from policybridge_train.processes.process import Status
 
 Decisions = Mapping[str, bool]
 """By site: whether to inline; LLVM decides about all others."""
 
+MODULE: Final = ""
+"""The name under which a module's own choices are kept; its key is that of choices for all functions."""
+
+_SPELT_OUT: Final = re.compile(rb"\\x([89a-f][0-9a-f])")
+
 _COST: Final = 5
 """LLVM's cost of an instruction (llvm/Analysis/InlineCost.h)."""
 
 _BLOCK: Final = 5
 """Instructions of a basic block, on average."""
+
+
+class Decided(msgspec.Struct, frozen=True, array_like=True):
+    """Decisions of one compile; also those that a move turns.
+
+    Attributes:
+        inlining: by site: whether to inline. LLVM decides about all others.
+        passes: by function: its choices, each an action and a name as a store has them (``skip machine-cse``).
+
+    """
+
+    inlining: Mapping[str, bool] = {}
+    passes: Mapping[str, Sequence[str]] = {}
+
+    @property
+    def count(self) -> int:
+        """How many decisions there are."""
+        return len(self.inlining) + sum(map(len, self.passes.values()))
+
+    def turned(self, move: "Decided") -> "Decided":
+        """Give these after a move: its sites as it has them, and its choices made, or taken back if they are here."""
+        passes = dict(self.passes)
+        for function, choices in move.passes.items():
+            there = passes.pop(function, ())
+            left = [*(each for each in there if each not in choices), *(each for each in choices if each not in there)]
+            if left:
+                passes[function] = left
+        return Decided({**self.inlining, **move.inlining}, passes)
+
+    @property
+    def back(self) -> "Decided":
+        """The move that takes this one back."""
+        return Decided({site: not inline for site, inline in self.inlining.items()}, self.passes)
+
+    def choices(self) -> Iterator[PassChoice]:
+        """Give the choices of passes as a store has them."""
+        for function, its in self.passes.items():
+            for each in its:
+                word, _, name = each.partition(" ")
+                yield PassChoice(function_key(_name_of(function)), cast("Action", word), name, _name_of(function))
+
+    @property
+    def decider(self) -> "ByDecisions":
+        """What compiles with these."""
+        return ByDecisions(self.inlining, tuple(self.choices()))
 
 
 @dataclass(frozen=True)
@@ -60,7 +115,7 @@ class ByDecisions(Decider):
 
     def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
         """Give the compilation with these decisions."""
-        words = tool.compiler.command(module, output, extra)
+        words = compile_command(tool.compiler, module, output, extra)
         if tool.plugin is None:
             return InteractiveCompile(tool, words, self.decisions, output)
         sites = output.with_name("sites")
@@ -91,7 +146,7 @@ class Logged(Command):
     sites: Path = Path()
     again: ClassVar[Sequence[str]] = ()
 
-    def log(self, made: ObjectFile) -> tuple[ObjectFile, DecisionLog] | None:
+    def log(self, made: ObjectFile) -> tuple[ObjectFile, DecisionLog]:
         """Give the plugin's log.
 
         Raises:
@@ -115,7 +170,6 @@ class InteractiveCompile:
         self._words = words
         self._decisions = decisions
         self._output = output
-        self._asked: tuple[ObjectFile, SiteLog] | None = None
 
     def run(self) -> CompileResult:
         """Compile; without decisions, compile plainly as well.
@@ -129,13 +183,11 @@ class InteractiveCompile:
         result = CompileResult.of(done.status, done.seconds, done.message, limits.seconds if done.late else None)
         if result.status is not Status.OK:
             return result
-        self._asked = ObjectFile.read(self._output), done.log
+        self._asked: tuple[ObjectFile, SiteLog] = ObjectFile.read(self._output), done.log
         return result if self._decisions else Command(self._words, limits, running).run()
 
-    def log(self, _: ObjectFile) -> tuple[ObjectFile, DecisionLog] | None:
+    def log(self, _: ObjectFile) -> tuple[ObjectFile, DecisionLog]:
         """Give the object that was asked about, and the compiler's questions."""
-        if self._asked is None:
-            return None
         made, log = self._asked
         return made, DecisionLog.of(log, _numbers(log, made), made.weak)
 
@@ -158,3 +210,19 @@ def _numbers(log: SiteLog, made: ObjectFile) -> Mapping[str, Numbers]:
         "arguments": np.maximum(-sent["callsite_cost"] / _COST - 1, 0),
         "loop_depth": np.zeros(count),
     }
+
+
+def passes_of(choices: Sequence[PassChoice], functions: Iterable[str]) -> dict[str, list[str]]:
+    """Give the choices of a store by the names of a module's functions; those of other functions are left out."""
+    names = {function_key(_name_of(function)): function for function in functions} | {ALL_FUNCTIONS: MODULE}
+    found: dict[str, list[str]] = {}
+    for choice in choices:
+        if choice.key in names:
+            found.setdefault(names[choice.key], []).append(f"{choice.action} {choice.name}")
+    return found
+
+
+def _name_of(function: str) -> str:
+    """Give the name of a function whose bytes that are no UTF-8 are spelt out (`compiling.result.as_utf8`)."""
+    spelt = function.encode("utf-8")
+    return _SPELT_OUT.sub(lambda found: bytes.fromhex(found[1].decode()), spelt).decode("utf-8", "surrogateescape")

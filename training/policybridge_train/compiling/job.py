@@ -1,23 +1,84 @@
-"""One compile as a job: a module, a decider and objectives; any machine of a farm can do it."""
+"""One compile, measured; and the same as a job, which any machine of a farm can do."""
 
 import dataclasses
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL
+from tempfile import TemporaryDirectory
 from typing import Final, TypeVar
 
-from policybridge_core.errors import UnavailableError
-from policybridge_train.compiling.decider import Decider, Wanted, compile_module
+from msgspec.structs import replace
+
+from policybridge_core.errors import PolicyBridgeError, UnavailableError
+from policybridge_train.compiling.compiler import CompileRecipe, CompileTool
+from policybridge_train.compiling.decider import Decider, KeepsLog
 from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.objectives import Objectives
 from policybridge_train.compiling.result import CompileResult
-from policybridge_train.compiling.tool import CompileRecipe
 from policybridge_train.farms.contract import Farm, Machine, Shared
+from policybridge_train.objects.elf import ObjectFile
 from policybridge_train.processes.process import Running, Status
 
 T = TypeVar("T")
+Costs = Mapping[str, float]
 
 _TRIES: Final = 5
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The measurements and files to take of a compile.
+
+    Attributes:
+        objectives: the names of the totals (`policybridge_train.compiling.objectives.OBJECTIVES`).
+        arguments: further arguments of ``clang -cc1``.
+        units: gives the costs by unit from the first objective's costs by function; ``None``: no costs.
+        keep: whether the object comes with the result.
+
+    """
+
+    objectives: tuple[str, ...] = ("text", "exec")
+    arguments: tuple[str, ...] = ()
+    units: Callable[[Costs], Costs] | None = None
+    keep: bool = False
+
+
+def compile_module(tool: CompileTool, module: Module, decider: Decider, wanted: Wanted) -> CompileResult:
+    """Compile a module and measure the object; a failure is a result.
+
+    Raises:
+        PolicyBridgeError: all compilers were ended.
+
+    """
+    with TemporaryDirectory(prefix="policybridge-compile-") as name:
+        try:
+            return _compiled(tool, module, decider, wanted, Path(name))
+        except (PolicyBridgeError, OSError) as error:
+            if tool.running.over:
+                raise
+            return CompileResult.failed(str(error))
+
+
+def _compiled(tool: CompileTool, module: Module, decider: Decider, wanted: Wanted, folder: Path) -> CompileResult:
+    output = folder / "object"
+    objectives = Objectives(wanted.objectives, folder)
+    compilation = decider.compilation(tool, module, output, [*wanted.arguments, *objectives.arguments])
+    done = compilation.run()
+    if done.status is not Status.OK:
+        return done
+    made = ObjectFile.read(output)
+    asked, log = compilation.log(made) if isinstance(compilation, KeepsLog) else (made, None)
+    return replace(
+        done,
+        costs=wanted.units(objectives.costs(asked)) if wanted.units else {},
+        totals=objectives.totals(made),
+        sections=made.loaded,
+        digest=hashlib.sha256(made.data).hexdigest(),
+        log=log,
+        content=made.data if wanted.keep else b"",
+    )
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,12 @@ from policybridge_client.llvm.statistics import Report
 from policybridge_client.llvm.tasks import INLINE
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import Exploration, PolicyReference
-from policybridge_train.compiling.decider import Command, Compilation, Decider
+from policybridge_train.compiling.compiler import CompileTool
+from policybridge_train.compiling.decider import Command, Compilation, Decider, compile_command
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module
-from policybridge_train.compiling.result import CompileResult, DecisionLog
-from policybridge_train.compiling.tool import CompileTool
+from policybridge_train.compiling.result import CompileResult
 from policybridge_train.farms.contract import Machine
-from policybridge_train.objects.elf import ObjectFile
 from policybridge_train.processes.process import Running, Status
 
 _OWN: Final = (sys.executable, "-m", "policybridge_client.cli")
@@ -109,7 +108,7 @@ class ByPolicy(Decider):
 
     def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
         """Give the compilation that asks."""
-        words = tool.compiler.command(module, output, extra)
+        words = compile_command(tool.compiler, module, output, extra)
         if self.task != INLINE.name or not self.server.startswith(_SOCKET) or tool.plugin is None:
             return Hosted(words, self._host(module.name), tool.limits, tool.running)
         statistics = output.with_name("statistics") if self.traced else None
@@ -148,7 +147,7 @@ class ByConnection(Decider):
 
     def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
         """Give the compilation that asks."""
-        words = tool.compiler.command(module, output, extra)
+        words = compile_command(tool.compiler, module, output, extra)
         config = HostConfig("connection", "connection", task=self.task, fallback="error", timeout=tool.limits.seconds)
         return Hosted(words, config, tool.limits, tool.running, self.connection)
 
@@ -179,7 +178,3 @@ class Hosted:
     def run(self) -> CompileResult:
         """Compile."""
         return compile_hosted(self.command, self.host, self.limits, self.running, connection=self.connection)
-
-    def log(self, _: ObjectFile) -> tuple[ObjectFile, DecisionLog] | None:
-        """Give nothing: the ledger has the decisions."""
-        return None

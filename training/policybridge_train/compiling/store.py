@@ -10,10 +10,10 @@ from policybridge_client.decisions.store import By
 from policybridge_client.llvm.asked import level_of
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_core.errors import PreconditionError
-from policybridge_train.compiling.decider import Command, Compilation, Decider
+from policybridge_train.compiling.compiler import CompileTool
+from policybridge_train.compiling.decider import Command, Compilation, Decider, compile_command
 from policybridge_train.compiling.decisions import InteractiveCompile
 from policybridge_train.compiling.module import Module
-from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.farms.contract import Machine, Shared
 
 
@@ -36,7 +36,7 @@ class ByStore(Decider):
 
     def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
         """Give the compilation with the store's decisions; plain where it has none for the module."""
-        words = tool.compiler.command(module, output, extra)
+        words = compile_command(tool.compiler, module, output, extra)
         command = CompilerCommand.of(words)
         sequence = self._section(tool, command, module, "sequence")
         site = self._section(tool, command, module, "site")

@@ -13,10 +13,10 @@ from policybridge_client.llvm.channel import base_in
 from policybridge_client.llvm.tasks import Task
 from policybridge_core.errors import InvalidError, PreconditionError
 from policybridge_serdes import Signature, Values
-from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.compiler import Compiler, CompileTool
+from policybridge_train.compiling.decider import compile_command
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module
-from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.environments.compilation import WaitingCompilation
 
 OBJECT, REMARKS = "object.o", "remarks.yaml"
@@ -62,7 +62,7 @@ class Setting:
         """Start the compilation of a module; ``remarks`` gives the arguments of cc1 for a file of remarks."""
 
         def command(folder: Path) -> tuple[Sequence[str], Sequence[str]]:
-            words = self.compiler.command(module, folder / OBJECT)
+            words = compile_command(self.compiler, module, folder / OBJECT)
             return self._asking(task, words, folder), remarks(folder / REMARKS)
 
         return WaitingCompilation(task, command, self.limits)

@@ -16,7 +16,7 @@ from policybridge_client.llvm.config import GROWTH_LIMIT
 from policybridge_client.llvm.signals import Interrupted, TakenSignals
 from policybridge_client.llvm.tasks import INLINE, TASKS
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
-from policybridge_train.compiling.compiler import Compiler, newest_compiler
+from policybridge_train.compiling.compiler import Compiler, CompileTool, newest_compiler
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.options import (
     Selection,
@@ -26,7 +26,6 @@ from policybridge_train.compiling.options import (
     add_selection,
     limits_of,
 )
-from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.corpus.parts import Part, selected
 from policybridge_train.farms.contract import Farm

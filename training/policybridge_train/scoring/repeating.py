@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from policybridge_core.errors import PolicyBridgeError
+from policybridge_train.compiling.compiler import CompileTool
 from policybridge_train.compiling.module import Module
-from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.scoring.contenders import Contender
 from policybridge_train.scoring.results import ModuleRow, ProgramRow
 

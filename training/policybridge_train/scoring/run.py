@@ -11,12 +11,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from policybridge_core.errors import NotFoundError, PolicyBridgeError
-from policybridge_train.compiling.decider import Wanted
-from policybridge_train.compiling.job import FarmCompiler
+from policybridge_train.compiling.compiler import CompileRecipe, CompileTool
+from policybridge_train.compiling.job import FarmCompiler, Wanted
 from policybridge_train.compiling.linker import Linker
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult
-from policybridge_train.compiling.tool import CompileRecipe, CompileTool
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.farms.contract import Farm
 from policybridge_train.processes.process import Status

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from policybridge_client.llvm.tasks import EVICT, PRIORITY
 from policybridge_serdes import ElementType, TensorSpec, Values
-from policybridge_train.compiling.decider import Wanted
+from policybridge_train.compiling.job import Wanted
 from policybridge_train.tasks.modules import OfCorpus
 
 SPEED: Final = (

@@ -10,7 +10,8 @@ from typing import Final
 
 from policybridge_client.llvm.tasks import INLINE
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
-from policybridge_train.compiling.decider import Plain, Wanted, compile_module
+from policybridge_train.compiling.decider import Plain
+from policybridge_train.compiling.job import Wanted, compile_module
 from policybridge_train.compiling.module import Module, Program
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.corpus.description import Corpus

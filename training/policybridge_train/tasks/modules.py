@@ -5,13 +5,13 @@ from pathlib import Path
 
 from policybridge_client.contract import Connection
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError
-from policybridge_train.compiling.compiler import Compiler, newest_compiler
-from policybridge_train.compiling.decider import Decider, Plain, Wanted, compile_module
+from policybridge_train.compiling.compiler import Compiler, CompileTool, newest_compiler
+from policybridge_train.compiling.decider import Decider, Plain
+from policybridge_train.compiling.job import Wanted, compile_module
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.policy import ByConnection
 from policybridge_train.compiling.result import CompileResult
-from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.tasks.task import Asking, Case, Task
 

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Final
 
 from policybridge_client.decisions.passes import CODEGEN_PASSES
-from policybridge_train.tuning.decided import MODULE, Decided
+from policybridge_train.compiling.decisions import MODULE, Decided
 from policybridge_train.tuning.flips import CallGraph
 from policybridge_train.tuning.search import Search
 

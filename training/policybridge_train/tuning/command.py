@@ -13,6 +13,7 @@ from time import monotonic
 from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
 from policybridge_server.repository import BUNDLED
 from policybridge_train.command_line import count, status_of
+from policybridge_train.compiling.compiler import CompileTool
 from policybridge_train.compiling.job import FarmCompiler
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.linker import Linker
@@ -27,7 +28,6 @@ from policybridge_train.compiling.options import (
     compiler_of,
     limits_of,
 )
-from policybridge_train.compiling.tool import CompileTool
 from policybridge_train.corpus.bitcode import FrontEnd
 from policybridge_train.corpus.description import Corpus, programs_of
 from policybridge_train.corpus.parts import selected

@@ -15,6 +15,7 @@ from policybridge_client.llvm.compilers import CompilerCommand, Kind
 from policybridge_client.llvm.record import output_index
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.decider import compile_command
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.plugins import find_plugin, loads_early
 from policybridge_train.corpus.description import Corpus
@@ -111,7 +112,7 @@ def _order(arguments: argparse.Namespace) -> Order:
     modules = {module.name: module for module in Corpus.open(arguments.corpus).modules}
     if arguments.module not in modules:
         raise NotFoundError(f"the corpus has no module {arguments.module!r}; --module names one of {len(modules)}")
-    words = Compiler.find(arguments.compiler).command(modules[arguments.module], Path("object.o"))
+    words = compile_command(Compiler.find(arguments.compiler), modules[arguments.module], Path("object.o"))
     return Order(arguments.store, arguments.output, words, arguments.module, arguments.plugins)
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from policybridge_train.compiling.decisions import Decided
 from policybridge_train.compiling.result import NUMBERS, Site
-from policybridge_train.tuning.decided import Decided
 
 _COST: Final = NUMBERS.index("cost")
 _MOST_TOGETHER: Final = 64

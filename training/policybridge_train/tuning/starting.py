@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 
 from policybridge_core.errors import PreconditionError
 from policybridge_serdes import PolicyReference
+from policybridge_train.compiling.decisions import Decided
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.farms.contract import Farm
@@ -15,7 +16,6 @@ from policybridge_train.tasks.recipe import TaskRecipe
 from policybridge_train.tasks.task import Asking
 from policybridge_train.trajectories.server import TrainingServer
 from policybridge_train.trajectories.trajectory import Collecting, Collector, site_keys
-from policybridge_train.tuning.decided import Decided
 from policybridge_train.tuning.flips import CallGraph, Flip
 from policybridge_train.tuning.search import Accepted, Search
 
