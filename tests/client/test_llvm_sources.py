@@ -2,7 +2,7 @@
 
 import pytest
 
-from policybridge_client.llvm.sources import clang_output, source_of
+from policybridge_client.llvm.compilers import clang_output, source_of
 
 
 @pytest.mark.parametrize(

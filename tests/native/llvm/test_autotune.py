@@ -20,6 +20,7 @@ from tests.native.llvm.plugins import need
 from tests.training.corpora import write_corpus
 from tests.training.tuning.autotuning import CountedCompiler, rename_oddly, searches
 from tests.training.tuning.boxes import boxes
+from tests.training.walk import walks
 
 _CRASHES = 'case "$*" in *-policybridge-decisions=*/store*) kill -SEGV $$;; esac'
 _MAKEFILE = """
@@ -65,6 +66,14 @@ def compiler(tmp_path: Path, major: str, plugin: Path) -> CountedCompiler:
 def corpus(tmp_path: Path, major: str) -> Corpus:
     sources = {"p/a.c": boxes("a"), "p/b c.c": boxes("b"), "p/calls nothing.c": "int x;\n"}
     return write_corpus(tmp_path / "a corpus", sources, compiler=need(f"clang-{major}"))
+
+
+def test_a_step_with_the_plugin_enters_few_files_and_changes_file_seldom(
+    tmp_path: Path, major: str, plugin: Path
+) -> None:
+    step = walks(tmp_path, need(f"clang-{major}"), str(plugin.parent))["autotune step"]
+    assert len(step.files) <= 19, step.files
+    assert step.changes <= 129, step.files
 
 
 def test_a_corpus_becomes_smaller_and_the_store_alone_makes_the_same_objects_again(

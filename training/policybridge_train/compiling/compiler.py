@@ -130,8 +130,9 @@ class CompileTool:
         return "sequence" if self.plugin is None else "site"
 
     @cached_property
-    def _early(self) -> bool:
-        return loads_early(self._start)
+    def _loading(self) -> Sequence[str]:
+        start = self._start
+        return start.with_plugin(str(self.plugin), (), early=loads_early(start))[len(start.words) :]
 
     @property
     def recipe(self) -> "CompileRecipe":
@@ -141,9 +142,10 @@ class CompileTool:
 
     def with_plugin(self, words: Sequence[str], options: Sequence[str]) -> list[str]:
         """Add the plugin, with options of the plugin, to a command of this compiler."""
-        start = self._start
-        command = CompilerCommand(start.kind, start.start, tuple(words[len(start.start) :]))
-        return command.with_plugin(str(self.plugin), options, early=self._early)
+        # clang recognises -cc1 only as its first argument.
+        first = len(self.compiler.start) + 1
+        flags = [word for option in options for word in ("-mllvm", option)]
+        return [*words[:first], *self._loading, *flags, *words[first:]]
 
     def store(self, path: Path) -> Store:
         """Read a store, once.

@@ -29,7 +29,7 @@ from policybridge_client.decisions import (
 )
 from policybridge_client.decisions.passes import Action
 from policybridge_client.decisions.sites import Numbers
-from policybridge_client.decisions.store import LEVELS
+from policybridge_client.decisions.text import LEVELS
 from policybridge_client.llvm.asked import asked
 from policybridge_client.llvm.process import Surroundings
 from policybridge_core.errors import PreconditionError
@@ -179,7 +179,8 @@ class InteractiveCompile:
 
         """
         limits, running = self._tool.limits, self._tool.running
-        done = asked(self._words, self._decisions, Surroundings(limits=limits, counted=running.counted))
+        surroundings, major = Surroundings(limits=limits, counted=running.counted), self._tool.compiler.major
+        done = asked(self._words, self._decisions, surroundings, major)
         result = CompileResult.of(done.status, done.seconds, done.message, limits.seconds if done.late else None)
         if result.status is not Status.OK:
             return result

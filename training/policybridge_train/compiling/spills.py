@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from policybridge_client.decisions.keys import to_text
+from policybridge_client.decisions.text import to_text
 from policybridge_client.llvm.remarks import read_scalar
 
 _WEIGHTS: Final = {

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from policybridge_client.decisions import Heading, Section
-from policybridge_client.decisions.store import By
+from policybridge_client.decisions.text import By
 from policybridge_client.llvm.asked import level_of
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_core.errors import PreconditionError

@@ -18,9 +18,8 @@ import numpy as np
 
 from policybridge_client.llvm.channel import Channel, asking_flags, asking_variables
 from policybridge_client.llvm.compilers import CompilerCommand
-from policybridge_client.llvm.defaults import Defaults, defaults_of
 from policybridge_client.llvm.process import KEPT_OUTPUT, CompilerProcess, Surroundings, Watchdog
-from policybridge_client.llvm.tasks import Task, check_llvm_signature
+from policybridge_client.llvm.tasks import Defaults, Task, check_llvm_signature, defaults_of
 from policybridge_core.errors import DeadlineError, InvalidError, PolicyFailedError
 from policybridge_serdes import Signature, Values
 from policybridge_serdes.interactive import Context, Event, Header, InteractiveReader

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from policybridge_client.decisions import SiteLog
-from policybridge_client.decisions.keys import to_bytes
+from policybridge_client.decisions.text import to_bytes
 
 FLAGS: Final = (
     "-cgscc-inline-replay-scope=Function",

@@ -5,7 +5,8 @@ from policybridge_client.decisions.format import format_store, parse_store
 from policybridge_client.decisions.keys import FeaturesKeys, function_key, site_key
 from policybridge_client.decisions.passes import ALL_FUNCTIONS, PassChoice
 from policybridge_client.decisions.sites import SiteLog, parse_sites, read_sites
-from policybridge_client.decisions.store import By, Decision, Heading, Level, Section, Store
+from policybridge_client.decisions.store import Decision, Heading, Section, Store
+from policybridge_client.decisions.text import By, Level
 
 __all__ = [
     "ALL_FUNCTIONS",

@@ -12,10 +12,8 @@ from typing import Final
 
 from policybridge_client.decisions.format import format_store, parse_store
 from policybridge_client.decisions.store import Store
-from policybridge_core.errors import InvalidError, NotFoundError, TooLargeError
-
-_LIMIT: Final = 1 << 28
-"""Bytes that a store or a log of sites may have: a hundred times that of 20,000 decisions."""
+from policybridge_client.decisions.text import read_limited
+from policybridge_core.errors import NotFoundError
 
 _FOR_ALL: Final = 0o666
 
@@ -30,27 +28,6 @@ def read_store(path: Path | str) -> Store:
 
     """
     return parse_store(read_limited(path, "store of decisions"), str(path))
-
-
-def read_limited(path: Path | str, what: str) -> bytes:
-    """Read a regular file of at most 256 MiB; raise as `read_store`. ``what`` stands for the file in messages."""
-    try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise InvalidError(f"{path} is not a regular file; a {what} is one")
-            data = file.read(_LIMIT + 1)
-    except FileNotFoundError as error:
-        raise NotFoundError(f"there is no {what} at {path}") from error
-    except (OSError, ValueError) as error:
-        raise InvalidError(f"the {what} cannot be read: {error}") from error
-    if len(data) > _LIMIT:
-        raise TooLargeError(f"{path} has more than {_LIMIT >> 20} MiB, too much for a {what}")
-    return data
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    # Without O_NONBLOCK, opening a named pipe would wait for a writer.
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def write_store(store: Store, path: Path | str) -> None:

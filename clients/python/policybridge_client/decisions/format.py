@@ -9,7 +9,7 @@
     8a9bacbdcedfe0f1.0 call caller callee
     module llvm=22 level=Oz by=site digest=- phase=link path=build/program
 
-Words are separated by single spaces; names and paths are percent-encoded (`policybridge_client.decisions.keys`).
+Words are separated by single spaces; names and paths are percent-encoded (`policybridge_client.decisions.text`).
 Sections are sorted by path and decisions by key, so that a change of the store is a small diff.
 """
 
@@ -17,18 +17,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from policybridge_client.decisions.keys import quoted, unquoted
 from policybridge_client.decisions.passes import PassChoice, checked_action
-from policybridge_client.decisions.store import (
-    By,
-    Decision,
-    Heading,
-    Phase,
-    Section,
-    Store,
-    checked_kind,
-    checked_level,
-)
+from policybridge_client.decisions.store import Decision, Heading, Section, Store
+from policybridge_client.decisions.text import By, Phase, checked_kind, checked_level, quoted, unquoted
 from policybridge_core.errors import InvalidError
 
 _FIRST_LINE: Final = b"policybridge-decisions 1"

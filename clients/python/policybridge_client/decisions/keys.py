@@ -1,19 +1,14 @@
-"""The keys of decisions and their names as words. A key is by site, or by features if the compiler tells no site.
+"""The keys of decisions. A key is by site, or by features if the compiler tells no site.
 
 A key is the first 8 bytes of a SHA-256, as 16 hexadecimal digits. Neither kind changes with other parts of the module,
 so a decision survives edits elsewhere.
-
-Names and paths are single words in the store and in the log of sites, without loss. To LLVM a name is any bytes except
-NUL. Here it is a `str` with surrogates for bytes that are not UTF-8 (``surrogateescape``), which encodes to the same
-bytes again.
 """
 
 import hashlib
-import re
 from collections import Counter
 from typing import Final
-from urllib.parse import unquote_to_bytes
 
+from policybridge_client.decisions.text import to_bytes
 from policybridge_serdes import ElementType, Signature, TensorSpec
 
 _BYTES: Final = 8
@@ -22,8 +17,6 @@ _ELSEWHERE: Final = ("node_count", "edge_count", "callee_users", "inlining_defau
 """Features that change with other functions or other decisions."""
 
 _OF_THE_CALLER: Final = "caller_"
-
-_HIDDEN: Final = re.compile(rb"[\x00-\x20\x7f%]")
 
 
 def site_key(caller: str, origin: str, callee: str, number: int, occurrence: int) -> str:
@@ -88,27 +81,3 @@ def _own_pieces(signature: Signature) -> list[slice]:
 def _is_own(spec: TensorSpec) -> bool:
     fixed = spec.name not in _ELSEWHERE and not spec.name.startswith(_OF_THE_CALLER)
     return fixed and spec.type is ElementType.INT64
-
-
-def to_text(raw: bytes) -> str:
-    """Return LLVM's bytes as text."""
-    return raw.decode("utf-8", "surrogateescape")
-
-
-def to_bytes(text: str) -> bytes:
-    """Return a text as LLVM's bytes."""
-    return text.encode("utf-8", "surrogateescape")
-
-
-def quoted(text: str) -> bytes:
-    """Return a name as one word: bytes up to 0x20, 0x7f and ``%`` are percent-encoded."""
-    return _HIDDEN.sub(_encoded, to_bytes(text))
-
-
-def _encoded(byte: re.Match[bytes]) -> bytes:
-    return b"%%%02X" % ord(byte[0])
-
-
-def unquoted(word: bytes) -> str:
-    """Return the name behind a word: the inverse of `quoted`."""
-    return to_text(unquote_to_bytes(word) if b"%" in word else word)

@@ -14,9 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from policybridge_client.decisions.files import read_limited
-from policybridge_client.decisions.keys import to_bytes, to_text, unquoted
-from policybridge_client.decisions.store import By, Level, checked_level
+from policybridge_client.decisions.text import By, Level, checked_level, read_limited, to_bytes, to_text, unquoted
 from policybridge_core.errors import InvalidError
 
 Flags = npt.NDArray[np.bool_]

@@ -7,22 +7,9 @@ order as the compilation that the store was made from.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Literal
 
 from policybridge_client.decisions.passes import PassChoice
-from policybridge_core.errors import InvalidError
-
-Level = Literal["Oz", "Os", "O2"]
-"""``minsize``, ``optsize`` or neither of them, as LLVM marks the functions of a module."""
-
-By = Literal["site", "sequence"]
-"""The kind of the keys: `site_key`, or `FeaturesKeys` if the compiler does not tell the site."""
-
-Phase = Literal["compile", "link"]
-"""Whether a compiler optimises the module, or a linker."""
-
-LEVELS: Final[tuple[Level, ...]] = ("Oz", "Os", "O2")
-KINDS: Final[tuple[By, ...]] = ("site", "sequence")
+from policybridge_client.decisions.text import By, Level, Phase
 
 
 @dataclass(frozen=True)
@@ -156,29 +143,3 @@ def _equal_components(first: str, second: str) -> int:
 
 def _components(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".")]
-
-
-def checked_level(word: str) -> Level:
-    """Return ``word`` as a level.
-
-    Raises:
-        InvalidError: ``word`` is another word.
-
-    """
-    for level in LEVELS:
-        if word == level:
-            return level
-    raise InvalidError(f"a level is {', '.join(LEVELS[:-1])} or {LEVELS[-1]}, not {word!r}")
-
-
-def checked_kind(word: str) -> By:
-    """Return ``word`` as a kind of keys.
-
-    Raises:
-        InvalidError: ``word`` is another word.
-
-    """
-    for kind in KINDS:
-        if word == kind:
-            return kind
-    raise InvalidError(f"decisions are by {' or '.join(KINDS)}, not by {word!r}")

@@ -6,6 +6,7 @@ the names.
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from subprocess import DEVNULL
@@ -15,15 +16,12 @@ import numpy as np
 
 from policybridge_client.decisions.keys import FeaturesKeys
 from policybridge_client.decisions.sites import Numbers, SiteLog
-from policybridge_client.decisions.store import Level
-from policybridge_client.llvm.channel import Channel, asking, serve
-from policybridge_client.llvm.compilers import CompilerCommand, Kind
-from policybridge_client.llvm.defaults import Defaults, defaults_of
+from policybridge_client.decisions.text import Level
+from policybridge_client.llvm.channel import Channel, serve, start_asking
+from policybridge_client.llvm.compilers import CompilerCommand, Kind, source_of
 from policybridge_client.llvm.process import KEPT_OUTPUT, CompilerLimits, Surroundings
 from policybridge_client.llvm.remarks import PASSES, Remark, aligned, read_remarks
-from policybridge_client.llvm.signals import Interrupts
-from policybridge_client.llvm.sources import source_of
-from policybridge_client.llvm.tasks import INLINE, INLINING_DEFAULT
+from policybridge_client.llvm.tasks import INLINE, INLINING_DEFAULT, Defaults, defaults_of
 from policybridge_core.errors import InvalidError, PreconditionError
 from policybridge_serdes import Signature, Values
 from policybridge_serdes.interactive import Event, Header
@@ -63,7 +61,12 @@ class Asked:
         return not self.status and not self.late
 
 
-def asked(command: Sequence[str], decisions: Mapping[str, bool], surroundings: Surroundings | None = None) -> Asked:
+def asked(
+    command: Sequence[str],
+    decisions: Mapping[str, bool],
+    surroundings: Surroundings | None = None,
+    version: int | None = None,
+) -> Asked:
     """Compile with these decisions, and LLVM's own for all other calls; the remarks do not change the object.
 
     Args:
@@ -71,6 +74,7 @@ def asked(command: Sequence[str], decisions: Mapping[str, bool], surroundings: S
         decisions: whether to inline, by the decision's name (`FeaturesKeys`), ``KEY.N``.
         surroundings: the compiler's folder, environment and limits (by default `CompilerLimits`); its streams are not
             used.
+        version: LLVM's major version; ``None``: the compiler is asked.
 
     Raises:
         InvalidError: the command starts no known compiler, or the compiler breaks the protocol.
@@ -81,16 +85,17 @@ def asked(command: Sequence[str], decisions: Mapping[str, bool], surroundings: S
     """
     compiler = CompilerCommand.of(command)
     INLINE.check(compiler.kind)
-    defaults = defaults_of(compiler, INLINE)
+    defaults = defaults_of(compiler, INLINE, version)
     if not defaults.known:
         raise PreconditionError("LLVM's own decisions are not known: before LLVM 21 it tells them at -Oz only")
     given = surroundings or Surroundings()
     with tempfile.TemporaryDirectory(prefix="policybridge-") as folder, tempfile.TemporaryFile() as said:
         around = replace(given, stdin=DEVNULL, stdout=said, stderr=said, limits=given.limits or CompilerLimits())
         remarks = Path(folder) / "remarks.yaml"
-        naming = CompilerCommand.of(compiler.with_flags((), _remark_words(compiler.kind, remarks)))
+        naming = _remark_words(compiler.kind, remarks)
         answers = _Answers(compiler, decisions, defaults)
-        with asking(naming, INLINE, "inf", defaults, around, Interrupts()) as (process, channel):
+        with ExitStack() as stack:
+            process, channel = start_asking(stack, compiler, INLINE, "inf", defaults, around, naming)
             serve(process, channel, lambda event: answers.answer(event, channel))
             status = process.wait()
         said.seek(0)

@@ -4,17 +4,16 @@ import os
 import select
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from time import monotonic
 from typing import Final
 
 from policybridge_client.llvm.compilers import CompilerCommand, Kind
-from policybridge_client.llvm.defaults import Defaults
 from policybridge_client.llvm.process import CompilerProcess, Surroundings, Watchdog
-from policybridge_client.llvm.signals import AWAKE_WITHIN, Interrupts
-from policybridge_client.llvm.tasks import INLINE, Task
+from policybridge_client.llvm.signals import AWAKE_WITHIN
+from policybridge_client.llvm.tasks import INLINE, Defaults, Task
 from policybridge_core.errors import UnavailableError
 from policybridge_serdes.interactive import Event, InteractiveReader
 
@@ -97,32 +96,32 @@ def serve(process: CompilerProcess, channel: Channel, answer: Callable[[Event], 
             answer(event)
 
 
-@contextmanager
-def asking(  # noqa: PLR0913, PLR0917 - the parts of one compilation
+def start_asking(  # noqa: PLR0913, PLR0917 - the parts of one compilation
+    stack: ExitStack,
     compiler: CompilerCommand,
     task: Task,
     growth_limit: str,
     defaults: Defaults,
     surroundings: Surroundings,
-    interrupts: Interrupts,
-) -> Iterator[tuple[CompilerProcess, Channel]]:
-    """Start a compiler that asks; end it after the block if it still runs.
+    frontend: Sequence[str] = (),
+) -> tuple[CompilerProcess, Channel]:
+    """Start a compiler that asks. Closing the stack ends it if it still runs.
+
+    ``frontend`` are further words; see `CompilerCommand.with_flags`.
 
     Raises:
         UnavailableError: the channel cannot be made.
         OSError: the compiler cannot be started.
 
     """
-    with interrupts.guarded() as stack:
-        with interrupts.held():
-            channel = stack.enter_context(Channel())
-            command = compiler.with_flags(asking_flags(task, channel.base, growth_limit, defaults))
-            variables = asking_variables(compiler.kind, channel.folder)
-            process = stack.enter_context(CompilerProcess(command, surroundings, variables))
-            with suppress(OSError):
-                # The watchdog only cleans up after a killed host; go on without it.
-                stack.enter_context(Watchdog(process.group, channel.folder))
-        yield process, channel
+    channel = stack.enter_context(Channel())
+    command = compiler.with_flags(asking_flags(task, channel.base, growth_limit, defaults), frontend)
+    variables = asking_variables(compiler.kind, channel.folder)
+    process = stack.enter_context(CompilerProcess(command, surroundings, variables))
+    with suppress(OSError):
+        # The watchdog only cleans up after a killed host; go on without it.
+        stack.enter_context(Watchdog(process.group, channel.folder))
+    return process, channel
 
 
 def asking_flags(task: Task, base: str, growth_limit: str, defaults: Defaults) -> list[str]:

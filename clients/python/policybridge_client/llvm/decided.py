@@ -12,17 +12,16 @@ from typing import Final, Literal
 from policybridge_client.answers import Answers
 from policybridge_client.decisions.files import path_in_store, read_store
 from policybridge_client.decisions.keys import FeaturesKeys
-from policybridge_client.decisions.store import By, Heading, Section, Store
+from policybridge_client.decisions.store import Heading, Section, Store
+from policybridge_client.decisions.text import By
 from policybridge_client.llvm.asked import level_of
-from policybridge_client.llvm.compilers import CompilerCommand, Kind
+from policybridge_client.llvm.compilers import CompilerCommand, Kind, compiles, source_of
 from policybridge_client.llvm.config import GROWTH_LIMIT, HostConfig
-from policybridge_client.llvm.defaults import defaults_of
 from policybridge_client.llvm.host import run_compiler
 from policybridge_client.llvm.process import Surroundings, run_plain
 from policybridge_client.llvm.signals import Interrupts
-from policybridge_client.llvm.sources import compiles, source_of
 from policybridge_client.llvm.statistics import FAILED, Applied, CompilationStatistics, Fallback, Report
-from policybridge_client.llvm.tasks import INLINE
+from policybridge_client.llvm.tasks import INLINE, defaults_of
 from policybridge_client.llvm.versions import llvm_version
 from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_serdes import SessionOptions, Signature, Values

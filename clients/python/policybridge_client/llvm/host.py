@@ -8,18 +8,16 @@ from time import perf_counter
 
 from policybridge_client.connection import connect
 from policybridge_client.contract import ClientSession, Connection
-from policybridge_client.llvm.channel import asking, serve
-from policybridge_client.llvm.compilers import CompilerCommand
+from policybridge_client.llvm.channel import serve, start_asking
+from policybridge_client.llvm.compilers import CompilerCommand, source_of
 from policybridge_client.llvm.config import HostConfig
-from policybridge_client.llvm.defaults import defaults_of
 from policybridge_client.llvm.growth import Growth
 from policybridge_client.llvm.process import CompilerProcess, Surroundings, run_plain
 from policybridge_client.llvm.record import Compilation, report_outcome, scope_labels
 from policybridge_client.llvm.responder import Patience, Responder
 from policybridge_client.llvm.signals import Interrupts
-from policybridge_client.llvm.sources import source_of
 from policybridge_client.llvm.statistics import FAILED, CompilationStatistics, Fallback, Report
-from policybridge_client.llvm.tasks import Task, load_task
+from policybridge_client.llvm.tasks import Task, defaults_of, load_task
 from policybridge_client.outage import Outage
 from policybridge_client.trace_context import with_trace_context
 from policybridge_core.errors import OutOfScopeError, PolicyBridgeError, PreconditionError
@@ -138,10 +136,11 @@ class _Host:
 
     def _ask(self) -> int:
         defaults = defaults_of(self.compiler, self.task)
-        with asking(self.compiler, self.task, self._growth_limit, defaults, self.surroundings, self.interrupts) as (
-            self.process,
-            channel,
-        ):
+        with self.interrupts.guarded() as stack:
+            with self.interrupts.held():
+                self.process, channel = start_asking(
+                    stack, self.compiler, self.task, self._growth_limit, defaults, self.surroundings
+                )
             go_on = self.config.fallback == "default" and defaults.known
             responder = Responder(
                 self.task,

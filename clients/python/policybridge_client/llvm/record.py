@@ -10,8 +10,7 @@ import msgspec
 
 from policybridge_client.contract import Connection
 from policybridge_client.llvm.asked import level_of
-from policybridge_client.llvm.compilers import CompilerCommand, Kind
-from policybridge_client.llvm.sources import clang_output
+from policybridge_client.llvm.compilers import CompilerCommand, Kind, clang_output
 from policybridge_client.llvm.statistics import Report
 from policybridge_core.errors import DeadlineError, InvalidError, PolicyBridgeError, UnavailableError
 from policybridge_core.text import is_unicode

@@ -13,8 +13,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from policybridge_client.decisions.keys import to_text
-
 PASSES: Final = "^inline-ml$"
 """The passes whose remarks are read, as ``-foptimization-record-passes`` wants them."""
 
@@ -57,7 +55,7 @@ class Remark:
 
 def read_remarks(data: bytes) -> list[Remark]:
     """Give the remarks of a file; skip documents of another form."""
-    return list(_remarks(to_text(data)))
+    return list(_remarks(data.decode("utf-8", "surrogateescape")))
 
 
 def _remarks(data: str) -> Iterator[Remark]:

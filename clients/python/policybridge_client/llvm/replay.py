@@ -11,13 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from policybridge_client.answers import Answers
-from policybridge_client.llvm.compilers import CompilerCommand
+from policybridge_client.llvm.compilers import CompilerCommand, source_of
 from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.host import run_compiler
 from policybridge_client.llvm.plugin_host import run_with_plugin
 from policybridge_client.llvm.process import Surroundings
 from policybridge_client.llvm.record import Compilation, object_digest, output_file, output_index
-from policybridge_client.llvm.sources import source_of
 from policybridge_client.llvm.statistics import Report
 from policybridge_core.errors import InvalidError, PolicyFailedError, PreconditionError
 from policybridge_serdes import SessionOptions, Signature, Values
