@@ -1,0 +1,92 @@
+"""Parts that build whole programs and packages, and the demo."""
+
+import json
+import subprocess
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from policybridge_bench.processes import module
+from policybridge_docs.results.figures import Figure
+from policybridge_docs.results.parts.running import Made, clang, run_module
+
+_SIDES: Final = ("plain", "tuned")
+_LINKED: Final = ("text", "file")
+_PHASES: Final = ("pre-link", "link", "both")
+
+
+def demo(_: Namespace) -> Made:
+    """Run the demo without its tuning."""
+    with TemporaryDirectory() as name:
+        file = Path(name) / "demo.json"
+        run_module("policybridge_demo", "--tune", 0, "--json", file)
+        told = json.loads(file.read_bytes())
+    figures = {key: figure for name, sums in told["libraries"].items() for key, figure in _sums(name, sums)}
+    return Made("make demo", figures | dict(_sums("all", told["total"])), _zig(), decided="inliner")
+
+
+def _zig() -> str:
+    version = subprocess.run([*module("ziglang"), "version"], capture_output=True, text=True, check=True).stdout
+    return f"zig {version.strip()}"
+
+
+def _sums(name: str, sums: Mapping[str, float]) -> Iterator[tuple[str, Figure]]:
+    yield f"{name}.modules", Figure(sums["modules"], "modules")
+    yield f"{name}.decisions", Figure(sums["decisions"], "decisions")
+    yield f"{name}.plain-text", Figure(sums["plain_text"], "bytes")
+    yield f"{name}.text", Figure(sums["text"], "bytes")
+    yield f"{name}.change", Figure(100 * (sums["text"] / sums["plain_text"] - 1), "%", 2, signed=True)
+
+
+def packages(options: Namespace) -> Made:
+    """Build Debian packages with tuned stores, run their tests, and count instructions: theirs, and the compiler's.
+
+    What an earlier call has built in ``--packages`` is not built again.
+    """
+    places = ["--plugins", options.plugins, "--work", options.packages]
+    figures: dict[str, Figure] = {}
+    sums: dict[str, Counter[str]] = {"c": Counter(), "cpp": Counter()}
+    with TemporaryDirectory() as name:
+        built, compiles = Path(name) / "built.json", Path(name) / "compiles.json"
+        run_module("tests.measures.packages", *places, "--json", built)
+        run_module("tests.measures.compile_instructions", *places, "--json", compiles)
+        for package, its in json.loads(built.read_bytes()).items():
+            plain, tuned, key = its["plain"], its["tuned"], its["language"].replace("+", "p")
+            figures |= dict(_linked(package, plain, tuned))
+            figures[f"{package}.instructions"] = Figure(tuned["instructions"] / plain["instructions"], digits=3)
+            sums[key].update(packages=1, **{f"{side}.{what}": its[side][what] for side in _SIDES for what in _LINKED})
+        for package, counts in json.loads(compiles.read_bytes()).items():
+            for way in ("plugin", "store"):
+                figures[f"{package}.{way}"] = Figure(counts[way] / counts["plain"], digits=3)
+    for key, its in sums.items():
+        plain, tuned = ({what: its[f"{side}.{what}"] for what in _LINKED} for side in _SIDES)
+        figures |= dict(_linked(key, plain, tuned)) if its else {}
+        figures[f"{key}.packages"] = Figure(its["packages"], "packages")
+    return Made("python -m tests.measures.packages && python -m tests.measures.compile_instructions", figures, clang())
+
+
+def _linked(key: str, plain: Mapping[str, int], tuned: Mapping[str, int]) -> Iterator[tuple[str, Figure]]:
+    for what in _LINKED:
+        yield f"{key}.{what}", Figure(100 * (tuned[what] / plain[what] - 1), "%", 2, signed=True)
+
+
+def link_time(options: Namespace) -> Made:
+    """Link programs with LTO where the bundled policy decides before linking, at link time and in both.
+
+    What an earlier call has built in ``--linked`` is not built again.
+    """
+    words = ["tests.measures.link_time"]
+    command = module(*words, "--work", options.linked)
+    told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    figures: dict[str, Figure] = {}
+    for program, modes in told.items():
+        for mode, sizes in modes.items():
+            plain = sizes["none"]["text"]
+            figures[f"{program}.{mode}.plain"] = Figure(plain)
+            for way in _PHASES:
+                change = 100 * (sizes[f"inliner {way}"]["text"] / plain - 1)
+                figures[f"{program}.{mode}.{way}"] = Figure(change, "%", 2, signed=True)
+    return Made(f"python -m {words[0]} --work DIR", figures, clang(), decided="inliner")
