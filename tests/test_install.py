@@ -22,7 +22,13 @@ CLIENT = ROOT / "clients" / "python"
 ALONE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 """The environment variables of a program that sees the installed packages and not those of this tree."""
 
-CLIENT_PACKAGES = {"policybridge", "policybridge_core", "policybridge_serdes", "policybridge_client"}
+CLIENT_PACKAGES = {
+    "policybridge",
+    "policybridge_core",
+    "policybridge_serdes",
+    "policybridge_forms",
+    "policybridge_client",
+}
 
 
 def install(home: Path, wheel: Path) -> Path:

@@ -11,6 +11,8 @@ from hpack.exceptions import HPACKError
 
 from policybridge.v1 import policy_service_pb2
 from policybridge_core.errors import PolicyBridgeError
+from policybridge_forms import Form
+from policybridge_forms.codec import write
 from policybridge_serdes import ElementType, Layout, SerDes, TensorSpec, Values, load_serdes
 from policybridge_serdes.bitstream import parse_layout
 from policybridge_serdes.interactive import InteractiveReader
@@ -240,6 +242,15 @@ def weights(data: bytes) -> None:
     """Read weights in safetensors."""
     with contextlib.suppress(PolicyBridgeError):
         read_weights(data)
+
+
+def policy_form(data: bytes) -> None:
+    """Read a portable form: it is refused, or is written as it was read and decides."""
+    with contextlib.suppress(PolicyBridgeError):
+        form = Form.read(data)
+        assert write(form.content) == data
+        advice, status = form.decide(np.zeros(1, form.record))
+        assert (len(advice), len(status)) == (1, 1)
 
 
 def torch_program(data: bytes) -> None:

@@ -12,12 +12,15 @@ import safetensors.numpy
 
 from policybridge.inference import inference_service_pb2
 from policybridge.v1 import policy_service_pb2
+from policybridge_forms import Form
 from policybridge_serdes import ElementType, Layout, Signature, TensorSpec, Values, load_serdes
 from policybridge_serdes.interactive import context_line, header_line, observation_lines
 from policybridge_serdes.training_log import LogHeader, TrainingLogWriter
 from policybridge_server.grpc.http2.headers import write_headers
 from policybridge_server.ledger.packing import pack_rows
 from policybridge_server.mlbridge.pipes.frames import frame
+from tests.forms.every import every
+from tests.forms.parts import SMALL
 from tests.fuzzing.clients import ADVICE, EXPLORES, FEATURES
 from tests.fuzzing.connections import FIELDS
 from tests.fuzzing.decoders import LAYOUTS
@@ -217,6 +220,7 @@ def seeds() -> dict[str, list[bytes]]:
         "policy_toml": [_TOML],
         "torch_program": [joined([_GRAPH, b'{"config":{"w":{"use_pickle":false,"path_name":"weight_0"}}}', b""])],
         "weights": [safetensors.numpy.save({"w": np.zeros(2, np.float32)})],
+        "policy_form": [Form.of(SMALL).data, Form.of(every()).data],
         "llvm_host": list(_compiler()),
         "native_messages": list(_native_messages()),
         "native_socket": list(_socket_answers()),

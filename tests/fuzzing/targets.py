@@ -27,6 +27,7 @@ _DECODERS: Final[tuple[Callable[[bytes], None], ...]] = (
     decoders.ledger_column,
     decoders.policy_toml,
     decoders.weights,
+    decoders.policy_form,
     decoders.torch_program,
     decoders.torch_script,
     clients.llvm_host,

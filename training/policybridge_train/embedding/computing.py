@@ -6,8 +6,8 @@ from typing import Final
 import numpy as np
 
 from policybridge_core.errors import PreconditionError, UnsupportedError
+from policybridge_server.forms.graph import Graph, Node
 from policybridge_train.embedding.body import Body, Tensor
-from policybridge_train.embedding.graph import Graph, Node
 from policybridge_train.embedding.operators import activations, elementwise, linear, reducing, shaping, trees
 from policybridge_train.embedding.operators.contract import Operation, Operator
 from policybridge_train.embedding.text import has_c_type

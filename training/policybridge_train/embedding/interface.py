@@ -17,8 +17,8 @@ from policybridge_server.backends.contract import convert_settings
 from policybridge_server.backends.onnx.backend import OnnxSettings
 from policybridge_server.backends.tensors import Input, Interface, choose_output
 from policybridge_server.engine.head import Head
+from policybridge_server.forms.graph import Graph, read_graph, read_ports
 from policybridge_server.repository import BUNDLED, HeadConfig, Repository, StoredVersion
-from policybridge_train.embedding.graph import Graph, read_graph, read_ports
 from policybridge_train.embedding.text import identifier
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from policybridge_train.embedding.forest import Placed
+from policybridge_server.forms.forest import Placed
 from policybridge_train.embedding.text import c_type, literal, table
 
 _FEW: Final = 4

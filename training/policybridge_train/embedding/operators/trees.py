@@ -5,8 +5,8 @@ from typing import Final
 
 import numpy as np
 
+from policybridge_server.forms.forest import Tree, Weight, read_trees
 from policybridge_train.embedding.body import Body, Tensor
-from policybridge_train.embedding.forest import Tree, Weight, read_trees
 from policybridge_train.embedding.node_tests import NodeTests
 from policybridge_train.embedding.operators.contract import Operation, Operator
 from policybridge_train.embedding.operators.elementwise import convert

@@ -1,0 +1,1 @@
+"""The operators that have a portable form, by their names in ONNX."""
