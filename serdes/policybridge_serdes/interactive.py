@@ -11,6 +11,7 @@ PolicyBridge's own clients add two lines that LLVM never writes. Where tensors v
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from io import BytesIO
 from typing import Final
 
@@ -27,6 +28,9 @@ MAX_LINE: Final = 1 << 20
 """Longest accepted line in bytes, newline included. LLVM's longest known line, the eviction header, has 2 KB."""
 
 _OBSERVATION: Final = b'{"observation":'
+
+_LARGEST_KEPT: Final = 1 << 14
+"""Bytes of the longest header whose signature is kept: a client could fill the memory with headers sent once."""
 
 
 @dataclass(frozen=True)
@@ -222,12 +226,7 @@ class InteractiveReader:
         raise InvalidError(f'not a line of LLVM\'s stream ("features", "context" or "observation"): {shown!r}')
 
     def _header(self, line: bytes) -> Header:
-        header = decode_json(_HEADER, line, "a header line of LLVM's stream")
-        self._limits.check_features(len(header.features))
-        signature = Signature(Layout.from_json(header.features), TensorSpec.from_json(header.advice))
-        for size in (signature.features.size, signature.advice_layout.size):
-            if size > self._limit:
-                raise TooLargeError(f"the header promises tensors of {size} bytes; at most {self._limit} are taken")
+        signature = (_kept_signature if len(line) <= _LARGEST_KEPT else _signature)(line, self._limits)
         self._size, self._fixed = signature.features.size, signature.features.fixed
         return Header(signature)
 
@@ -244,6 +243,23 @@ class InteractiveReader:
         if said > self._limit:
             raise TooLargeError(f"an observation of {said} bytes; at most {self._limit} are taken")
         return said
+
+
+def _signature(line: bytes, limits: MessageLimits) -> Signature:
+    """Read a header line; the errors are those of `InteractiveReader.read`."""
+    header = decode_json(_HEADER, line, "a header line of LLVM's stream")
+    limits.check_features(len(header.features))
+    signature = Signature(Layout.from_json(header.features), TensorSpec.from_json(header.advice))
+    for size in (signature.features.size, signature.advice_layout.size):
+        if size > limits.observation_bytes:
+            raise TooLargeError(
+                f"the header promises tensors of {size} bytes; at most {limits.observation_bytes} are taken"
+            )
+    return signature
+
+
+_kept_signature: Final = lru_cache(maxsize=128)(_signature)
+"""The same compiler sends the same header in each compilation, and reading it takes as long as twenty decisions."""
 
 
 def _is_plain(data: bytes, end: int) -> bool:

@@ -104,6 +104,28 @@ def test_a_second_header_changes_what_follows() -> None:
     assert reader.feed(header_line(other) + observation_lines(0, b"\5", fixed=True)) == [Header(other), b"\5"]
 
 
+def test_a_header_that_came_before_is_not_read_again_unless_it_is_long() -> None:
+    for count, is_kept in ((3, True), (600, False)):
+        specs = [TensorSpec(f"{count} {number}", ElementType.INT64) for number in range(count)]
+        line = header_line(Signature.of(specs, ADVICE))
+        first, again = (_header(InteractiveReader().feed(line)) for _ in range(2))
+        assert first == again
+        assert (first is again) == is_kept
+
+
+def _header(events: list[Event]) -> Signature:
+    (header,) = events
+    assert isinstance(header, Header)
+    return header.signature
+
+
+def test_a_header_that_came_before_is_refused_where_the_limits_are_narrower() -> None:
+    assert InteractiveReader().feed(header_line(INLINER))
+    for narrow in (MessageLimits(features=1), MessageLimits(observation_bytes=8)):
+        with pytest.raises(TooLargeError):
+            InteractiveReader(narrow).feed(header_line(INLINER))
+
+
 def test_a_fixed_observation_may_say_its_size() -> None:
     data = observation_lines(0, PAYLOAD, fixed=False)
     assert begun().feed(data) == [PAYLOAD]
