@@ -170,6 +170,7 @@ class SessionOptions:
         options: for the policy to read.
         labels: for people and trainers who look for the session.
         exploration: how to depart from the policy's best advice; ``None``: never.
+        evaluates: whether the client can decide by the policy's form.
 
     """
 
@@ -177,6 +178,12 @@ class SessionOptions:
     options: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     exploration: Exploration | None = None
+    evaluates: bool = False
+
+    @property
+    def may_decide(self) -> bool:
+        """Whether the client may decide by itself. In a session that explores the server draws each advice."""
+        return self.evaluates and self.exploration is None
 
     @property
     def file(self) -> str:

@@ -4,21 +4,23 @@ r"""LLVM's interactive stream, as a compiler writes it (llvm/lib/Analysis/Intera
     {"context":"name"}\n                        a module or function starts
     {"observation":N}\n<packed tensors>\n       answered by the advice tensor's bytes alone
 
-PolicyBridge's own clients add two lines that LLVM never writes. Where tensors vary in size, an observation starts with
+PolicyBridge's own clients add lines that LLVM never writes. Where tensors vary in size, an observation starts with
 ``{"observation":N,"bytes":B}\n``, B being the payload's size in bytes. The outcome of the compilation is the line
-``{"outcome":{"values":{name:number},"status":"…","contexts":{context:{name:number}}}}\n``.
+``{"outcome":{"values":{name:number},"status":"…","contexts":{context:{name:number}}}}\n``. Decisions that the client
+made by the policy's form are ``{"decided":N,"nanoseconds":T}\n``, N observations, N advices and a newline; it asks for
+a form by ``{"form":"sha256:…"}\n``.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from policybridge_core.errors import InvalidError, TooLargeError
-from policybridge_core.session import Outcome
+from policybridge_core.session import LONGEST_NAME, Outcome
 from policybridge_core.text import is_unicode
 from policybridge_serdes.checks import decode_json
 from policybridge_serdes.limits import DEFAULT_LIMITS, MessageLimits
@@ -27,7 +29,11 @@ from policybridge_serdes.specs import Layout, Signature, SpecFields, TensorSpec
 MAX_LINE: Final = 1 << 20
 """Longest accepted line in bytes, newline included. LLVM's longest known line, the eviction header, has 2 KB."""
 
+MOST_DECIDED: Final = 1024
+"""Decisions of the client in one message, at most: the server reads them in about a millisecond."""
+
 _OBSERVATION: Final = b'{"observation":'
+_DECIDED: Final = b'{"decided":'
 
 _LARGEST_KEPT: Final = 1 << 14
 """Bytes of the longest header whose signature is kept: a client could fill the memory with headers sent once."""
@@ -47,7 +53,30 @@ class Context:
     name: str
 
 
-Event = bytes | Header | Context | Outcome
+@dataclass(frozen=True)
+class Decided:
+    """Decisions that the client made by the policy's form.
+
+    Attributes:
+        count: how many there are.
+        nanoseconds: the time that they took together; 0 if the client does not say.
+        payload: the packed observations, one after the other, and then the packed advices.
+
+    """
+
+    count: int
+    nanoseconds: int
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class FormWanted:
+    """The client asks for the form of this digest."""
+
+    digest: str
+
+
+Event = bytes | Header | Context | Outcome | Decided | FormWanted
 """``bytes``: an observation's payload, in the bitstream's session form."""
 
 
@@ -98,9 +127,22 @@ class ObservationLine(msgspec.Struct):
     bytes: int | None = None
 
 
+class DecidedLine(msgspec.Struct):
+    """The line that announces decisions of the client."""
+
+    decided: Annotated[int, msgspec.Meta(ge=1, le=MOST_DECIDED)]
+    nanoseconds: Annotated[int, msgspec.Meta(ge=0, le=1 << 62)] = 0
+
+
+class _FormJson(msgspec.Struct):
+    form: Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
+
+
 _HEADER: Final = msgspec.json.Decoder(_HeaderJson)
 _CONTEXT_LINE: Final = msgspec.json.Decoder(_ContextJson)
 _OUTCOME_LINE: Final = msgspec.json.Decoder(_OutcomeJson)
+_DECIDED_LINE: Final = msgspec.json.Decoder(DecidedLine)
+_FORM_LINE: Final = msgspec.json.Decoder(_FormJson)
 _OBSERVATION_LINE: Final = msgspec.json.Decoder(ObservationLine)
 
 
@@ -121,6 +163,8 @@ class InteractiveReader:
         self._payload_bytes = 0
         self._size: int | None = None
         self._fixed = True
+        self._advice: int | None = None
+        self._announced: DecidedLine | None = None
 
     @property
     def begun(self) -> bool:
@@ -187,7 +231,7 @@ class InteractiveReader:
         with payload.getbuffer() as written:
             _check_end(written[-1], self._payload_bytes)
         payload.truncate(self._payload_bytes)
-        yield payload.getvalue()
+        yield self._event(payload.getvalue())
         yield from self._cut(data[size:])
 
     def _cut(self, data: bytes) -> Iterator[Event]:
@@ -200,18 +244,27 @@ class InteractiveReader:
                 self._held = len(data) - start
                 return
             line = data[start:end]
-            if not line.startswith(_OBSERVATION):
+            if line.startswith(_OBSERVATION):
+                self._announced = None
+                stop = end + self._payload_size(line)
+            elif line.startswith(_DECIDED):
+                self._announced = decode_json(_DECIDED_LINE, line, "a line that announces decisions")
+                stop = end + self._decided_size(self._announced.decided)
+            else:
                 yield self._line(line)
                 start = end
                 continue
-            stop = end + self._payload_size(line)
             if stop >= len(data):
                 self._payload, self._payload_bytes = BytesIO(), stop - end
                 self._held = self._payload.write(data[end:])
                 return
             _check_end(data[stop], stop - end)
-            yield data[end:stop]
+            yield self._event(data[end:stop])
             start = stop + 1
+
+    def _event(self, payload: bytes) -> Event:
+        announced = self._announced
+        return payload if announced is None else Decided(announced.decided, announced.nanoseconds, payload)
 
     def _line(self, line: bytes) -> Event:
         if line.startswith(b'{"context":'):
@@ -222,12 +275,15 @@ class InteractiveReader:
             outcome = decode_json(_OUTCOME_LINE, line, "an outcome line").outcome
             outcome.check(self._limits)
             return outcome.outcome
+        if line.startswith(b'{"form":'):
+            return FormWanted(decode_json(_FORM_LINE, line, "a line that asks for a form").form)
         shown = line[:60].decode("utf-8", "backslashreplace").rstrip()
         raise InvalidError(f'not a line of LLVM\'s stream ("features", "context" or "observation"): {shown!r}')
 
     def _header(self, line: bytes) -> Header:
         signature = (_kept_signature if len(line) <= _LARGEST_KEPT else _signature)(line, self._limits)
         self._size, self._fixed = signature.features.size, signature.features.fixed
+        self._advice = signature.advice_layout.size if signature.advice.fixed else None
         return Header(signature)
 
     def _payload_size(self, line: bytes) -> int:
@@ -243,6 +299,16 @@ class InteractiveReader:
         if said > self._limit:
             raise TooLargeError(f"an observation of {said} bytes; at most {self._limit} are taken")
         return said
+
+    def _decided_size(self, count: int) -> int:
+        if self._size is None:
+            raise InvalidError("decisions came before the header line with the features")
+        if self._advice is None or not self._fixed:
+            raise InvalidError("a client decides by itself on features and an advice of fixed size alone")
+        size = count * (self._size + self._advice)
+        if size > self._limit:
+            raise TooLargeError(f"decisions of {size} bytes in one message; at most {self._limit} are taken")
+        return size
 
 
 def _signature(line: bytes, limits: MessageLimits) -> Signature:
@@ -323,6 +389,16 @@ def observation_lines(number: int, payload: bytes, *, fixed: bool) -> bytes:
     if fixed:
         return b'{"observation":%d}\n%b\n' % (number, payload)
     return b'{"observation":%d,"bytes":%d}\n%b\n' % (number, len(payload), payload)
+
+
+def decided_lines(count: int, nanoseconds: int, payload: bytes) -> bytes:
+    """Make the lines that report decisions of the client."""
+    return b'{"decided":%d,"nanoseconds":%d}\n%b\n' % (count, nanoseconds, payload)
+
+
+def form_line(digest: str) -> bytes:
+    """Make the line that asks for a form."""
+    return msgspec.json.encode({"form": digest}) + b"\n"
 
 
 def outcome_line(outcome: Outcome) -> bytes:

@@ -56,7 +56,9 @@ def options_from_pb(message: pb.Open) -> SessionOptions:
     if message.HasField("exploration"):
         given = message.exploration
         exploration = Exploration(given.seed, given.temperature, given.epsilon)
-    return SessionOptions(message.context, dict(message.options), dict(message.labels), exploration)
+    return SessionOptions(
+        message.context, dict(message.options), dict(message.labels), exploration, evaluates=message.evaluates
+    )
 
 
 def outcome_to_pb(outcome: Outcome) -> pb.Outcome:

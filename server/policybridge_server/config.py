@@ -110,6 +110,9 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     http_host: Annotated[
         list[str], _option("NAME", "a name in the URLs of HTTP clients, besides localhost and the address; * for any")
     ] = []
+    no_forms: Annotated[
+        bool, _option(None, "give clients no portable form of a policy: the server makes every decision")
+    ] = False
     allow_python: Annotated[bool, _option(None, "run policies that are Python code; the bundled ones always run")] = (
         False
     )

@@ -88,15 +88,21 @@ class VersionCounters:
         closed: number of ended sessions.
         outcomes: reports of clients by status, one of `OUTCOMES`, ``other`` or ``unset``.
         fallbacks: decisions that clients report to have made without the policy.
+        made_by_clients: decisions that clients made by the policy's form.
+        checked: of those, the ones that the server made again.
+        differing: of those, the ones in which its own advice is another one.
 
     """
 
     __slots__ = (
         "answered",
         "batches",
+        "checked",
         "closed",
+        "differing",
         "evaluated",
         "fallbacks",
+        "made_by_clients",
         "opened",
         "outcomes",
         "policy",
@@ -113,6 +119,7 @@ class VersionCounters:
         self.opened = self.closed = 0
         self.outcomes: Counter[str] = Counter()
         self.fallbacks = 0.0
+        self.made_by_clients = self.checked = self.differing = 0
 
     @property
     def decisions(self) -> int:
@@ -131,6 +138,7 @@ class VersionCounters:
         made.evaluated, made.answered = self.evaluated.copy(), self.answered.copy()
         made.batches, made.outcomes = self.batches.copy(), self.outcomes.copy()
         made.opened, made.closed, made.fallbacks = self.opened, self.closed, self.fallbacks
+        made.made_by_clients, made.checked, made.differing = self.made_by_clients, self.checked, self.differing
         return made
 
     def batch(self, count: int, read: int, queued: int, evaluated: int, answered: int) -> None:

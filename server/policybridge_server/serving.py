@@ -18,6 +18,7 @@ from policybridge_server.engine.timeouts import Timeouts
 from policybridge_server.engine.tracing import Tracer
 from policybridge_server.following import Following
 from policybridge_server.following.places import all_folders, copies, origins
+from policybridge_server.forms.offering import forms_of_version
 from policybridge_server.ledger.recorder import LedgerRecorder
 from policybridge_server.loop import Loop
 from policybridge_server.publishing.peers import Alone, Peers
@@ -103,6 +104,8 @@ class Daemon:
             self._admission.elsewhere = member.elsewhere
         engine.needs_report_scope = config.report_scope
         self._opener = SessionOpener(engine, self._admission)
+        if not config.no_forms:
+            self._opener.make_forms = forms_of_version
         self.reloading = Reloading(self._admission, self._access)
         self._opener.turn = member.peers.turn
         self._publisher = Publisher(

@@ -1,8 +1,9 @@
 """The contract of a connection to the policy server, and of a session."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
 
@@ -60,6 +61,53 @@ class ClientSession(AbstractContextManager["ClientSession"], Protocol):
 
     def close(self) -> None:
         """End the session. A second call does nothing."""
+        ...
+
+
+@dataclass(frozen=True)
+class FormReference:
+    """A portable form that the server offers.
+
+    Attributes:
+        digest: ``sha256:`` and hexadecimal digits, over its bytes.
+        size: of it, in bytes.
+
+    """
+
+    digest: str
+    size: int
+
+
+@runtime_checkable
+class FormSession(ClientSession, Protocol):
+    """A session over a channel that carries forms (docs/forms.md), and the decisions that the client makes by them."""
+
+    @property
+    def forms(self) -> Mapping[str, FormReference]:
+        """The forms that the client may decide by, by the kinds of decisions; that of an only model by the empty name.
+
+        Empty unless the session was opened with `SessionOptions.evaluates`.
+        """
+        ...
+
+    def form(self, form: FormReference) -> bytes:
+        """Ask for the bytes of a form, once for each.
+
+        Raises:
+            PolicyBridgeError: they did not come. After any error the session is closed.
+
+        """
+        ...
+
+    def decided(self, count: int, nanoseconds: int, payload: bytes) -> None:
+        """Report decisions that this client made by a form.
+
+        Args:
+            count: how many there are, 1 to 1,024.
+            nanoseconds: the time that they took together.
+            payload: their packed observations, one after the other, and then their packed advices.
+
+        """
         ...
 
 

@@ -9,6 +9,7 @@ import grpc
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
 from policybridge.v1.tensor_pb2 import EncodedTensors
+from policybridge_client.contract import FormReference
 from policybridge_client.credentials import Credentials
 from policybridge_client.grpc_channel import open_channel, token_metadata
 from policybridge_client.grpc_stream import Stream, error_of
@@ -26,7 +27,7 @@ from policybridge_serdes import (
     Values,
     load_serdes,
 )
-from policybridge_serdes.limits import DEFAULT_LIMIT
+from policybridge_serdes.limits import DEFAULT_LIMIT, MOST_FORM
 from policybridge_serdes.messages import exploration_to_pb, outcome_to_pb, reference_to_pb, version_from_pb
 from policybridge_serdes.protobuf import signature_to_pb, spec_to_pb
 
@@ -107,6 +108,7 @@ class GrpcConnection(Closing):
             options=options.options,
             labels=options.labels,
             exploration=exploration_to_pb(options.exploration),
+            evaluates=options.may_decide and self._serdes_name == "bitstream",
         )
         stream = Stream(self._stub, self._target, self._timeout, self._metadata)
         self._streams.add(stream)
@@ -183,6 +185,7 @@ class GrpcSession(Closing):
         self.policy = version_from_pb(opened.policy)
         self.decides = tuple(opened.decides)
         self.ignored_features = tuple(opened.ignored_features)
+        self.forms = {kind: FormReference(each.digest, each.bytes) for kind, each in opened.forms.items()}
 
     def evaluate(self, observation: Values) -> Values:
         """Ask for one decision."""
@@ -201,6 +204,22 @@ class GrpcSession(Closing):
     def context(self, name: str) -> None:
         """Name the function or module of the next observations."""
         self._stream.send(pb.SessionRequest(context=pb.Context(name=name)))
+
+    def form(self, form: FormReference) -> bytes:
+        """Ask for a form."""
+        response = self._stream.ask(pb.SessionRequest(form=pb.FormRequest(digest=form.digest)))
+        data = bytearray()
+        while response.HasField("form") and len(data) + len(response.form.data) <= min(form.size, MOST_FORM):
+            data += response.form.data
+            if response.form.last:
+                return bytes(data)
+            response = self._stream.next()
+        raise self._refused("a part of the form", response)
+
+    def decided(self, count: int, nanoseconds: int, payload: bytes) -> None:
+        """Report decisions of this client."""
+        told = pb.Decided(count=count, nanoseconds=nanoseconds, payload=payload)
+        self._stream.send(pb.SessionRequest(decided=told))
 
     def report(self, outcome: Outcome) -> None:
         """Report the outcome."""

@@ -53,8 +53,12 @@ class Stream:
         """Send a request and wait for its response."""
         if self._over is not None:
             raise PreconditionError(f"the session is over: {self._over}")
-        self._deadline = monotonic() + self._timeout
         self._requests.put(request)
+        return self.next()
+
+    def next(self) -> pb.SessionResponse:
+        """Wait for a response; `ask` waits for the first one to its request."""
+        self._deadline = monotonic() + self._timeout
         try:
             return next(self._responses)
         except grpc.RpcError as failure:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,7 @@ import numpy.typing as npt
 from policybridge_client.connection import connect
 from policybridge_client.contract import ClientSession, Connection
 from policybridge_client.credentials import Credentials
+from policybridge_client.local import decide_here
 from policybridge_client.trace_context import with_trace_context
 from policybridge_core.errors import UnsupportedError
 from policybridge_serdes import (
@@ -155,6 +156,7 @@ def open_runner(  # noqa: PLR0913 - all but the address by keyword
     options: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
     exploration: Exploration | None = None,
+    evaluate: Literal["there", "here"] = "there",
     timeout: float = 10.0,
     credentials: Credentials | None = None,
 ) -> ModelRunner:
@@ -170,6 +172,9 @@ def open_runner(  # noqa: PLR0913 - all but the address by keyword
         labels: labels of the session in the ledger; ``traceparent`` is the trace context of the build, by default that
             of the environment's TRACEPARENT.
         exploration: how advice is sampled instead of taking the best; for policies with an advice head.
+        evaluate: where decisions are made: ``there``, by the server; ``here``: in this process, if the version has a
+            form (docs/forms.md) and the session does not explore. In Python the bundled trees take milliseconds, so
+            this is for a server that is far away, and for what must go on without one.
         timeout: limit of each wait for the server, in seconds.
         credentials: for gRPC on TCP; by default those that the environment names.
 
@@ -182,8 +187,11 @@ def open_runner(  # noqa: PLR0913 - all but the address by keyword
     signature = Signature.of(features, advice)
     reference = PolicyReference.parse(policy) if isinstance(policy, str) else policy
     try:
-        asked = SessionOptions(context, options or {}, with_trace_context(labels or {}), exploration)
+        told = with_trace_context(labels or {})
+        asked = SessionOptions(context, options or {}, told, exploration, evaluates=evaluate == "here")
         session = connection.open(reference, signature, asked)
+        if evaluate == "here":
+            session = decide_here(session, signature)
     except BaseException:
         connection.close()
         raise

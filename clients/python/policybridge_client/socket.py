@@ -3,10 +3,11 @@
 import struct
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
+from policybridge_client.contract import FormReference
 from policybridge_client.socket_wire import Wire
 from policybridge_core.closing import Closing
 from policybridge_core.errors import (
@@ -18,8 +19,16 @@ from policybridge_core.errors import (
 )
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
 from policybridge_serdes.bitstream import BitstreamSerDes
-from policybridge_serdes.interactive import context_line, header_line, observation_lines, outcome_fields, outcome_line
-from policybridge_serdes.limits import DEFAULT_LIMIT
+from policybridge_serdes.interactive import (
+    context_line,
+    decided_lines,
+    form_line,
+    header_line,
+    observation_lines,
+    outcome_fields,
+    outcome_line,
+)
+from policybridge_serdes.limits import DEFAULT_LIMIT, MOST_FORM
 
 _PROTOCOL: Final = 1
 _SIZE: Final = struct.Struct("<Q")
@@ -38,12 +47,18 @@ class _FailureLine(msgspec.Struct):
     error: _Failure
 
 
+class _FormJson(msgspec.Struct):
+    digest: str
+    bytes: Annotated[int, msgspec.Meta(ge=0, le=MOST_FORM)]
+
+
 class _OpenedJson(msgspec.Struct):
     session: str = ""
     policy: str = ""
     version: int = 0
     digest: str = ""
     decides: tuple[str, ...] = ()
+    forms: dict[str, _FormJson] = {}
     error: _Failure | None = None
 
 
@@ -134,6 +149,7 @@ class SocketSession(Closing):
         self.id = opened.session
         self.policy = PolicyVersion(opened.policy, opened.version, opened.digest)
         self.decides = opened.decides
+        self.forms = {kind: FormReference(each.digest, each.bytes) for kind, each in opened.forms.items()}
 
     def evaluate(self, observation: Values) -> Values:
         """Ask for one decision."""
@@ -142,6 +158,15 @@ class SocketSession(Closing):
     def report(self, outcome: Outcome) -> None:
         """Report the outcome."""
         self._ended_by_failure(self._tell, outcome)
+
+    def form(self, form: FormReference) -> bytes:
+        """Ask for a form."""
+        return self._ended_by_failure(self._ask_form, form)
+
+    def decided(self, count: int, nanoseconds: int, payload: bytes) -> None:
+        """Report decisions of this client."""
+        self._ended_by_failure(self._wire.send, self._before + decided_lines(count, nanoseconds, payload))
+        self._before = self._header = b""
 
     def _ended_by_failure(self, ask: Callable[[_A], _T], message: _A) -> _T:
         if self._over is not None:
@@ -193,6 +218,13 @@ class SocketSession(Closing):
             self.log_probability = self._chance()
         return self._decode(advice)
 
+    def _ask_form(self, form: FormReference) -> bytes:
+        self._wire.send(form_line(form.digest))
+        status = bytearray(1)
+        if not self._wire.receive_into(status) or status[0]:
+            raise self._failure(bytes(status))
+        return self._wire.receive(form.size)
+
     def _tell(self, outcome: Outcome) -> None:
         self._wire.send(self._before + outcome_line(outcome))
         self._before = self._header = b""
@@ -226,6 +258,8 @@ def _hello(policy: PolicyReference, options: SessionOptions) -> bytes:
     fields |= {"options": dict(options.options), "labels": dict(options.labels)}
     if options.context:
         fields["context"] = options.context
+    if options.may_decide:
+        fields["evaluate"] = "here"
     if options.exploration is not None:
         fields |= {"framing": "chance", "exploration": asdict(options.exploration)}
     return msgspec.json.encode(fields) + b"\n"

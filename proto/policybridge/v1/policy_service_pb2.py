@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from policybridge.v1 import tensor_pb2 as policybridge_dot_v1_dot_tensor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$policybridge/v1/policy_service.proto\x12\x0fpolicybridge.v1\x1a\x1cpolicybridge/v1/tensor.proto\"\xb2\x01\n\x07Outcome\x12\x34\n\x06values\x18\x01 \x03(\x0b\x32$.policybridge.v1.Outcome.ValuesEntry\x12\x0e\n\x06status\x18\x02 \x01(\t\x12\x32\n\x08\x63ontexts\x18\x03 \x01(\x0b\x32 .policybridge.v1.ContextOutcomes\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\xd6\x01\n\x0f\x43ontextOutcomes\x12\x10\n\x08\x63ontexts\x18\x01 \x03(\t\x12>\n\x07\x63olumns\x18\x02 \x03(\x0b\x32-.policybridge.v1.ContextOutcomes.ColumnsEntry\x1aW\n\x0c\x43olumnsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x36\n\x05value\x18\x02 \x01(\x0b\x32\'.policybridge.v1.ContextOutcomes.Column:\x02\x38\x01\x1a\x18\n\x06\x43olumn\x12\x0e\n\x06values\x18\x01 \x03(\x01\"U\n\x14ReportOutcomeRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12)\n\x07outcome\x18\x02 \x01(\x0b\x32\x18.policybridge.v1.Outcome\"\x17\n\x15ReportOutcomeResponse\"L\n\x0fPolicyReference\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\x07version\x18\x02 \x01(\x04H\x00\x12\x0f\n\x05\x61lias\x18\x03 \x01(\tH\x00\x42\x07\n\x05which\">\n\rPolicyVersion\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\"\xee\x01\n\x0f\x45valuateRequest\x12\x30\n\x06policy\x18\x01 \x01(\x0b\x32 .policybridge.v1.PolicyReference\x12\x34\n\x07tensors\x18\x02 \x01(\x0b\x32!.policybridge.v1.DescribedTensorsH\x00\x12\x32\n\x07\x65ncoded\x18\x03 \x01(\x0b\x32\x1f.policybridge.v1.EncodedTensorsH\x00\x12\x30\n\x0b\x61\x64vice_spec\x18\x04 \x01(\x0b\x32\x1b.policybridge.v1.TensorSpecB\r\n\x0bobservation\"\xb6\x01\n\x10\x45valuateResponse\x12.\n\x06policy\x18\x01 \x01(\x0b\x32\x1e.policybridge.v1.PolicyVersion\x12\x34\n\x07tensors\x18\x02 \x01(\x0b\x32!.policybridge.v1.DescribedTensorsH\x00\x12\x32\n\x07\x65ncoded\x18\x03 \x01(\x0b\x32\x1f.policybridge.v1.EncodedTensorsH\x00\x42\x08\n\x06\x61\x64vice\"\x82\x02\n\x0eSessionRequest\x12%\n\x04open\x18\x01 \x01(\x0b\x32\x15.policybridge.v1.OpenH\x00\x12\x33\n\x0bobservation\x18\x02 \x01(\x0b\x32\x1c.policybridge.v1.ObservationH\x00\x12+\n\x07\x63ontext\x18\x03 \x01(\x0b\x32\x18.policybridge.v1.ContextH\x00\x12+\n\x07outcome\x18\x04 \x01(\x0b\x32\x18.policybridge.v1.OutcomeH\x00\x12/\n\tsignature\x18\x05 \x01(\x0b\x32\x1a.policybridge.v1.SignatureH\x00\x42\t\n\x07message\"\xb4\x01\n\x0fSessionResponse\x12)\n\x06opened\x18\x01 \x01(\x0b\x32\x17.policybridge.v1.OpenedH\x00\x12-\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0b\x32\x19.policybridge.v1.DecisionH\x00\x12<\n\x10outcome_recorded\x18\x03 \x01(\x0b\x32 .policybridge.v1.OutcomeRecordedH\x00\x42\t\n\x07message\"\x82\x03\n\x04Open\x12\x30\n\x06policy\x18\x01 \x01(\x0b\x32 .policybridge.v1.PolicyReference\x12-\n\tsignature\x18\x02 \x01(\x0b\x32\x1a.policybridge.v1.Signature\x12\x0e\n\x06serdes\x18\x03 \x01(\t\x12\x0f\n\x07\x63ontext\x18\x04 \x01(\t\x12\x33\n\x07options\x18\x05 \x03(\x0b\x32\".policybridge.v1.Open.OptionsEntry\x12\x31\n\x06labels\x18\x06 \x03(\x0b\x32!.policybridge.v1.Open.LabelsEntry\x12\x31\n\x0b\x65xploration\x18\x07 \x01(\x0b\x32\x1c.policybridge.v1.Exploration\x1a.\n\x0cOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"A\n\x0b\x45xploration\x12\x0c\n\x04seed\x18\x01 \x01(\x04\x12\x13\n\x0btemperature\x18\x02 \x01(\x02\x12\x0f\n\x07\x65psilon\x18\x03 \x01(\x02\"w\n\x06Opened\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12.\n\x06policy\x18\x02 \x01(\x0b\x32\x1e.policybridge.v1.PolicyVersion\x12\x18\n\x10ignored_features\x18\x03 \x03(\t\x12\x0f\n\x07\x64\x65\x63ides\x18\x04 \x03(\t\"+\n\x0bObservation\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x0e\n\x06values\x18\x02 \x01(\x0c\"\x11\n\x0fOutcomeRecorded\"\x17\n\x07\x43ontext\x12\x0c\n\x04name\x18\x01 \x01(\t\"k\n\x08\x44\x65\x63ision\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x0e\n\x06\x61\x64vice\x18\x03 \x01(\x0c\x12\x1c\n\x0flog_probability\x18\x04 \x01(\x02H\x00\x88\x01\x01\x42\x12\n\x10_log_probability2\x92\x02\n\rPolicyService\x12O\n\x08\x45valuate\x12 .policybridge.v1.EvaluateRequest\x1a!.policybridge.v1.EvaluateResponse\x12P\n\x07Session\x12\x1f.policybridge.v1.SessionRequest\x1a .policybridge.v1.SessionResponse(\x01\x30\x01\x12^\n\rReportOutcome\x12%.policybridge.v1.ReportOutcomeRequest\x1a&.policybridge.v1.ReportOutcomeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$policybridge/v1/policy_service.proto\x12\x0fpolicybridge.v1\x1a\x1cpolicybridge/v1/tensor.proto\"\xb2\x01\n\x07Outcome\x12\x34\n\x06values\x18\x01 \x03(\x0b\x32$.policybridge.v1.Outcome.ValuesEntry\x12\x0e\n\x06status\x18\x02 \x01(\t\x12\x32\n\x08\x63ontexts\x18\x03 \x01(\x0b\x32 .policybridge.v1.ContextOutcomes\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\xd6\x01\n\x0f\x43ontextOutcomes\x12\x10\n\x08\x63ontexts\x18\x01 \x03(\t\x12>\n\x07\x63olumns\x18\x02 \x03(\x0b\x32-.policybridge.v1.ContextOutcomes.ColumnsEntry\x1aW\n\x0c\x43olumnsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x36\n\x05value\x18\x02 \x01(\x0b\x32\'.policybridge.v1.ContextOutcomes.Column:\x02\x38\x01\x1a\x18\n\x06\x43olumn\x12\x0e\n\x06values\x18\x01 \x03(\x01\"U\n\x14ReportOutcomeRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12)\n\x07outcome\x18\x02 \x01(\x0b\x32\x18.policybridge.v1.Outcome\"\x17\n\x15ReportOutcomeResponse\"L\n\x0fPolicyReference\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\x07version\x18\x02 \x01(\x04H\x00\x12\x0f\n\x05\x61lias\x18\x03 \x01(\tH\x00\x42\x07\n\x05which\">\n\rPolicyVersion\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\"\xee\x01\n\x0f\x45valuateRequest\x12\x30\n\x06policy\x18\x01 \x01(\x0b\x32 .policybridge.v1.PolicyReference\x12\x34\n\x07tensors\x18\x02 \x01(\x0b\x32!.policybridge.v1.DescribedTensorsH\x00\x12\x32\n\x07\x65ncoded\x18\x03 \x01(\x0b\x32\x1f.policybridge.v1.EncodedTensorsH\x00\x12\x30\n\x0b\x61\x64vice_spec\x18\x04 \x01(\x0b\x32\x1b.policybridge.v1.TensorSpecB\r\n\x0bobservation\"\xb6\x01\n\x10\x45valuateResponse\x12.\n\x06policy\x18\x01 \x01(\x0b\x32\x1e.policybridge.v1.PolicyVersion\x12\x34\n\x07tensors\x18\x02 \x01(\x0b\x32!.policybridge.v1.DescribedTensorsH\x00\x12\x32\n\x07\x65ncoded\x18\x03 \x01(\x0b\x32\x1f.policybridge.v1.EncodedTensorsH\x00\x42\x08\n\x06\x61\x64vice\"\xdd\x02\n\x0eSessionRequest\x12%\n\x04open\x18\x01 \x01(\x0b\x32\x15.policybridge.v1.OpenH\x00\x12\x33\n\x0bobservation\x18\x02 \x01(\x0b\x32\x1c.policybridge.v1.ObservationH\x00\x12+\n\x07\x63ontext\x18\x03 \x01(\x0b\x32\x18.policybridge.v1.ContextH\x00\x12+\n\x07outcome\x18\x04 \x01(\x0b\x32\x18.policybridge.v1.OutcomeH\x00\x12/\n\tsignature\x18\x05 \x01(\x0b\x32\x1a.policybridge.v1.SignatureH\x00\x12,\n\x04\x66orm\x18\x06 \x01(\x0b\x32\x1c.policybridge.v1.FormRequestH\x00\x12+\n\x07\x64\x65\x63ided\x18\x07 \x01(\x0b\x32\x18.policybridge.v1.DecidedH\x00\x42\t\n\x07message\"\xdf\x01\n\x0fSessionResponse\x12)\n\x06opened\x18\x01 \x01(\x0b\x32\x17.policybridge.v1.OpenedH\x00\x12-\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0b\x32\x19.policybridge.v1.DecisionH\x00\x12<\n\x10outcome_recorded\x18\x03 \x01(\x0b\x32 .policybridge.v1.OutcomeRecordedH\x00\x12)\n\x04\x66orm\x18\x04 \x01(\x0b\x32\x19.policybridge.v1.FormPartH\x00\x42\t\n\x07message\"\x95\x03\n\x04Open\x12\x30\n\x06policy\x18\x01 \x01(\x0b\x32 .policybridge.v1.PolicyReference\x12-\n\tsignature\x18\x02 \x01(\x0b\x32\x1a.policybridge.v1.Signature\x12\x0e\n\x06serdes\x18\x03 \x01(\t\x12\x0f\n\x07\x63ontext\x18\x04 \x01(\t\x12\x33\n\x07options\x18\x05 \x03(\x0b\x32\".policybridge.v1.Open.OptionsEntry\x12\x31\n\x06labels\x18\x06 \x03(\x0b\x32!.policybridge.v1.Open.LabelsEntry\x12\x31\n\x0b\x65xploration\x18\x07 \x01(\x0b\x32\x1c.policybridge.v1.Exploration\x12\x11\n\tevaluates\x18\x08 \x01(\x08\x1a.\n\x0cOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"A\n\x0b\x45xploration\x12\x0c\n\x04seed\x18\x01 \x01(\x04\x12\x13\n\x0btemperature\x18\x02 \x01(\x02\x12\x0f\n\x07\x65psilon\x18\x03 \x01(\x02\"\xf8\x01\n\x06Opened\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12.\n\x06policy\x18\x02 \x01(\x0b\x32\x1e.policybridge.v1.PolicyVersion\x12\x18\n\x10ignored_features\x18\x03 \x03(\t\x12\x0f\n\x07\x64\x65\x63ides\x18\x04 \x03(\t\x12\x31\n\x05\x66orms\x18\x05 \x03(\x0b\x32\".policybridge.v1.Opened.FormsEntry\x1aL\n\nFormsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12-\n\x05value\x18\x02 \x01(\x0b\x32\x1e.policybridge.v1.FormReference:\x02\x38\x01\".\n\rFormReference\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\"\x1d\n\x0b\x46ormRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\"&\n\x08\x46ormPart\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x0c\n\x04last\x18\x02 \x01(\x08\">\n\x07\x44\x65\x63ided\x12\r\n\x05\x63ount\x18\x01 \x01(\r\x12\x0f\n\x07payload\x18\x02 \x01(\x0c\x12\x13\n\x0bnanoseconds\x18\x03 \x01(\x04\"+\n\x0bObservation\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x0e\n\x06values\x18\x02 \x01(\x0c\"\x11\n\x0fOutcomeRecorded\"\x17\n\x07\x43ontext\x12\x0c\n\x04name\x18\x01 \x01(\t\"k\n\x08\x44\x65\x63ision\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x0e\n\x06\x61\x64vice\x18\x03 \x01(\x0c\x12\x1c\n\x0flog_probability\x18\x04 \x01(\x02H\x00\x88\x01\x01\x42\x12\n\x10_log_probability2\x92\x02\n\rPolicyService\x12O\n\x08\x45valuate\x12 .policybridge.v1.EvaluateRequest\x1a!.policybridge.v1.EvaluateResponse\x12P\n\x07Session\x12\x1f.policybridge.v1.SessionRequest\x1a .policybridge.v1.SessionResponse(\x01\x30\x01\x12^\n\rReportOutcome\x12%.policybridge.v1.ReportOutcomeRequest\x1a&.policybridge.v1.ReportOutcomeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,6 +40,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OPEN_OPTIONSENTRY']._serialized_options = b'8\001'
   _globals['_OPEN_LABELSENTRY']._loaded_options = None
   _globals['_OPEN_LABELSENTRY']._serialized_options = b'8\001'
+  _globals['_OPENED_FORMSENTRY']._loaded_options = None
+  _globals['_OPENED_FORMSENTRY']._serialized_options = b'8\001'
   _globals['_OUTCOME']._serialized_start=88
   _globals['_OUTCOME']._serialized_end=266
   _globals['_OUTCOME_VALUESENTRY']._serialized_start=221
@@ -63,27 +65,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EVALUATERESPONSE']._serialized_start=981
   _globals['_EVALUATERESPONSE']._serialized_end=1163
   _globals['_SESSIONREQUEST']._serialized_start=1166
-  _globals['_SESSIONREQUEST']._serialized_end=1424
-  _globals['_SESSIONRESPONSE']._serialized_start=1427
-  _globals['_SESSIONRESPONSE']._serialized_end=1607
-  _globals['_OPEN']._serialized_start=1610
-  _globals['_OPEN']._serialized_end=1996
-  _globals['_OPEN_OPTIONSENTRY']._serialized_start=1903
-  _globals['_OPEN_OPTIONSENTRY']._serialized_end=1949
-  _globals['_OPEN_LABELSENTRY']._serialized_start=1951
-  _globals['_OPEN_LABELSENTRY']._serialized_end=1996
-  _globals['_EXPLORATION']._serialized_start=1998
-  _globals['_EXPLORATION']._serialized_end=2063
-  _globals['_OPENED']._serialized_start=2065
-  _globals['_OPENED']._serialized_end=2184
-  _globals['_OBSERVATION']._serialized_start=2186
-  _globals['_OBSERVATION']._serialized_end=2229
-  _globals['_OUTCOMERECORDED']._serialized_start=2231
-  _globals['_OUTCOMERECORDED']._serialized_end=2248
-  _globals['_CONTEXT']._serialized_start=2250
-  _globals['_CONTEXT']._serialized_end=2273
-  _globals['_DECISION']._serialized_start=2275
-  _globals['_DECISION']._serialized_end=2382
-  _globals['_POLICYSERVICE']._serialized_start=2385
-  _globals['_POLICYSERVICE']._serialized_end=2659
+  _globals['_SESSIONREQUEST']._serialized_end=1515
+  _globals['_SESSIONRESPONSE']._serialized_start=1518
+  _globals['_SESSIONRESPONSE']._serialized_end=1741
+  _globals['_OPEN']._serialized_start=1744
+  _globals['_OPEN']._serialized_end=2149
+  _globals['_OPEN_OPTIONSENTRY']._serialized_start=2056
+  _globals['_OPEN_OPTIONSENTRY']._serialized_end=2102
+  _globals['_OPEN_LABELSENTRY']._serialized_start=2104
+  _globals['_OPEN_LABELSENTRY']._serialized_end=2149
+  _globals['_EXPLORATION']._serialized_start=2151
+  _globals['_EXPLORATION']._serialized_end=2216
+  _globals['_OPENED']._serialized_start=2219
+  _globals['_OPENED']._serialized_end=2467
+  _globals['_OPENED_FORMSENTRY']._serialized_start=2391
+  _globals['_OPENED_FORMSENTRY']._serialized_end=2467
+  _globals['_FORMREFERENCE']._serialized_start=2469
+  _globals['_FORMREFERENCE']._serialized_end=2515
+  _globals['_FORMREQUEST']._serialized_start=2517
+  _globals['_FORMREQUEST']._serialized_end=2546
+  _globals['_FORMPART']._serialized_start=2548
+  _globals['_FORMPART']._serialized_end=2586
+  _globals['_DECIDED']._serialized_start=2588
+  _globals['_DECIDED']._serialized_end=2650
+  _globals['_OBSERVATION']._serialized_start=2652
+  _globals['_OBSERVATION']._serialized_end=2695
+  _globals['_OUTCOMERECORDED']._serialized_start=2697
+  _globals['_OUTCOMERECORDED']._serialized_end=2714
+  _globals['_CONTEXT']._serialized_start=2716
+  _globals['_CONTEXT']._serialized_end=2739
+  _globals['_DECISION']._serialized_start=2741
+  _globals['_DECISION']._serialized_end=2848
+  _globals['_POLICYSERVICE']._serialized_start=2851
+  _globals['_POLICYSERVICE']._serialized_end=3125
 # @@protoc_insertion_point(module_scope)

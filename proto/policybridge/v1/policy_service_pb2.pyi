@@ -291,6 +291,8 @@ class SessionRequest(google.protobuf.message.Message):
     CONTEXT_FIELD_NUMBER: builtins.int
     OUTCOME_FIELD_NUMBER: builtins.int
     SIGNATURE_FIELD_NUMBER: builtins.int
+    FORM_FIELD_NUMBER: builtins.int
+    DECIDED_FIELD_NUMBER: builtins.int
     @property
     def open(self) -> global___Open:
         """The first message, and only the first."""
@@ -309,6 +311,14 @@ class SessionRequest(google.protobuf.message.Message):
         the name of the advice tells it. Has no answer.
         """
 
+    @property
+    def form(self) -> global___FormRequest:
+        """Asks for a form of the version, once for each."""
+
+    @property
+    def decided(self) -> global___Decided:
+        """Decisions that the client made by a form. Has no answer."""
+
     def __init__(
         self,
         *,
@@ -317,10 +327,12 @@ class SessionRequest(google.protobuf.message.Message):
         context: global___Context | None = ...,
         outcome: global___Outcome | None = ...,
         signature: policybridge.v1.tensor_pb2.Signature | None = ...,
+        form: global___FormRequest | None = ...,
+        decided: global___Decided | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["context", b"context", "message", b"message", "observation", b"observation", "open", b"open", "outcome", b"outcome", "signature", b"signature"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["context", b"context", "message", b"message", "observation", b"observation", "open", b"open", "outcome", b"outcome", "signature", b"signature"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["open", "observation", "context", "outcome", "signature"] | None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context", "decided", b"decided", "form", b"form", "message", b"message", "observation", b"observation", "open", b"open", "outcome", b"outcome", "signature", b"signature"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "decided", b"decided", "form", b"form", "message", b"message", "observation", b"observation", "open", b"open", "outcome", b"outcome", "signature", b"signature"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["open", "observation", "context", "outcome", "signature", "form", "decided"] | None: ...
 
 global___SessionRequest = SessionRequest
 
@@ -331,6 +343,7 @@ class SessionResponse(google.protobuf.message.Message):
     OPENED_FIELD_NUMBER: builtins.int
     DECISION_FIELD_NUMBER: builtins.int
     OUTCOME_RECORDED_FIELD_NUMBER: builtins.int
+    FORM_FIELD_NUMBER: builtins.int
     @property
     def opened(self) -> global___Opened:
         """Answers `open`."""
@@ -343,16 +356,21 @@ class SessionResponse(google.protobuf.message.Message):
     def outcome_recorded(self) -> global___OutcomeRecorded:
         """Answers an outcome when the ledger holds it and all decisions before it."""
 
+    @property
+    def form(self) -> global___FormPart:
+        """Answers a request for a form, in one message or several."""
+
     def __init__(
         self,
         *,
         opened: global___Opened | None = ...,
         decision: global___Decision | None = ...,
         outcome_recorded: global___OutcomeRecorded | None = ...,
+        form: global___FormPart | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["decision", b"decision", "message", b"message", "opened", b"opened", "outcome_recorded", b"outcome_recorded"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["decision", b"decision", "message", b"message", "opened", b"opened", "outcome_recorded", b"outcome_recorded"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["opened", "decision", "outcome_recorded"] | None: ...
+    def HasField(self, field_name: typing.Literal["decision", b"decision", "form", b"form", "message", b"message", "opened", b"opened", "outcome_recorded", b"outcome_recorded"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["decision", b"decision", "form", b"form", "message", b"message", "opened", b"opened", "outcome_recorded", b"outcome_recorded"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["opened", "decision", "outcome_recorded", "form"] | None: ...
 
 global___SessionResponse = SessionResponse
 
@@ -399,12 +417,17 @@ class Open(google.protobuf.message.Message):
     OPTIONS_FIELD_NUMBER: builtins.int
     LABELS_FIELD_NUMBER: builtins.int
     EXPLORATION_FIELD_NUMBER: builtins.int
+    EVALUATES_FIELD_NUMBER: builtins.int
     serdes: builtins.str
     """The session form of this SerDes is used for observations and advice. Empty:
     `bitstream`, whose bytes are those of LLVM's interactive protocol.
     """
     context: builtins.str
     """The module, or the first function."""
+    evaluates: builtins.bool
+    """The client can decide by a form of the version, if it has one; see docs/forms.md.
+    With an exploration the server makes each decision nevertheless.
+    """
     @property
     def policy(self) -> global___PolicyReference: ...
     @property
@@ -435,9 +458,10 @@ class Open(google.protobuf.message.Message):
         options: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         labels: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         exploration: global___Exploration | None = ...,
+        evaluates: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["exploration", b"exploration", "policy", b"policy", "signature", b"signature"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["context", b"context", "exploration", b"exploration", "labels", b"labels", "options", b"options", "policy", b"policy", "serdes", b"serdes", "signature", b"signature"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "evaluates", b"evaluates", "exploration", b"exploration", "labels", b"labels", "options", b"options", "policy", b"policy", "serdes", b"serdes", "signature", b"signature"]) -> None: ...
 
 global___Open = Open
 
@@ -473,10 +497,29 @@ global___Exploration = Exploration
 class Opened(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    @typing.final
+    class FormsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        @property
+        def value(self) -> global___FormReference: ...
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: global___FormReference | None = ...,
+        ) -> None: ...
+        def HasField(self, field_name: typing.Literal["value", b"value"]) -> builtins.bool: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     SESSION_ID_FIELD_NUMBER: builtins.int
     POLICY_FIELD_NUMBER: builtins.int
     IGNORED_FEATURES_FIELD_NUMBER: builtins.int
     DECIDES_FIELD_NUMBER: builtins.int
+    FORMS_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     @property
     def policy(self) -> global___PolicyVersion:
@@ -492,6 +535,12 @@ class Opened(google.protobuf.message.Message):
         advice: `inlining_decision`, `pass_choice`, … Empty: any.
         """
 
+    @property
+    def forms(self) -> google.protobuf.internal.containers.MessageMap[builtins.str, global___FormReference]:
+        """The forms by which the client may decide, by the kinds of decisions; the form of
+        an only model by the empty name.
+        """
+
     def __init__(
         self,
         *,
@@ -499,11 +548,99 @@ class Opened(google.protobuf.message.Message):
         policy: global___PolicyVersion | None = ...,
         ignored_features: collections.abc.Iterable[builtins.str] | None = ...,
         decides: collections.abc.Iterable[builtins.str] | None = ...,
+        forms: collections.abc.Mapping[builtins.str, global___FormReference] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["policy", b"policy"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["decides", b"decides", "ignored_features", b"ignored_features", "policy", b"policy", "session_id", b"session_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["decides", b"decides", "forms", b"forms", "ignored_features", b"ignored_features", "policy", b"policy", "session_id", b"session_id"]) -> None: ...
 
 global___Opened = Opened
+
+@typing.final
+class FormReference(google.protobuf.message.Message):
+    """A portable form of a model; docs/forms.md has its bytes."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DIGEST_FIELD_NUMBER: builtins.int
+    BYTES_FIELD_NUMBER: builtins.int
+    digest: builtins.str
+    """`sha256:` and hexadecimal digits, of the bytes."""
+    bytes: builtins.int
+    def __init__(
+        self,
+        *,
+        digest: builtins.str = ...,
+        bytes: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bytes", b"bytes", "digest", b"digest"]) -> None: ...
+
+global___FormReference = FormReference
+
+@typing.final
+class FormRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DIGEST_FIELD_NUMBER: builtins.int
+    digest: builtins.str
+    def __init__(
+        self,
+        *,
+        digest: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["digest", b"digest"]) -> None: ...
+
+global___FormRequest = FormRequest
+
+@typing.final
+class FormPart(google.protobuf.message.Message):
+    """The next bytes of the form that the client asked for."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DATA_FIELD_NUMBER: builtins.int
+    LAST_FIELD_NUMBER: builtins.int
+    data: builtins.bytes
+    last: builtins.bool
+    """Whether no other part follows."""
+    def __init__(
+        self,
+        *,
+        data: builtins.bytes = ...,
+        last: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["data", b"data", "last", b"last"]) -> None: ...
+
+global___FormPart = FormPart
+
+@typing.final
+class Decided(google.protobuf.message.Message):
+    """Decisions of the latest signature and context, made by the version's form. Of each
+    message the server makes one again, and counts those that differ.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    COUNT_FIELD_NUMBER: builtins.int
+    PAYLOAD_FIELD_NUMBER: builtins.int
+    NANOSECONDS_FIELD_NUMBER: builtins.int
+    count: builtins.int
+    """At most 1,024."""
+    payload: builtins.bytes
+    """The observations in the session form of the SerDes `bitstream`, one after the
+    other, and then the advices.
+    """
+    nanoseconds: builtins.int
+    """The time that they took together."""
+    def __init__(
+        self,
+        *,
+        count: builtins.int = ...,
+        payload: builtins.bytes = ...,
+        nanoseconds: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["count", b"count", "nanoseconds", b"nanoseconds", "payload", b"payload"]) -> None: ...
+
+global___Decided = Decided
 
 @typing.final
 class Observation(google.protobuf.message.Message):

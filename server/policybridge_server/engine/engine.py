@@ -4,24 +4,29 @@ import asyncio
 import itertools
 import logging
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from time import perf_counter_ns
+from typing import Final
 
 import numpy as np
 
-from policybridge_core.errors import InvalidError, PermissionDeniedError, PreconditionError, UnsupportedError
-from policybridge_serdes import Exploration, Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature
-from policybridge_serdes.values import Row
+from policybridge_core.errors import (
+    InvalidError,
+    PermissionDeniedError,
+    UnsupportedError,
+)
+from policybridge_serdes import Exploration, Outcome, PolicyReference, PolicyVersion, SessionOptions
 from policybridge_server.backends.contract import SessionView
 from policybridge_server.counters import Counters
 from policybridge_server.engine.batcher import Batcher
-from policybridge_server.engine.decision import Decision, Sink
+from policybridge_server.engine.decision import Sink
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.loaded_model import LoadedModel
 from policybridge_server.engine.loading import Allowances
 from policybridge_server.engine.recorder import Acknowledge, Forward, Recorder, RecordingSink
+from policybridge_server.engine.session import Session
 from policybridge_server.engine.timeouts import Timeouts
-from policybridge_server.engine.tracing import SessionTrace, Tracer, TracingSink
+from policybridge_server.engine.tracing import Tracer
 from policybridge_server.engine.trials import Trials
 from policybridge_server.engine.versions import LoadedVersions
 from policybridge_server.repository import Repository
@@ -29,122 +34,8 @@ from policybridge_server.repository.rollout import RolloutStep
 
 _LOG = logging.getLogger(__name__)
 
-Recorded = tuple[RecordingSink | None, SessionTrace | None]
-"""The observers of a session's decisions: the ledger, and a trace."""
-
-
-class Session:
-    """One compilation's conversation with one version. Made by ``Engine.open``; for the loop thread."""
-
-    def __init__(
-        self,
-        view: SessionView,
-        loaded: LoadedVersion,
-        sink: Sink,
-        engine: "Engine",
-        recorded: Recorded,
-    ) -> None:
-        recording_sink, trace = recorded
-        sink = recording_sink or sink
-        self.view = view
-        self.loaded = loaded
-        self._trace = trace
-        self._sink = sink if trace is None else TracingSink(trace, sink)
-        self._recording_sink = recording_sink
-        self._engine = engine
-        self._batcher: Batcher | None = None
-        self._on_end: Callable[[], None] | None = None
-
-    @property
-    def policy(self) -> PolicyVersion:
-        """The version that answers."""
-        return self.loaded.stored.policy
-
-    @property
-    def decides(self) -> tuple[str, ...]:
-        """The kinds of decisions that the policy declares, each by the advice's name; empty: any."""
-        return self.loaded.stored.config.decides
-
-    def bind(self, signature: Signature) -> tuple[str, ...]:
-        """Set the signature of the following observations; give the names of the features that the model ignores.
-
-        Raises:
-            InvalidError: the signature does not fit the policy's, or is of a kind of decision that the policy lacks.
-
-        """
-        kinds = self.decides
-        if kinds and signature.advice.name not in kinds:
-            raise InvalidError(f"{self.loaded.stored} decides {', '.join(kinds)}, and not {signature.advice.name!r}")
-        batcher = self.loaded.batcher(signature, self._engine.schedule)
-        self._unbind()
-        self._batcher = batcher
-        batcher.sessions += 1
-        if self._recording_sink is not None:
-            self._recording_sink.recording.bound(signature)
-        return self._batcher.ignored
-
-    def _unbind(self) -> None:
-        if self._batcher is not None:
-            self._batcher.sessions -= 1
-
-    def submit(self, row: Row) -> None:
-        """Ask for one decision; the sink gets the advice at the end of the turn, or when the worker has evaluated it.
-
-        Raises:
-            PreconditionError: no signature is bound yet.
-
-        """
-        if self._batcher is None:
-            raise PreconditionError("an observation came before the signature of its features")
-        if self._recording_sink is not None:
-            self._recording_sink.submitted(row)
-        sink = self._sink if self._trace is None else self._trace.sink(self._sink)
-        self._batcher.submit(Decision(self.view, row, sink))
-
-    def context(self, name: str) -> None:
-        """Name the function (or module) that the following observations belong to."""
-        self.view.context = name
-
-    def report(self, outcome: Outcome | None, acknowledge: Acknowledge) -> None:
-        """Record the session's outcome; see `Engine.report`."""
-        if self._trace is not None and outcome is not None:
-            self._trace.reported(outcome)
-        self._engine.report(self.view.id, outcome, acknowledge, self.view.reporter)
-
-    @property
-    def recorded(self) -> bool:
-        """Whether the session is recorded."""
-        return self._recording_sink is not None
-
-    def finish(self, acknowledge: Acknowledge) -> None:
-        """End the session, and call ``acknowledge`` when its record, to the end, is durable; at once without a ledger.
-
-        All its observations are answered.
-        """
-        if self._recording_sink is None:
-            acknowledge(None)
-        else:
-            self._recording_sink.recording.closed(acknowledge)
-        self.close()
-
-    def close(self) -> None:
-        """End the session; a second call does nothing."""
-        self._engine.forget(self)
-
-    def on_end(self, ended: Callable[[], None]) -> None:
-        """Call ``ended`` when the session ends."""
-        self._on_end = ended
-
-    def end(self) -> None:
-        """Unbind, and end the session in the model and in the record. Called once, by the engine."""
-        self._unbind()
-        self.loaded.end(self.view)
-        if self._recording_sink is not None:
-            self._recording_sink.recording.closed()
-        if self._trace is not None:
-            self._trace.ended()
-        if self._on_end is not None:
-            self._on_end()
+EVALUATED: Final = "evaluated"
+"""The label of sessions whose client may decide by the policy's form: ``client``."""
 
 
 class Engine:
@@ -212,7 +103,12 @@ class Engine:
         return self.versions.load(reference)
 
     def open(
-        self, loaded: LoadedVersion, options: SessionOptions, sink: Sink, alias: str = "", reporter: str = ""
+        self,
+        loaded: LoadedVersion,
+        options: SessionOptions,
+        sink: Sink,
+        alias: str = "",
+        reporter: str = "",
     ) -> Session:
         """Begin a session. It keeps this version, whatever is published before it ends.
 
@@ -234,10 +130,14 @@ class Engine:
                 _check_exploration(model, options.exploration)
         view = _view(loaded.stored.policy, options, self.mark)
         view.alias, view.reporter = alias, reporter
+        forms = loaded.forms if options.may_decide and loaded.forms else None
+        if forms is not None:
+            view.labels = {**view.labels, EVALUATED: "client"}
         self.trials.opened(view, self.repository.find(view.policy.name))
         recording_sink = None if self._recorder is None else RecordingSink(self._recorder.opened(view), sink)
         trace = None if self._tracer is None else self._tracer.opened(view)
         session = Session(view, loaded, sink, self, (recording_sink, trace))
+        session.forms = forms
         self._sessions[view.id] = session
         _LOG.debug("session on %s", loaded.stored, extra={"session": view.id})
         loaded.begin()

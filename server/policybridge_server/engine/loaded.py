@@ -8,6 +8,7 @@ from policybridge_server.backends.contract import ModelSignature, SessionView
 from policybridge_server.bounded import BoundedCache
 from policybridge_server.counters import VersionCounters
 from policybridge_server.engine.batcher import Batcher
+from policybridge_server.engine.forms import Forms
 from policybridge_server.engine.loaded_model import LoadedModel
 from policybridge_server.engine.probe import Probe
 from policybridge_server.repository import StoredVersion
@@ -25,6 +26,7 @@ class LoadedVersion:
         signature: the only model's; empty if there are several.
         sessions: number of its open sessions.
         counters: the version's counters.
+        forms: the forms of its models; ``None``: no client has wanted one.
 
     """
 
@@ -34,6 +36,7 @@ class LoadedVersion:
         self.models = models
         self.signature = models[""].signature if "" in models else ModelSignature(None, None)
         self.sessions = 0
+        self.forms: Forms | None = None
         self._kept: BoundedCache[Signature, Batcher] = BoundedCache(_MOST_KEPT)
 
     def model(self, signature: Signature) -> LoadedModel:

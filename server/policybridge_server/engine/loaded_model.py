@@ -24,6 +24,7 @@ class LoadedModel:
         head: the head that chooses among the model's scores, if policy.toml has one.
         probe: the limits of its batches.
         signature: the model's, with the head's advice if there is a head.
+        counters: of the version.
 
     """
 
@@ -32,6 +33,7 @@ class LoadedModel:
         self.head = head
         self.probe = probe
         self.signature = model.signature if head is None else ModelSignature(model.signature.features, head.advice)
+        self.counters = place.counters
         self._place = place
         self._process = model if isinstance(model, ProcessModel) else None
         # Asked once: isinstance() with a protocol takes as long as evaluating a small model.

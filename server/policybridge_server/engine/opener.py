@@ -9,9 +9,11 @@ from policybridge_core.errors import NotFoundError, PolicyBridgeError, Precondit
 from policybridge_serdes import PolicyReference, SessionOptions
 from policybridge_server.engine.admission import Admission
 from policybridge_server.engine.decision import Sink
-from policybridge_server.engine.engine import Engine, Session
+from policybridge_server.engine.engine import Engine
+from policybridge_server.engine.forms import NO_FORMS, Forms
 from policybridge_server.engine.loaded import LoadedVersion
-from policybridge_server.repository import LATEST
+from policybridge_server.engine.session import Session
+from policybridge_server.repository import LATEST, StoredVersion
 
 UNKNOWN_REPORTER: Final = "a client of another protocol"
 """Whose word a session is that comes by a door which does not know its clients."""
@@ -24,6 +26,7 @@ class SessionOpener:
         engine: opens the sessions.
         loading: lock of loading and publishing: one at a time.
         turn: the lock among the server's processes for changes of the repository.
+        make_forms: makes the forms of a version, in a thread; by default there are none.
 
     """
 
@@ -32,6 +35,7 @@ class SessionOpener:
         self.engine = engine
         self.loading = asyncio.Lock()
         self.turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+        self.make_forms: Callable[[StoredVersion], Forms] = lambda _: NO_FORMS
         self._draining = False
 
     @asynccontextmanager
@@ -73,7 +77,7 @@ class SessionOpener:
         """
         leave = self._admission.enter(client)
         try:
-            loaded = await self._for_session(reference, options.file)
+            loaded = await self._for_session(reference, options)
             self.check_open()
             session = self.engine.open(loaded, options, sink, _alias(reference), reporter)
         except BaseException:
@@ -82,7 +86,15 @@ class SessionOpener:
         session.on_end(leave)
         return session
 
-    async def _for_session(self, reference: PolicyReference, file: str) -> LoadedVersion:
+    async def _for_session(self, reference: PolicyReference, options: SessionOptions) -> LoadedVersion:
+        # Repeat: while its forms were made, the reference may have moved, and the version may have been unloaded.
+        while (loaded := await self._chosen(reference, options.file)).forms is None and options.may_decide:
+            async with self.loading:
+                if loaded.forms is None:
+                    loaded.forms = await asyncio.to_thread(self.make_forms, loaded.stored)
+        return loaded
+
+    async def _chosen(self, reference: PolicyReference, file: str) -> LoadedVersion:
         chosen = self.engine.repository.chosen(reference, file)
         if chosen is not reference:
             # If a version that is being rolled out cannot be loaded, the others' version answers.

@@ -11,7 +11,7 @@ from policybridge_serdes.messages import options_from_pb, reference_from_pb
 from policybridge_serdes.protobuf import parse
 from policybridge_serdes.protobuf_fields import divide, owned
 from policybridge_server.budget import PeerBudget
-from policybridge_server.engine.engine import Session
+from policybridge_server.engine.session import Session
 from policybridge_server.engine.tracing import TRACEPARENT
 from policybridge_server.grpc.calls import Calls
 from policybridge_server.grpc.http2.stream import Stream
@@ -97,6 +97,10 @@ class SessionCall(Conversation[bytes | None]):
         if self._messages is None or self._session is None:
             self._host.doors.satisfied(self)
             self._begin(request)
+            return
+        if request.WhichOneof("message") == "form":
+            for part in self._messages.form(request.form):
+                self._stream.send(part.SerializeToString())
             return
         asked = self._messages.read(request, values)
         if isinstance(asked, Observation):

@@ -1,18 +1,22 @@
 """The messages of one gRPC session after `open`: their handling and answers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple, NoReturn
 
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1 import tensor_pb2
-from policybridge_core.errors import PreconditionError, TooLargeError
+from policybridge_core.errors import InvalidError, PreconditionError, TooLargeError
 from policybridge_serdes import Outcome, Signature, Values, load_serdes
 from policybridge_serdes.contract import decode_view
+from policybridge_serdes.interactive import MOST_DECIDED
 from policybridge_serdes.limits import Buffer, MessageLimits
 from policybridge_serdes.messages import check_outcome, outcome_from_pb, version_to_pb
 from policybridge_serdes.protobuf import signature_from_pb
-from policybridge_server.engine.engine import Session
+from policybridge_server.engine.session import Session
+
+_PART: Final = 1 << 20
+"""Bytes of a form in one message: clients of gRPC take 4 MiB."""
 
 RECORDED: Final = pb.SessionResponse(outcome_recorded=pb.OutcomeRecorded())
 """Answers an outcome when the ledger holds it."""
@@ -45,6 +49,7 @@ class SessionMessages:
 
     def __init__(self, session: Session, message: pb.Open, limits: MessageLimits) -> None:
         self._serdes = load_serdes(message.serdes or "bitstream", limits)
+        self._is_bitstream = message.serdes in ("", "bitstream")
         self._session = session
         self._limits = limits
         self._version = session.policy.version
@@ -60,6 +65,9 @@ class SessionMessages:
             ignored_features=ignored,
             decides=session.decides,
         )
+        if session.forms is not None:
+            for kind, form in session.forms.by_kind.items():
+                opened.forms[kind].digest, opened.forms[kind].bytes = form.digest, len(form.data)
         self.opened = pb.SessionResponse(opened=opened)
 
     def _bind(self, message: tensor_pb2.Signature) -> tuple[str, ...]:
@@ -93,10 +101,13 @@ class SessionMessages:
         if kind == "signature":
             self._bind(request.signature)
             return None
+        if kind == "decided":
+            self._decided(request.decided)
+            return None
         if kind == "outcome":
             check_outcome(request.outcome, self._limits)
             return outcome_from_pb(request.outcome)
-        known = "`observation`, `context`, `signature` and `outcome`"
+        known = "`observation`, `context`, `signature`, `decided`, `form` and `outcome`"
         raise PreconditionError(f"after `open` come {known}, not {kind or 'an empty message'}")
 
     def _observation(self, observation: pb.Observation, values: Buffer | None) -> pb.SessionResponse | Observation:
@@ -110,6 +121,20 @@ class SessionMessages:
         if values is not None:
             return Observation(self._decode_view, values)
         return Observation(self._decode, observation.values)
+
+    def _decided(self, decided: pb.Decided) -> None:
+        if not self._is_bitstream:
+            raise InvalidError("a client that decides by itself uses the SerDes bitstream")
+        if not 1 <= decided.count <= MOST_DECIDED:
+            raise InvalidError(f"{decided.count} decisions in one message; it takes 1 to {MOST_DECIDED}")
+        self._session.decided(decided.count, decided.nanoseconds, decided.payload)
+
+    def form(self, request: pb.FormRequest) -> Iterator[pb.SessionResponse]:
+        """Give the parts of a form; see `Session.form`."""
+        data = memoryview(self._session.form(request.digest))
+        for start in range(0, len(data), _PART):
+            part = pb.FormPart(data=bytes(data[start : start + _PART]), last=start + _PART >= len(data))
+            yield pb.SessionResponse(form=part)
 
     def decision(self, advice: Values, log_probability: float | None) -> bytes:
         """Write the answer to the latest observation, and keep it for its step sent again."""

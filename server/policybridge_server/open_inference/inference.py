@@ -10,9 +10,9 @@ from policybridge_serdes import SessionOptions, Values
 from policybridge_serdes.limits import LARGE, MessageLimits
 from policybridge_serdes.values import Row
 from policybridge_server.budget.work import Work
-from policybridge_server.engine.engine import Session
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.opener import SessionOpener
+from policybridge_server.engine.session import Session
 from policybridge_server.engine.single import Evaluation, awaited
 from policybridge_server.grpc.error_details import FieldError
 from policybridge_server.grpc.unary import UnaryCall

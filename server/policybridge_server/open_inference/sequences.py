@@ -11,8 +11,8 @@ from typing import Final
 from policybridge_core.errors import PolicyBridgeError, PreconditionError, TooLargeError
 from policybridge_serdes import Signature, Values
 from policybridge_serdes.values import Row
-from policybridge_server.engine.engine import Session
 from policybridge_server.engine.recorder import wait_recorded
+from policybridge_server.engine.session import Session
 from policybridge_server.engine.single import awaited
 from policybridge_server.grpc.error_details import FieldError
 from policybridge_server.open_inference.request import InferRequest, SequenceStep

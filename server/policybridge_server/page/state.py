@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from policybridge_core.errors import PreconditionError
 from policybridge_core.text import without_paths
-from policybridge_server.engine.engine import Engine, Session
+from policybridge_server.engine.engine import Engine
+from policybridge_server.engine.session import Session
 from policybridge_server.repository import StoredPolicy
 from policybridge_server.transports.contract import Host
 

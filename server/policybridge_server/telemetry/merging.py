@@ -67,6 +67,9 @@ def _version(parts: Sequence[VersionSnapshot], past: bool) -> VersionSnapshot:
         made.opened += part.counters.opened
         made.closed += part.counters.closed
         made.fallbacks += part.counters.fallbacks
+        made.made_by_clients += part.counters.made_by_clients
+        made.checked += part.counters.checked
+        made.differing += part.counters.differing
     if past:
         made.closed = made.opened
     known = [part.failures for part in parts if part.failures is not None]

@@ -124,14 +124,23 @@ def _decisions(versions: Sequence[VersionSnapshot]) -> Iterator[Metric]:
         labels=[*_OF, "stage"],
     )
     sizes = HistogramMetricFamily("policybridge_batch_size", "Observations in one run of a batch.", labels=_OF)
+    by_clients = CounterMetricFamily(
+        "policybridge_client_decisions",
+        "Decisions that clients made by the policy's form: all, those that the server made again, and those of them "
+        "in which its advice is another one.",
+        labels=[*_OF, "result"],
+    )
     for each in versions:
         made.add_metric(_labels(each), each.counters.decisions)
+        by_clients.add_metric([*_labels(each), "reported"], each.counters.made_by_clients)
+        by_clients.add_metric([*_labels(each), "checked"], each.counters.checked)
+        by_clients.add_metric([*_labels(each), "differing"], each.counters.differing)
         if each.failures is not None:
             failed.add_metric(_labels(each), each.failures)
         for stage, name in _STAGES.items():
             _add_times(seconds, [*_labels(each), stage], getattr(each.counters, name))
         _add(sizes, _labels(each), each.counters.batches, _SIZES, 1)
-    yield from (made, failed, seconds, sizes)
+    yield from (made, by_clients, failed, seconds, sizes)
 
 
 def _outcomes(versions: Sequence[VersionSnapshot]) -> Iterator[Metric]:

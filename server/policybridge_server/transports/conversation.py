@@ -17,7 +17,7 @@ from policybridge_serdes import Outcome, PolicyReference, SessionOptions, Values
 from policybridge_serdes.limits import LARGE, Buffer
 from policybridge_serdes.values import Row
 from policybridge_server.budget import PeerBudget
-from policybridge_server.engine.engine import Session
+from policybridge_server.engine.session import Session
 from policybridge_server.transports.channel import Channel
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.failures import as_error

@@ -9,6 +9,7 @@ from policybridge_core.session import LONGEST_NAME
 from policybridge_core.text import without_paths
 from policybridge_serdes import Exploration, PolicyReference, PolicyVersion, SessionOptions
 from policybridge_serdes.interactive import OutcomeFields
+from policybridge_server.engine.forms import Forms
 
 RECORDED: Final = b'{"recorded":true}\n'
 """Answers an outcome when the ledger holds it."""
@@ -37,6 +38,7 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     labels: dict[str, str] = {}
     context: str = ""
     exploration: Explore | None = None
+    evaluate: Literal["here", "there"] = "there"
 
     @property
     def reference(self) -> PolicyReference:
@@ -53,12 +55,14 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The options of the session.
 
         Raises:
-            InvalidError: a value of the exploration is out of its range.
+            InvalidError: a value of the exploration is out of its range, or the framing leaves no room for a form.
 
         """
+        if self.evaluate == "here" and self.framing == "raw":
+            raise InvalidError("a client that decides by itself needs the framing status or chance, not raw")
         given = self.exploration
         exploration = None if given is None else Exploration(given.seed, given.temperature, given.epsilon)
-        return SessionOptions(self.context, self.options, self.labels, exploration)
+        return SessionOptions(self.context, self.options, self.labels, exploration, self.evaluate == "here")
 
 
 class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,12 +89,26 @@ def parse_hello(line: bytes) -> Hello | Report:
         raise InvalidError(f"the hello line is malformed: {error}; see proto/SOCKET.md") from error
 
 
-def opened_line(session_id: str, policy: PolicyVersion, decides: tuple[str, ...] = ()) -> bytes:
-    """Write the line that answers a hello; ``decides`` are the kinds of decisions that the policy declares."""
+def opened_line(
+    session_id: str, policy: PolicyVersion, decides: tuple[str, ...] = (), forms: Forms | None = None
+) -> bytes:
+    """Write the line that answers a hello.
+
+    Args:
+        session_id: the session's id.
+        policy: the version that answers.
+        decides: the kinds of decisions that the policy declares.
+        forms: by which the client may decide.
+
+    """
     opened: dict[str, Any] = {"session": session_id, "policy": policy.name, "version": policy.version}
     opened["digest"] = policy.digest
     if decides:
         opened["decides"] = decides
+    if forms is not None:
+        opened["forms"] = {
+            kind: {"digest": each.digest, "bytes": len(each.data)} for kind, each in forms.by_kind.items()
+        }
     return msgspec.json.encode(opened) + b"\n"
 
 

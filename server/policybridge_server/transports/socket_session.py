@@ -8,9 +8,17 @@ from typing import Final
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError, TooLargeError, UnavailableError
 from policybridge_serdes import Codec, ElementType, Outcome, Values, load_serdes
-from policybridge_serdes.interactive import MAX_LINE, Context, Event, Header, InteractiveReader
+from policybridge_serdes.interactive import (
+    MAX_LINE,
+    Context,
+    Decided,
+    Event,
+    FormWanted,
+    Header,
+    InteractiveReader,
+)
 from policybridge_server.budget import Budget, PeerBudget
-from policybridge_server.engine.engine import Session
+from policybridge_server.engine.session import Session
 from policybridge_server.transports.channel import SocketChannel
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.conversation import ChannelConversation
@@ -117,7 +125,7 @@ class SocketSession(ChannelConversation[Event]):
         self._open(hello.reference, hello.session_options)
 
     def _opened(self, session: Session) -> None:
-        self._channel.send(opened_line(session.view.id, session.policy, session.decides))
+        self._channel.send(opened_line(session.view.id, session.policy, session.decides, session.forms))
         self._prefix = b"" if self._framing == "raw" else _ADVICE
         self._sends_chance = self._framing == "chance"
         self._receive_from(self._reader.read(bytes(self._line)))
@@ -136,6 +144,11 @@ class SocketSession(ChannelConversation[Event]):
             session.context(message.name)
         elif isinstance(message, Outcome):
             self._report(session, message)
+        elif isinstance(message, Decided):
+            session.decided(message.count, message.nanoseconds, message.payload)
+        elif isinstance(message, FormWanted):
+            self._channel.send(self._prefix + session.form(message.digest))
+            self._sent()
         else:
             self._bind(session, message)
 

@@ -26,7 +26,8 @@ from policybridge_serdes import (
     Values,
     pack,
 )
-from policybridge_server.engine.engine import Engine, Session
+from policybridge_server.engine.engine import Engine
+from policybridge_server.engine.session import Session
 from policybridge_server.repository import Repository
 from tests.onnx_models import make_model, write_onnx
 from tests.repositories import answering, write_python

@@ -16,6 +16,10 @@ _SCORES = 'advice = {name = "scores", type = "float", shape = [1, 3]}\n[head]\na
 def write_policies(repository: Path) -> None:
     write_network(repository, "network")
     write_network(repository, "network", version=2)
+    write_network(repository, "choosing")
+    with (repository / "choosing" / "policy.toml").open("a") as file:
+        file.write('[head]\nscores = "choice"\nchoices = 2\nadvice = "inlining_decision"\n')
+    write_python(repository, "first", answering("[0]"))
     write_python(repository, "reverse", answering('observation["names"][::-1]'))
     write_python(repository, "scores", answering("[[1.0, 3.0, 2.0]]"), _SCORES)
     write_python(repository, "sum", answering('observation["x"].sum()'))

@@ -7,7 +7,8 @@ import pytest
 
 from policybridge_serdes import PolicyReference, SessionOptions, pack
 from policybridge_server.counters import Counters, Histogram, VersionCounters
-from policybridge_server.engine.engine import Engine, Session
+from policybridge_server.engine.engine import Engine
+from policybridge_server.engine.session import Session
 from policybridge_server.repository import Repository
 from tests.repositories import answering, write_python
 from tests.server.engine.misbehaving import X

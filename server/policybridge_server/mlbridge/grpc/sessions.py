@@ -9,7 +9,7 @@ from typing import Any
 from policybridge_core.errors import PolicyBridgeError, PolicyFailedError
 from policybridge_serdes import Values
 from policybridge_serdes.values import Row
-from policybridge_server.engine.engine import Session
+from policybridge_server.engine.session import Session
 from policybridge_server.transports.failures import as_error
 
 _LOG = logging.getLogger(__name__)

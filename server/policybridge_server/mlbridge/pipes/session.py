@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from policybridge_core.errors import PolicyBridgeError, UnavailableError
 from policybridge_serdes import Layout, Outcome, PolicyReference, SessionOptions, Signature, Values
-from policybridge_server.engine.engine import Session
+from policybridge_server.engine.session import Session
 from policybridge_server.mlbridge.pipes.config import PipeConfig
 from policybridge_server.mlbridge.pipes.expected import ExpectedAdvice, ReplyWriter, reply_writer
 from policybridge_server.mlbridge.pipes.fifos import Fifos

@@ -1,0 +1,74 @@
+"""The forms that this user's clients have been sent: files by digest, shared with the clients in C++."""
+
+import hashlib
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+_LIMIT: Final = 256 << 20
+
+
+def digest_of(form: bytes) -> str:
+    """Give the digest of a form: ``sha256:`` and hexadecimal digits."""
+    return f"sha256:{hashlib.sha256(form).hexdigest()}"
+
+
+class FormCache:
+    """Files in ``policybridge/forms`` of the user's cache folder.
+
+    A file is used only if it has the SHA-256 of its name. Nothing is kept where the folder is not this user's alone.
+
+    Args:
+        limit: bytes of all files; the oldest go first.
+
+    """
+
+    def __init__(self, limit: int = _LIMIT) -> None:
+        self._limit = limit
+
+    def find(self, digest: str) -> bytes | None:
+        """Give the form of a digest; ``None``: it is not there."""
+        folder = _folder()
+        if folder is None:
+            return None
+        with suppress(OSError):
+            form = (folder / digest.removeprefix("sha256:")).read_bytes()
+            return form if digest_of(form) == digest else None
+        return None
+
+    def keep(self, form: bytes) -> None:
+        """Keep a form. Where it cannot be written, the next client asks for it again."""
+        folder = _folder()
+        if folder is None:
+            return
+        name = digest_of(form).removeprefix("sha256:")
+        beside = folder / f"{name}.{os.getpid()}"
+        with suppress(OSError):
+            # Renamed: another client must not read half of it.
+            beside.write_bytes(form)
+            beside.replace(folder / name)
+            _trim(folder, self._limit)
+
+
+def _folder() -> Path | None:
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = base / "policybridge" / "forms"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        about = folder.lstat()
+    except OSError:
+        return None
+    own = stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid()
+    return folder if own and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else None
+
+
+def _trim(folder: Path, limit: int) -> None:
+    files = sorted(((each.lstat(), each) for each in folder.iterdir()), key=lambda each: each[0].st_mtime)
+    total = sum(about.st_size for about, _ in files)
+    for about, file in files:
+        if total <= limit:
+            return
+        file.unlink(missing_ok=True)
+        total -= about.st_size

@@ -1,0 +1,174 @@
+"""A session whose decisions are made in this process, by the form of the policy's version (docs/forms.md)."""
+
+from collections.abc import Sequence
+from time import perf_counter_ns
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from policybridge_client.contract import ClientSession, FormReference, FormSession
+from policybridge_client.form_cache import FormCache, digest_of
+from policybridge_core.closing import Closing
+from policybridge_core.errors import InvalidError, PolicyBridgeError, PolicyFailedError, PreconditionError
+from policybridge_forms import Form
+from policybridge_forms.evaluating import SAID, Status
+from policybridge_serdes import ElementType, Outcome, Signature, TensorSpec, Values
+from policybridge_serdes.interactive import MOST_DECIDED
+
+_REPORT_AT: Final = 1 << 16
+"""Bytes of decisions that are reported together."""
+
+
+def decide_here(session: ClientSession, signature: Signature) -> ClientSession:
+    """Make the decisions of a new session in this process, if its version has a form that fits; else give the session.
+
+    The server gets the decisions in bulk. If it goes away, they go on, by the same version.
+
+    Raises:
+        PolicyBridgeError: the form did not come. The session is closed.
+
+    """
+    if not isinstance(session, FormSession) or not _is_reportable(signature):
+        return session
+    reference = session.forms.get(signature.advice.name) or session.forms.get("")
+    form = None if reference is None else _form(session, reference)
+    if form is None or not _fits(form, signature):
+        return session
+    return LocalSession(session, form, signature)
+
+
+def _is_reportable(signature: Signature) -> bool:
+    specs = (*signature.features.specs, signature.advice)
+    return all(spec.fixed and spec.type is not ElementType.BOOL for spec in specs)
+
+
+def _form(session: FormSession, reference: FormReference) -> Form | None:
+    """Give the form; ``None`` if this client cannot read it."""
+    cache = FormCache()
+    data = cache.find(reference.digest)
+    try:
+        if data is None:
+            data = session.form(reference)
+            if digest_of(data) != reference.digest:
+                raise InvalidError(f"the server sent another form than {reference.digest}")
+            cache.keep(data)
+    except BaseException:
+        session.close()
+        raise
+    try:
+        return Form.read(data)
+    except PolicyBridgeError:
+        return None
+
+
+def _fits(form: Form, signature: Signature) -> bool:
+    """Whether the client's signature fits; if it does not, the server says why."""
+    given, advice = signature.features.by_name, form.content.advice
+    features = all(
+        each.fill is not None if each.spec.name not in given else _is_same(given[each.spec.name], each.spec)
+        for each in form.content.features
+    )
+    return features and _is_same(signature.advice, advice)
+
+
+def _is_same(left: TensorSpec, right: TensorSpec) -> bool:
+    return left.type is right.type and _without_ones(left.shape) == _without_ones(right.shape)
+
+
+def _without_ones(shape: Sequence[int]) -> tuple[int, ...]:
+    """Drop the dimensions of 1 in front, as the server does."""
+    first = next((place for place, size in enumerate(shape) if size != 1), len(shape))
+    return tuple(shape[first:])
+
+
+class LocalSession(Closing):
+    """One session; see `ClientSession`. Made by `decide_here`.
+
+    Attributes:
+        id: of the session with the server.
+        policy: the version that decides.
+        decides: the kinds of decisions that the policy declares.
+        log_probability: ``None``: the session does not explore.
+        lost: why the server no longer gets the decisions; ``None``: it does.
+
+    """
+
+    log_probability: float | None = None
+
+    def __init__(self, session: FormSession, form: Form, signature: Signature) -> None:
+        self._session = session
+        self._form = form
+        self._advice = signature.advice_layout
+        self.id, self.policy, self.decides = session.id, session.policy, session.decides
+        self.lost: PolicyBridgeError | None = None
+        self._over = False
+        self._record = np.zeros(1, form.record)
+        self._copied: list[str] = []
+        for each in form.content.features:
+            if each.spec.name in signature.features.by_name:
+                self._copied.append(each.spec.name)
+            else:
+                self._record[each.spec.name][0] = np.asarray(each.fill).reshape(each.spec.shape)
+        self._most = max(1, min(MOST_DECIDED, _REPORT_AT // max(1, signature.features.size)))
+        self._observations: list[bytes] = []
+        self._advices: list[bytes] = []
+        self._nanoseconds = 0
+
+    def evaluate(self, observation: Values) -> Values:
+        """Decide about one record of the features."""
+        if self._over:
+            raise PreconditionError("the session is over: it was closed")
+        begun = perf_counter_ns()
+        for name in self._copied:
+            self._record[name][0] = observation[name].reshape(self._record[name][0].shape)
+        advices, status = self._form.decide(self._record)
+        if status[0]:
+            self.close()
+            raise PolicyFailedError(SAID[Status(int(status[0]))])
+        made = self._made(advices[0])
+        self._nanoseconds += perf_counter_ns() - begun
+        self._observations.append(observation.tobytes())
+        self._advices.append(made.tobytes())
+        if len(self._advices) >= self._most:
+            self._tell()
+        return made
+
+    def _made(self, advice: npt.NDArray[Any]) -> Values:
+        (spec,) = self._advice.specs
+        made: Values = np.zeros(1, self._advice.dtype)
+        made[spec.name] = advice.reshape((1, *spec.shape))
+        return made
+
+    def _tell(self) -> None:
+        """Report the decisions so far."""
+        count, payload = len(self._advices), b"".join((*self._observations, *self._advices))
+        nanoseconds, self._nanoseconds = self._nanoseconds, 0
+        self._observations.clear()
+        self._advices.clear()
+        if not count or self.lost is not None:
+            return
+        try:
+            self._session.decided(count, nanoseconds, payload)
+        except PolicyBridgeError as error:
+            self.lost = error
+
+    def context(self, name: str) -> None:
+        """Name the function or module of the next decisions."""
+        self._tell()
+        if self.lost is None:
+            self._session.context(name)
+
+    def report(self, outcome: Outcome) -> None:
+        """Report the outcome, after all decisions."""
+        self._tell()
+        if self.lost is not None:
+            raise self.lost
+        self._session.report(outcome)
+
+    def close(self) -> None:
+        """Report the remaining decisions, and end the session."""
+        if not self._over:
+            self._over = True
+            self._tell()
+            self._session.close()

@@ -1,0 +1,50 @@
+"""The portable forms of a version, by which clients decide themselves."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class FormFile:
+    """The form of one model.
+
+    Attributes:
+        data: its bytes.
+        digest: ``sha256:`` and hexadecimal digits, over the bytes.
+
+    """
+
+    data: bytes
+    digest: str
+
+    @classmethod
+    def of(cls, data: bytes) -> "FormFile":
+        """Make the file of a form's bytes."""
+        return cls(data, f"sha256:{hashlib.sha256(data).hexdigest()}")
+
+
+@dataclass(frozen=True)
+class Forms:
+    """The forms of a version's models.
+
+    Attributes:
+        by_kind: by the kind of their decisions; that of an only model by the empty name. Models that have none are left
+            out.
+
+    """
+
+    by_kind: Mapping[str, FormFile]
+
+    def __bool__(self) -> bool:
+        """Whether there is one."""
+        return bool(self.by_kind)
+
+    def data(self, digest: str) -> bytes | None:
+        """Give the form of a digest; ``None``: it is of another version."""
+        return next((each.data for each in self.by_kind.values() if each.digest == digest), None)
+
+
+NO_FORMS: Final = Forms({})
+"""Those of a version whose clients always ask."""
