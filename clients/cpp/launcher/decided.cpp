@@ -4,9 +4,9 @@
 #include "files.h"
 #include "llvm_version.h"
 #include "plugins.h"
+#include "process.h"
 #include "sources.h"
 
-#include <cstdio>
 #include <cstdlib>
 
 namespace policybridge {
@@ -15,8 +15,6 @@ namespace {
 
 /// The compiler cache that has no setting for input files besides the sources.
 constexpr std::string_view unseeing = "sccache";
-
-void say(const std::string &message) { (void)fprintf(stderr, "policybridge-run: %s\n", message.c_str()); }
 
 void append_to_variable(const char *name, const std::string &files) {
   const std::string before = variable(name);

@@ -11,7 +11,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <poll.h>
 #include <unistd.h>
 
@@ -203,7 +202,7 @@ Result<CompilationReport> run_plain(const Compiler &compiler, Signals &signals) 
   Result<Process> process = Process::start(compiler.command(), signals);
   if (!process.ok()) {
     if (!find_program(compiler.start[0]).empty())
-      (void)fprintf(stderr, "policybridge-run: without statistics: %s\n", process.status().message().c_str());
+      say("without statistics: " + process.status().message());
     // Where it is the compiler that cannot be started, this fails with the same reason.
     signals.restore();
     return become(compiler.command());

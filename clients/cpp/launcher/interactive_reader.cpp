@@ -12,7 +12,7 @@ namespace policybridge {
 
 namespace {
 
-constexpr std::size_t piece = 1 << 16;
+constexpr std::size_t one_read = 1 << 16;
 
 Status malformed(std::string_view line) {
   return invalid_argument("not a line of LLVM's protocol (\"features\", \"context\" or \"observation\"): " +
@@ -28,17 +28,17 @@ bool announces_observation(std::string_view line) {
 
 } // namespace
 
-InteractiveReader::InteractiveReader() : buffer_(2 * piece) {}
+InteractiveReader::InteractiveReader() : buffer_(2 * one_read) {}
 
 char *InteractiveReader::space(std::size_t &size) {
   if (begin_ == end_)
     begin_ = end_ = 0;
-  if (buffer_.size() - end_ < piece) {
+  if (buffer_.size() - end_ < one_read) {
     std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
     end_ -= std::exchange(begin_, 0);
   }
-  if (buffer_.size() - end_ < piece)
-    buffer_.resize(std::max(2 * buffer_.size(), needed_ + piece));
+  if (buffer_.size() - end_ < one_read)
+    buffer_.resize(std::max(2 * buffer_.size(), needed_ + one_read));
   size = buffer_.size() - end_;
   return buffer_.data() + end_;
 }

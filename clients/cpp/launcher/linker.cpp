@@ -13,8 +13,8 @@ namespace policybridge {
 
 namespace {
 
-constexpr int timeout_milliseconds = 60000;
-constexpr int not_tried = 0, loads = 1, loads_not = 2;
+constexpr int linker_milliseconds = 60000;
+constexpr int not_tried = 0, plugin_loads = 1, plugin_fails = 2;
 constexpr int first_signal_status = 128;
 
 bool chooses_linker(const std::string &word) {
@@ -40,7 +40,7 @@ bool is_script(const std::string &path) {
 Result<std::string> find_linker(Strings words, Signals &signals) {
   for (const char *word : {"-nostdlib", "-shared", "-###", "/dev/null"})
     words.emplace_back(word);
-  const Result<std::string> told = output_of(words, signals, timeout_milliseconds, true);
+  const Result<std::string> told = output_of(words, signals, linker_milliseconds, true);
   if (!told.ok())
     return signals.received() ? told : Result<std::string>(std::string());
   constexpr std::string_view before = "\n \"";
@@ -65,10 +65,10 @@ Result<int> try_linker(Strings words, const std::string &plugin, Signals &signal
   Result<Process> process = Process::start(words, signals, options);
   if (!process.ok())
     return not_tried;
-  if (Status status = process->await(signals, timeout_milliseconds); !status.ok())
+  if (Status status = process->await(signals, linker_milliseconds); !status.ok())
     return status;
   const int status = process->reap();
-  return status == 0 ? loads : status < first_signal_status ? loads_not : not_tried;
+  return status == 0 ? plugin_loads : status < first_signal_status ? plugin_fails : not_tried;
 }
 
 } // namespace
@@ -86,7 +86,7 @@ Result<bool> linker_loads(const Compiler &compiler, const std::string &plugin, S
       linker->empty() || is_script(*linker) ? ask() : remembered(compiler.start, question, ask);
   if (!answer.ok())
     return answer.status();
-  return *answer == loads;
+  return *answer == plugin_loads;
 }
 
 } // namespace policybridge

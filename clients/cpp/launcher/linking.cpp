@@ -5,11 +5,11 @@
 #include "linker.h"
 #include "llvm_version.h"
 #include "plugins.h"
+#include "process.h"
 #include "sha256.h"
 #include "words.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 
 namespace policybridge {
@@ -72,8 +72,6 @@ bool has_cache(const Compiler &compiler) {
     return word.find("thinlto-cache-dir") != std::string::npos;
   });
 }
-
-void say(const std::string &message) { (void)fprintf(stderr, "policybridge-run: %s\n", message.c_str()); }
 
 /// Why nothing is decided at link time; empty if there is something to decide.
 std::string reason_not_to(const Config &config) {

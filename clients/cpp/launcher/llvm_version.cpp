@@ -13,7 +13,7 @@ namespace policybridge {
 
 namespace {
 
-constexpr int timeout_milliseconds = 30000;
+constexpr int version_milliseconds = 30000;
 
 int version_in(const std::string &output) {
   constexpr std::string_view word = " version ";
@@ -33,7 +33,7 @@ int version_in(const std::string &output) {
 Result<int> run_version(const Strings &start, Signals &signals) {
   Strings command = start;
   command.emplace_back("--version");
-  const Result<std::string> output = output_of(command, signals, timeout_milliseconds);
+  const Result<std::string> output = output_of(command, signals, version_milliseconds);
   if (output.ok())
     return version_in(*output);
   // A compiler that cannot be started fails with its own message when it is started to compile.

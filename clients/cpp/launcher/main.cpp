@@ -8,7 +8,6 @@
 #include "linking.h"
 #include "process.h"
 
-#include <cstdio>
 #include <unistd.h>
 
 namespace {
@@ -21,7 +20,7 @@ constexpr int not_found_status = 127;
 constexpr int signal_status = 128;
 
 int print_error(const std::string &message, int status) {
-  (void)fprintf(stderr, "policybridge-run: %s\n", message.c_str());
+  say(message);
   return status;
 }
 

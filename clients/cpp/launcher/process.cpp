@@ -203,4 +203,6 @@ Result<std::string> output_of(const Strings &command, Signals &signals, int time
   return text;
 }
 
+void say(const std::string &message) { (void)fprintf(stderr, "policybridge-run: %s\n", message.c_str()); }
+
 } // namespace policybridge

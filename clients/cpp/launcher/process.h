@@ -58,6 +58,9 @@ private:
   Descriptor descriptor_;
 };
 
+/// Write one line to standard error, behind the launcher's name.
+void say(const std::string &message);
+
 /// Become the program. This returns only where the program cannot be started.
 Status become(const Strings &command);
 

@@ -1,5 +1,6 @@
 #include "module_names.h"
 
+#include "percent.h"
 #include "process_names.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -31,6 +32,8 @@ StringRef without_number(StringRef name) {
 }
 
 } // namespace
+
+std::string encoded(StringRef name) { return percent_encoded({name.data(), name.size()}); }
 
 std::string name_of(const Module &module) {
   if (is_merged(module))

@@ -20,6 +20,9 @@ std::string name_of(const llvm::Module &module);
 /// of the module's content: it changes with every edit.
 llvm::StringRef lasting_name(llvm::StringRef name);
 
+/// A name as it is in a log: percent-encoded.
+std::string encoded(llvm::StringRef name);
+
 /// The names of a module's functions as they outlast edits elsewhere in the program.
 ///
 /// Where full LTO merges modules, it puts numbers behind the names of local functions that are equal. They count all

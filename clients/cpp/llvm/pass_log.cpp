@@ -18,7 +18,6 @@
 
 #include "module_names.h"
 #include "pass_choices.h"
-#include "percent.h"
 #include "sha256.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -27,8 +26,6 @@ using namespace llvm;
 
 namespace policybridge::plugin {
 namespace {
-
-std::string encoded(StringRef name) { return percent_encoded({name.data(), name.size()}); }
 
 StringRef as_in_a_store(StringRef pass) {
   const KnownPass *known = find_pass_by_title({pass.data(), pass.size()});

@@ -21,6 +21,7 @@
 #include "site_log.h"
 
 #include "../launcher/files.h"
+#include "module_names.h"
 #include "percent.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -40,8 +41,6 @@ namespace {
 
 /// Where `inlined` is in a line, behind the key and two decisions.
 constexpr std::size_t inlined_column = 16 + 5;
-
-std::string encoded(StringRef name) { return percent_encoded({name.data(), name.size()}); }
 
 std::string location_of(const CallBase &call) {
   const CallSiteFormat format{CallSiteFormat::Format::LineColumnDiscriminator};

@@ -4,7 +4,7 @@ namespace policybridge {
 
 namespace {
 
-constexpr char digits[] = "0123456789ABCDEF";
+constexpr char hexadecimal[] = "0123456789ABCDEF";
 
 /// The value of a hexadecimal digit; -1 for any other character.
 int value_of(char digit) {
@@ -22,7 +22,7 @@ std::string percent_encoded(std::string_view text) {
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte <= 0x20 || byte == 0x7f || c == '%')
-      encoded.append({'%', digits[byte >> 4], digits[byte & 15]});
+      encoded.append({'%', hexadecimal[byte >> 4], hexadecimal[byte & 15]});
     else
       encoded += c;
   }

@@ -17,7 +17,7 @@ std::string chosen(const std::string &given, const char *variable) {
 }
 
 /// Read a file into `content`; an empty path leaves it as it is.
-Status read(const std::string &path, const char *what, std::string &content) {
+Status read_text(const std::string &path, const char *what, std::string &content) {
   if (path.empty())
     return {};
   std::ifstream file(path, std::ios::binary);
@@ -33,7 +33,7 @@ bool is_space(char byte) { return std::strchr(" \t\r\n\f\v", byte) && byte; }
 
 /// Read the token into `token`. InvalidArgument: the file holds none.
 Status read_token(const std::string &path, std::string &token) {
-  if (Status status = read(path, "the token", token); !status.ok() || path.empty())
+  if (Status status = read_text(path, "the token", token); !status.ok() || path.empty())
     return status;
   token.erase(token.begin(), std::find_if_not(token.begin(), token.end(), is_space));
   token.erase(std::find_if_not(token.rbegin(), token.rend(), is_space).base(), token.end());
@@ -59,9 +59,9 @@ bool is_loopback(const std::string &target) {
 
 Result<std::shared_ptr<::grpc::ChannelCredentials>> tls(const Credentials &files) {
   ::grpc::SslCredentialsOptions options;
-  for (const Status &status : {read(files.ca, "the authorities' certificates", options.pem_root_certs),
-                               read(files.certificate, "the client's certificate", options.pem_cert_chain),
-                               read(files.key, "the client's key", options.pem_private_key)})
+  for (const Status &status : {read_text(files.ca, "the authorities' certificates", options.pem_root_certs),
+                               read_text(files.certificate, "the client's certificate", options.pem_cert_chain),
+                               read_text(files.key, "the client's key", options.pem_private_key)})
     if (!status.ok())
       return status;
   return ::grpc::SslCredentials(options);
