@@ -33,6 +33,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if config.getoption("quick") and is_test and needs_more(collection_path) else None
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests of the Ray cluster: idle workers take others' last tests, and each would start its own."""
+    items.sort(key=lambda item: "cluster" not in getattr(item, "fixturenames", ()))
+
+
 _STACK = Path(__file__).parent / "docker" / "test_stack.py"
 _FRESH = Path(__file__).parent / "docs" / "test_fresh.py"
 
