@@ -20,7 +20,8 @@ using namespace llvm;
 namespace policybridge::plugin {
 namespace {
 
-/// Counts of what a block has. The constants are operands: an encoding has none, one or four bytes for them, or eight.
+/// Counts of a block's instructions and operands. Constants are operands, counted by the bytes that an encoding has for
+/// them: one, four or eight.
 struct BlockCounts {
   std::int64_t instructions = 0, loads = 0, stores = 0, calls = 0, indirect_calls = 0, intrinsics = 0, phis = 0;
   std::int64_t geps = 0, variable_geps = 0, byte_constants = 0, word_constants = 0, wide_constants = 0, globals = 0;

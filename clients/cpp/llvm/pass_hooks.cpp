@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char *outlining_off = "nooutline";
 
-/// What a pipeline's callbacks and passes share; a pipeline has one module at a time.
+/// The state that a pipeline's callbacks and passes share; a pipeline has one module at a time.
 struct Phase {
   std::shared_ptr<ModulePasses> passes; // of the module, while LLVM is asked to skip; else null
   bool is_adding = false;               // while passes run that we have added, about which nothing is chosen
@@ -133,7 +133,7 @@ private:
     return preserved;
   }
 
-  /// LLVM's outliner leaves out what has an attribute.
+  /// LLVM's outliner leaves out functions with an attribute.
   PreservedAnalyses run(const KnownPipeline &pipeline, ModulePasses &passes) {
     ModulePassManager added;
     cantFail(builder_.parsePassPipeline(added, runnable(pipeline)));

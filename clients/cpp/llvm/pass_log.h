@@ -23,7 +23,7 @@ public:
   /// LLVM is about to run an optional pass of its middle end on a function, or not to.
   void ask(llvm::StringRef function, llvm::StringRef pass);
 
-  /// LLVM skips what it asked about last.
+  /// LLVM skips the pass that it asked about last.
   void skip(llvm::StringRef pass);
 
   /// LLVM runs a pass, optional or not, and each begun run ends.

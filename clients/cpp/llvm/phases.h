@@ -13,11 +13,11 @@ inline constexpr const char *compile_phase = "compile";
 inline constexpr const char *pre_link_phase = "pre-link";
 inline constexpr const char *link_phase = "link";
 
-/// The phases in which the plugin decides; LLVM decides in the others. Before linking LLVM decides unless it is asked
-/// otherwise, because the linker optimises the same functions again, and then knows all their callers.
+/// The phases in which the plugin decides; LLVM decides in the others. The default leaves out the phase before linking,
+/// because the linker optimises the same functions again, and then knows all their callers.
 struct Phases {
   std::vector<std::string> chosen = {compile_phase, link_phase};
-  bool is_given = false; ///< and not the default
+  bool is_given = false; ///< false: the user gave no phases, and these are the default
 
   /// Read a list with commas; an empty text is the default. InvalidArgument: a phase has another name.
   static Result<Phases> parse(const std::string &text);

@@ -31,7 +31,7 @@ struct DecisionKeyHash {
 /// Whether to inline, by the decision's name.
 using Decisions = std::unordered_map<DecisionKey, bool, DecisionKeyHash>;
 
-/// What a section of a store has.
+/// The decisions of a section of a store.
 struct SectionDecisions {
   Decisions inlining;
   std::vector<PassChoice> passes; ///< in the order of the file, each once; only by site

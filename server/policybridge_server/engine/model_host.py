@@ -98,7 +98,7 @@ class ModelHost:
         return Worker(self._name, loop.call_soon_threadsafe, self._rules.allowed)
 
     def run(self, worker: Worker, run: Run, count: int, runs: int, done: Done) -> None:
-        """Evaluate ``count`` decisions in ``runs`` runs of the model in ``worker``, which must be the present one."""
+        """Evaluate ``count`` decisions in ``runs`` runs of the model in ``worker``, the present worker."""
 
         def job() -> tuple[list[Result], float]:
             begun = perf_counter()
@@ -106,9 +106,9 @@ class ModelHost:
             return results, perf_counter() - begun
 
         def finished(answered: tuple[list[Result], float]) -> None:
-            # It need not be the present one: the model may return before all results of its worker have arrived.
+            # By now the present worker may be another: the model may move before all results of its worker arrive.
             if worker.abandoned:
-                # The waiting observations have their error.
+                # The waiting observations were already given an error.
                 return
             results, seconds = answered
             if not all(isinstance(result, PolicyFailedError) for result in results):

@@ -127,7 +127,7 @@ def lack_to_pb(lack: Lack) -> pb.Lack:
 
 
 def lack_from_pb(message: pb.Lack) -> Lack:
-    """Convert what a replica lacks."""
+    """Convert the message of a missing version."""
     return Lack(PeerText(message.policy), message.version or None, PeerText(message.reason))
 
 

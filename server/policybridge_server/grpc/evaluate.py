@@ -83,7 +83,7 @@ class Evaluate:
         self._opener = opener
         self._engine = opener.engine
         self._own_serdes = partial(load_serdes, limits=limits)
-        """Makes a SerDes that no other thread uses: they keep what they have prepared."""
+        """Makes a SerDes for one thread alone: a SerDes caches its prepared layouts."""
         self._serdes = lru_cache(maxsize=16)(self._own_serdes)
         self._forms: Forms[_Known] = Forms()
 

@@ -118,7 +118,7 @@ class Publication(AbstractAsyncContextManager["Publication"]):
             try:
                 await self.run(self._undo.close)
             except Exception:
-                # The caller gets the error of the stage. What is left in staging folders is removed at the next start.
+                # The caller gets the error of the stage. Files left in staging folders are removed at the next start.
                 _LOG.exception("a failed publication could not be undone completely")
 
     def undo(self, step: Callable[[], object]) -> None:

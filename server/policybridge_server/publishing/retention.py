@@ -122,7 +122,7 @@ class Retention:
 
 
 def _given(policy: StoredPolicy, retired: Sequence[int]) -> Numbers | None:
-    """Give what is to be remembered of the numbers, if the highest one is retired."""
+    """Give the numbers to record if the highest version is retired."""
     numbers = policy.numbers
     if numbers is None or policy.given not in retired or policy.given <= numbers.highest:
         return None

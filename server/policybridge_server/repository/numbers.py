@@ -70,7 +70,7 @@ def is_digest(text: str) -> bool:
 
 
 class Numbers(msgspec.Struct, frozen=True):
-    """What is known of a policy's numbers; no number is given to two versions.
+    """The version numbers that a policy has used; no number is given to two versions.
 
     A repository that is restored from an older copy does not know the versions that were published since. So each copy
     has an epoch of its own, which replicas compare with the epoch of their versions.
@@ -115,7 +115,7 @@ NUMBERS: Final = StateFile("numbers.json", Numbers, "numbers may be given again"
 
 
 def begin_epoch(policy: Path, numbers: Iterable[int], known: Numbers | None) -> Numbers:
-    """Give what is known of the numbers of the policy in this folder; another epoch begins if the folder is a copy.
+    """Read the used numbers of the policy in this folder; another epoch begins if the folder is a copy.
 
     Raises:
         OSError: the folder cannot be written.

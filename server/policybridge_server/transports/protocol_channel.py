@@ -111,7 +111,7 @@ class ProtocolChannel(asyncio.Transport):
             self._protocol.pause_writing()
 
     def pause_reading(self) -> None:
-        """Leave in the kernel's buffer what the client sends."""
+        """Stop reading: the kernel's buffer keeps the client's further bytes."""
         self._channel.read(False)
 
     def resume_reading(self) -> None:

@@ -138,7 +138,7 @@ class _Trying:
     Attributes:
         asking: the server and the policy of the first compile.
         seed: with the name of the case, seeds the order of the flips.
-        trees: predict the credits by which the flips are ordered.
+        trees: predict credits; flips are tried in the order of these.
         compiles: the limit of compiles with flips; two compiles without flips precede them.
 
     """

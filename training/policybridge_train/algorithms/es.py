@@ -47,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         sets: changed weights in an iteration.
         pairs: changed weights in an iteration with ``reward=module``.
         hidden: neurons; 0: linear weights.
-        lean: the score by which the weights have to outvote the compiler's own decision.
+        lean: the score of the compiler's own decision; the weights must exceed it to deviate.
         sigma: the standard deviation of a change.
         rate: of learning.
 

@@ -43,7 +43,7 @@ class Compiler:
         """Find a compiler by its name or path; ``zig`` is that of the wheel.
 
         Raises:
-            NotFoundError: there is none; the message says what would be one.
+            NotFoundError: there is no such compiler; the message names some that would do.
 
         """
         if name == "zig":
@@ -60,7 +60,7 @@ class Compiler:
 
     @cached_property
     def identity(self) -> str:
-        """What tells this compiler from others: its version, and the size and the time of its file."""
+        """Distinguishes this compiler from others: its version, and the size and time of its file."""
         file = Path(self.start[0]).resolve() if self.loads_plugins else _zigs_file()
         stat = file.stat()
         return f"{self.version} {stat.st_size} {stat.st_mtime_ns}"
@@ -83,7 +83,7 @@ class Compiler:
 
     @cached_property
     def major(self) -> int:
-        """Of LLVM's version."""
+        """LLVM's major version."""
         found = _VERSION.search(self.version)
         assert found is not None  # noqa: S101 - `version` has seen it
         return int(found[1])
@@ -98,7 +98,7 @@ def _zigs_file() -> Path:
 
 @dataclass(frozen=True)
 class CompileTool:
-    """A compiler of a machine, with all that compiles there have in common. Usable from any thread.
+    """A compiler of a machine, and the settings that all compiles there share. Usable from any thread.
 
     Attributes:
         limits: of each compile.
@@ -136,7 +136,7 @@ class CompileTool:
 
     @property
     def recipe(self) -> "CompileRecipe":
-        """How the same tool is made elsewhere: by the plugin of the same folder, or by none."""
+        """The recipe of the same tool for other machines: with the plugin of the same folder, or without a plugin."""
         compiler, folder = self.compiler, self.plugin.parent if self.plugin else None
         return CompileRecipe(compiler.name, compiler.version, self.limits, folder, interactive=folder is None)
 
@@ -206,7 +206,7 @@ def newest_compiler() -> Compiler:
     """Find the clang of the highest version on PATH; the wheel's, if there is none.
 
     Raises:
-        NotFoundError: there is none at all.
+        NotFoundError: there is neither a clang nor the wheel.
 
     """
     found = [(compiler.major, compiler) for compiler in _clangs()]

@@ -1,4 +1,4 @@
-"""Decisions about inlining and about the passes of functions, a compile with them, and the log of all that it asked.
+"""Decisions about inlining and the passes of functions, compiles with them, and the log of the compiler's questions.
 
 The plugin takes them from a store that is written for this compile. A compiler that loads no plugin is asked in LLVM's
 interactive mode. A compile in that mode without decisions is nearly always the plain one, but not where LLVM's
@@ -69,7 +69,7 @@ class Decided(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def count(self) -> int:
-        """How many decisions there are."""
+        """The number of decisions."""
         return len(self.inlining) + sum(map(len, self.passes.values()))
 
     def turned(self, move: "Decided") -> "Decided":
@@ -96,7 +96,7 @@ class Decided(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def decider(self) -> "ByDecisions":
-        """What compiles with these."""
+        """The decider that makes these decisions."""
         return ByDecisions(self.inlining, tuple(self.choices()))
 
 

@@ -1,6 +1,6 @@
 """The network of the algorithms that use torch: hidden layers of 40, 40 and 20 units, and one score as output.
 
-It stands alone, or beside the compiler's own decision.
+Its score counts alone, or is added to a fixed score of the compiler's own decision.
 """
 
 from collections.abc import Mapping, Sequence
@@ -130,7 +130,7 @@ class Perceptron:
 
 
 class LeaningNetwork:
-    """Leans towards the compiler's own decision, so that it begins as the compiler.
+    """Adds the network's score to a fixed one of the compiler's own decision, so that it begins as the compiler.
 
     Args:
         training: the run.
@@ -167,7 +167,7 @@ class LeaningNetwork:
         return self._training.publish({"model.onnx": network.to_onnx()}, network.config(task, self._description))
 
     def finish(self, number: int, **more: npt.NDArray[Any]) -> Iteration:
-        """Record, publish and validate what an iteration has learnt; ``more`` is for `restore`."""
+        """Record, publish and validate the network of an iteration; ``more`` is for `restore`."""
         state = {"mean": self.scaling.mean, "deviation": self.scaling.deviation, **more}
         self._training.record.keep(number, _STATE, 0, self.network.save(state))
         version = self.publish()

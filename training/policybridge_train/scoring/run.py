@@ -54,7 +54,7 @@ class Plan:
         corpus: the modules, and the programs that are linked; see `programs_of`.
         baselines: each candidate is compared with each of them.
         tools: the compilers.
-        objectives: by which modules are compared.
+        objectives: the costs by which modules are compared.
         farm: where compilers run.
         cache: where the results of plain compilations are kept; ``None`` for nowhere.
 

@@ -117,7 +117,7 @@ class OfPlugin(OfCorpus):
 
 
 def distinct(task: Task, cases: Sequence[Case]) -> Sequence[Case]:
-    """Give one case for each bitcode: a library's static and shared objects are often made of the same."""
+    """Give one case for each distinct bitcode: a library's static and shared objects often have the same bitcode."""
     if not isinstance(task, OfCorpus):
         return cases
     return list({task.module(case).digest: case for case in reversed(cases)}.values())[::-1]

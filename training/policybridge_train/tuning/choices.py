@@ -1,6 +1,6 @@
 """Choices of passes as moves of a search, and the gain that is expected of each.
 
-What a choice does to a function does not depend on the choices for other functions (``docs/passes.md``). So each
+The effect of a choice on a function does not depend on the choices for other functions (``docs/passes.md``). So each
 function tries a choice of its own in each compile in which no flip touches it.
 """
 
@@ -62,14 +62,14 @@ _LISTED: Final[Mapping[str, float]] = {
     "skip machine-cp": 0.0001,
     "skip peephole-opt": 0.0001,
 }
-"""Choices to try, and what each took off a function in earlier searches, as a part of its bytes.
+"""Choices to try, and the share of a function's bytes that each saved in earlier searches.
 
 Those with ``&`` between are tried together first: the choices that make most functions smaller, and choices that change
 few functions. Where they change nothing together, none of them is tried alone in that function as it is.
 """
 
 _ALONE: Final = 0.0002
-"""The same of a choice that is listed in a group alone."""
+"""The share assumed for a choice that is listed only as a part of a group."""
 
 _AND: Final = " & "
 _GROUP_OF: Final = {each: words for words in _LISTED if _AND in words for each in words.split(_AND)}
@@ -77,7 +77,7 @@ PRIOR: Final[Mapping[str, float]] = {**_LISTED, **{each: _ALONE for each in _GRO
 """All choices that are tried, together and alone."""
 
 _PRIOR_BYTES: Final = 20_000
-"""Bytes of functions as many as which the prior counts."""
+"""The prior weighs as much as trials on functions of this many bytes."""
 
 _AGAIN: Final = 0.1
 """The part of the gain that is expected of a choice that did not help the function as it was, or is taken back."""

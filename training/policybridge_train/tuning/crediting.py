@@ -22,7 +22,7 @@ Predict = Callable[[Matrix], npt.NDArray[np.float64]]
 """Gives the bytes that "inline" is expected to cost, shape [n], for the features of calls, shape [n, features]."""
 
 _NOISE = 10.0
-"""Bytes by which chance moves a flip in the order: flips near the limit matter most, and every flip has a chance."""
+"""The random part of a flip's place in the order, in bytes: flips near the limit matter most, and any may be tried."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,7 +39,7 @@ _RETUNED: Final = 10
 """The divisor of the budget for a module that a store has decisions for: most of them still apply."""
 
 _WHOLE: Final = 4
-"""The part of the budget that is left for the moves of the whole module, and for what comes after them …"""
+"""The divisor of the budget: this share is reserved for the moves of the whole module and the compiles after them …"""
 
 _LEAST_LEFT: Final = 8
 """… in compiles at least: of 16 C modules none won by the outliner, so that a small budget tries all else before."""

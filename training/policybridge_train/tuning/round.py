@@ -33,12 +33,12 @@ _MOST_OF_ONE: Final = 10
 
 
 _DOUBT: Final = 3.0
-"""Bytes by which predictions of flips are wrong, about: a flip that is predicted to cost nothing may save some."""
+"""The typical error of a predicted credit, in bytes: a flip with a predicted credit of 0 may save some."""
 
 
 _TURNS: Final = 2
-"""Of so many rounds one tries its least number of flips before all choices of passes: until the model has learnt, the
-best flips may be those of which it predicts nothing good."""
+"""Every so many rounds, the least number of flips is tried before all choices of passes: until the model has learnt,
+the best flips may be among those with bad predictions."""
 
 Move: TypeAlias = "Flip | Pair | Choice"
 """A change of decisions. Its credit is the change of the bytes of the functions that it affects."""

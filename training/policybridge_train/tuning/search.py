@@ -211,7 +211,7 @@ class Search(msgspec.Struct):
                 dropped += region
                 self.sizes = _joined(self.checked_sizes, self.sizes, names)
         # Leaving sites out is not enough: `sites` has them as they were turned. Of a site that was turned twice, the
-        # first time says what it was before.
+        # first move has the original decision.
         ids = {*map(id, dropped)}
         for move in reversed(self.accepted):
             if id(move) in ids:
