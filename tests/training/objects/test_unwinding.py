@@ -1,4 +1,4 @@
-"""What functions cost beside their code."""
+"""What functions cost beside their code: parts of unwind and exception tables, and jump tables."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from policybridge_train.compiling.objectives import unwinding
+from policybridge_train.compiling.objectives import function_bytes, jump_tables, unwinding
 from policybridge_train.objects.elf import ObjectFile
 
 _SOURCE = """
@@ -51,3 +51,26 @@ def test_an_object_without_unwind_tables_has_functions_of_code_alone(tmp_path: P
     made = ObjectFile.read(output)
     assert made.functions
     assert unwinding(made) == {}
+
+
+_SWITCHES = """
+int sink(int);
+int none(int x) { return sink(x); }
+int one(int x) { switch (x) { %s } return 0; }
+static int hidden(int x) { switch (x) { %s } return sink(x - 1); }
+int two(int x) { return hidden(x) + sink(x); }
+"""
+
+
+@pytest.mark.parametrize("options", [("-fPIC",), ("-fno-pic",), ("-ffunction-sections", "-fPIC")], ids=" ".join)
+def test_a_functions_bytes_include_its_jump_tables(tmp_path: Path, options: tuple[str, ...]) -> None:
+    source, output = tmp_path / "a.c", tmp_path / "a.o"
+    cases = [" ".join(f"case {n}: return sink({n * n + 3 * most}) + {n};" for n in range(most)) for most in (9, 14)]
+    source.write_text(_SWITCHES % tuple(cases))
+    words = ["-Oz", "-fno-asynchronous-unwind-tables", "-fno-inline", *options, "-c", str(source), "-o", str(output)]
+    subprocess.run([sys.executable, "-m", "ziglang", "clang", "-target", "x86_64-linux-gnu", *words], check=True)
+    made = ObjectFile.read(output)
+    entry = 8 if "-fno-pic" in options else 4
+    assert jump_tables(made) == {"one": 9 * entry, "hidden": 14 * entry}
+    # Nothing else of this object is loaded.
+    assert sum(function_bytes(made).values()) == pytest.approx(made.text, abs=8)

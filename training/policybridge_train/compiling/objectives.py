@@ -14,8 +14,13 @@ from policybridge_train.compiling.spills import remark_arguments, spill_costs
 from policybridge_train.objects.elf import Location, ObjectFile
 
 _REMARKS: Final = "regalloc.yaml"
+_CONSTANTS: Final = ".rodata"
+_ENTRIES: Final = (4, 8)
+"""Bytes of an entry of a jump table: an offset, or an address."""
+
 _FRAMES: Final = ".eh_frame"
 _EXCEPTIONS: Final = ".gcc_except_table"
+_RELATIVE: Final = 4
 _START: Final = 8
 """Bytes of an entry before the address of its function."""
 
@@ -42,14 +47,14 @@ class Objective(Protocol):
 
 
 class Text(Objective):
-    """Bytes that are loaded and not written, as llvm-size counts them; of a function, its unwind table's part, too."""
+    """Bytes that are loaded and not written, as llvm-size counts them; of a function, its parts of tables, too."""
 
     def total(self, made: ObjectFile, _: Path) -> float:
         """Give the bytes of the module."""
         return made.text
 
     def costs(self, made: ObjectFile, _: Path) -> Mapping[str, float]:
-        """Give the bytes of each function, with its part of the unwind and exception tables."""
+        """Give the bytes of each function, with its jump tables and its part of the unwind and exception tables."""
         return function_bytes(made)
 
 
@@ -138,14 +143,63 @@ class Objectives:
 
 
 def function_bytes(made: ObjectFile) -> dict[str, int]:
-    """Give the size of each function: its code, and its parts of the unwind and exception tables.
+    """Give the size of each function: its code, its jump tables, and its parts of the unwind and exception tables.
 
     Raises:
         InvalidError: the file is cut off.
 
     """
-    beside = unwinding(made)
-    return {name: size + beside.get(name, 0) for name, size in made.functions.items()}
+    beside, tables = unwinding(made), jump_tables(made)
+    return {name: size + beside.get(name, 0) + tables.get(name, 0) for name, size in made.functions.items()}
+
+
+def jump_tables(made: ObjectFile) -> dict[str, int]:
+    """Give the bytes of each function's jump tables; functions without one are left out.
+
+    The entries of a table are relocations to code, one behind another, and its function names the first one. On x86
+    code names it relative to the end of an instruction, 4 bytes on. AArch64's tables have no relocations, and are not
+    found.
+
+    Raises:
+        InvalidError: the file is cut off.
+
+    """
+    entries = _jumps(made)
+    if not entries:
+        return {}
+    starts = dict(_table_starts(made, entries))
+    found: dict[str, int] = {}
+    for start, function in starts.items():
+        places = entries[start.section]
+        step = next(each for each in _ENTRIES if start.offset + each in places or each == _ENTRIES[-1])
+        end = start.offset + step
+        while end in places and Location(start.section, end) not in starts:
+            end += step
+        found[function] = found.get(function, 0) + end - start.offset
+    return found
+
+
+def _jumps(made: ObjectFile) -> dict[int, set[int]]:
+    """Give the offsets, in each section of constants, of relocations to code."""
+    found = {}
+    for index, name in enumerate(made.section_names):
+        if name.startswith(_CONSTANTS):
+            offsets, targets = made.relocations(index)
+            jumps = {at for at, target in zip(offsets.tolist(), targets, strict=True) if made.is_code(target.section)}
+            found.update({index: jumps} if jumps else {})
+    return found
+
+
+def _table_starts(made: ObjectFile, entries: Mapping[int, set[int]]) -> Iterator[tuple[Location, str]]:
+    """Give the start of each table, and the function that names it."""
+    functions = sorted(made.function_starts().items())
+    for section in sorted({start.section for start, _ in functions}):
+        for at, target in zip(*made.relocations(section), strict=True):
+            places = entries.get(target.section, set())
+            start = next((each for each in (target.offset + _RELATIVE, target.offset) if each in places), None)
+            if start is not None:
+                owner = bisect_right(functions, Location(section, int(at)), key=lambda each: each[0]) - 1
+                yield Location(target.section, start), functions[owner][1]
 
 
 def unwinding(made: ObjectFile) -> dict[str, int]:

@@ -162,6 +162,10 @@ class ObjectFile:
             for symbol in symbols[((symbols["section"] != 0) == defined) & wanted(symbols)]:
                 yield _text(names, int(symbol["name"])), symbol
 
+    def is_code(self, section: int) -> bool:
+        """Tell whether a section holds code; the numbers of symbols in no section are none."""
+        return section < len(self.sections) and bool(self.sections[section]["flags"] & _EXECUTABLE)
+
     def function_starts(self) -> dict[Location, str]:
         """Give the name of each function, by its first byte."""
         return {
