@@ -116,11 +116,13 @@ bool ModulePasses::is_kept_from(StringRef function, const KnownPipeline &pipelin
   });
 }
 
-const KnownSwitch *ModulePasses::switch_for(StringRef function, StringRef pass) {
+ModulePasses::Switches ModulePasses::switches_for(StringRef function, StringRef pass) {
+  Switches switches;
   for (const Row *row : choices_of(function).rows)
-    if (row->choice.action == Action::set && is_called(*row->pass, Stage::codegen, pass))
-      return row->choice.option;
-  return nullptr;
+    if (row->choice.action == Action::set && is_called(*row->pass, Stage::codegen, pass) &&
+        !is_contained(switches, row->choice.option))
+      switches.push_back(row->choice.option);
+  return switches;
 }
 
 bool ModulePasses::is_asked_in_codegen() const {

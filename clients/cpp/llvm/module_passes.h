@@ -5,6 +5,7 @@
 
 #include "pass_choices.h"
 
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringRef.h"
 
@@ -37,8 +38,10 @@ public:
   /// Whether a function is exempt from a pipeline that is added to the module.
   bool is_kept_from(llvm::StringRef function, const KnownPipeline &pipeline);
 
-  /// The switch that is set for a function while a pass runs on it; null for none.
-  const KnownSwitch *switch_for(llvm::StringRef function, llvm::StringRef pass);
+  using Switches = llvm::SmallVector<const KnownSwitch *, 4>;
+
+  /// The switches that are set for a function from a pass on, until LLVM asks about the next one.
+  Switches switches_for(llvm::StringRef function, llvm::StringRef pass);
 
   /// Whether code generation has to ask: there are choices for it, or there is a log.
   bool is_asked_in_codegen() const;

@@ -51,30 +51,34 @@ bool can_set(const KnownSwitch &option) {
   });
 }
 
-/// The switch that is set in this process, to which options belong; null for none. Gates take turns: only a process that
-/// compiles one module at a time sets any.
-class ProcessSwitch {
+/// The switches that are set in this process, to which options belong. Gates take turns: only a process that compiles one
+/// module at a time sets any.
+class ProcessSwitches {
 public:
-  static void set(const KnownSwitch *option) {
-    static ProcessSwitch process;
+  static void set(ModulePasses::Switches switches) {
+    static ProcessSwitches process;
     const std::lock_guard lock(process.mutex_);
-    process.change_to(option);
+    process.change_to(std::move(switches));
   }
 
 private:
-  /// Set the options of a switch, which the next pass reads, and those of the one before back.
-  void change_to(const KnownSwitch *option) {
-    if (option == set_)
+  /// Set the options of switches, which the next passes read, and those of the ones before back.
+  void change_to(ModulePasses::Switches switches) {
+    if (switches == asked_)
       return;
-    if (set_)
-      reset_options(*set_);
-    set_ = option && can_set(*option) ? option : nullptr;
-    if (set_)
-      set_options(*set_);
+    for (const KnownSwitch *option : set_)
+      reset_options(*option);
+    set_.clear();
+    for (const KnownSwitch *option : switches)
+      if (can_set(*option)) {
+        set_options(*option);
+        set_.push_back(option);
+      }
+    asked_ = std::move(switches);
   }
 
   std::mutex mutex_;
-  const KnownSwitch *set_ = nullptr;
+  ModulePasses::Switches asked_, set_;
 };
 
 } // namespace
@@ -129,7 +133,7 @@ void PassGate::answer_for_none(LLVMContext &context) {
   if (found == gates.by_context.end() || &context.getOptPassGate() != found->second.get())
     return;
   found->second->passes_.reset();
-  ProcessSwitch::set(nullptr);
+  ProcessSwitches::set({});
 }
 
 /// The function of the module that LLVM asks about; empty for one of another module.
@@ -158,7 +162,7 @@ bool PassGate::should_run(StringRef pass, StringRef description) const {
   if (function.empty())
     return runs;
   if (may_set_)
-    ProcessSwitch::set(runs ? passes_->switch_for(function, pass) : nullptr);
+    ProcessSwitches::set(runs ? passes_->switches_for(function, pass) : ModulePasses::Switches());
   runs &= passes_->should_run(KnownPass::Stage::codegen, function, pass);
   if (PassLog *log = passes_->log())
     log->add_codegen(function, pass, runs);

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from policybridge_client.decisions import function_key
-from policybridge_client.decisions.passes import CODEGEN_PASSES, IR_PASSES, MODULE_PIPELINES, NEVER, PIPELINES
+from policybridge_client.decisions.passes import CODEGEN_PASSES, IR_PASSES, MODULE_PIPELINES, NEVER, PIPELINES, SWITCHES
+from policybridge_train.objects.elf import ObjectFile
 from tests.client.compilers import write_source
 from tests.native.conftest import MAJORS, ROOT, Target
 from tests.native.llvm.plugins import emit, emit_demo, need
@@ -73,6 +74,9 @@ int drive(int n) {
   return s;
 }
 """
+
+REGULAR = "libc/musl/src/regex/regcomp.c"
+"""Each switch changes its code."""
 
 _BODY = "t ^= get(t, 1); t += x * 5 - y; t ^= get(t + 2, 3); t -= get(t, x); t ^= get(y, t);"
 ALIKE = "int get(int, int);\n" + "\n".join(
@@ -304,6 +308,40 @@ def test_ext_tsp_block_placement_is_set_for_one_function_alone(native: Target, t
     both = tuner.choose("lines.c", [("one", "set", "ext-tsp"), ("two", "set", "ext-tsp")])
     assert len({one, everywhere, plain}) == 3
     assert tuner.compile(source, decisions=both).output == everywhere
+
+
+def options_of(switch: str) -> list[str]:
+    """Give the options of a switch, by the plugin's table, as arguments of clang."""
+    text = (ROOT / "clients" / "cpp" / "src" / "pass_choices.def").read_text()
+    (words,) = re.findall(rf'^SWITCH\("{switch}", "[^"]+",\s+"([^"]+)"\)', text, re.M)
+    return [word for option in words.split() for word in ("-mllvm", f"-{option}")]
+
+
+@pytest.mark.parametrize("switch", sorted(set(SWITCHES) - {"ext-tsp"}))
+def test_a_switch_for_all_functions_gives_the_object_of_its_options(
+    tuner: Tuner, tmp_path_factory: pytest.TempPathFactory, switch: str
+) -> None:
+    module = emit_demo(tuner.major, REGULAR, tmp_path_factory.getbasetemp())
+    flags = ("-x", "ir", "-Oz")
+    expected = tuner.plain(module, *flags, *options_of(switch))
+    store = tuner.choose(module.name, [("", "set", switch)])
+    made = tuner.compile(module, *flags, decisions=store, module=module.name)
+    assert made.store["applied"] == 1
+    assert made.output == expected != tuner.plain(module, *flags)
+
+
+def test_switches_that_one_pass_reads_are_set_together_and_for_their_function_alone(
+    tuner: Tuner, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    module = emit_demo(tuner.major, REGULAR, tmp_path_factory.getbasetemp())
+    flags = ("-x", "ir", "-Oz")
+    switches = ("no-small-tables", "list-burr", "reverse-assignment")
+    options = [word for switch in switches for word in options_of(switch)]
+    all_, plain = (ObjectFile(tuner.plain(module, *flags, *words)).functions for words in (options, ()))
+    one = max(plain, key=lambda name: abs(all_[name] - plain[name]))
+    store = tuner.choose(module.name, [(one, "set", switch) for switch in switches])
+    made = ObjectFile(tuner.compile(module, *flags, decisions=store, module=module.name).output).functions
+    assert made == plain | {one: all_[one]} != plain
 
 
 @pytest.mark.parametrize("point", ["early", "last"])

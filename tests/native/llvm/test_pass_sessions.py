@@ -339,11 +339,15 @@ def test_without_advice_about_passes_llvms_own_stand_and_are_counted(
 
 def test_the_alternatives_of_the_plugin_of_python_and_of_the_page_are_the_same() -> None:
     text = (ROOT / "clients" / "cpp" / "src" / "pass_choices.def").read_text()
-    words: dict[str, str] = dict(re.findall(r"^#define (NO_LICM|SIZE) (.*)$", text, re.M))
-    table = {}
-    for name, made in re.findall(r'^ALTERNATIVE\("([^"]+)", (.*)\)$', text, re.M):
-        joined = made.replace("SIZE", words["SIZE"]).replace("NO_LICM", words["NO_LICM"])
-        table[name] = tuple(filter(None, "".join(re.findall(r'"([^"]*)"', joined)).split(" + ")))
+    macros: dict[str, str] = dict(re.findall(r"^#define ([A-Z_]+) (.*)$", text.replace("\\\n", " "), re.M))
+    rows = "\n".join(line for line in text.splitlines() if line.startswith("ALTERNATIVE("))
+    # The last macro first, because it holds those before it.
+    for macro in reversed(macros):
+        rows = re.sub(rf"\b{macro}\b", macros[macro], rows)
+    table = {
+        name: tuple(filter(None, "".join(re.findall(r'"([^"]*)"', made)).split(" + ")))
+        for name, made in re.findall(r'^ALTERNATIVE\("([^"]+)", (.*)\)$', rows, re.M)
+    }
     assert table == dict(ALTERNATIVES)
     for choices in table.values():
         for choice in choices:

@@ -47,11 +47,21 @@ PIPELINES: Final = (
 MODULE_PIPELINES: Final = ("iroutliner",)
 """Passes that may be added to a module, at its last point alone; functions may be kept from them."""
 
-SWITCHES: Final = ("ext-tsp",)
-"""Options of LLVM that a pass of code generation reads for each function."""
+SWITCHES: Final = (
+    "ext-tsp", "no-small-tables", "split-conditions", "list-burr", "aggressive-cse", "no-edge-splits",
+    "split-for-size", "reverse-assignment", "spare-callee-saved",
+)  # fmt: skip
+"""Options of LLVM that code generation reads for each function."""
 
 _NO_LICM: Final = ("skip early-machinelicm", "skip machinelicm")
 _SIZE: Final = (*_NO_LICM, "skip loop-reduce", "set ext-tsp")
+_TIGHT_BASE: Final = (
+    *_SIZE, "set no-small-tables", "set split-conditions", "set split-for-size", "set reverse-assignment",
+    "skip x86-fixup-leas", "skip x86-optimize-leas",
+)  # fmt: skip
+_GVN: Final = ("add gvn-hoist@early", "add gvn-sink@early")
+_LIST: Final = ("set list-burr",)
+_TIGHT: Final = (*_TIGHT_BASE, *_GVN, *_LIST)
 
 ALTERNATIVES: Final[Mapping[str, tuple[str, ...]]] = {
     "keep": (),
@@ -72,6 +82,17 @@ ALTERNATIVES: Final[Mapping[str, tuple[str, ...]]] = {
     "size-gvn-sink": (*_SIZE, "add gvn-sink@early"),
     "size-sink": (*_SIZE, "add sink@last"),
     "size-lower-switch": (*_SIZE, "add lower-switch,simplifycfg@last"),
+    "tight": _TIGHT,
+    "tight-no-gvn": (*_TIGHT_BASE, *_LIST),
+    "tight-no-list": (*_TIGHT_BASE, *_GVN),
+    "tight-no-cse": (*_TIGHT, "skip machine-cse"),
+    "tight-aggressive-cse": (*_TIGHT, "set aggressive-cse"),
+    "tight-spare": (*_TIGHT, "set spare-callee-saved"),
+    "tight-no-cse-spare": (*_TIGHT, "skip machine-cse", "set spare-callee-saved"),
+    "tight-no-sink": (*_TIGHT, "skip machine-sink"),
+    "tight-no-prepare": (*_TIGHT, "skip codegenprepare"),
+    "tight-no-isel-prepare": (*_TIGHT, "skip x86-isel", "skip codegenprepare"),
+    "tight-loop-reduce": (*_TIGHT, "add loop(loop-reduce)@last"),
 }
 """The alternatives of a policy for a function, numbered from 0: the actions and names of choices."""
 
