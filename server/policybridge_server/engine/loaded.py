@@ -1,5 +1,6 @@
 """A loaded version: a model, or one for each kind of its decisions."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 
 from policybridge_core.errors import InvalidError
@@ -26,7 +27,8 @@ class LoadedVersion:
         signature: the only model's; empty if there are several.
         sessions: number of its open sessions.
         counters: the version's counters.
-        forms: the forms of its models; ``None``: no client has wanted one.
+        forms: the forms of its models; ``None``: they are not made.
+        making: makes them; ``None``: no client has wanted one.
 
     """
 
@@ -37,6 +39,7 @@ class LoadedVersion:
         self.signature = models[""].signature if "" in models else ModelSignature(None, None)
         self.sessions = 0
         self.forms: Forms | None = None
+        self.making: asyncio.Task[None] | None = None
         self._kept: BoundedCache[Signature, Batcher] = BoundedCache(_MOST_KEPT)
 
     def model(self, signature: Signature) -> LoadedModel:

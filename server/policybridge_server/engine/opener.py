@@ -1,6 +1,7 @@
 """The opener: opens sessions for transports. A version that is not loaded yet is loaded in a thread."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from typing import Final
@@ -14,6 +15,11 @@ from policybridge_server.engine.forms import NO_FORMS, Forms
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.session import Session
 from policybridge_server.repository import LATEST, StoredVersion
+
+_LOG = logging.getLogger(__name__)
+
+_FORMS_SECONDS: Final = 2.0
+"""How long the opening of a session waits for forms that are being made."""
 
 UNKNOWN_REPORTER: Final = "a client of another protocol"
 """Whose word a session is that comes by a door which does not know its clients."""
@@ -87,12 +93,22 @@ class SessionOpener:
         return session
 
     async def _for_session(self, reference: PolicyReference, options: SessionOptions) -> LoadedVersion:
-        # Repeat: while its forms were made, the reference may have moved, and the version may have been unloaded.
-        while (loaded := await self._chosen(reference, options.file)).forms is None and options.may_decide:
-            async with self.loading:
-                if loaded.forms is None:
-                    loaded.forms = await asyncio.to_thread(self.make_forms, loaded.stored)
-        return loaded
+        loaded = await self._chosen(reference, options.file)
+        if loaded.forms is not None or not options.may_decide:
+            return loaded
+        if loaded.making is None:
+            loaded.making = asyncio.create_task(self._make_forms(loaded))
+        # A compiler does not wait longer: the server decides for it, and the next ones get the forms.
+        await asyncio.wait([loaded.making], timeout=_FORMS_SECONDS)
+        # Meanwhile the reference may have moved, and the version may have been unloaded.
+        return await self._chosen(reference, options.file)
+
+    async def _make_forms(self, loaded: LoadedVersion) -> None:
+        try:
+            loaded.forms = await asyncio.to_thread(self.make_forms, loaded.stored)
+        except Exception:
+            loaded.forms = NO_FORMS
+            _LOG.exception("the portable forms of %s cannot be made; its clients ask for each decision", loaded.stored)
 
     async def _chosen(self, reference: PolicyReference, file: str) -> LoadedVersion:
         chosen = self.engine.repository.chosen(reference, file)

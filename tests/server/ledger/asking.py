@@ -1,12 +1,13 @@
 """What the ledger's tests ask: one network, and Python policies."""
 
+import time
 from pathlib import Path
 
 import numpy as np
 
 from policybridge_bench.network import SIGNATURE, observations, write_network
 from policybridge_client.connection import connect
-from policybridge_client.contract import ClientSession
+from policybridge_client.contract import ClientSession, FormSession
 from policybridge_serdes import PolicyReference, SessionOptions, Values
 from tests.repositories import answering, write_python
 
@@ -32,6 +33,16 @@ def rows(count: int, seed: int = 1) -> list[Values]:
 
 def open_network(address: str, options: SessionOptions | None = None, policy: str = "network") -> ClientSession:
     return connect(address).open(PolicyReference.parse(policy), SIGNATURE, options or SessionOptions())
+
+
+def await_forms(address: str, policy: str = "network") -> None:
+    """Wait until a session that wants the policy's forms gets them: on a busy machine they take long."""
+    end = time.monotonic() + 120
+    while True:
+        with open_network(address, SessionOptions(evaluates=True), policy) as session:
+            if isinstance(session, FormSession) and session.forms:
+                return
+        assert time.monotonic() < end, f"{policy} has no forms"
 
 
 def ask(session: ClientSession, observations: list[Values]) -> bytes:

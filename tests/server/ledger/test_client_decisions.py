@@ -26,7 +26,7 @@ from policybridge_forms import Form
 from policybridge_serdes import Exploration, Outcome, PolicyReference, SessionOptions
 from policybridge_serdes.interactive import MOST_DECIDED
 from tests.conftest import running_server
-from tests.server.ledger.asking import ask, open_network, rows
+from tests.server.ledger.asking import ask, await_forms, open_network, rows
 from tests.server.ledger.conftest import Recording
 from tests.serving import started
 
@@ -40,6 +40,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Keep forms in a folder of the test alone."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "policybridge" / "forms"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _made(recording: Recording) -> None:
+    for policy in ("network", "choosing"):
+        await_forms(recording.server.socket, policy)
 
 
 def open_forms(address: str, options: SessionOptions = EVALUATES, policy: str = "network") -> FormSession:
@@ -194,6 +200,7 @@ def test_a_client_that_reports_other_advice_is_counted_and_told(policies: Path, 
     log = tmp_path / "log"
     words = ("--repository", policies, "--allow-python", "--socket", tmp_path / "s", "--http", "127.0.0.1:0")
     with started(*words, log=log) as (_, addresses):
+        await_forms(f"socket:{tmp_path / 's'}")
         http = next(each for each in addresses if each.startswith("http:")).replace("http:", "http://")
         with closing(open_forms(f"socket:{tmp_path / 's'}")) as session:
             session.decided(3, 0, payload(3, advice=5))
@@ -212,6 +219,7 @@ def test_decisions_go_on_without_a_server_by_the_version_they_began_with(policie
     with running_server(policies, tmp_path) as server:
         with open_network(server.socket) as session:
             answers = ask(session, asked)
+        await_forms(server.socket)
         local = open_local(server.socket)
         made = ask(local, asked[:10])
         server.kill()

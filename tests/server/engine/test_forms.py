@@ -1,0 +1,85 @@
+"""The forms of a version are made beside the sessions that want them."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import closing
+from pathlib import Path
+
+from policybridge_bench.network import write_network
+from policybridge_serdes import PolicyReference, SessionOptions
+from policybridge_server.engine.engine import Engine
+from policybridge_server.engine.forms import NO_FORMS, FormFile, Forms
+from policybridge_server.engine.opener import SessionOpener
+from policybridge_server.engine.session import Session
+from policybridge_server.loop import Loop
+from policybridge_server.repository import Repository, StoredVersion
+from tests.server.publishing.steps import Silent, until
+
+FORMS = Forms({"": FormFile.of(b"a form")})
+
+
+def opening(folder: Path, steps: Callable[[SessionOpener], Coroutine[None, None, None]]) -> None:
+    write_network(folder, "network")
+    engine = Engine(Repository([folder]), allow_python=False)
+
+    async def run() -> None:
+        engine.attach(asyncio.get_running_loop())
+        await steps(SessionOpener(engine))
+
+    with closing(engine), asyncio.Runner(loop_factory=lambda: Loop(engine.flush, 0.0)) as runner:
+        runner.run(run())
+
+
+async def opened(opener: SessionOpener) -> Session:
+    return await opener.open(PolicyReference("network"), SessionOptions(evaluates=True), Silent())
+
+
+def test_a_session_does_not_wait_for_forms_that_take_long(tmp_path: Path) -> None:
+    asked, may_end = threading.Event(), threading.Event()
+
+    def make(_: StoredVersion) -> Forms:
+        asked.set()
+        may_end.wait(60)
+        return FORMS
+
+    async def steps(opener: SessionOpener) -> None:
+        opener.make_forms = make
+        session = await opened(opener)
+        assert asked.is_set()
+        assert session.forms is None
+        assert session.view.labels == {}
+        may_end.set()
+        await until(lambda: session.loaded.forms is FORMS)
+        assert (await opened(opener)).forms is FORMS
+
+    opening(tmp_path, steps)
+
+
+def test_forms_are_made_once_for_sessions_that_open_together(tmp_path: Path) -> None:
+    made = []
+
+    def make(stored: StoredVersion) -> Forms:
+        made.append(stored)
+        return FORMS
+
+    async def steps(opener: SessionOpener) -> None:
+        opener.make_forms = make
+        sessions = await asyncio.gather(*(opened(opener) for _ in range(5)))
+        assert [session.forms for session in sessions] == [FORMS] * 5
+        assert len(made) == 1
+
+    opening(tmp_path, steps)
+
+
+def test_a_version_whose_forms_cannot_be_made_is_asked(tmp_path: Path) -> None:
+    def make(_: StoredVersion) -> Forms:
+        raise RuntimeError("no memory")
+
+    async def steps(opener: SessionOpener) -> None:
+        opener.make_forms = make
+        session = await opened(opener)
+        assert session.forms is None
+        assert session.loaded.forms is NO_FORMS
+
+    opening(tmp_path, steps)
