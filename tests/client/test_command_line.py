@@ -24,7 +24,7 @@ from tests.conftest import command
         (["policies", "list", "--servr", "x"], "there is no option --servr: did you mean '--server'?"),
         (["bench", "--secnds", "1"], "there is no option --secnds: did you mean '--seconds'?"),
         (["polices", "list"], "unknown command 'polices'; did you mean 'policies'? there are autotune, "),
-        (["run", "--server", "s", "--", "clang", "--polcy"], "one of the arguments --policy --decisions is required"),
+        (["run", "--server", "s", "--", "clang", "--polcy"], "--server needs --policy NAME"),
     ],
 )
 def test_a_misspelt_word_is_told_with_the_one_that_was_meant(words: list[str], said: str) -> None:

@@ -20,7 +20,7 @@ constexpr int usage_status = 2;
 
 constexpr std::string_view usage =
     "usage: policybridge-run --policy NAME --server ADDRESS [options] -- COMPILER ARGUMENT…\n"
-    "       policybridge-run --decisions FILE [--plugins DIR] [options] -- COMPILER ARGUMENT…\n";
+    "       policybridge-run [--decisions FILE | --no-decisions] [--plugins DIR] [options] -- COMPILER ARGUMENT…\n";
 
 constexpr std::string_view help = R"(
 Runs an unmodified compiler, and lets a policy of the policy server decide for it. The exit status is the compiler's own,
@@ -34,8 +34,10 @@ Runs an unmodified compiler, and lets a policy of the policy server decide for i
   --server ADDRESS      socket:PATH, and where it is not linked statically grpc:HOST:PORT, grpc:unix:PATH and
                         grpcs:HOST:PORT; several with commas between: the first that answers (default:
                         POLICYBRIDGE_SERVER of the environment)
-  --decisions FILE      a store of tuned decisions, which needs no policy and no server
-  --plugins DIR         with --decisions: where the plugins are, besides POLICYBRIDGE_PLUGINS, the folder lib/policybridge
+  --decisions FILE      a store of tuned decisions, which needs no policy and no server (default without --policy: the
+                        file policybridge.decisions upwards from the source, not beyond its repository)
+  --no-decisions        without --policy: look for no such file; so does POLICYBRIDGE_NO_DECISIONS=1 of the environment
+  --plugins DIR         for a store: where the plugins are, besides POLICYBRIDGE_PLUGINS, the folder lib/policybridge
                         beside this program and where CMake installs; without one that the compiler loads, it is asked
                         as it is
   --task {evict,inline,priority}
@@ -59,10 +61,10 @@ Runs an unmodified compiler, and lets a policy of the policy server decide for i
                         the probability E from all legal ones; the seed and the source's name determine the choices
 )";
 
-constexpr std::array<std::string_view, 19> names = {
+constexpr std::array<std::string_view, 20> names = {
     "--policy",       "--server",      "--task",   "--fallback",        "--stats",   "--timeout",    "--label", "--option",
     "--growth-limit", "--retry-after", "--tls-ca", "--tls-certificate", "--tls-key", "--token-file", "--help",  "--version",
-    "--decisions",    "--plugins",     "--explore"};
+    "--decisions",    "--plugins",     "--explore", "--no-decisions"};
 
 Exit wrong(const std::string &why) {
   return {std::string(usage) + "policybridge-run: error: " + why + "\n", usage_status};
@@ -100,8 +102,6 @@ public:
     if (place_ < words_.size() && words_[place_] == "--")
       ++place_;
     config_.command.assign(words_.begin() + static_cast<std::ptrdiff_t>(place_), words_.end());
-    if (!policy_ && !has_decisions_)
-      return wrong("one of the arguments --policy --decisions is required");
     return check();
   }
 
@@ -125,6 +125,10 @@ private:
       return end({"policybridge-run " POLICYBRIDGE_VERSION "\naddresses: socket" +
                       std::string(reaches_grpc() ? " grpc grpcs" : "") + "\n",
                   0});
+    if (name == "--no-decisions")
+      return equals == std::string::npos ? switch_off()
+                                         : end(wrong("argument " + name + ": ignored explicit argument '" +
+                                                     word.substr(equals + 1) + "'"));
     if (equals != std::string::npos)
       return set(name, word.substr(equals + 1));
     if (place_ == words_.size() || (is_option(words_[place_]) && !is_negative_number(words_[place_])))
@@ -136,6 +140,8 @@ private:
     if (name == "--policy" ? has_decisions_ : name == "--decisions" && policy_)
       end(wrong("argument " + name + ": not allowed with argument " +
                 (has_decisions_ ? "--decisions" : "--policy")));
+    else if (name == "--decisions" && is_off_)
+      end(wrong("argument --decisions: not allowed with argument --no-decisions"));
     else if (name == "--policy")
       policy_ = value;
     else if (name == "--server")
@@ -164,6 +170,12 @@ private:
       end(wrong("argument " + name + ": invalid float value: '" + value + "'"));
   }
 
+  void switch_off() {
+    if (has_decisions_)
+      return end(wrong("argument --no-decisions: not allowed with argument --decisions"));
+    is_off_ = true;
+  }
+
   void choose(const std::string &name, const std::string &value, const Strings &choices) {
     if (std::find(choices.begin(), choices.end(), value) != choices.end())
       return;
@@ -187,6 +199,8 @@ private:
       return refused("a growth limit is a factor above 0, not " + JsonWriter::decimal(config_.growth_limit));
     if (has_decisions_)
       return check_decisions();
+    if (!policy_)
+      return check_without();
     if (const char *variable = std::getenv("POLICYBRIDGE_SERVER"); !server_ && variable && *variable)
       server_ = variable;
     if (!server_)
@@ -266,6 +280,16 @@ private:
     return starts_with(address, "grpcs:") ? address : with_scheme("grpc:", address);
   }
 
+  /// Neither a policy nor a store is given.
+  std::variant<Config, Exit> check_without() {
+    if (server_ || explore_ || !is_inline(*config_.task))
+      return refused(std::string(server_ ? "--server" : explore_ ? "--explore" : "--task") + " needs --policy NAME");
+    const char *off = std::getenv("POLICYBRIDGE_NO_DECISIONS");
+    config_.is_plain = is_off_ || (off && *off);
+    config_.finds_store = !config_.is_plain;
+    return std::move(config_);
+  }
+
   std::variant<Config, Exit> check_decisions() {
     if (server_)
       return refused("with --decisions no server is asked: give either --decisions, or --policy and --server");
@@ -293,6 +317,7 @@ private:
   double timeout_ = 10;
   bool has_credentials_ = false;
   bool has_decisions_ = false;
+  bool is_off_ = false;
   std::optional<Exit> exit_;
 };
 

@@ -20,6 +20,10 @@ struct Config {
   std::string policy_text;
   /// A store of decisions in the place of a policy and a server; empty for none.
   std::string decisions;
+  /// Whether neither a policy nor a store is given: then the project's own store is looked for, see `find_store`.
+  bool finds_store = false;
+  /// Whether nothing is looked for, and the compiler decides.
+  bool is_plain = false;
   /// The folder where the plugins are looked for first; empty for none.
   std::string plugins;
   /// The servers' addresses as they were given.

@@ -1,5 +1,6 @@
 #include "decided.h"
 
+#include "compiler_cache.h"
 #include "decision_store.h"
 #include "files.h"
 #include "llvm_version.h"
@@ -12,9 +13,6 @@
 namespace policybridge {
 
 namespace {
-
-/// The compiler cache that has no setting for input files besides the sources.
-constexpr std::string_view unseeing = "sccache";
 
 void append_to_variable(const char *name, const std::string &files) {
   const std::string before = variable(name);
@@ -30,6 +28,7 @@ public:
   Result<CompilationReport> run();
 
 private:
+  Status check_cache() const;
   Result<CompilationReport> run_without(const Status &why);
   Result<CompilationReport> run_plain_saying(const std::string &why);
   Result<CompilationReport> run_by_sequence(const DecisionStore &store, const DecisionStore::Section &section);
@@ -43,7 +42,20 @@ private:
   int major_ = 0;
 };
 
+/// A cache before this program has made its key of the command line, and of the files that its variable names.
+Status Decided::check_cache() const {
+  const std::string cache = compiler_cache();
+  if (cache.empty() || is_in_key(cache, config_.decisions))
+    return {};
+  return invalid_argument("under " + cache + " name " + absolute(config_.decisions) + " in " + extra_files_of(cache) +
+                          ", because it does not see otherwise when the store changes");
+}
+
 Result<CompilationReport> Decided::run() {
+  if (Status status = check_cache(); !status.ok()) {
+    config_.falls_back = false; // a plain object would be kept as one with the store's decisions
+    return run_without(status);
+  }
   const Result<DecisionStore> store = DecisionStore::open(config_.decisions);
   if (!store.ok())
     return run_without(store.status());
@@ -60,6 +72,8 @@ Result<CompilationReport> Decided::run() {
     return become_with(*plugin);
   if (sequence)
     return run_by_sequence(*store, *sequence);
+  if (const std::string why = site ? "" : store->mismatch(module_by("site")); !why.empty())
+    say(file_name(config_.decisions) + " " + why);
   if (site && DecisionStore::is_path_of(*site, module_by("site")))
     return run_plain_saying(file_name(config_.decisions) + " has those of " + site->module.path +
                             " by site, and there is no plugin that this compiler loads (--plugins)");
@@ -97,14 +111,12 @@ Result<CompilationReport> Decided::run_without(const Status &why) {
 }
 
 /// Returns only if the compiler cannot be started. If the command runs no other tool, the settings are options, because
-/// a compiler cache compares options and not variables. Else they are variables, and ccache is disabled.
+/// a compiler cache compares options and not variables. Else they are variables, and the cache is left out.
 Status Decided::become_with(const std::string &plugin) {
   Compiler compiler = compiler_;
-  if (compiler.start.size() > 1 && file_name(compiler.start[compiler.start.size() - 2]) == unseeing)
-    compiler.start = {compiler.start.back()};
   const std::string store = absolute(config_.decisions);
   Strings options;
-  if (compiler.only_compiles()) {
+  if (compiler_.only_compiles()) {
     options.push_back("-policybridge-decisions=" + store);
     // Given, so that the plugin does not say for each file that LLVM decides before linking.
     if (variable("POLICYBRIDGE_PHASES").empty())
@@ -112,13 +124,16 @@ Status Decided::become_with(const std::string &plugin) {
     options.push_back("-policybridge-growth-limit=" + general(config_.growth_limit));
     if (!config_.falls_back)
       options.emplace_back("-policybridge-fallback=error");
-    for (const char *name : {"CCACHE_EXTRAFILES", "BUILDCACHE_HASH_EXTRA_FILES"})
+    for (const char *name : extra_files_variables)
       append_to_variable(name, plugin + ":" + store);
   } else {
     setenv("POLICYBRIDGE_DECISIONS", store.c_str(), 1);
     setenv("POLICYBRIDGE_GROWTH_LIMIT", general(config_.growth_limit).c_str(), 1);
     setenv("POLICYBRIDGE_FALLBACK", config_.falls_back ? "default" : "error", 1);
     setenv("CCACHE_DISABLE", "1", 1);
+    // This cache cannot be switched off by a variable.
+    if (compiler.start.size() > 1 && file_name(compiler.start[compiler.start.size() - 2]) == "sccache")
+      compiler.start = {compiler.start.back()};
   }
   if (!config_.stats.empty())
     setenv("POLICYBRIDGE_STATS", config_.stats.c_str(), 1);

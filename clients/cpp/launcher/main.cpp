@@ -2,12 +2,17 @@
 
 #include "advisor_flags.h"
 #include "arguments.h"
+#include "compiler_cache.h"
 #include "decided.h"
 #include "files.h"
+#include "found_store.h"
 #include "host.h"
 #include "linking.h"
 #include "process.h"
+#include "sources.h"
+#include "words.h"
 
+#include <cstdlib>
 #include <unistd.h>
 
 namespace {
@@ -60,19 +65,46 @@ Status write_statistics(const CompilationReport &report, const Config &config) {
   return write_file(path, report.to_json(config.task->name, config.command));
 }
 
-int run(const Config &config) {
+/// Take the project's own store, if there is one that may be used; without one the compiler decides.
+void take_found_store(Config &config, const Compiler &compiler) {
+  FoundStore found = find_store(source_of(compiler.arguments));
+  if (const std::string cache = compiler_cache(); found.is_taken() && !cache.empty() && !is_in_key(cache, found.path))
+    found.refused = "under " + cache + " name it in " + extra_files_of(cache) +
+                    ", because it does not see otherwise when the store changes";
+  if (!found.refused.empty())
+    print_error(found.path + " is not applied: " + found.refused, 0);
+  config.is_plain = !found.is_taken();
+  if (config.is_plain)
+    return;
+  config.decisions = found.path;
+  if (holds(compiler.arguments, "-v"))
+    print_error("decisions of " + found.path, 0);
+}
+
+int run(Config config) {
   const Result<Compiler> compiler = Compiler::of(config.command);
+  if (config.is_plain)
+    setenv("POLICYBRIDGE_NO_DECISIONS", "1", 1); // for a plugin in the command
+  // Where nothing is asked for, the launcher may stand before any compiler.
+  const bool is_optional = config.is_plain || config.finds_store;
+  if (!compiler.ok() && is_optional && !config.command.empty())
+    return print_system_error(become(config.command));
   if (!compiler.ok())
     return print_error(compiler.status().message(), usage_status);
-  if (const Status status = config.task->check(compiler->kind); !status.ok())
-    return print_error(status.message(), usage_status);
-  if (config.task->name == "inline" && !config.exploration && links_with_lto(*compiler)) {
+  const Status fits = config.task->check(compiler->kind);
+  if (!fits.ok() && !is_optional)
+    return print_error(fits.message(), usage_status);
+  const bool links = config.task->name == "inline" && !config.exploration && links_with_lto(*compiler);
+  const bool may_request = fits.ok() && may_request_advice(*compiler);
+  if (config.finds_store && (links || may_request))
+    take_found_store(config, *compiler);
+  if (links && !config.is_plain) {
     Signals signals;
     const Status failure = become_linking(config, *compiler, signals);
     const auto number = signals.received();
     return number ? signal_status + *number : print_system_error(failure);
   }
-  const bool needs_policy = may_request_advice(*compiler);
+  const bool needs_policy = may_request && !config.is_plain;
   if (!needs_policy && config.stats.empty())
     return print_system_error(become(compiler->command()));
   Signals signals;
@@ -97,8 +129,8 @@ int print(const Exit &exit) {
 } // namespace
 
 int main(int count, char **words) {
-  const auto parsed = parse_arguments({words + (count ? 1 : 0), words + count});
+  auto parsed = parse_arguments({words + (count ? 1 : 0), words + count});
   if (const auto *exit = std::get_if<Exit>(&parsed))
     return print(*exit);
-  return run(*std::get_if<Config>(&parsed));
+  return run(std::move(*std::get_if<Config>(&parsed)));
 }

@@ -49,7 +49,7 @@ Status Settings::read() {
   const std::string cache = compiler_cache();
   if (cache.empty())
     return {};
-  Status status = check_in_key(cache, own_file(), "no policy in a plugin can be used", "the policy changes");
+  Status status = check_in_key(cache, own_file(), "the policy changes");
   if (status.ok() && phases.is_given)
     status = refused_under(cache, "unset POLICYBRIDGE_PHASES, because it keeps the object by the command line alone");
   // An object without the policy would be kept as the policy's.

@@ -209,7 +209,7 @@ struct EndOfFunctionPasses : PassInfoMixin<EndOfFunctionPasses> {
 void register_pass_hooks(PassBuilder &builder, const std::shared_ptr<const Configuration> &configuration) {
   PassInstrumentationCallbacks *callbacks = builder.getPassInstrumentationCallbacks();
   const Settings &settings = configuration->settings;
-  if (!callbacks || !configuration->invalid.ok() || (!configuration->store && settings.is_local() && settings.passes.empty()))
+  if (!callbacks || !configuration->invalid.ok() || (!configuration->store && !settings.finds_store && settings.is_local() && settings.passes.empty()))
     return;
   auto phase = std::make_shared<Phase>();
   callbacks->registerShouldRunOptionalPassCallback(

@@ -43,6 +43,8 @@ struct Options {
                cl::desc("The kinds of decisions to ask for (default: those that the policy declares)")};
   Text decisions{"policybridge-decisions", cl::cat(category), cl::value_desc("tuned.db"),
                  cl::desc("A store of tuned decisions; no server is asked")};
+  cl::opt<bool> no_decisions{"policybridge-no-decisions", cl::cat(category),
+                             cl::desc("Look for no store named policybridge.decisions")};
   Text sites{"policybridge-sites", cl::cat(category), cl::value_desc("file"),
              cl::desc("Log every call that LLVM asks about there; %p and %m as in the statistics")};
   Text passes{"policybridge-passes", cl::cat(category), cl::value_desc("file"),
@@ -101,7 +103,7 @@ Status check_cached_store(const SettingsSource &source, const std::string &cache
                                       ", because it keeps the object by the command line alone");
   if (store.empty())
     return {};
-  return check_in_key(cache, store, "no store of decisions can be used", "the store changes");
+  return check_in_key(cache, store, "the store changes");
 }
 
 } // namespace
@@ -125,6 +127,10 @@ Status Settings::read() {
     return status;
   if (Status status = read_phases(source); !status.ok())
     return status;
+  const auto is_unset = [&source](const char *name) { return source.value(name).empty(); };
+  is_plain = !is_local() && is_unset("server") && is_unset("policy");
+  if (is_plain)
+    return read_plain(source);
   if (is_local())
     return read_local(source);
   if (Status status = check_cached(source, {"growth-limit", "decides", "phases"}, "-mllvm "); !status.ok())
@@ -153,6 +159,16 @@ Status Settings::read_decides(const SettingsSource &source) {
     decides.push_back(kind.str());
   }
   return {};
+}
+
+Status Settings::read_plain(const SettingsSource &source) {
+  const std::string variable = variable_of("no-decisions");
+  const bool is_off = !environment(variable).value_or("").empty();
+  finds_store = !is_off && !made->no_decisions;
+  if (const std::string cache = compiler_cache(); is_off && !made->no_decisions && !cache.empty())
+    return refused_under(cache, "give -mllvm -policybridge-no-decisions and not " + variable +
+                                    ", because it keeps the object by the command line alone");
+  return finds_store ? read_local(source) : Status();
 }
 
 Status Settings::read_local(const SettingsSource &source) {

@@ -29,9 +29,13 @@ struct Settings : ServerSettings {
   Phases phases;
   /// The factor of a module's size that the policy may add to it; beyond that LLVM's own decisions stand in.
   double growth_limit = 4;
+  /// Whether nothing is given that decides: no server, no policy, no store, no log.
+  bool is_plain = false;
+  /// Whether the project's own store is looked for, see `find_store`: if nothing else is given.
+  bool finds_store = false;
 
-  /// Whether no server is asked: decisions come from a store, or are LLVM's own and logged.
-  bool is_local() const { return !decisions.empty() || !sites.empty() || !passes.empty(); }
+  /// Whether no server is asked: decisions come from a store, or are LLVM's own.
+  bool is_local() const { return is_plain || !decisions.empty() || !sites.empty() || !passes.empty(); }
 
   /// Read the command line, which LLVM has parsed, and the environment.
   ///
@@ -43,6 +47,7 @@ struct Settings : ServerSettings {
 private:
   Status read_phases(const SettingsSource &source);
   Status read_decides(const SettingsSource &source);
+  Status read_plain(const SettingsSource &source);
   Status read_local(const SettingsSource &source);
 };
 

@@ -1,12 +1,16 @@
 #include "store_session.h"
 
+#include "cache_key.h"
 #include "module_names.h"
 #include "module_stage.h"
 #include "process_names.h"
 #include "telling.h"
 
+#include "compiler_cache.h"
+#include "found_store.h"
 #include "percent.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/Path.h"
@@ -36,14 +40,17 @@ StoreSession::StoreSession(Module &module, ModuleAnalysisManager &analyses, std:
     : module_(module), configuration_(std::move(configuration)), phase_(phase_of(module, analyses)),
       failure_(configuration_->invalid), begun_(Clock::now()) {
   const Settings &settings = configuration_->settings;
-  const DecisionStore *store = configuration_->store ? &*configuration_->store : nullptr;
+  report_.store = settings.decisions;
+  if (configuration_->store)
+    store_ = &*configuration_->store;
+  if (failure_.ok() && settings.finds_store)
+    failure_ = find_own_store();
   const bool is_logged = failure_.ok() && !settings.sites.empty();
   const bool has_pass_log = failure_.ok() && !settings.passes.empty();
-  if ((store && !store->sections().empty()) || is_logged || has_pass_log)
+  if ((store_ && !store_->sections().empty()) || is_logged || has_pass_log)
     compiled_ = describe(module, settings, phase_);
-  report_.store = settings.decisions;
   report_.module = path_of(module, settings);
-  if (failure_.ok() && store)
+  if (failure_.ok() && store_)
     failure_ = read_store();
   if (!failure_.ok())
     fail(failure_);
@@ -55,12 +62,36 @@ StoreSession::StoreSession(Module &module, ModuleAnalysisManager &analyses, std:
     passes_ = std::make_shared<ModulePasses>(std::move(decisions_.passes), has_pass_log ? open_pass_log() : nullptr);
 }
 
-Status StoreSession::read_store() {
-  const DecisionStore &store = *configuration_->store;
-  const DecisionStore::Section *section = store.find(compiled_);
-  if (!section)
+/// Look for the project's own store. One that may not be used is told, and is no failure: it was not asked for.
+Status StoreSession::find_own_store() {
+  FoundStore found = find_store(name_of(module_));
+  if (const std::string cache = compiler_cache(); found.is_taken() && !cache.empty())
+    found.refused = check_in_key(cache, found.path, "the store changes").message();
+  if (!found.refused.empty())
+    errs() << "policybridge: " << found.path << " is not applied: " << found.refused << "\n";
+  if (!found.is_taken())
     return Status();
-  if (const Phases &phases = configuration_->settings.phases; !phases.holds(phase_)) {
+  if (is_contained(own_command(), "-v"))
+    errs() << "policybridge: decisions of " << found.path << "\n";
+  report_.store = found.path;
+  auto opened = DecisionStore::open(found.path);
+  if (!opened.ok())
+    return opened.status();
+  store_ = &found_.emplace(std::move(*opened));
+  return Status();
+}
+
+Status StoreSession::read_store() {
+  const DecisionStore &store = *store_;
+  const DecisionStore::Section *section = store.find(compiled_);
+  const Phases &phases = configuration_->settings.phases;
+  if (!section) {
+    const std::string why = phases.holds(phase_) ? store.mismatch(compiled_) : "";
+    if (!why.empty())
+      errs() << "policybridge: " << sys::path::filename(report_.store) << " " << why << "\n";
+    return Status();
+  }
+  if (!phases.holds(phase_)) {
     if (!phases.is_given && DecisionStore::is_path_of(*section, compiled_))
       errs() << "policybridge: " << sys::path::filename(report_.store) << " is not applied to " << report_.module
              << " in the phase '" << phase_ << "', in which LLVM decides unless POLICYBRIDGE_PHASES holds it\n";
@@ -72,6 +103,8 @@ Status StoreSession::read_store() {
   decisions_ = std::move(*decisions);
   report_.exact = section->module.digest == compiled_.digest;
   report_.decisions = decisions_.size();
+  if (section->module.llvm != compiled_.llvm)
+    tuned_with_ = section->module.llvm;
   is_own_section_ = DecisionStore::is_path_of(*section, compiled_);
   size_ = static_cast<double>(module_.getInstructionCount());
   return Status();
@@ -115,7 +148,10 @@ void StoreSession::tell() const {
   if (report_.applied == report_.decisions || (!report_.applied && !is_own_section_))
     return;
   errs() << "policybridge: " << sys::path::filename(report_.store) << ": " << report_.applied << " of "
-         << report_.decisions << " decisions applied to " << report_.module << "\n";
+         << report_.decisions << " decisions applied to " << report_.module;
+  if (!tuned_with_.empty())
+    errs() << "; they were tuned with LLVM " << tuned_with_;
+  errs() << "\n";
 }
 
 void StoreSession::write_log() {

@@ -55,6 +55,7 @@ public:
   SiteLog *log() { return log_ ? &*log_ : nullptr; }
 
 private:
+  Status find_own_store();
   Status read_store();
   std::unique_ptr<PassLog> open_pass_log() const;
   void fail(const Status &why);
@@ -64,8 +65,11 @@ private:
 
   llvm::Module &module_;
   std::shared_ptr<const Configuration> configuration_;
+  std::optional<DecisionStore> found_; // the project's own, where none is given
+  const DecisionStore *store_ = nullptr;
   std::string phase_; // see phases.h
   CompiledModule compiled_;
+  std::string tuned_with_; // the LLVM of the section, if it is another
   SectionDecisions decisions_;
   bool is_own_section_ = false; // not that of another file of the same name
   std::optional<CallSites> sites_;

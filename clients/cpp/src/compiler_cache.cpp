@@ -1,10 +1,12 @@
 #include "compiler_cache.h"
 
+#include <algorithm>
 #include <climits>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <string_view>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace policybridge {
@@ -42,6 +44,25 @@ std::string compiler_cache() {
     if (const std::string program = program_of(process); is_cache(program))
       return program;
   return "";
+}
+
+const char *extra_files_of(std::string_view cache) {
+  return extra_files_variables[cache == "ccache" ? 0 : cache == "buildcache" ? 1 : 2];
+}
+
+bool is_in_key(std::string_view cache, const std::string &file) {
+  const char *value = std::getenv(extra_files_of(cache));
+  struct stat wanted = {}, other = {};
+  if (!value || stat(file.c_str(), &wanted))
+    return false;
+  for (std::string_view rest = value; !rest.empty();) {
+    const std::size_t end = std::min(rest.find(':'), rest.size());
+    const std::string name(rest.substr(0, end));
+    if (!stat(name.c_str(), &other) && wanted.st_dev == other.st_dev && wanted.st_ino == other.st_ino)
+      return true;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return false;
 }
 
 } // namespace policybridge

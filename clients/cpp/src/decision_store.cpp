@@ -212,6 +212,24 @@ const DecisionStore::Section *DecisionStore::find(const CompiledModule &module) 
   return best;
 }
 
+std::string DecisionStore::mismatch(const CompiledModule &module) const {
+  const auto own = std::find_if(sections_.begin(), sections_.end(), [&module](const Section &section) {
+    return section.begin < section.end && is_path_of(section, module);
+  });
+  if (own == sections_.end())
+    return "";
+  const CompiledModule &other = own->module;
+  const auto phase = [](const CompiledModule &one) { return one.at_link ? "at link time" : "at compile time"; };
+  const auto kind = [](const CompiledModule &one) { return "by " + one.by; };
+  const auto level = [](const CompiledModule &one) { return "at -" + one.level; };
+  const auto differ = [&](const std::string &had, const std::string &wanted) {
+    return "has decisions about " + module.path + " " + had + ", and none " + wanted;
+  };
+  if (other.at_link != module.at_link)
+    return differ(phase(other), phase(module));
+  return other.level != module.level ? differ(level(other), level(module)) : differ(kind(other), kind(module));
+}
+
 bool DecisionStore::is_path_of(const Section &section, const CompiledModule &module) {
   const std::vector<std::string> parts = parts_of(section.module.path, false);
   return equal_at_the_end(parts, parts_of(module.path, true)) == parts.size();

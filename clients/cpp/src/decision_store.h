@@ -73,6 +73,10 @@ public:
   /// Whether a section's path is that of the module, as far as the section's path goes.
   static bool is_path_of(const Section &section, const CompiledModule &module);
 
+  /// Why the decisions about a module do not apply to it although the store has some for its path, in words for people;
+  /// empty if it has none.
+  std::string mismatch(const CompiledModule &module) const;
+
   /// Fails where a line is not a decision, or the file ends within a line. Where a merge has left two decisions of one
   /// name, the first counts.
   Result<SectionDecisions> read(const Section &section) const;

@@ -170,7 +170,7 @@ def test_decisions_by_site_without_a_plugin_are_told_once_and_llvm_decides(build
         (["--decisions", "x", "--policy", "y"], "argument --policy: not allowed with argument --decisions"),
         (["--decisions", "x", "--task", "evict"], "decisions of the task 'inline' alone, not of 'evict'"),
         (["--policy", "x", "--server", "socket:y", "--plugins", "z"], "--plugins is for --decisions"),
-        (["--plugins", "z"], "one of the arguments --policy --decisions is required"),
+        (["--decisions", "z", "--no-decisions"], "--no-decisions: not allowed with argument --decisions"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(launcher: str, words: list[str], said: str) -> None:

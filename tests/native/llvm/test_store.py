@@ -148,10 +148,17 @@ def test_sites_that_are_gone_are_told_in_one_line_and_llvm_decides_the_others(tu
     assert made.output == tuner.compile(source, decisions=tuner.write(known, "module.c")).output
 
 
-def test_a_section_for_another_level_or_another_file_changes_nothing(tuner: Tuner, source: Path) -> None:
+def test_a_section_for_another_level_changes_nothing_and_one_line_says_so(tuner: Tuner, source: Path) -> None:
+    decisions = flipped(tuner.logged(source).sites, "middle")
+    made = tuner.compile(source, decisions=tuner.write(decisions, "module.c", level="Os"))
+    assert (made.status, made.output) == (0, tuner.plain(source))
+    assert made.said.endswith("module.c at -Os, and none at -Oz\n")
+    assert made.said.count("\n") == 1
+
+
+def test_a_section_for_another_file_changes_nothing(tuner: Tuner, source: Path) -> None:
     decisions = flipped(tuner.logged(source).sites, "middle")
     stores = [
-        tuner.write(decisions, "module.c", level="Os"),
         tuner.write(decisions, "other.c", "other.db"),
         tuner.write({"0" * 16: True}, "other/module.c", "unknown.db"),
     ]

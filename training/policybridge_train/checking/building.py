@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from policybridge_client.decisions.finding import OFF
 from policybridge_core.errors import PolicyFailedError, PreconditionError
 from policybridge_train.checking.linked import Sizes, sizes_of
 
@@ -96,6 +97,8 @@ class Project:
             raise PreconditionError(f"there is no {self.compilers[0]} on PATH; --compiler names another")
         # A cache could return an object that was compiled without the policy.
         cached = {"CCACHE_DISABLE": "1", "SCCACHE_RECACHE": "1"}
+        # Both builds have the decisions that are given, and not also those of the project's own store.
+        cached[OFF] = "1"
         return {**os.environ, **variables, **cached, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"}
 
 

@@ -21,6 +21,8 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Final
 
+from policybridge_client.decisions.finding import OFF
+
 RECORD: Final = "POLICYBRIDGE_RECORD"
 """The variable that names the folder for notes."""
 
@@ -64,7 +66,8 @@ def recording_environment(notes: Path, environment: Mapping[str, str], *, preloa
     }
     changed["PATH"] = f"{folder}{os.pathsep}{environment.get('PATH', os.defpath)}"
     loaded = preloading(folder, tools, environment) if preload else {}
-    return {**environment, **changed, **loaded, RECORD: str(notes)}
+    # A store that the build's launcher found would be part of its commands.
+    return {**environment, **changed, **loaded, RECORD: str(notes), OFF: "1"}
 
 
 def _is_started(path: str) -> bool:

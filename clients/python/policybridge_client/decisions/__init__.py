@@ -1,6 +1,7 @@
 """The store of tuned decisions, and the log of the calls about which a compilation asked."""
 
 from policybridge_client.decisions.files import path_in_store, read_store, update_store, write_store
+from policybridge_client.decisions.finding import FoundStore, find_store
 from policybridge_client.decisions.format import format_store, parse_store
 from policybridge_client.decisions.keys import FeaturesKeys, function_key, site_key
 from policybridge_client.decisions.passes import ALL_FUNCTIONS, PassChoice
@@ -13,12 +14,14 @@ __all__ = [
     "By",
     "Decision",
     "FeaturesKeys",
+    "FoundStore",
     "Heading",
     "Level",
     "PassChoice",
     "Section",
     "SiteLog",
     "Store",
+    "find_store",
     "format_store",
     "function_key",
     "parse_sites",

@@ -52,6 +52,10 @@ class Heading:
     path: str
     phase: Phase = "compile"
 
+    def names(self, path: str) -> bool:
+        """Tell whether this is a source's path, as far as it goes, and not the last component alone."""
+        return f"/{path}".endswith(f"/{self.path.lstrip('/')}")
+
 
 @dataclass(frozen=True)
 class Section:
@@ -107,6 +111,20 @@ class Store:
         """
         fitting = [section for section in self.sections if _fits(section.heading, heading)]
         return max(fitting, key=lambda section: _quality(section.heading, heading), default=None)
+
+    def mismatch(self, heading: Heading) -> str:
+        """Tell people why the decisions about a module do not apply to it; empty if its path has none."""
+        full = [each.heading for each in self.sections if each.decisions or each.passes]
+        own = next((each for each in full if each.names(heading.path)), None)
+        if own is None:
+            return ""
+        if own.phase != heading.phase:
+            had, wanted = f"at {own.phase} time", f"at {heading.phase} time"
+        elif own.level != heading.level:
+            had, wanted = f"at -{own.level}", f"at -{heading.level}"
+        else:
+            had, wanted = f"by {own.by}", f"by {heading.by}"
+        return f"has decisions about {heading.path} {had}, and none {wanted}"
 
 
 def _module(heading: Heading) -> tuple[object, ...]:

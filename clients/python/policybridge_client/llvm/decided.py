@@ -74,6 +74,18 @@ def run_with_decisions(
     return run.report()
 
 
+def run_as_it_is(command: Sequence[str], *, interrupts: Interrupts | None = None) -> Report:
+    """Run a compiler, of any kind, as it is.
+
+    Raises:
+        OSError: the compiler cannot be started.
+
+    """
+    begun = perf_counter()
+    status = run_plain(list(command), Surroundings(), interrupts or Interrupts()).status
+    return Report(list(command), INLINE.name, status, perf_counter() - begun, CompilationStatistics())
+
+
 @dataclass(frozen=True)
 class _Run:
     compiler: CompilerCommand
@@ -111,7 +123,10 @@ class _Run:
 
     def _unused(self, store: Store) -> str:
         section = self._section(store, "site")
-        if section is None or not self._names(section):
+        if section is None:
+            why = store.mismatch(self._heading("site"))
+            return why and f"{self.config.store.name} {why}"
+        if not section.heading.names(self._path):
             return ""
         return (
             f"{self.config.store.name} has those of {section.heading.path} by site, which policybridge-run and a "
@@ -124,12 +139,10 @@ class _Run:
         return path_in_store(Path(self.surroundings.cwd or ".") / source, self.config.store) if source else ""
 
     def _section(self, store: Store, by: By) -> Section | None:
-        major = llvm_version(self.compiler.start)
-        return store.section_for(Heading(major, level_of(self.compiler), by, None, self._path))
+        return store.section_for(self._heading(by))
 
-    def _names(self, section: Section) -> bool:
-        """Tell whether a section names the source by its path, and not by the last component alone."""
-        return f"/{self._path}".endswith(f"/{section.heading.path.lstrip('/')}")
+    def _heading(self, by: By) -> Heading:
+        return Heading(llvm_version(self.compiler.start), level_of(self.compiler), by, None, self._path)
 
     def _interactive(self, section: Section) -> Report:
         answers = StoreAnswers(section.answers)
@@ -141,7 +154,7 @@ class _Run:
         )
         applied, of = len(answers.applied), len(section.answers)
         counted = Applied(str(self.config.store), self._path, False, applied, of - applied)
-        unexpected = applied != of and (applied or self._names(section))
+        unexpected = applied != of and (applied or section.heading.names(self._path))
         note = f"{self.config.store.name}: {applied} of {of} decisions applied to {self._path}" if unexpected else ""
         own = replace(report.statistics, policy=None, sessions=[])
         return replace(report, statistics=own, store=counted, note=note)

@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -10,10 +11,11 @@ from typing import Final
 from policybridge_client.connection import SERVER
 from policybridge_client.credentials import Credentials
 from policybridge_client.credentials import add_arguments as add_credentials
+from policybridge_client.decisions.finding import NAME, OFF, find_store
 from policybridge_client.llvm.compiler_cache import compiler_cache
-from policybridge_client.llvm.compilers import CompilerCommand
+from policybridge_client.llvm.compilers import CompilerCommand, compiles, source_of
 from policybridge_client.llvm.config import GROWTH_LIMIT, RETRY_AFTER, HostConfig
-from policybridge_client.llvm.decided import DecisionsConfig, run_with_decisions
+from policybridge_client.llvm.decided import DecisionsConfig, run_as_it_is, run_with_decisions
 from policybridge_client.llvm.host import run_compiler
 from policybridge_client.llvm.launcher import become_launcher
 from policybridge_client.llvm.signals import Interrupted, TakenSignals
@@ -39,14 +41,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = _DESCRIPTION
     parser.usage = (
         "policybridge run --policy NAME --server ADDRESS [options] -- COMPILER ARGUMENT…\n"
-        "       policybridge run --decisions FILE [--plugins DIR] [options] -- COMPILER ARGUMENT…"
+        "       policybridge run [--decisions FILE | --no-decisions] [--plugins DIR] [options] -- COMPILER ARGUMENT…"
     )
-    who = parser.add_mutually_exclusive_group(required=True)
+    who = parser.add_mutually_exclusive_group()
     who.add_argument("--policy", metavar="NAME[@VERSION|@ALIAS]", help="the policy that decides")
     who.add_argument(
-        "--decisions", type=Path, metavar="FILE", help="a store of tuned decisions, which needs no policy and no server"
+        "--decisions",
+        type=Path,
+        metavar="FILE",
+        help="a store of tuned decisions, which needs no policy and no server (default without --policy: the file "
+        f"{NAME} upwards from the source, not beyond its repository)",
     )
     add = parser.add_argument
+    add("--no-decisions", action="store_true", help=f"without --policy: look for no such file; so does {OFF}=1")
     add(
         "--server",
         metavar="ADDRESS",
@@ -114,12 +121,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the compiler; return its exit status."""
     compiler = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     try:
+        optional = bool(compiler) and arguments.policy is None and arguments.decisions is None
         _check(arguments)
         # A program that calls this command in its own process is not replaced.
-        if sys.argv[1:2] == ["run"]:
+        if sys.argv[1:2] == ["run"] and not (optional and _is_unknown(compiler)):
             become_launcher(sys.argv[2:], CompilerCommand.of(compiler), arguments.task, arguments.server)
         with TakenSignals() as interrupts:
-            if arguments.decisions is None:
+            if optional:
+                arguments.decisions = _found(compiler, arguments)
+            if optional and arguments.decisions is None:
+                report = run_as_it_is(compiler, interrupts=interrupts)
+            elif arguments.policy is not None:
                 report = run_compiler(compiler, _config(arguments), interrupts=interrupts)
             else:
                 store = DecisionsConfig(arguments.decisions, arguments.fallback, arguments.growth_limit)
@@ -135,8 +147,41 @@ def run(arguments: argparse.Namespace) -> int:
     return _told(report, arguments)
 
 
+def _is_unknown(compiler: Sequence[str]) -> bool:
+    try:
+        INLINE.check(CompilerCommand.of(compiler).kind)
+    except InvalidError:
+        return True
+    return False
+
+
+def _found(command: Sequence[str], arguments: argparse.Namespace) -> Path | None:
+    """Give the project's own store, if there is one that may be used and the command compiles."""
+    if arguments.no_decisions:
+        os.environ[OFF] = "1"  # for a plugin in the command
+    if os.environ.get(OFF) or _is_unknown(command):
+        return None
+    words = CompilerCommand.of(command).arguments
+    found = find_store(source_of(words)) if compiles(words) else None
+    if found is None:
+        return None
+    refused = found.refused
+    if not refused and (cache := compiler_cache()):
+        refused = f"{cache} precedes this command, and does not see when the store changes"
+    if refused:
+        _say(f"{found.path} is not applied: {refused}", 0)
+        return None
+    if "-v" in words:
+        _say(f"decisions of {found.path}", 0)
+    return found.path
+
+
 def _check(arguments: argparse.Namespace) -> None:
-    if arguments.decisions is None:
+    if arguments.no_decisions and arguments.decisions is not None:
+        raise InvalidError("give either --decisions or --no-decisions")
+    if arguments.policy is None and arguments.decisions is None:
+        _check_without(arguments)
+    elif arguments.decisions is None:
         arguments.server = arguments.server or os.environ.get(SERVER)
         if not arguments.server:
             raise InvalidError(f"--policy needs --server ADDRESS, or {SERVER} in the environment")
@@ -150,6 +195,15 @@ def _check(arguments: argparse.Namespace) -> None:
         raise InvalidError("--explore needs a policy; a store of decisions has nothing to explore")
     elif arguments.task != INLINE.name:
         raise InvalidError(f"a store has decisions of the task {INLINE.name!r} alone, not of {arguments.task!r}")
+
+
+def _check_without(arguments: argparse.Namespace) -> None:
+    given = {"--server": arguments.server, "--explore": arguments.explore}
+    if arguments.task != INLINE.name:
+        given["--task"] = arguments.task
+    for option, value in given.items():
+        if value is not None:
+            raise InvalidError(f"{option} needs --policy NAME")
 
 
 def _config(arguments: argparse.Namespace) -> HostConfig:
@@ -177,7 +231,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _write(report: Report, arguments: argparse.Namespace) -> None:
     content = dict(report.to_json())
-    if arguments.decisions is not None:
+    if arguments.policy is None:
         content["store"] = asdict(report.store) if report.store else None
     try:
         write_report(content, arguments.stats)
