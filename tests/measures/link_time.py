@@ -2,7 +2,8 @@
 
 Each program is built at -Oz with -flto=full and -flto=thin, linked by LLD 22 with ``--gc-sections --icf=all``, and
 stripped: with LLVM's own decisions, and with a policy's before linking, at link time and in both. The policies are the
-bundled ones, whose scope is bypassed by a label.
+bundled ones, whose scope is bypassed by a label. With ``--tuned`` it is instead built with a store that
+``policybridge autotune --lto --budget 64`` made from the recorded build.
 
 It needs Debian's packages clang-22, lld-22, llvm-22-dev and dpkg-dev, and the build dependencies of the packages.
 """
@@ -10,9 +11,10 @@ It needs Debian's packages clang-22, lld-22, llvm-22-dev and dpkg-dev, and the b
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,8 @@ MODES: Final = ("full", "thin")
 POLICIES: Final = ("inliner", "size")
 _WAYS: Final = {"pre-link": (True, False), "link": (False, True), "both": (True, True)}
 _JOBS: Final = 2
+_BUDGET: Final = 64
+_COMPILED: Final = ("-w", "-Oz", "-DNDEBUG", "-ffunction-sections", "-fdata-sections")
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -110,6 +114,41 @@ class Bench:
                 sizes[f"{policy} {way}"] = self._size(mode, policy if before else None, policy if at_link else None)
         return sizes
 
+    def tune(self, mode: str) -> dict[str, Size]:
+        """Give the size by LLVM's own decisions, and by those of a store that was tuned for the program."""
+        return {"none": self._size(mode, None, None), "tuned": self._tuned(mode)}
+
+    def _tuned(self, mode: str) -> Size:
+        folder = self.work / "tuned" / self.name
+        folder.mkdir(parents=True, exist_ok=True)
+        store, build = folder / f"{mode}.db", folder / "build.sh"
+        build.write_text("\n".join(["set -e", *(shlex.join(words) for words in self._build(folder))]) + "\n")
+        tuning = [sys.executable, "-m", "policybridge_client.cli", "autotune", "--store", str(store), "--lto", mode]
+        tuning += [
+            "--budget",
+            str(_BUDGET),
+            "--compiler",
+            "clang-22",
+            "--plugins",
+            str(self.plugin.parent),
+            "--jobs",
+            "1",
+        ]
+        self._run([*tuning, "--", "bash", str(build)], None)
+        output = folder / mode / self.name
+        output.parent.mkdir(exist_ok=True)
+        self._link(mode, self._objects(mode, None), output, {"POLICYBRIDGE_DECISIONS": str(store)})
+        return _measured(output)
+
+    def _build(self, folder: Path) -> Iterator[list[str]]:
+        """Give the commands of a build without LTO."""
+        objects = []
+        for source in self._sources():
+            objects.append(str(folder / self._object(source)))
+            flags = [*_COMPILED, *self.program.flags.split()]
+            yield ["clang++-22", *flags, "-c", str(source.relative_to(self._source)), "-o", objects[-1]]
+        yield ["clang++-22", *objects, "-o", str(folder / self.name), *self.program.libraries.split()]
+
     @property
     def _source(self) -> Path:
         return self.work / self.program.package / "source"
@@ -118,12 +157,14 @@ class Bench:
         objects = self._objects(mode, before)
         output = objects / f"{self.name}-{at_link or 'none'}"
         if not output.exists():
-            loading = [f"-Wl,--load-pass-plugin={self.plugin}"] if at_link else []
-            words = ["clang++-22", "--ld-path=ld.lld-22", f"-flto={mode}", "-Oz", *loading]
-            words += ["-Wl,--gc-sections,--icf=all,-s,--thinlto-jobs=1", *sorted(map(str, objects.glob("*.o")))]
-            self._run([*words, "-o", str(output), *self.program.libraries.split()], at_link)
-        told = subprocess.run(["llvm-size-22", output], capture_output=True, text=True, check=True).stdout
-        return Size(output.stat().st_size, int(told.splitlines()[1].split()[0]))
+            self._link(mode, objects, output, self._asking(at_link) if at_link else None)
+        return _measured(output)
+
+    def _link(self, mode: str, objects: Path, output: Path, deciding: Mapping[str, str] | None) -> None:
+        loading = [f"-Wl,--load-pass-plugin={self.plugin}"] if deciding else []
+        words = ["clang++-22", "--ld-path=ld.lld-22", f"-flto={mode}", "-Oz", *loading]
+        words += ["-Wl,--gc-sections,--icf=all,-s,--thinlto-jobs=1", *sorted(map(str, objects.glob("*.o")))]
+        self._run([*words, "-o", str(output), *self.program.libraries.split()], deciding)
 
     def _objects(self, mode: str, policy: str | None) -> Path:
         folder = self.work / "built" / self.name / f"{mode}-{policy or 'none'}"
@@ -142,20 +183,30 @@ class Bench:
 
     def _compile(self, source: Path, mode: str, policy: str | None, folder: Path) -> None:
         loading = [f"-fpass-plugin={self.plugin}"] if policy else []
-        flags = ["-w", "-Oz", f"-flto={mode}", "-DNDEBUG", "-ffunction-sections", "-fdata-sections"]
-        output = folder / f"{'-'.join(source.relative_to(self._source).parts)}.o"
-        words = ["clang++-22", *flags, *self.program.flags.split(), *loading, "-c", str(source), "-o", str(output)]
-        self._run(words, policy)
+        flags = [*_COMPILED, f"-flto={mode}", *self.program.flags.split()]
+        output = folder / self._object(source)
+        words = ["clang++-22", *flags, *loading, "-c", str(source), "-o", str(output)]
+        self._run(words, self._asking(policy) if policy else None)
 
-    def _run(self, words: Sequence[str], policy: str | None) -> None:
-        settings = {
+    def _object(self, source: Path) -> str:
+        return f"{'-'.join(source.relative_to(self._source).parts)}.o"
+
+    def _asking(self, policy: str) -> dict[str, str]:
+        return {
             "POLICYBRIDGE_SERVER": self.server,
-            "POLICYBRIDGE_POLICY": policy or "",
+            "POLICYBRIDGE_POLICY": policy,
             "POLICYBRIDGE_LABELS": "phase=compile",
             "POLICYBRIDGE_PHASES": "compile,pre-link,link",
             "POLICYBRIDGE_FALLBACK": "error",
         }
-        subprocess.run(words, cwd=self._source, env={**os.environ, **settings}, check=True)
+
+    def _run(self, words: Sequence[str], settings: Mapping[str, str] | None) -> None:
+        subprocess.run(words, cwd=self._source, env={**os.environ, **(settings or {})}, check=True, stdout=sys.stderr)
+
+
+def _measured(output: Path) -> Size:
+    told = subprocess.run(["llvm-size-22", output], capture_output=True, text=True, check=True).stdout
+    return Size(output.stat().st_size, int(told.splitlines()[1].split()[0]))
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -163,6 +214,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--program", action="append", choices=PROGRAMS, help="default: all")
+    parser.add_argument("--tuned", action="store_true", help="build with a tuned store instead of the policies")
     options = parser.parse_args(words)
     work: Path = options.work.absolute()
     work.mkdir(parents=True, exist_ok=True)
@@ -173,7 +225,7 @@ def main(words: Sequence[str] | None = None) -> int:
             program = PROGRAMS[name]
             _fetch(program.package, work)
             bench = Bench(name, program, work, plugin, server.socket)
-            made[name] = {mode: bench.measure(mode) for mode in MODES}
+            made[name] = {mode: bench.tune(mode) if options.tuned else bench.measure(mode) for mode in MODES}
             _show(name, made[name])
     print(json.dumps(msgspec.to_builtins(made), indent=1))
     return 0

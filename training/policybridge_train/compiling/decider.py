@@ -3,8 +3,8 @@
 import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final, Protocol, Self, runtime_checkable
 
@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 from policybridge_core.plugins import Table
 from policybridge_train.compiling.compiler import Compiler, CompileTool
 from policybridge_train.compiling.limits import Limits
+from policybridge_train.compiling.lto import LinkedModule, find_lld, plugin_variables
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult, DecisionLog
 from policybridge_train.farms.contract import Machine
@@ -132,6 +133,7 @@ class Command:
         limits: of the compiler.
         running: where the compiler is counted while it runs.
         way: ``plain`` or ``plugin``.
+        variables: of the command, for a linker's plugin.
         sessions: the file to which the plugin writes the ids of its sessions; ``None``: it writes none.
 
     """
@@ -141,16 +143,18 @@ class Command:
     running: Running
     way: str = "plain"
     sessions: Path | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def again(self) -> Sequence[str]:
         """The command."""
-        return self.words
+        given = [f"{name}={value}" for name, value in self.variables.items()]
+        return ["env", *given, *self.words] if given else self.words
 
     def run(self) -> CompileResult:
         """Compile."""
         # Disable ccache: exploration decides by chance, so the object must not be cached for this command line.
-        environment = {**os.environ, "CCACHE_DISABLE": "1"}
+        environment = {**os.environ, "CCACHE_DISABLE": "1", **self.variables}
         done = compile_by(self.words, self.limits, environment, running=self.running)
         sessions = sessions_of(self.sessions) if self.sessions and done.status is Status.OK else ()
         return CompileResult(sessions=sessions, **asdict(done))
@@ -189,12 +193,42 @@ class Plain(Decider):
 
 
 def compile_command(compiler: Compiler, module: Module, output: Path, extra: Sequence[str] = ()) -> list[str]:
-    """Give the command that compiles a module to an object file; ``extra`` are further arguments of cc1."""
-    flags = _kept(module.arguments)
+    """Give the command that compiles a module to an object file; ``extra`` are further arguments of cc1.
+
+    Raises:
+        NotFoundError: the module is one of link time, and there is no LLD of this LLVM.
+        InvalidError: LLD has no such argument.
+
+    """
+    if isinstance(module, LinkedModule):
+        return [str(find_lld(compiler)), *module.link(output, extra)]
+    flags = backend_arguments(module.arguments)
     return [*compiler.start, "-cc1", "-emit-obj", *flags, *extra, "-o", str(output), "-x", "ir", str(module.bitcode)]
 
 
-def _kept(arguments: Sequence[str]) -> Iterator[str]:
+def plugin_command(
+    tool: CompileTool, module: Module, output: Path, extra: Sequence[str], options: Iterable[tuple[str, str]]
+) -> tuple[list[str], dict[str, str]]:
+    """Give the command that compiles a module with the plugin, and its variables: LLD knows no options of a plugin.
+
+    Args:
+        tool: the compiler.
+        module: to compile.
+        output: the object.
+        extra: further arguments of cc1.
+        options: of the plugin, by their names; those of one name are several values.
+
+    Raises:
+        PolicyBridgeError: see `compile_command`.
+
+    """
+    words = compile_command(tool.compiler, module, output, extra)
+    if isinstance(module, LinkedModule):
+        return [*words, f"--load-pass-plugin={tool.plugin}"], plugin_variables(options)
+    return tool.with_plugin(words, [f"-policybridge-{name}={value}" for name, value in options]), {}
+
+
+def backend_arguments(arguments: Sequence[str]) -> Iterator[str]:
     """Give those of a recorded module's arguments that still matter for bitcode, in their order."""
     words = iter(arguments)
     for word in words:

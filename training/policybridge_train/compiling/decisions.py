@@ -34,7 +34,7 @@ from policybridge_client.llvm.asked import asked
 from policybridge_client.llvm.process import Surroundings
 from policybridge_core.errors import PreconditionError
 from policybridge_train.compiling.compiler import CompileTool
-from policybridge_train.compiling.decider import Command, Compilation, Decider, compile_command
+from policybridge_train.compiling.decider import Command, Compilation, Decider, compile_command, plugin_command
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import NUMBERS, CompileResult, DecisionLog
 from policybridge_train.objects.elf import ObjectFile
@@ -115,21 +115,23 @@ class ByDecisions(Decider):
 
     def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
         """Give the compilation with these decisions."""
-        words = compile_command(tool.compiler, module, output, extra)
         if tool.plugin is None:
+            words = compile_command(tool.compiler, module, output, extra)
             return InteractiveCompile(tool, words, self.decisions, output)
         sites = output.with_name("sites")
-        options = [f"-policybridge-sites={sites}", f"-policybridge-module={module.name}"]
+        options = [("sites", str(sites)), ("module", module.name)]
         if self.decisions or self.passes:
             store = output.with_name("store")
             self._write_trial(module, tool.compiler.major, store)
-            options.append(f"-policybridge-decisions={store}")
-        return Logged(tool.with_plugin(words, options), tool.limits, tool.running, "plugin", sites=sites)
+            options.append(("decisions", str(store)))
+        words, variables = plugin_command(tool, module, output, extra, options)
+        return Logged(words, tool.limits, tool.running, "plugin", variables=variables, sites=sites)
 
     def _write_trial(self, module: Module, major: int, path: Path) -> None:
         """Write a store for one compile, which fits the module whatever the level of its functions is."""
         made = tuple(Decision(key, inline) for key, inline in self.decisions.items())
-        sections = [Section(Heading(major, level, "site", None, module.name), made, self.passes) for level in LEVELS]
+        headings = [Heading(major, level, "site", None, module.name, module.phase) for level in LEVELS]
+        sections = [Section(heading, made, self.passes) for heading in headings]
         # Not by `write_store`, which waits for the disk: this file is read once, and gone.
         path.write_bytes(format_store(Store(sections)))
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from policybridge_core.errors import PolicyBridgeError, UnavailableError
 from policybridge_train.compiling.compiler import CompileRecipe, CompileTool
 from policybridge_train.compiling.decider import Decider, KeepsLog
+from policybridge_train.compiling.lto import LinkedModule
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.objectives import Objectives
 from policybridge_train.compiling.result import CompileResult
@@ -68,11 +69,14 @@ def _compiled(tool: CompileTool, module: Module, decider: Decider, wanted: Wante
     done = compilation.run()
     if done.status is not Status.OK:
         return done
-    made = ObjectFile.read(output)
-    asked, log = compilation.log(made) if isinstance(compilation, KeepsLog) else (made, None)
+    linked = module if isinstance(module, LinkedModule) else None
+    made, apart = linked.read(output) if linked else [ObjectFile.read(output)] * 2
+    asked, log = compilation.log(apart) if isinstance(compilation, KeepsLog) else (apart, None)
+    costs = objectives.costs(asked) if wanted.units else {}
+    costs = linked.lasting(costs) if linked else costs
     return replace(
         done,
-        costs=wanted.units(objectives.costs(asked)) if wanted.units else {},
+        costs=wanted.units(costs) if wanted.units else {},
         totals=objectives.totals(made),
         sections=made.loaded,
         digest=hashlib.sha256(made.data).hexdigest(),

@@ -4,7 +4,9 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
+
+from policybridge_client.decisions.text import Phase
 
 Kind = Literal["executable", "shared", "archive"]
 
@@ -19,6 +21,8 @@ class Program:
         kind: an executable, a shared library, or a static archive.
         modules: the names of its modules, in the order of the command. Objects that are no module of the corpus (of
             assembler, of another compiler) are left out.
+        exports: the names that it shows to others, if a list limits them or it is an executable; ``None``: all that can
+            be shown, or they are not known.
 
     """
 
@@ -26,6 +30,7 @@ class Program:
     project: str
     kind: Kind
     modules: tuple[str, ...]
+    exports: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,7 @@ class Module:
             ``name`` where it is not known.
         language: ``c``, ``c++``, ….
         file: of the bitcode, if it is not in the corpus' folder.
+        phase: whether a compiler optimises it, or a linker (`policybridge_train.compiling.lto`).
 
     """
 
@@ -51,6 +57,7 @@ class Module:
     source: str = ""
     language: str = ""
     file: Path | None = None
+    phase: ClassVar[Phase] = "compile"
 
     @cached_property
     def bitcode(self) -> Path:

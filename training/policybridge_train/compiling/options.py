@@ -10,6 +10,7 @@ from typing import Final
 from policybridge_train.command_line import count
 from policybridge_train.compiling.compiler import Compiler, newest_compiler
 from policybridge_train.compiling.limits import MIB, Limits
+from policybridge_train.compiling.lto import MODES
 
 LEVELS: Final = ("O0", "O1", "O2", "O3", "Os", "Oz", "own")
 """Levels of optimisation; ``own`` is that of the build."""
@@ -59,6 +60,15 @@ def add_limits(parser: argparse.ArgumentParser, default: Limits | None = None) -
         "--seconds", type=_seconds, default=seconds, metavar="S", help=f"wall seconds for one compile{shown}"
     )
     parser.add_argument("--memory", type=count, default=memory, metavar="MIB", help=f"memory for one compile{shown}")
+
+
+def add_lto(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--lto``."""
+    parser.add_argument(
+        "--lto",
+        choices=MODES,
+        help="decide at link time, in LLD: the unit is the program, and its size the linked text (docs/plugin.md#lto)",
+    )
 
 
 def add_selection(parser: argparse.ArgumentParser, *, programs: bool = True) -> None:

@@ -20,8 +20,9 @@ from policybridge_client.llvm.tasks import INLINE
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import Exploration, PolicyReference
 from policybridge_train.compiling.compiler import CompileTool
-from policybridge_train.compiling.decider import Command, Compilation, Decider, compile_command
+from policybridge_train.compiling.decider import Command, Compilation, Decider, compile_command, plugin_command
 from policybridge_train.compiling.limits import Limits
+from policybridge_train.compiling.lto import LinkedModule
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.farms.contract import Machine
@@ -108,12 +109,14 @@ class ByPolicy(Decider):
 
     def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
         """Give the compilation that asks."""
-        words = compile_command(tool.compiler, module, output, extra)
-        if self.task != INLINE.name or not self.server.startswith(_SOCKET) or tool.plugin is None:
+        if not isinstance(module, LinkedModule) and (
+            self.task != INLINE.name or not self.server.startswith(_SOCKET) or tool.plugin is None
+        ):
+            words = compile_command(tool.compiler, module, output, extra)
             return Hosted(words, self._host(module.name), tool.limits, tool.running)
         statistics = output.with_name("statistics") if self.traced else None
-        options = [f"-policybridge-{name}={value}" for name, value in self._options(statistics)]
-        return Command(tool.with_plugin(words, options), tool.limits, tool.running, "plugin", statistics)
+        words, variables = plugin_command(tool, module, output, extra, self._options(statistics))
+        return Command(words, tool.limits, tool.running, "plugin", statistics, variables)
 
     def _options(self, statistics: Path | None) -> Iterator[tuple[str, str]]:
         yield from (("server", self.server), ("policy", self.policy), ("fallback", "error"))

@@ -11,8 +11,9 @@ from policybridge_client.llvm.asked import level_of
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_core.errors import PreconditionError
 from policybridge_train.compiling.compiler import CompileTool
-from policybridge_train.compiling.decider import Command, Compilation, Decider, compile_command
+from policybridge_train.compiling.decider import Command, Compilation, Decider, compile_command, plugin_command
 from policybridge_train.compiling.decisions import InteractiveCompile
+from policybridge_train.compiling.lto import LinkedModule
 from policybridge_train.compiling.module import Module
 from policybridge_train.farms.contract import Machine, Shared
 
@@ -36,14 +37,16 @@ class ByStore(Decider):
 
     def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
         """Give the compilation with the store's decisions; plain where it has none for the module."""
+        if isinstance(module, LinkedModule):
+            return self._linked(tool, module, output, extra)
         words = compile_command(tool.compiler, module, output, extra)
         command = CompilerCommand.of(words)
         sequence = self._section(tool, command, module, "sequence")
         site = self._section(tool, command, module, "site")
         if tool.plugin is not None and (site or not sequence):
-            options = {"decisions": str(self.path), "module": module.name, "fallback": "error"}
-            flags = [f"-policybridge-{name}={value}" for name, value in options.items()]
-            return Command(tool.with_plugin(words, flags), tool.limits, tool.running, "plugin")
+            options = [*self._options, ("module", module.name)]
+            words, _ = plugin_command(tool, module, output, extra, options)
+            return Command(words, tool.limits, tool.running, "plugin")
         if sequence:
             return InteractiveCompile(tool, words, sequence.answers, output)
         if site:
@@ -52,6 +55,16 @@ class ByStore(Decider):
                 f"policybridge-inliner-{tool.compiler.major}.so; give its folder by --plugins (docs/plugin.md)"
             )
         return Command(words, tool.limits, tool.running)
+
+    @property
+    def _options(self) -> list[tuple[str, str]]:
+        return [("decisions", str(self.path)), ("fallback", "error")]
+
+    def _linked(self, tool: CompileTool, module: LinkedModule, output: Path, extra: Sequence[str]) -> Compilation:
+        # The modules of a ThinLTO link go by their sources and digests, a merged program by its name.
+        names = [("module", module.name)] if module.is_whole else []
+        words, variables = plugin_command(tool, module, output, extra, [*self._options, *names])
+        return Command(words, tool.limits, tool.running, "plugin", variables=variables)
 
     def _section(self, tool: CompileTool, command: CompilerCommand, module: Module, by: By) -> Section | None:
         heading = Heading(tool.compiler.major, level_of(command), by, None, module.name)

@@ -175,7 +175,7 @@ def _programs(commands: Iterable[BuildCommand], names: dict[Path, str], project:
     for path, made, objects in programs:
         if made != "object" and not _TRIAL.search(str(path)):
             modules = tuple(dict.fromkeys(names[one] for one in objects))
-            yield Program(_below(path, project.root), project.name, made, modules)
+            yield Program(_below(path, project.root), project.name, made, modules, programs.exports_of(path))
 
 
 def _below(path: Path, root: Path) -> str:

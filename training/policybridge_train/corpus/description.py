@@ -58,7 +58,7 @@ class Corpus:
             return cls(
                 folder,
                 [_module(folder, name, description, details) for name in description["modules"]],
-                [Program(**{**row, "modules": tuple(row["modules"])}) for row in details.get("programs", ())],
+                [_program(row) for row in details.get("programs", ())],
                 dict(details.get("failures", {})),
                 bool(description.get("has_thinlto", False)),
             )
@@ -108,6 +108,12 @@ def _module(folder: Path, name: str, description: Mapping[str, Any], details: Ma
     source = known.get("source") or name
     language = known.get("language") or _LANGUAGES.get(Path(source).suffix, "c++")
     return Module(name, folder, _arguments(folder / f"{name}.cmd", description), project, source, language)
+
+
+def _program(row: Mapping[str, Any]) -> Program:
+    exports = row.get("exports")
+    lists = {"modules": tuple(row["modules"]), "exports": None if exports is None else tuple(exports)}
+    return Program(**{**row, **lists})
 
 
 def _arguments(file: Path, description: Mapping[str, Any]) -> tuple[str, ...]:

@@ -23,6 +23,10 @@ _LINKER_WITH_VALUE: Final = frozenset(
 )
 
 
+_LISTS: Final = frozenset(("version-script", "dynamic-list", "retain-symbols-file", "exclude-libs"))
+"""Options that limit what a file shows to others."""
+
+
 @dataclass(frozen=True)
 class Linked:
     """A file that a linker or archiver wrote.
@@ -32,6 +36,7 @@ class Linked:
         kind: a Program's, or a relocatable object.
         inputs: objects and archives in the order of the command, absolute.
         whole: which of the archives are linked wholly.
+        is_listed: whether a list says which names the file shows to others.
 
     """
 
@@ -39,6 +44,7 @@ class Linked:
     kind: Made
     inputs: tuple[Path, ...]
     whole: frozenset[Path] = frozenset()
+    is_listed: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,12 +111,14 @@ class _Line:
     _whole: set[Path] = field(default_factory=set)
     _is_whole: bool = False
     _is_static: bool = False
+    _is_listed: bool = False
 
     def read(self, words: Iterable[str]) -> None:
         """Read words; libraries are looked for when all folders (-L) are known."""
         wanted: list[tuple[str, bool, bool]] = []
         rest = iter(words)
         for word in rest:
+            self._is_listed |= word.lstrip("-").partition("=")[0] in _LISTS and word.startswith("-")
             if word.startswith("@") and self.command.path(word[1:]).is_file():
                 self.read(read_response(self.command.path(word[1:])))
             elif word == "-o":
@@ -126,7 +134,8 @@ class _Line:
 
     def linked(self, output: str) -> Linked:
         """Give the linked file, its kind and its inputs."""
-        return Linked(self.command.path(output), self._kind, tuple(self.inputs), frozenset(self._whole))
+        path, inputs = self.command.path(output), tuple(self.inputs)
+        return Linked(path, self._kind, inputs, frozenset(self._whole), self._is_listed)
 
     def _word(self, word: str, wanted: list[tuple[str, bool, bool]]) -> None:
         match word:

@@ -52,6 +52,7 @@ class Programs:
     def __init__(self, objects: Iterable[Path]) -> None:
         self._objects = set(objects)
         self._made: dict[Path, Made] = {}
+        self._listed: set[Path] = set()
         self._content: dict[Path, list[Path]] = {}
         self._symbols: Callable[[Path], Symbols | None] = cache(read_symbols)
         self._copies = _Copies(self._objects)
@@ -70,6 +71,18 @@ class Programs:
             if objects and path in self._made:
                 yield path, self._made[path], objects
 
+    def exports_of(self, path: Path) -> tuple[str, ...] | None:
+        """Give the names that a linked file shows to others; ``None`` where all that can be shown are, or nobody knows.
+
+        A program shows what shared libraries look for in it.
+        """
+        if self._made[path] != "executable" and path not in self._listed:
+            return None
+        try:
+            return tuple(ObjectFile.read(path).shown)
+        except (OSError, InvalidError):
+            return None
+
     def _extract(self, link: Extracted) -> None:
         for member in self._of(link.archive):
             self._content[link.folder / member.name] = [member]
@@ -84,6 +97,7 @@ class Programs:
         else:
             content = list(self._needed(link))
         self._made[link.path] = link.kind
+        (self._listed.add if link.is_listed else self._listed.discard)(link.path)
         self._content[link.path] = list(dict.fromkeys(content))
         self._copies.add(link.path)
 

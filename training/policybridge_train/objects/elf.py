@@ -33,7 +33,7 @@ _SECTION: Final = np.dtype(
 _SYMBOL: Final = np.dtype(
     [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
 )
-_SYMBOL_TABLE, _NO_BITS = 2, 8
+_SYMBOL_TABLE, _NO_BITS, _DYNAMIC_SYMBOLS = 2, 8, 11
 _WRITE, _ALLOCATED, _EXECUTABLE = 1, 2, 4
 _FUNCTION: Final = 2
 _RELOCATION: Final = np.dtype([("offset", "<u8"), ("symbol", "<u8"), ("addend", "<i8")])
@@ -154,9 +154,16 @@ class ObjectFile:
         """
         return [name for name, _ in self._symbols(_is_exported if exported else _is_global)]
 
-    def _symbols(self, wanted: Callable[[Table], Table], *, defined: bool = True) -> Iterator[tuple[str, Any]]:
+    @property
+    def shown(self) -> list[str]:
+        """The names that a linked file defines for other files, once each."""
+        return list(dict.fromkeys(name for name, _ in self._symbols(_is_global, kind=_DYNAMIC_SYMBOLS)))
+
+    def _symbols(
+        self, wanted: Callable[[Table], Table], *, defined: bool = True, kind: int = _SYMBOL_TABLE
+    ) -> Iterator[tuple[str, Any]]:
         """Give the wanted symbols that are defined, or that are not, with their names."""
-        for table in self.sections[self.sections["type"] == _SYMBOL_TABLE]:
+        for table in self.sections[self.sections["type"] == kind]:
             symbols = self._table(_SYMBOL, int(table["offset"]), int(table["size"]) // _SYMBOL.itemsize)
             names = self._names(int(table["link"]))
             for symbol in symbols[((symbols["section"] != 0) == defined) & wanted(symbols)]:

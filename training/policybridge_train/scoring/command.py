@@ -6,7 +6,9 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from rich.console import Console
@@ -15,18 +17,20 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from policybridge_client.llvm.config import GROWTH_LIMIT
 from policybridge_client.llvm.signals import Interrupted, TakenSignals
 from policybridge_client.llvm.tasks import INLINE, TASKS
-from policybridge_core.errors import PolicyBridgeError, PreconditionError
+from policybridge_core.errors import InvalidError, PolicyBridgeError, PreconditionError
 from policybridge_train.compiling.compiler import Compiler, CompileTool, newest_compiler
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.options import (
     Selection,
     add_compiler,
     add_limits,
+    add_lto,
     add_plugins,
     add_selection,
     limits_of,
 )
 from policybridge_train.corpus.description import Corpus
+from policybridge_train.corpus.link_time import Preparing, check_link_time, link_time_of
 from policybridge_train.corpus.parts import Part, selected
 from policybridge_train.farms.contract import Farm
 from policybridge_train.farms.given import GivenServer
@@ -68,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--interactive", action="store_true", help="use LLVM's interactive mode, not the plugin")
     add("--growth-limit", type=float, default=GROWTH_LIMIT, metavar="FACTOR", help="as for policybridge run")
     add_selection(parser)
+    add_lto(parser)
     add(
         "--part",
         choices=[part.value for part in Part],
@@ -88,8 +93,10 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         _check_files(arguments.html, arguments.json)
         with TakenSignals():
-            with farm_of(arguments) as farm:
+            with farm_of(arguments) as farm, TemporaryDirectory(prefix="policybridge-lto-") as folder:
                 plan = _plan(arguments, farm)
+                if arguments.lto:
+                    plan = _linking(plan, arguments, Path(folder) if arguments.no_cache else arguments.cache / "lto")
                 if arguments.server is not None:
                     farm.lead(GivenServer(absolute_server(arguments.server)))
                 with _progress(plan) as advance:
@@ -133,6 +140,25 @@ def _plan(arguments: argparse.Namespace, farm: Farm) -> Plan:
     )
 
 
+def _linking(plan: Plan, arguments: argparse.Namespace, folder: Path) -> Plan:
+    """Give the plan with the programs that LTO optimises in place of modules.
+
+    Raises:
+        InvalidError: an option does not go with ``--lto``.
+        PolicyBridgeError: see `check_link_time` and `link_time_of`.
+
+    """
+    if arguments.task != INLINE.name or len(plan.tools) > 1:
+        raise InvalidError(f"--lto is for --task {INLINE.name} and one --compiler")
+    tool, farm = plan.tools[0], plan.farm
+    check_link_time(tool, farm, Selection.of(arguments))
+    preparing = Preparing(folder.absolute(), tool.compiler, arguments.lto, tool.limits, farm.running)
+    found = link_time_of(plan.corpus, preparing, farm.slots)
+    corpus = plan.corpus
+    failures = {**corpus.failures, **found.failures}
+    return replace(plan, corpus=Corpus(corpus.folder, [each.whole for each in found.programs], (), failures))
+
+
 def _repeated(arguments: argparse.Namespace, plugins: Path | None) -> Iterator[str]:
     """Give the words that repeat the command in any folder, but for contenders, compilers and patterns."""
     yield from ("--corpus", str(arguments.corpus.resolve()), "--task", arguments.task)
@@ -142,6 +168,8 @@ def _repeated(arguments: argparse.Namespace, plugins: Path | None) -> Iterator[s
         yield from ("--plugins", str(plugins))
     if arguments.interactive:
         yield "--interactive"
+    if arguments.lto:
+        yield from ("--lto", arguments.lto)
     yield from ("--growth-limit", f"{arguments.growth_limit:g}")
 
 

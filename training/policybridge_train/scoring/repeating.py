@@ -10,6 +10,7 @@ import msgspec
 
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_train.compiling.compiler import CompileTool
+from policybridge_train.compiling.lto import LinkedModule
 from policybridge_train.compiling.module import Module
 from policybridge_train.scoring.contenders import Contender
 from policybridge_train.scoring.results import ModuleRow, ProgramRow
@@ -40,7 +41,9 @@ class Repeating:
         except PolicyBridgeError:
             return row
         words = f'cd "$(mktemp -d)" && {old} && {new} && size baseline.o candidate.o'
-        if not (old and new):
+        if isinstance(module, LinkedModule):
+            words = self._again(tool, baseline, candidate, "--program", module.name)
+        elif not (old and new):
             words = self._again(tool, baseline, candidate, "--module", row.module)
         return msgspec.structs.replace(row, repeat=words)
 

@@ -20,6 +20,7 @@ class ModuleRow(msgspec.Struct, frozen=True):
 
     Attributes:
         repeat: the words for a shell that compile it in both ways again; empty where it became no larger.
+        kind: ``module``, or ``program`` if LTO optimised a whole program.
 
     """
 
@@ -29,6 +30,7 @@ class ModuleRow(msgspec.Struct, frozen=True):
     before: CompileResult
     after: CompileResult
     repeat: str = ""
+    kind: str = "module"
 
     @property
     def ok(self) -> bool:

@@ -14,6 +14,7 @@ from policybridge_core.errors import NotFoundError, PolicyBridgeError
 from policybridge_train.compiling.compiler import CompileRecipe, CompileTool
 from policybridge_train.compiling.job import FarmCompiler, Wanted
 from policybridge_train.compiling.linker import Linker
+from policybridge_train.compiling.lto import LinkedModule
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.corpus.description import Corpus
@@ -114,7 +115,7 @@ class _Run:
         (candidate, made), (baseline, before) = pair
         modules = [self._module_row(pair, module) for module in self.plan.corpus.modules]
         names = (self.tool.compiler.name, version, baseline.name, candidate.name, self._way(candidate))
-        if self.linker is None:
+        if self.linker is None or not self.plan.corpus.programs:
             return Comparison(*names, modules, [])
         # Linkers run here, where the objects are.
         jobs = min(self.plan.farm.slots, os.cpu_count() or 1)
@@ -152,7 +153,8 @@ class _Run:
     def _module_row(self, pair: tuple[_Side, _Side], module: Module) -> ModuleRow:
         (candidate, made), (baseline, before) = pair
         results = before[module.name].result, made[module.name].result
-        row = ModuleRow(module.name, module.project, module.language, *results)
+        kind = "program" if isinstance(module, LinkedModule) else "module"
+        row = ModuleRow(module.name, module.project, module.language, *results, kind=kind)
         return self.plan.repeating.module(row, self.tool, baseline, candidate, module)
 
     def _way(self, candidate: Contender) -> str:

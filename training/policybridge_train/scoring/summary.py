@@ -44,7 +44,8 @@ def whole(comparison: Comparison) -> Grid:
     columns = ("measure", "of", "before", "after", "total", "95 %", "mean", "95 %", "median", "less", "more", "same")
     identical = sum(row.identical for row in comparison.modules)
     compared = sum(row.ok for row in comparison.modules)
-    note = f"{identical:,} of {compared:,} objects are identical, byte for byte; {comparison.version}"
+    made = "programs" if _is_linked(comparison) else "objects"
+    note = f"{identical:,} of {compared:,} {made} are identical, byte for byte; {comparison.version}"
     if any(row.before.cached for row in comparison.modules):
         note += "; compile seconds of the baseline are partly those of an earlier run (--no-cache measures them again)"
     return Grid(titled(comparison), columns, rows, note)
@@ -80,8 +81,14 @@ def grouped(comparison: Comparison, by: str) -> Grid:
     """Make the table by ``project`` or ``language``."""
     names = sorted({getattr(row, by) for row in comparison.modules})
     measures = [measure for measure in _GROUPED if any(comparison.values(measure))]
-    columns = (by, "modules", *measures, f"{measures[0]}, 95 %", "less", "more", "same") if measures else (by,)
+    of = "programs" if _is_linked(comparison) else "modules"
+    columns = (by, of, *measures, f"{measures[0]}, 95 %", "less", "more", "same") if measures else (by,)
     return Grid(f"by {by}: total change", columns, [_group_row(comparison, by, name, measures) for name in names])
+
+
+def _is_linked(comparison: Comparison) -> bool:
+    """Tell whether LTO optimised whole programs."""
+    return any(row.kind == "program" for row in comparison.modules)
 
 
 def _group_row(comparison: Comparison, by: str, name: str, measures: Sequence[Measure]) -> list[str]:
@@ -116,7 +123,7 @@ def name_of(row: Row) -> str:
 
 
 def _kind(row: Row) -> str:
-    return "module" if isinstance(row, ModuleRow) else "program"
+    return row.kind if isinstance(row, ModuleRow) else "program"
 
 
 def number_format(measure: Measure) -> str:
@@ -135,7 +142,7 @@ def _failures(comparison: Comparison) -> Iterator[list[str]]:
     name = titled(comparison)
     for module in comparison.modules:
         if not module.ok:
-            yield [name, "module", module.module, module.reason]
+            yield [name, module.kind, module.module, module.reason]
     for program in comparison.programs:
         lacking = f"{len(program.missing)} of its modules have no object and are left out" if program.missing else ""
         reason = "; ".join(filter(None, [lacking, program.reason]))

@@ -1,7 +1,7 @@
 """The modules of a build, for tuning."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -37,16 +37,17 @@ def recorded(build: Sequence[str], front_end: FrontEnd, output: Path, jobs: int)
     whole = writer.write()
     # A source that was removed or renamed since is none of the project's any more.
     corpus = whole.select(module.name for module in whole.modules if (folder / module.source).is_file())
-    _tell_failures(corpus)
+    tell_untuned(corpus.failures)
     if not corpus.modules:
         raise NotFoundError("the build compiled nothing; if all is up to date, clean it and build again")
     return corpus
 
 
-def _tell_failures(corpus: Corpus) -> None:
-    for number, (name, why) in enumerate(corpus.failures.items()):
+def tell_untuned(failures: Mapping[str, str]) -> None:
+    """Say what is not tuned, and why."""
+    for number, (name, why) in enumerate(failures.items()):
         if number == _SHOWN:
-            sys.stderr.write(f"policybridge autotune: … and {len(corpus.failures) - number:,} more\n")
+            sys.stderr.write(f"policybridge autotune: … and {len(failures) - number:,} more\n")
             return
         reason = why.partition("\n")[0]
         sys.stderr.write(f"policybridge autotune: {name!r} is not tuned: {reason!r}\n")

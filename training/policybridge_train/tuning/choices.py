@@ -115,9 +115,15 @@ class Choice:
 
 
 class Gains:
-    """The gain that is expected of choices, learnt from those tried in all modules. Usable from any thread."""
+    """The gain that is expected of choices, learnt from those tried in all modules. Usable from any thread.
 
-    def __init__(self) -> None:
+    Args:
+        late: whether only choices about code generation have an effect, as in full LTO.
+
+    """
+
+    def __init__(self, *, late: bool = False) -> None:
+        self.late = late
         self._lock = Lock()
         self._gained = {words: part * _PRIOR_BYTES for words, part in PRIOR.items()}
         self._bytes = dict.fromkeys(PRIOR, float(_PRIOR_BYTES))
@@ -143,9 +149,9 @@ class Gains:
             without: the names of moves that are under way.
 
         """
-        outlined = MODULE in search.decided.passes
+        late = self.late or MODULE in search.decided.passes
         # After the outliner, which is the last of LLVM's passes, only code generation works on one function at a time.
-        parts = [each for each in self.parts() if not outlined or is_codegen(each[0])]
+        parts = [each for each in self.parts() if not late or is_codegen(each[0])]
         found = []
         for (function, size), alone in zip(search.sizes.items(), graph.each_of(search.sizes), strict=True):
             best = max(_untried(search, function, parts, without), default=None)

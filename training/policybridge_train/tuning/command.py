@@ -23,6 +23,7 @@ from policybridge_train.compiling.options import (
     add_compiler,
     add_level,
     add_limits,
+    add_lto,
     add_plugins,
     add_selection,
     compiler_of,
@@ -30,13 +31,16 @@ from policybridge_train.compiling.options import (
 )
 from policybridge_train.corpus.bitcode import FrontEnd
 from policybridge_train.corpus.description import Corpus, programs_of
+from policybridge_train.corpus.link_time import AtLinkTime, Preparing, check_link_time, link_time_of
 from policybridge_train.corpus.parts import selected
 from policybridge_train.farms.contract import Farm
 from policybridge_train.farms.options import add_farm, farm_of
 from policybridge_train.tasks.inline import InlineForSize
 from policybridge_train.tasks.recipe import TaskRecipe
 from policybridge_train.tuning.autotuner import Autotuner
-from policybridge_train.tuning.building import recorded
+from policybridge_train.tuning.building import recorded, tell_untuned
+from policybridge_train.tuning.choices import Gains
+from policybridge_train.tuning.confirming import confirm
 from policybridge_train.tuning.linked import Objects, Programs, link
 from policybridge_train.tuning.module import INLINE, KINDS, PASSES, ModuleTuning, Tools
 from policybridge_train.tuning.progress import Progress
@@ -73,6 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--minutes", type=_minutes, metavar="M", help="end after this time; a later run goes on (default: the budget)")
     add_compiler(parser)
     add_level(parser, "own")
+    add_lto(parser)
     add_plugins(parser)
     add_farm(parser)
     add_limits(parser, Limits())
@@ -90,6 +95,8 @@ def _tune(arguments: argparse.Namespace) -> int:
         raise InvalidError("give one of two: --corpus DIR, or behind -- the command of a build")
     if arguments.corpus and arguments.level != "own":
         raise InvalidError("--level is for a build; the modules of a corpus have their own levels")
+    if arguments.lto and (arguments.linked or arguments.policy):
+        raise InvalidError("--lto tunes programs already, from LLVM's own decisions: leave out --linked and --from")
     linker = Linker.find() if arguments.linked else None
     tool = _tool(arguments)
     compiler = tool.compiler
@@ -97,10 +104,14 @@ def _tune(arguments: argparse.Namespace) -> int:
     with ExitStack() as held:
         work = held.enter_context(_work_folder(arguments.store))
         farm = held.enter_context(farm_of(arguments))
+        if arguments.lto:
+            check_link_time(tool, farm, Selection.of(arguments))
         compiling = FarmCompiler(farm, tool.recipe)
         progress = held.enter_context(Progress(work / "progress.db"))
         corpus = Corpus.open(arguments.corpus) if arguments.corpus else _recorded(arguments, tool, work)
-        keeper.expect(corpus.modules)
+        at_link = _at_link_time(corpus, arguments, tool, farm, work) if arguments.lto else None
+        chosen = _chosen(corpus, arguments) if at_link is None else [part for each in at_link for part in each.parts]
+        keeper.expect(corpus.modules if at_link is None else chosen)
         ranking = Ranking()
         ranking.add(progress.labels())
         programs = programs_of(corpus)
@@ -108,18 +119,21 @@ def _tune(arguments: argparse.Namespace) -> int:
         policy = held.enter_context(_policy_start(arguments, tool, farm)).of if arguments.policy else None
         searching = f"{compiler.version} by {tool.by}{' linked' * arguments.linked}"
         searching += f" from {arguments.policy}" if arguments.policy else ""
+        searching += f" lto {arguments.lto}" if arguments.lto else ""
         kinds = arguments.decide or (KINDS if tool.plugin else (INLINE,))
         searching += f" decide {','.join(kinds)}"
         searching += f" spare {','.join(sorted(arguments.spare))}" if arguments.spare else ""
         start, running = keeper.start, farm.running
         tools = Tools(compiling, ranking, progress, arguments.budget, start, running, searching, sharing, policy, kinds)
-        tools = replace(tools, spared=arguments.spare)
-        tunings = [ModuleTuning(module, tools) for module in _chosen(corpus, arguments)]
+        tools = replace(tools, spared=arguments.spare, gains=Gains(late=arguments.lto == "full"))
+        tunings = [ModuleTuning(module, tools) for module in chosen]
         until = None if arguments.minutes is None else monotonic() + 60 * arguments.minutes
         status = _run(tunings, keeper, Autotuner(tunings, farm.slots, running, until))
         if linker:
             objects = Objects.of(work / "objects", compiling, running)
             link(tunings, Programs(programs, linker, running), objects, keeper, farm.slots)
+        if at_link is not None:
+            confirm(at_link, tunings, compiling, keeper, work / "trial.db")
         return status
 
 
@@ -156,6 +170,16 @@ def _recorded(arguments: argparse.Namespace, tool: CompileTool, work: Path) -> C
     level = None if arguments.level == "own" else arguments.level
     front_end = FrontEnd(tool.compiler, level, lines=False, limits=tool.limits)
     return recorded(arguments.build, front_end, work / "corpus", arguments.jobs or os.cpu_count() or 1)
+
+
+def _at_link_time(
+    corpus: Corpus, arguments: argparse.Namespace, tool: CompileTool, farm: Farm, work: Path
+) -> Sequence[AtLinkTime]:
+    """Prepare the programs; tell which cannot be linked."""
+    preparing = Preparing(work.absolute() / "lto", tool.compiler, arguments.lto, tool.limits, farm.running)
+    found = link_time_of(selected(corpus, Selection.of(arguments)), preparing, farm.slots)
+    tell_untuned(found.failures)
+    return found.programs
 
 
 def _chosen(corpus: Corpus, arguments: argparse.Namespace) -> Sequence[Module]:

@@ -258,7 +258,7 @@ class ModuleTuning:
         if self._tools.spared_of(search):
             # The outliner, the store's decisions or a policy's would touch these functions, too.
             return
-        search.whole = [OUTLINER] if self._tools.chooses else []
+        search.whole = [OUTLINER] if self._tools.chooses and not self._tools.gains.late else []
         search.start = self._tools.start(self.module, search)
         search.started = search.start is not None
         if search.start is None and self._tools.policy is not None:

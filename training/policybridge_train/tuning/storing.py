@@ -76,7 +76,7 @@ class StoreKeeper:
 
     def heading(self, module: Module, search: Search) -> Heading:
         """Name the section of a module."""
-        return Heading(self._llvm, search.level, self._by, search.digest or None, self._path_of(module))
+        return Heading(self._llvm, search.level, self._by, search.digest or None, self._path_of(module), module.phase)
 
     def _path_of(self, module: Module) -> str:
         return module.name if self._root is None else path_in_store(self._root / module.source, self._path)
@@ -89,6 +89,17 @@ class StoreKeeper:
             return None
         return Decided(dict(section.answers), passes_of(section.passes, search.sizes))
 
+    def kept(self, module: Module, search: Search) -> Section | None:
+        """Give the section that the store gets for a module; see `_Offer`."""
+        offers = self._shared.get(self.heading(module, search))
+        return max(offers.values()).section if offers else None
+
+    def section(self, module: Module, search: Search, decided: Decided) -> Section:
+        """Give the section with these decisions of a module's search."""
+        names = search.names
+        decisions = tuple(Decision(key, inline, *names.get(key, ())) for key, inline in decided.inlining.items())
+        return Section(self.heading(module, search), decisions, tuple(decided.choices()))
+
     def put(self, module: Module, search: Search) -> None:
         """Keep a search's decisions; they are in the file a moment later.
 
@@ -96,10 +107,8 @@ class StoreKeeper:
         """
         if search.start is not None:
             return
-        heading = self.heading(module, search)
-        names, shipped = search.names, search.shipped
-        decisions = tuple(Decision(key, inline, *names.get(key, ())) for key, inline in shipped.inlining.items())
-        section = Section(heading, decisions, tuple(shipped.choices()))
+        section = self.section(module, search, search.shipped)
+        heading = section.heading
         won = search.default_text - search.best_text
         offers = self._shared.setdefault(heading, {})
         offers[module.name] = _Offer(search.is_refused, won, module.name, section)
