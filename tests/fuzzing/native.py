@@ -14,7 +14,9 @@ _BUILD: Final = Path(os.environ.get("POLICYBRIDGE_FUZZERS_BUILD", _ROOT / ".cach
 _MAJORS: Final = ("22", "19")
 _OPTIONS: Final = ("FUZZERS=ON", "LAUNCHER=OFF", "GRPC=OFF", "ONNX=OFF")
 
-NATIVE: Final = MappingProxyType({"native_messages": "messages", "native_socket": "socket", "native_store": "store"})
+NATIVE: Final = MappingProxyType(
+    {"native_form": "form", "native_messages": "messages", "native_socket": "socket", "native_store": "store"}
+)
 """The program of each target."""
 
 

@@ -220,7 +220,7 @@ def seeds() -> dict[str, list[bytes]]:
         "policy_toml": [_TOML],
         "torch_program": [joined([_GRAPH, b'{"config":{"w":{"use_pickle":false,"path_name":"weight_0"}}}', b""])],
         "weights": [safetensors.numpy.save({"w": np.zeros(2, np.float32)})],
-        "policy_form": [Form.of(SMALL).data, Form.of(every()).data],
+        **{name: [Form.of(SMALL).data, Form.of(every()).data] for name in ("policy_form", "native_form")},
         "llvm_host": list(_compiler()),
         "native_messages": list(_native_messages()),
         "native_socket": list(_socket_answers()),

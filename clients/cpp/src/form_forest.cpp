@@ -1,0 +1,236 @@
+// Trees, walked without branches. Many nodes ask the same, so each distinct test is answered once for an observation:
+// the tests of a column lie in the order of their thresholds, and as many are true as it has thresholds below x.
+#include "form_program.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <tuple>
+#include <utility>
+
+namespace policybridge::forms {
+
+namespace {
+
+constexpr std::size_t together = 8;
+
+template <class Index> struct Node {
+  Index test;
+  Index skip;
+};
+
+/// The tests of one column that treat NaN alike.
+struct Group {
+  std::uint32_t column;
+  bool nan;
+  std::uint32_t begin;
+  std::uint32_t count;
+};
+
+/// How many of the sorted numbers are below x; none for NaN.
+template <class Real> std::size_t below(const Real *sorted, std::size_t count, Real x) noexcept {
+  std::size_t begin = 0;
+  while (count > 1) {
+    const std::size_t half = count / 2;
+    begin += half * static_cast<std::size_t>(x > sorted[begin + half - 1]);
+    count -= half;
+  }
+  return begin + static_cast<std::size_t>(x > sorted[begin]);
+}
+
+template <class Real, class Index> class Trees final : public Walk {
+public:
+  Trees(const Forest &forest, std::vector<Group> groups, std::vector<Real> thresholds, std::vector<Node<Index>> nodes)
+      : groups_(std::move(groups)), thresholds_(std::move(thresholds)), nodes_(std::move(nodes)),
+        targets_(forest.targets), aggregate_(forest.aggregate), owners_(forest.owners),
+        weights_(forest.weights.begin(), forest.weights.end()) {
+    // The answers to the tests, later which targets have a weight.
+    tests = std::max<std::size_t>(thresholds_.size() + 1, targets_);
+    trees = forest.sizes.size();
+    std::size_t most = 0;
+    for (const Group &group : groups_)
+      most = std::max<std::size_t>(most, group.count);
+    answers_.assign(most, 1);
+    answers_.resize(2 * most, 0);
+    for (std::size_t node = 0; node < forest.kinds.size(); ++node) {
+      begins_.push_back(static_cast<std::uint32_t>(begin_));
+      begin_ += forest.kinds[node] & 1 ? 0 : forest.links[node];
+    }
+    begins_.push_back(static_cast<std::uint32_t>(begin_));
+    // With one target each leaf has one weight; those of the splits are not read.
+    for (std::size_t node = 0; targets_ == 1 && node < forest.kinds.size(); ++node)
+      leaves_.push_back(forest.kinds[node] & 1 ? Real(0) : weights_[begins_[node]]);
+    order(forest);
+  }
+
+  void run(const Instruction &instruction, Memory &memory) const noexcept override {
+    const Operand &operand = instruction.inputs[0];
+    const unsigned char *from = memory.spaces[static_cast<std::size_t>(operand.space)] + operand.offset;
+    const auto *x = reinterpret_cast<const Real *>(from);
+    answer(x, memory.tests);
+    reach(memory.tests, memory.leaves);
+    join(memory.leaves, memory.tests, reinterpret_cast<Real *>(memory.work + instruction.output.offset));
+  }
+
+private:
+  /// Trees that are about as deep are walked together: their steps do not wait for each other.
+  void order(const Forest &forest) {
+    std::vector<std::uint32_t> depths;
+    std::vector<std::uint32_t> roots;
+    std::uint32_t root = 0;
+    for (const std::uint32_t size : forest.sizes) {
+      std::vector<std::uint32_t> levels(size);
+      for (std::uint32_t node = 0; node < size; ++node)
+        if (const std::uint32_t skip = nodes_[root + node].skip)
+          levels[node + skip] = levels[node + skip + 1] = levels[node] + 1;
+      // The last node is on the last level.
+      depths.push_back(levels.back());
+      roots.push_back(root);
+      root += size;
+    }
+    for (std::uint32_t tree = 0; tree < forest.sizes.size(); ++tree)
+      order_.push_back(tree);
+    std::sort(order_.begin(), order_.end(), [&](std::uint32_t one, std::uint32_t other) {
+      return std::pair(depths[one], one) < std::pair(depths[other], other);
+    });
+    for (std::size_t place = 0; place < order_.size(); ++place) {
+      roots_.push_back(roots[order_[place]]);
+      if (place % together == together - 1 || place + 1 == order_.size())
+        depths_.push_back(depths[order_[place]]);
+    }
+  }
+
+  void answer(const Real *x, unsigned char *to) const noexcept {
+    *to++ = 0;
+    const std::size_t most = answers_.size() / 2;
+    for (const Group &group : groups_) {
+      const Real value = x[group.column];
+      std::size_t ones = below(thresholds_.data() + group.begin, group.count, value);
+      if (group.nan && value != value)
+        ones = group.count;
+      std::memcpy(to, answers_.data() + most - ones, group.count);
+      to += group.count;
+    }
+  }
+
+  void reach(const unsigned char *answers, std::uint32_t *leaves) const noexcept {
+    const Node<Index> *nodes = nodes_.data();
+    const auto step = [nodes, answers](std::uint32_t at) {
+      return at + std::uint32_t{nodes[at].skip} + answers[nodes[at].test];
+    };
+    const std::size_t whole = trees - trees % together;
+    std::size_t tree = 0;
+    for (; tree < whole; tree += together) {
+      const std::uint32_t *roots = roots_.data() + tree;
+      const std::uint32_t *order = order_.data() + tree;
+      // Apart, so that each has a register.
+      std::uint32_t a = roots[0], b = roots[1], c = roots[2], d = roots[3];
+      std::uint32_t e = roots[4], f = roots[5], g = roots[6], h = roots[7];
+      for (std::uint32_t depth = depths_[tree / together]; depth > 0; --depth) {
+        a = step(a), b = step(b), c = step(c), d = step(d);
+        e = step(e), f = step(f), g = step(g), h = step(h);
+      }
+      leaves[order[0]] = a, leaves[order[1]] = b, leaves[order[2]] = c, leaves[order[3]] = d;
+      leaves[order[4]] = e, leaves[order[5]] = f, leaves[order[6]] = g, leaves[order[7]] = h;
+    }
+    for (; tree < trees; ++tree) {
+      std::uint32_t at = roots_[tree];
+      for (std::uint32_t depth = depths_.back(); depth > 0; --depth)
+        at = step(at);
+      leaves[order_[tree]] = at;
+    }
+  }
+
+  void join(const std::uint32_t *leaves, unsigned char *seen, Real *out) const noexcept {
+    if (targets_ == 1 && aggregate_ <= Aggregate::Average) {
+      Real all = 0;
+      for (std::size_t tree = 0; tree < trees; ++tree)
+        all += leaves_[leaves[tree]];
+      out[0] = aggregate_ == Aggregate::Average ? all / static_cast<Real>(trees) : all;
+      return;
+    }
+    std::fill(out, out + targets_, Real(0));
+    std::memset(seen, 0, targets_);
+    for (std::size_t tree = 0; tree < trees; ++tree)
+      for (std::uint32_t w = begins_[leaves[tree]]; w < begins_[leaves[tree] + 1]; ++w)
+        add(weights_[w], out[owners_[w]], seen[owners_[w]]);
+    if (aggregate_ == Aggregate::Average)
+      for (std::uint32_t target = 0; target < targets_; ++target)
+        out[target] /= static_cast<Real>(trees);
+  }
+
+  void add(Real weight, Real &to, unsigned char &is_seen) const noexcept {
+    if (aggregate_ <= Aggregate::Average)
+      to += weight;
+    else if (!is_seen || (aggregate_ == Aggregate::Min ? weight < to : weight > to))
+      to = weight;
+    is_seen = 1;
+  }
+
+  std::vector<Group> groups_;
+  std::vector<Real> thresholds_;
+  std::vector<unsigned char> answers_;
+  std::vector<Node<Index>> nodes_;
+  std::vector<std::uint32_t> order_;
+  std::vector<std::uint32_t> roots_;
+  std::vector<std::uint32_t> depths_;
+  std::vector<std::uint32_t> begins_;
+  std::size_t begin_ = 0;
+  std::uint32_t targets_;
+  Aggregate aggregate_;
+  std::vector<std::uint32_t> owners_;
+  std::vector<Real> weights_;
+  std::vector<Real> leaves_;
+};
+
+/// The distinct tests of a forest, numbered from 1: by column, whether NaN passes, and threshold.
+using Tests = std::map<std::tuple<std::uint32_t, bool, double>, std::uint32_t>;
+
+template <class Real, class Index> std::shared_ptr<const Walk> made(const Forest &forest, const Tests &tests) {
+  std::vector<Group> groups;
+  std::vector<Real> thresholds;
+  for (const auto &[test, number] : tests) {
+    const auto [column, nan, threshold] = test;
+    if (groups.empty() || groups.back().column != column || groups.back().nan != nan)
+      groups.push_back({column, nan, static_cast<std::uint32_t>(thresholds.size()), 0});
+    ++groups.back().count;
+    thresholds.push_back(static_cast<Real>(threshold));
+  }
+  std::vector<Node<Index>> nodes;
+  nodes.reserve(forest.kinds.size());
+  std::size_t node = 0;
+  for (const std::uint32_t size : forest.sizes) {
+    std::uint32_t splits = 0;
+    for (std::uint32_t own = 0; own < size; ++own, ++node) {
+      if (!(forest.kinds[node] & 1)) {
+        nodes.push_back({0, 0});
+        continue;
+      }
+      const auto test = tests.at({forest.links[node], forest.kinds[node] == 3, forest.thresholds[node]});
+      nodes.push_back({static_cast<Index>(test), static_cast<Index>(2 * splits + 1 - own)});
+      ++splits;
+    }
+  }
+  return std::make_shared<Trees<Real, Index>>(forest, std::move(groups), std::move(thresholds), std::move(nodes));
+}
+
+} // namespace
+
+std::shared_ptr<const Walk> walk_of(const Forest &forest) {
+  Tests tests;
+  for (std::size_t node = 0; node < forest.kinds.size(); ++node)
+    if (forest.kinds[node] & 1)
+      tests.emplace(std::tuple(forest.links[node], forest.kinds[node] == 3, forest.thresholds[node]), 0);
+  std::uint32_t number = 0;
+  for (auto &test : tests)
+    test.second = ++number;
+  std::uint32_t most = 0;
+  for (const std::uint32_t size : forest.sizes)
+    most = std::max(most, size);
+  const bool small = std::max(number, most) <= 0xFFFF;
+  if (forest.kind == Kind::Float)
+    return small ? made<float, std::uint16_t>(forest, tests) : made<float, std::uint32_t>(forest, tests);
+  return small ? made<double, std::uint16_t>(forest, tests) : made<double, std::uint32_t>(forest, tests);
+}
+
+} // namespace policybridge::forms
