@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _PASSED_OVER: Final = re.compile(
-    r"#(?!define PB_\w+ \S)|#define PB_EXPORT|(namespace policybridge|extern \"C\") \{|\}|(struct|class) \w+;$"
+    r"#(?!define PB_\w+ \S)|#define PB_EXPORT|(namespace \w+|extern \"C\") \{|\}|(struct|class) \w+;$"
 )
 """Lines that declare nothing for a reader: guards, includes, opened and closed namespaces, forward declarations."""
 
