@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::uint64_t most_steps = std::uint64_t{1} << 22;
 constexpr std::uint64_t most_size = std::uint64_t{1} << 31;
-constexpr std::size_t most_axes = 8;
 
 /// A product; beyond the steps of any form only that it is.
 std::uint64_t product(std::initializer_list<std::uint64_t> sizes) noexcept {

@@ -79,6 +79,9 @@ enum class Kind : unsigned { Bool, Int8, UInt8, Int16, UInt16, Int32, UInt32, In
 
 inline constexpr std::size_t kinds = 11;
 
+/// Limit of the dimensions of a tensor.
+inline constexpr std::size_t most_axes = 8;
+
 constexpr std::size_t size_of(Kind kind) noexcept {
   constexpr std::array<unsigned char, kinds> sizes = {1, 1, 1, 2, 2, 4, 4, 8, 8, 4, 8};
   return sizes[static_cast<std::size_t>(kind)];

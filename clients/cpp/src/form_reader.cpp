@@ -17,7 +17,6 @@ constexpr std::size_t most_memory = std::size_t{1} << 20;
 constexpr std::size_t most_features = 1 << 12;
 constexpr std::size_t most_instructions = 1 << 14;
 constexpr std::size_t most_forests = 1 << 8;
-constexpr std::size_t most_axes = 8;
 constexpr std::size_t most_name = 1 << 10;
 
 constexpr bool is_known(Function function) noexcept {
