@@ -69,7 +69,7 @@ def built(target: str, build: Path = BUILD, *options: str) -> Path:
 def sanitized(sanitizers: str = "address,undefined") -> tuple[Path | str, ...]:
     """Give the folder and the options of the build with these sanitizers, for the fixture `native`.
 
-    All tests share one such build. It is unoptimised, each target as one source: a third of the time to compile.
+    All tests share one such build. It is unoptimised, each target as one source, so that it compiles sooner.
     """
     flags = f"-O0 -g1 -fno-omit-frame-pointer -fsanitize={sanitizers}"
     if sanitizers != "thread":
