@@ -165,9 +165,12 @@ Status Settings::read_plain(const SettingsSource &source) {
   const std::string variable = variable_of("no-decisions");
   const bool is_off = !environment(variable).value_or("").empty();
   finds_store = !is_off && !made->no_decisions;
-  if (const std::string cache = compiler_cache(); is_off && !made->no_decisions && !cache.empty())
+  if (const std::string cache = compiler_cache(); is_off && !made->no_decisions && !cache.empty()) {
+    // An object without the store's decisions would be kept as one with them.
+    default_stands_in = false;
     return refused_under(cache, "give -mllvm -policybridge-no-decisions and not " + variable +
                                     ", because it keeps the object by the command line alone");
+  }
   return finds_store ? read_local(source) : Status();
 }
 
