@@ -11,6 +11,11 @@ LEFT_BY_PYTHON: Final = "__pycache__"
 """The folder that Python makes when it imports a policy; it is not part of the version."""
 
 
+def content_digest(content: bytes) -> str:
+    """Digest bytes: ``sha256:`` and hexadecimal digits."""
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
 def version_files(folder: Path) -> list[Path]:
     """List the files that make up a version, in the order of their names."""
     return sorted(path for path in folder.rglob("*") if LEFT_BY_PYTHON not in path.parts and path.is_file())

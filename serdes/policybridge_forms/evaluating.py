@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 
 class Status(IntEnum):
-    """What came of one decision."""
+    """The outcome of one decision."""
 
     OK = 0
     NAN = 1

@@ -1,12 +1,12 @@
 """A form: bytes that were checked, and the decisions by them."""
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_core.digest import content_digest
 from policybridge_core.errors import InvalidError, PolicyFailedError
 from policybridge_forms.checks import check
 from policybridge_forms.codec import read, write
@@ -54,7 +54,7 @@ class Form:
     @property
     def name(self) -> str:
         """The digest of the form's own bytes, likewise."""
-        return f"sha256:{hashlib.sha256(self.data).hexdigest()}"
+        return content_digest(self.data)
 
     @property
     def record(self) -> np.dtype[Any]:

@@ -21,7 +21,7 @@ class Space(IntEnum):
 
 
 class Scores(IntEnum):
-    """What the result is: the advice, or the scores of the choices, or the choice."""
+    """The meaning of the result: the advice, the scores of the choices, or the choice."""
 
     ADVICE = 0
     LOGITS = 1

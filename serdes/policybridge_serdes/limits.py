@@ -16,10 +16,6 @@ Buffer = bytes | memoryview
 """Received bytes, or a part of them."""
 
 
-MOST_FORM: Final = 1 << 25
-"""Bytes of a portable form, at most."""
-
-
 @dataclass(frozen=True)
 class MessageLimits:
     """The limits of a client's message.

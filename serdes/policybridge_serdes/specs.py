@@ -209,6 +209,11 @@ class Layout:
         return all(spec.fixed for spec in self.specs)
 
     @cached_property
+    def plain(self) -> bool:
+        """Whether any bytes of the right size are a message: tensors are fixed, and none is of bools."""
+        return self.fixed and all(spec.type is not ElementType.BOOL for spec in self.specs)
+
+    @cached_property
     def uniform(self) -> np.dtype[Any] | None:
         """The element type that all tensors share; ``None`` if they differ or one of them is not fixed."""
         kinds = {spec.type for spec in self.specs}

@@ -89,8 +89,8 @@ class VersionCounters:
         outcomes: reports of clients by status, one of `OUTCOMES`, ``other`` or ``unset``.
         fallbacks: decisions that clients report to have made without the policy.
         made_by_clients: decisions that clients made by the policy's form.
-        checked: of those, the ones that the server made again.
-        differing: of those, the ones in which its own advice is another one.
+        checked: reported decisions that the server made again.
+        differing: checked decisions in which the server's advice is another one.
 
     """
 

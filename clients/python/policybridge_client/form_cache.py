@@ -1,18 +1,18 @@
 """The forms that this user's clients have been sent: files by digest, shared with the clients in C++."""
 
-import hashlib
 import os
+import re
 import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from policybridge_core.digest import content_digest
+from policybridge_forms.words import MOST_BYTES
+
 _LIMIT: Final = 256 << 20
 
-
-def digest_of(form: bytes) -> str:
-    """Give the digest of a form: ``sha256:`` and hexadecimal digits."""
-    return f"sha256:{hashlib.sha256(form).hexdigest()}"
+_DIGEST: Final = re.compile("sha256:([0-9a-f]{64})")
 
 
 class FormCache:
@@ -30,12 +30,13 @@ class FormCache:
 
     def find(self, digest: str) -> bytes | None:
         """Give the form of a digest; ``None``: it is not there."""
-        folder = _folder()
-        if folder is None:
+        # Of another text the server would make a path of its choice.
+        named, folder = _DIGEST.fullmatch(digest), _folder()
+        if named is None or folder is None:
             return None
         with suppress(OSError):
-            form = (folder / digest.removeprefix("sha256:")).read_bytes()
-            return form if digest_of(form) == digest else None
+            form = _content(folder / named[1])
+            return form if content_digest(form) == digest else None
         return None
 
     def keep(self, form: bytes) -> None:
@@ -43,13 +44,20 @@ class FormCache:
         folder = _folder()
         if folder is None:
             return
-        name = digest_of(form).removeprefix("sha256:")
+        name = content_digest(form).removeprefix("sha256:")
         beside = folder / f"{name}.{os.getpid()}"
         with suppress(OSError):
             # Renamed: another client must not read half of it.
             beside.write_bytes(form)
             beside.replace(folder / name)
             _trim(folder, self._limit)
+
+
+def _content(file: Path) -> bytes:
+    """Read a regular file, as far as a form may go."""
+    opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(opened, "rb") as content:
+        return content.read(MOST_BYTES) if stat.S_ISREG(os.fstat(opened).st_mode) else b""
 
 
 def _folder() -> Path | None:

@@ -15,6 +15,7 @@ from policybridge_client.grpc_channel import open_channel, token_metadata
 from policybridge_client.grpc_stream import Stream, error_of
 from policybridge_core.closing import Closing
 from policybridge_core.errors import DeadlineError, InvalidError, PolicyBridgeError, UnavailableError
+from policybridge_forms.words import MOST_BYTES
 from policybridge_serdes import (
     Layout,
     Outcome,
@@ -27,7 +28,7 @@ from policybridge_serdes import (
     Values,
     load_serdes,
 )
-from policybridge_serdes.limits import DEFAULT_LIMIT, MOST_FORM
+from policybridge_serdes.limits import DEFAULT_LIMIT
 from policybridge_serdes.messages import exploration_to_pb, outcome_to_pb, reference_to_pb, version_from_pb
 from policybridge_serdes.protobuf import signature_to_pb, spec_to_pb
 
@@ -209,7 +210,7 @@ class GrpcSession(Closing):
         """Ask for a form."""
         response = self._stream.ask(pb.SessionRequest(form=pb.FormRequest(digest=form.digest)))
         data = bytearray()
-        while response.HasField("form") and len(data) + len(response.form.data) <= min(form.size, MOST_FORM):
+        while response.HasField("form") and len(data) + len(response.form.data) <= min(form.size, MOST_BYTES):
             data += response.form.data
             if response.form.last:
                 return bytes(data)

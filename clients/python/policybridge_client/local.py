@@ -8,12 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from policybridge_client.contract import ClientSession, FormReference, FormSession
-from policybridge_client.form_cache import FormCache, digest_of
+from policybridge_client.form_cache import FormCache
 from policybridge_core.closing import Closing
+from policybridge_core.digest import content_digest
 from policybridge_core.errors import InvalidError, PolicyBridgeError, PolicyFailedError, PreconditionError
 from policybridge_forms import Form
 from policybridge_forms.evaluating import SAID, Status
-from policybridge_serdes import ElementType, Outcome, Signature, TensorSpec, Values
+from policybridge_serdes import Outcome, Signature, TensorSpec, Values
 from policybridge_serdes.interactive import MOST_DECIDED
 
 _REPORT_AT: Final = 1 << 16
@@ -29,18 +30,13 @@ def decide_here(session: ClientSession, signature: Signature) -> ClientSession:
         PolicyBridgeError: the form did not come. The session is closed.
 
     """
-    if not isinstance(session, FormSession) or not _is_reportable(signature):
+    if not (isinstance(session, FormSession) and signature.features.plain and signature.advice_layout.plain):
         return session
     reference = session.forms.get(signature.advice.name) or session.forms.get("")
     form = None if reference is None else _form(session, reference)
     if form is None or not _fits(form, signature):
         return session
     return LocalSession(session, form, signature)
-
-
-def _is_reportable(signature: Signature) -> bool:
-    specs = (*signature.features.specs, signature.advice)
-    return all(spec.fixed and spec.type is not ElementType.BOOL for spec in specs)
 
 
 def _form(session: FormSession, reference: FormReference) -> Form | None:
@@ -50,7 +46,7 @@ def _form(session: FormSession, reference: FormReference) -> Form | None:
     try:
         if data is None:
             data = session.form(reference)
-            if digest_of(data) != reference.digest:
+            if content_digest(data) != reference.digest:
                 raise InvalidError(f"the server sent another form than {reference.digest}")
             cache.keep(data)
     except BaseException:

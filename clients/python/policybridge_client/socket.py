@@ -17,6 +17,7 @@ from policybridge_core.errors import (
     TooLargeError,
     error_from_status,
 )
+from policybridge_forms.words import MOST_BYTES
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
 from policybridge_serdes.bitstream import BitstreamSerDes
 from policybridge_serdes.interactive import (
@@ -28,7 +29,7 @@ from policybridge_serdes.interactive import (
     outcome_fields,
     outcome_line,
 )
-from policybridge_serdes.limits import DEFAULT_LIMIT, MOST_FORM
+from policybridge_serdes.limits import DEFAULT_LIMIT
 
 _PROTOCOL: Final = 1
 _SIZE: Final = struct.Struct("<Q")
@@ -49,7 +50,7 @@ class _FailureLine(msgspec.Struct):
 
 class _FormJson(msgspec.Struct):
     digest: str
-    bytes: Annotated[int, msgspec.Meta(ge=0, le=MOST_FORM)]
+    bytes: Annotated[int, msgspec.Meta(ge=0, le=MOST_BYTES)]
 
 
 class _OpenedJson(msgspec.Struct):

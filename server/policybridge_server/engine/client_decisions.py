@@ -2,15 +2,16 @@
 
 import logging
 import random
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError, PreconditionError
-from policybridge_serdes import ElementType, Signature, Values
+from policybridge_serdes import Signature, Values
+from policybridge_serdes.interactive import Decided
 from policybridge_server.backends.contract import SessionView
-from policybridge_server.counters import VersionCounters
 from policybridge_server.engine.batcher import Batcher
 from policybridge_server.engine.decision import Decision
 from policybridge_server.engine.loaded_model import LoadedModel
@@ -50,32 +51,25 @@ class ClientDecisions:
     ) -> None:
         if session.exploration is not None:
             raise PreconditionError("in a session that explores the server makes each decision")
-        specs = (*signature.features.specs, signature.advice)
-        if not all(spec.fixed for spec in specs) or any(spec.type is ElementType.BOOL for spec in specs):
-            raise InvalidError(
-                "a client decides by itself on features and an advice of fixed size, without bools, alone"
-            )
+        if not (signature.features.plain and signature.advice_layout.plain):
+            raise InvalidError("features and an advice by which a client decides have fixed sizes and no bools")
         self._session = session
         self._features = signature.features.size
         self._advice = signature.advice_layout
         self._choices = None if model.head is None else model.head.count
         self._batcher = batcher
         self._recording = recording
-        self._check = _Check(session, model.counters)
         self._counters = model.counters
+        self._told = False
 
-    def take(self, count: int, nanoseconds: int, payload: bytes) -> None:
-        """Record ``count`` decisions: their packed observations, and then their packed advices.
-
-        Args:
-            count: how many there are.
-            nanoseconds: the time that they took together.
-            payload: their bytes.
+    def take(self, decided: Decided, taken: Callable[[], None]) -> None:
+        """Record decisions, and call ``taken`` when one of them is made again. No others come before that.
 
         Raises:
             InvalidError: the bytes are of another number of decisions, or an advice is none of the policy's choices.
 
         """
+        count, payload = decided.count, decided.payload
         size, middle = self._features, count * self._features
         if len(payload) != middle + count * self._advice.size:
             raise InvalidError(
@@ -85,12 +79,24 @@ class ClientDecisions:
         self._check_choices(advices)
         self._counters.made_by_clients += count
         if self._recording is not None:
-            each, decided = nanoseconds // count, self._recording.decided
+            each, record = decided.nanoseconds // count, self._recording.decided
             for row in range(count):
-                decided(payload[row * size : (row + 1) * size], advices[row : row + 1], None, each)
+                record(payload[row * size : (row + 1) * size], advices[row : row + 1], None, each)
         drawn = _RANDOM.randrange(count)
-        self._check.expect(advices[drawn : drawn + 1])
-        self._batcher.submit(Decision(self._session, payload[drawn * size : (drawn + 1) * size], self._check))
+        check = _Check(self, advices[drawn : drawn + 1], taken)
+        self._batcher.submit(Decision(self._session, payload[drawn * size : (drawn + 1) * size], check))
+
+    def checked(self, difference: str) -> None:
+        """Count a decision that was made again, and what it shows; empty: it is as reported."""
+        self._counters.checked += 1
+        if not difference:
+            return
+        self._counters.differing += 1
+        if not self._told:
+            self._told = True
+            version = self._session.policy
+            said = f"a client of {version.name}@{version.version} decides by itself: {difference}"
+            _LOG.warning("%s", said, extra={"session": self._session.id})
 
     def _check_choices(self, advices: Values) -> None:
         choices = self._choices
@@ -102,31 +108,20 @@ class ClientDecisions:
 
 
 class _Check:
-    """The sink of the decisions that are made again."""
+    """The sink of a decision that is made again."""
 
-    def __init__(self, session: SessionView, counters: VersionCounters) -> None:
-        self._session = session
-        self._counters = counters
-        self._expected: list[Values] = []
-        self._told = False
-
-    def expect(self, advice: Values) -> None:
-        self._expected.append(advice)
+    def __init__(self, decisions: ClientDecisions, reported: Values, taken: Callable[[], None]) -> None:
+        self._decisions = decisions
+        self._reported = reported
+        self._taken = taken
 
     def answer(self, advice: Values, log_probability: float | None) -> None:  # noqa: ARG002
-        self._counters.checked += 1
-        if advice.tobytes() != self._expected.pop(0).tobytes():
-            self._differs("it reported another advice than the policy gives")
+        same = advice.tobytes() == self._reported.tobytes()
+        self._ended("" if same else "it reported another advice than the policy gives")
 
     def fail(self, error: PolicyBridgeError) -> None:
-        self._counters.checked += 1
-        self._expected.pop(0)
-        self._differs(f"the policy fails where it reported an advice: {error}")
+        self._ended(f"the policy fails where it reported an advice: {error}")
 
-    def _differs(self, what: str) -> None:
-        self._counters.differing += 1
-        if not self._told:
-            self._told = True
-            session, version = self._session, self._session.policy
-            said = f"a client of {version.name}@{version.version} decides by itself: {what}"
-            _LOG.warning("%s", said, extra={"session": session.id})
+    def _ended(self, difference: str) -> None:
+        self._decisions.checked(difference)
+        self._taken()

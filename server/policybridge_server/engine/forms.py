@@ -1,9 +1,10 @@
-"""The portable forms of a version, by which clients decide themselves."""
+"""The portable forms of a version, which its clients evaluate themselves."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
+
+from policybridge_core.digest import content_digest
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class FormFile:
     @classmethod
     def of(cls, data: bytes) -> "FormFile":
         """Make the file of a form's bytes."""
-        return cls(data, f"sha256:{hashlib.sha256(data).hexdigest()}")
+        return cls(data, content_digest(data))
 
 
 @dataclass(frozen=True)

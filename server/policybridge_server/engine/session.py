@@ -5,6 +5,7 @@ from typing import Protocol
 
 from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
 from policybridge_serdes import Outcome, PolicyVersion, Signature
+from policybridge_serdes.interactive import Decided
 from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
 from policybridge_server.engine.batcher import Batcher
@@ -36,7 +37,7 @@ class Session:
     """One compilation's conversation with one version. Made by ``Engine.open``; for the loop thread.
 
     Attributes:
-        forms: by which the client may decide; ``None``: it may not.
+        forms: the portable forms that the client may evaluate; ``None``: the server makes each decision.
 
     """
 
@@ -109,7 +110,7 @@ class Session:
         sink = self._sink if self._trace is None else self._trace.sink(self._sink)
         self._batcher.submit(Decision(self.view, row, sink))
 
-    def decided(self, count: int, nanoseconds: int, payload: bytes) -> None:
+    def decided(self, decided: Decided, taken: Callable[[], None]) -> None:
         """Take decisions that the client made by the version's form; see `ClientDecisions.take`.
 
         Raises:
@@ -119,7 +120,7 @@ class Session:
         """
         if self._client_decisions is None:
             self._client_decisions = self._begin_client_decisions()
-        self._client_decisions.take(count, nanoseconds, payload)
+        self._client_decisions.take(decided, taken)
 
     def form(self, digest: str) -> bytes:
         """Give the form of this digest.

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge_core.errors import InvalidError, PolicyBridgeError, PreconditionError, UnavailableError
 from policybridge_serdes import Outcome, Values
+from policybridge_serdes.interactive import Decided
 from policybridge_serdes.limits import LARGE, Buffer
 from policybridge_serdes.messages import options_from_pb, reference_from_pb
 from policybridge_serdes.protobuf import parse
@@ -107,6 +108,8 @@ class SessionCall(Conversation[bytes | None]):
             self._ask_for(self._session, asked.decode, asked.values)
         elif isinstance(asked, Outcome):
             self._report(self._session, asked)
+        elif isinstance(asked, Decided):
+            self._record(self._session, asked)
         elif asked is not None:
             self._stream.send(asked.SerializeToString())
 

@@ -9,7 +9,7 @@ from policybridge.v1 import tensor_pb2
 from policybridge_core.errors import InvalidError, PreconditionError, TooLargeError
 from policybridge_serdes import Outcome, Signature, Values, load_serdes
 from policybridge_serdes.contract import decode_view
-from policybridge_serdes.interactive import MOST_DECIDED
+from policybridge_serdes.interactive import MOST_DECIDED, Decided
 from policybridge_serdes.limits import Buffer, MessageLimits
 from policybridge_serdes.messages import check_outcome, outcome_from_pb, version_to_pb
 from policybridge_serdes.protobuf import signature_from_pb
@@ -80,12 +80,12 @@ class SessionMessages:
 
     def read(
         self, request: pb.SessionRequest, values: Buffer | None = None
-    ) -> pb.SessionResponse | Observation | Outcome | None:
+    ) -> pb.SessionResponse | Observation | Outcome | Decided | None:
         """Read one message; ``values`` are those of a large observation, which ``request`` lacks.
 
         Returns:
-            The observation to decide on, the outcome to record, the answer to a step that was sent again, or ``None``
-            for a context or a signature, which have no answer.
+            The observation to decide on, the outcome or the decisions to record, the answer to a step that was sent
+            again, or ``None`` for a context or a signature, which have no answer.
 
         Raises:
             PreconditionError: the message is out of order.
@@ -102,8 +102,7 @@ class SessionMessages:
             self._bind(request.signature)
             return None
         if kind == "decided":
-            self._decided(request.decided)
-            return None
+            return self._decided(request.decided)
         if kind == "outcome":
             check_outcome(request.outcome, self._limits)
             return outcome_from_pb(request.outcome)
@@ -122,12 +121,12 @@ class SessionMessages:
             return Observation(self._decode_view, values)
         return Observation(self._decode, observation.values)
 
-    def _decided(self, decided: pb.Decided) -> None:
+    def _decided(self, decided: pb.Decided) -> Decided:
         if not self._is_bitstream:
             raise InvalidError("a client that decides by itself uses the SerDes bitstream")
         if not 1 <= decided.count <= MOST_DECIDED:
             raise InvalidError(f"{decided.count} decisions in one message; it takes 1 to {MOST_DECIDED}")
-        self._session.decided(decided.count, decided.nanoseconds, decided.payload)
+        return Decided(decided.count, decided.nanoseconds, decided.payload)
 
     def form(self, request: pb.FormRequest) -> Iterator[pb.SessionResponse]:
         """Give the parts of a form; see `Session.form`."""

@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import Outcome, PolicyReference, SessionOptions, Values
+from policybridge_serdes.interactive import Decided
 from policybridge_serdes.limits import LARGE, Buffer
 from policybridge_serdes.values import Row
 from policybridge_server.budget import PeerBudget
@@ -179,6 +180,15 @@ class Conversation(ABC, Generic[_Message]):
                 self._ask(session, row)
         except Exception as error:
             self._break(error)
+
+    def _record(self, session: Session, decided: Decided) -> None:
+        """Record decisions of the client. They have no answer, and no message is taken before their check is made."""
+        self._unanswered = True
+        session.decided(decided, self._recorded)
+
+    def _recorded(self) -> None:
+        if not self._over:
+            self._answered()
 
     def answer(self, advice: Values, log_probability: float | None) -> None:
         """Send the advice, and take the next message if it has arrived."""

@@ -7,7 +7,7 @@ from math import nan
 from typing import Final
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError, TooLargeError, UnavailableError
-from policybridge_serdes import Codec, ElementType, Outcome, Values, load_serdes
+from policybridge_serdes import Codec, Outcome, Values, load_serdes
 from policybridge_serdes.interactive import (
     MAX_LINE,
     Context,
@@ -145,7 +145,7 @@ class SocketSession(ChannelConversation[Event]):
         elif isinstance(message, Outcome):
             self._report(session, message)
         elif isinstance(message, Decided):
-            session.decided(message.count, message.nanoseconds, message.payload)
+            self._record(session, message)
         elif isinstance(message, FormWanted):
             self._channel.send(self._prefix + session.form(message.digest))
             self._sent()
@@ -155,9 +155,8 @@ class SocketSession(ChannelConversation[Event]):
     def _bind(self, session: Session, header: Header) -> None:
         features, advice = header.signature.features, header.signature.advice
         session.bind(header.signature)
-        plain = features.fixed and all(spec.type is not ElementType.BOOL for spec in features.specs)
         serdes = load_serdes("bitstream")
-        self._features = None if plain else serdes.codec(features)
+        self._features = None if features.plain else serdes.codec(features)
         self._advice = None if advice.fixed else serdes.codec(header.signature.advice_layout)
         if not (advice.fixed or self._prefix):
             raise InvalidError(f"raw framing needs an advice of fixed size, not {advice}")

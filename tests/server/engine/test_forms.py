@@ -6,8 +6,9 @@ from collections.abc import Callable, Coroutine
 from contextlib import closing
 from pathlib import Path
 
-from policybridge_bench.network import write_network
+from policybridge_bench.network import SIGNATURE, observations, write_network
 from policybridge_serdes import PolicyReference, SessionOptions
+from policybridge_serdes.interactive import Decided
 from policybridge_server.engine.engine import Engine
 from policybridge_server.engine.forms import NO_FORMS, FormFile, Forms
 from policybridge_server.engine.opener import SessionOpener
@@ -52,6 +53,23 @@ def test_a_session_does_not_wait_for_forms_that_take_long(tmp_path: Path) -> Non
         may_end.set()
         await until(lambda: session.loaded.forms is FORMS)
         assert (await opened(opener)).forms is FORMS
+
+    opening(tmp_path, steps)
+
+
+def test_decisions_of_a_client_are_taken_when_one_of_them_is_made_again(tmp_path: Path) -> None:
+    async def steps(opener: SessionOpener) -> None:
+        opener.make_forms = lambda _: FORMS
+        session = await opened(opener)
+        session.bind(SIGNATURE)
+        taken: list[str] = []
+        payload = b"".join(row.tobytes() for row in observations(2, 1)) + bytes(16)
+        session.decided(Decided(2, 0, payload), lambda: taken.append("taken"))
+        # A client could send messages without end, faster than the model makes one decision of each.
+        assert taken == []
+        opener.engine.flush()
+        assert taken == ["taken"]
+        assert session.loaded.counters.checked == 1
 
     opening(tmp_path, steps)
 

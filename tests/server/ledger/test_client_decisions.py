@@ -12,8 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from policybridge_bench.network import SIGNATURE
 from policybridge_client.connection import connect
 from policybridge_client.contract import FormReference, FormSession
-from policybridge_client.form_cache import FormCache, digest_of
+from policybridge_client.form_cache import FormCache
 from policybridge_client.local import LocalSession, decide_here
+from policybridge_core.digest import content_digest
 from policybridge_core.errors import (
     InvalidError,
     NotFoundError,
@@ -120,14 +121,41 @@ def test_a_cache_that_others_can_write_is_not_used(cache: Path, address: str) ->
     assert not list(cache.iterdir())
 
 
+@pytest.mark.parametrize("name", ["../secret", "/dev/zero", "{secret}", ""])
+def test_a_digest_of_a_server_is_no_path_of_its_choice(cache: Path, tmp_path: Path, name: str) -> None:
+    secret = tmp_path / "policybridge" / "secret"
+    cache.mkdir(parents=True)
+    secret.write_bytes(b"form")
+    assert FormCache().find(f"sha256:{name.format(secret=secret)}") is None
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder", "too large"])
+def test_what_is_no_file_of_a_form_in_the_cache_is_not_read(cache: Path, tmp_path: Path, kind: str) -> None:
+    form = b"form"
+    cache.mkdir(parents=True, mode=0o700)
+    file = cache / content_digest(form).removeprefix("sha256:")
+    if kind == "pipe":
+        os.mkfifo(file)
+    elif kind == "link":
+        (tmp_path / "elsewhere").write_bytes(form)
+        file.symlink_to(tmp_path / "elsewhere")
+    elif kind == "folder":
+        file.mkdir()
+    else:
+        with file.open("wb") as large:
+            large.write(form)
+            large.truncate(1 << 40)
+    assert FormCache().find(content_digest(form)) is None
+
+
 def test_the_oldest_forms_make_room_for_new_ones(cache: Path) -> None:
     kept = FormCache(limit=250)
     forms = [bytes([number]) * 100 for number in range(3)]
     for age, form in enumerate(forms):
         kept.keep(form)
-        os.utime(cache / digest_of(form).removeprefix("sha256:"), (age, age))
+        os.utime(cache / content_digest(form).removeprefix("sha256:"), (age, age))
     kept.keep(bytes(50))
-    assert [kept.find(digest_of(form)) for form in forms] == [None, forms[1], forms[2]]
+    assert [kept.find(content_digest(form)) for form in forms] == [None, forms[1], forms[2]]
 
 
 def test_a_form_of_the_wrong_digest_ends_the_session(address: str) -> None:

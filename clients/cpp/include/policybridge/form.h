@@ -57,7 +57,7 @@ private:
   std::shared_ptr<const forms::Program> program_;
 };
 
-/// What came of one decision by a form.
+/// The outcome of one decision by a form.
 enum class FormOutcome : int {
   Ok = 0,
   Nan = 1,
