@@ -1,4 +1,4 @@
-"""What LTO optimises when it links a program: a module like any other, compiled by LLD.
+"""Programs, and their modules by ThinLTO, as modules that LLD compiles at link time.
 
 Full LTO merges all modules of a program and optimises the result: one link is one compile. ThinLTO optimises each
 module by itself, with functions of others; LLD can be told to do one of them alone.
@@ -47,7 +47,7 @@ _EXPORTED: Final = re.compile(r"\.llvm\.\d+$")
 
 @dataclass(frozen=True)
 class LinkedModule(Module):
-    """What a link optimises at once: a whole program, or one of its modules by ThinLTO.
+    """The unit that a link optimises: a whole program, or one of its modules by ThinLTO.
 
     Attributes:
         inputs: the files of the program's modules, in the order of its link.
