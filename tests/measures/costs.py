@@ -1,7 +1,7 @@
 """``python -m tests.measures.costs``: what sessions and decisions cost a server, for the plan in docs/scale.md.
 
 A server with the bundled policy and a ledger, and one client over its Unix socket, as a compiler of a build asks: many
-sessions of one decision, and then some sessions of many.
+sessions of one decision, some sessions of many, and sessions that the client decides by the policy's form.
 """
 
 import argparse
@@ -9,17 +9,26 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import psutil
 
 from policybridge_bench.processes import wait_ready
 from policybridge_client import open_runner
+from policybridge_client.connection import connect
+from policybridge_client.contract import FormSession
+from policybridge_core.errors import PreconditionError
+from policybridge_serdes import PolicyReference, SessionOptions, Signature
 from policybridge_train.tasks.inline import NUMBERS, InlineForSize
 
 _POLICY: Final = "inliner"
+_MODULE: Final = 281
+"""Decisions of a module, as in docs/benchmarks.md."""
+
+_EVALUATES: Final = SessionOptions(evaluates=True)
 _SETTLED: Final = 2.0
 """Seconds until the ledger has written its queue."""
 
@@ -48,17 +57,23 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _measure(folder: Path, server: psutil.Process, sessions: int, decisions: int) -> None:
     _ask(folder, 20, 1)
-    short, kept = _spent(folder, server, sessions, 1)
+    short, kept = _spent(lambda: _ask(folder, sessions, 1), folder, server, sessions)
     print(f"a session of one decision: {short * 1e3:.3f} ms of the server's processor time, {kept:.0f} bytes of ledger")
     each = max(1, decisions // 10)
-    long, bytes_ = _spent(folder, server, 10, each)
+    long, bytes_ = _spent(lambda: _ask(folder, 10, each), folder, server, 10)
     print(f"a decision, one client: {long / each * 1e6:.1f} µs, {bytes_ / each:.0f} bytes of ledger")
+    _report(folder, 20)
+    own, stored = _spent(lambda: _report(folder, sessions), folder, server, sessions)
+    print(
+        f"a session of {_MODULE} decisions that the client makes: {own * 1e3:.3f} ms of the server's processor time, "
+        f"{stored:.0f} bytes of ledger"
+    )
 
 
-def _spent(folder: Path, server: psutil.Process, sessions: int, decisions: int) -> tuple[float, float]:
+def _spent(asking: Callable[[], None], folder: Path, server: psutil.Process, sessions: int) -> tuple[float, float]:
     """Give the server's processor seconds, and the bytes of its ledger, for each session."""
     before, size = sum(server.cpu_times()[:2]), _size(folder)
-    _ask(folder, sessions, decisions)
+    asking()
     time.sleep(_SETTLED)
     return (sum(server.cpu_times()[:2]) - before) / sessions, (_size(folder) - size) / sessions
 
@@ -75,6 +90,18 @@ def _ask(folder: Path, sessions: int, decisions: int) -> None:
                 for place, name in enumerate(NUMBERS):
                     runner[name] = number * place % 97
                 runner.evaluate()
+
+
+def _report(folder: Path, sessions: int) -> None:
+    """Report what a client would have decided of a module, in the bytes of the protocol."""
+    signature = Signature.of(InlineForSize.features, InlineForSize.advice)
+    drawn = np.random.default_rng(1).poisson(3, (_MODULE, len(InlineForSize.features)))
+    payload = drawn.astype("<i8").tobytes() + bytes(_MODULE * signature.advice.size)
+    for _ in range(sessions):
+        with connect(f"socket:{folder / 's'}").open(PolicyReference(_POLICY), signature, _EVALUATES) as session:
+            if not (isinstance(session, FormSession) and session.forms):
+                raise PreconditionError(f"{_POLICY} has no form; the measure needs one")
+            session.decided(_MODULE, 0, payload)
 
 
 if __name__ == "__main__":

@@ -21,12 +21,16 @@ _LOG = logging.getLogger(__name__)
 
 _RANDOM: Final = random.SystemRandom()
 
+_ONE_OF: Final = 64
+"""Of so many decisions one is made again; of a message with more, one."""
+
 
 class ClientDecisions:
     """Takes the decisions that the client of one session made for one signature. For the loop thread.
 
-    The server asks the model again for one decision of each message, drawn at random, and counts those that differ. So
-    a client whose evaluation is wrong is found; a client that reports decisions which it did not follow is not.
+    The server asks the model again for a sample, drawn at random, and counts those that differ: one of 64 decisions, or
+    one of a message that has more. So a client whose evaluation is wrong is found; a client that reports decisions
+    which it did not follow is not.
 
     Args:
         session: of the client.
@@ -63,7 +67,7 @@ class ClientDecisions:
         self._told = False
 
     def take(self, decided: Decided, taken: Callable[[], None]) -> None:
-        """Record decisions, and call ``taken`` when one of them is made again. No others come before that.
+        """Record decisions, and call ``taken`` when a drawn one is made again, or at once. No others come before that.
 
         Raises:
             InvalidError: the bytes are of another number of decisions, or an advice is none of the policy's choices.
@@ -79,10 +83,11 @@ class ClientDecisions:
         self._check_choices(advices)
         self._counters.made_by_clients += count
         if self._recording is not None:
-            each, record = decided.nanoseconds // count, self._recording.decided
-            for row in range(count):
-                record(payload[row * size : (row + 1) * size], advices[row : row + 1], None, each)
-        drawn = _RANDOM.randrange(count)
+            self._recording.reported(count, payload[:middle], payload[middle:], decided.nanoseconds // count)
+        drawn = _RANDOM.randrange(max(count, _ONE_OF))
+        if drawn >= count:
+            taken()
+            return
         check = _Check(self, advices[drawn : drawn + 1], taken)
         self._batcher.submit(Decision(self._session, payload[drawn * size : (drawn + 1) * size], check))
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import Final
 
 from policybridge_core.errors import NotFoundError, PolicyBridgeError, PreconditionError, UnavailableError
@@ -81,16 +81,41 @@ class SessionOpener:
             PreconditionError: it cannot be loaded.
 
         """
-        leave = self._admission.enter(client)
-        try:
+        with self._admitted(client) as leave:
             loaded = await self._for_session(reference, options)
             self.check_open()
             session = self.engine.open(loaded, options, sink, _alias(reference), reporter)
+        session.on_end(leave)
+        return session
+
+    def open_now(
+        self, reference: PolicyReference, options: SessionOptions, sink: Sink, client: str, reporter: str
+    ) -> Session | None:
+        """Open a session as `open` does, without a task; ``None``: its version or its forms are not there yet."""
+        loaded = self._there(reference, options)
+        if loaded is None:
+            return None
+        with self._admitted(client) as leave:
+            self.check_open()
+            session = self.engine.open(loaded, options, sink, _alias(reference), reporter)
+        session.on_end(leave)
+        return session
+
+    @contextmanager
+    def _admitted(self, client: str) -> Iterator[Callable[[], None]]:
+        leave = self._admission.enter(client)
+        try:
+            yield leave
         except BaseException:
             leave()
             raise
-        session.on_end(leave)
-        return session
+
+    def _there(self, reference: PolicyReference, options: SessionOptions) -> LoadedVersion | None:
+        # `open` says what is wrong with a reference.
+        with suppress(PolicyBridgeError):
+            loaded = self.engine.loaded(self.engine.repository.chosen(reference, options.file))
+            return None if loaded is None or (loaded.forms is None and options.may_decide) else loaded
+        return None
 
     async def _for_session(self, reference: PolicyReference, options: SessionOptions) -> LoadedVersion:
         loaded = await self._chosen(reference, options.file)

@@ -29,6 +29,9 @@ class Recording(Protocol):
     def decided(self, row: Row, advice: Values, log_probability: float | None, nanoseconds: int) -> None:
         """Take a decision, before the advice is sent; ``nanoseconds`` is the time from its submission to its advice."""
 
+    def reported(self, count: int, observations: bytes, advices: bytes, nanoseconds: int) -> None:
+        """Take ``count`` decisions that the client made by itself, packed, of ``nanoseconds`` each on average."""
+
     def closed(self, acknowledge: Acknowledge | None = None) -> None:
         """Take the end of the session, and acknowledge it when it and all decisions of the session are durable.
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from isal import isal_zlib
 
 from policybridge_core.errors import InvalidError
 from policybridge_serdes import Layout, Values
@@ -20,7 +21,7 @@ from policybridge_serdes.limits import LARGE, UNLIMITED, Buffer
 from policybridge_serdes.values import Row, bytes_of, join
 
 _LEVEL: Final = 1
-"""LLVM's observations shrink by a factor of 10 or more; higher levels take three times as long to gain 20 %."""
+"""Of ISA-L, which takes a third of the time of zlib's own for the same size."""
 
 _SIZE: Final = np.dtype("<u4")
 
@@ -36,19 +37,19 @@ def pack_rows(layout: Layout, rows: Sequence[Row]) -> bytes:
 def packed_rows(layout: Layout, rows: Sequence[Row]) -> Iterator[bytes]:
     """Give the column of ``rows`` in pieces; a column of many bytes is nowhere whole."""
     if layout.fixed:
-        return _compressed([row if isinstance(row, bytes) else bytes_of(row) for row in rows])
+        return compressed([row if isinstance(row, bytes) else bytes_of(row) for row in rows])
     codec = VaryingCodec(layout, UNLIMITED)
     records = [[row] if isinstance(row, bytes) else list(codec.pieces(row)) for row in rows]
     sizes = np.array([sum(map(len, record)) for record in records], _SIZE)
-    return _compressed([sizes.tobytes(), *chain.from_iterable(records)])
+    return compressed([sizes.tobytes(), *chain.from_iterable(records)])
 
 
-def _compressed(pieces: Sequence[Buffer]) -> Iterator[bytes]:
+def compressed(pieces: Sequence[Buffer]) -> Iterator[bytes]:
     """Compress ``pieces`` as one column; many bytes in steps."""
     if sum(map(len, pieces)) <= LARGE:
-        yield zlib.compress(b"".join(pieces), _LEVEL)
+        yield isal_zlib.compress(b"".join(pieces), _LEVEL)
         return
-    compressor = zlib.compressobj(_LEVEL)
+    compressor = isal_zlib.compressobj(_LEVEL)
     for piece in pieces:
         yield from map(compressor.compress, _steps(memoryview(piece)))
     yield compressor.flush()
@@ -77,7 +78,7 @@ def unpack_rows(layout: Layout, column: bytes, count: int) -> Values:
 
 def pack_numbers(numbers: npt.ArrayLike, dtype: str) -> bytes:
     """Pack numbers into a column."""
-    return zlib.compress(np.asarray(numbers, dtype).tobytes(), _LEVEL)
+    return isal_zlib.compress(np.asarray(numbers, dtype).tobytes(), _LEVEL)
 
 
 def unpack_numbers(column: bytes, dtype: str, count: int) -> npt.NDArray[Any]:
@@ -95,7 +96,7 @@ def unpack_numbers(column: bytes, dtype: str, count: int) -> npt.NDArray[Any]:
 
 def pack_outcomes(contexts: Contexts) -> bytes:
     """Pack numbers by context and name."""
-    return zlib.compress(msgspec.json.encode(contexts), _LEVEL)
+    return isal_zlib.compress(msgspec.json.encode(contexts), _LEVEL)
 
 
 def unpack_outcomes(packed: bytes) -> dict[str, dict[str, float]]:

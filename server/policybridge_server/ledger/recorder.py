@@ -12,7 +12,7 @@ from policybridge_server.backends.contract import SessionView
 from policybridge_server.engine.recorder import Acknowledge
 from policybridge_server.ledger.clock import Clock, SystemClock
 from policybridge_server.ledger.contract import Spooling, Store
-from policybridge_server.ledger.records import Begun, DecisionRecord, Ended, Lost, Reported, Segment, Step
+from policybridge_server.ledger.records import Begun, Bulk, DecisionRecord, Ended, Lost, Reported, Segment, Step
 from policybridge_server.ledger.writer import Writer
 from policybridge_server.repository.rollout import RolloutStep
 
@@ -180,6 +180,21 @@ class LedgerRecording:
         if len(waiting) >= self._most or self._bytes >= _BYTES:
             self.hand_over()
 
+    def reported(self, count: int, observations: bytes, advices: bytes, nanoseconds: int) -> None:
+        """Take decisions that a client made by itself, in the order that it packed them."""
+        self.hand_over()
+        self._context = self._session.context
+        observation, advice = len(observations) // count, len(advices) // count
+        for first in range(0, count, self._most):
+            last = min(first + self._most, count)
+            bulk = Bulk(
+                observations[first * observation : last * observation],
+                advices[first * advice : last * advice],
+                last - first,
+                nanoseconds,
+            )
+            self._put(bulk, len(bulk.observations) + len(bulk.advices))
+
     def closed(self, acknowledge: Acknowledge | None = None) -> None:
         """Take the end."""
         if self._open.pop(self._session.id, None) is None:
@@ -205,11 +220,14 @@ class LedgerRecording:
 
     def hand_over(self) -> None:
         """Give the writer the decisions so far; if the ledger cannot keep up, they are left out and counted as lost."""
-        if not self._waiting or self._signature is None:
+        if self._waiting and self._signature is not None:
+            decisions, self._waiting, self._bytes = self._waiting, [], 0
+            self._put(decisions, _size(decisions, self._signature.features))
+
+    def _put(self, decisions: Sequence[DecisionRecord] | Bulk, size: int) -> None:
+        if self._signature is None:
             return
-        decisions, self._waiting, self._bytes = self._waiting, [], 0
         first, self._step = self._step + 1, self._step + len(decisions)
-        size = _size(decisions, self._signature.features)
         if self.kept and self._writer.has_room(size):
             self._writer.put(Segment(self._session.id, first, self._signature, self._context, decisions, size))
         else:

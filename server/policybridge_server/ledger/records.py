@@ -13,6 +13,27 @@ DecisionRecord = tuple[Row, Values, float | None, int]
 """A decision: observation, advice, log-probability, nanoseconds."""
 
 
+@dataclass(frozen=True)
+class Bulk:
+    """Decisions that a client reported together, as it packed them; the layouts are fixed, and it did not explore.
+
+    Attributes:
+        observations: one record after another.
+        advices: likewise.
+        count: of the decisions.
+        nanoseconds: of each, on average.
+
+    """
+
+    observations: bytes
+    advices: bytes
+    count: int
+    nanoseconds: int
+
+    def __len__(self) -> int:
+        return self.count
+
+
 _RECORD: Final = 1000
 """Bytes that Python's objects for a record take, about."""
 
@@ -48,7 +69,7 @@ class Segment:
     first: int
     signature: Signature
     context: str
-    decisions: Sequence[DecisionRecord]
+    decisions: Sequence[DecisionRecord] | Bulk
     size: int
 
 

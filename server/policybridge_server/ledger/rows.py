@@ -1,14 +1,15 @@
 """Records as rows: packed as the tables hold them, so that they can be stored anywhere and sent anywhere."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from policybridge_serdes import Signature
 from policybridge_serdes.interactive import header_line
-from policybridge_server.ledger.packing import pack_numbers, pack_outcomes, pack_rows
-from policybridge_server.ledger.records import Begun, Ended, Lost, Record, Reported, Segment, Step
+from policybridge_server.ledger.packing import compressed, pack_numbers, pack_outcomes, pack_rows, packed_rows
+from policybridge_server.ledger.records import Begun, Bulk, Ended, Lost, Record, Reported, Segment, Step
 
 
 class SessionRow(msgspec.Struct, frozen=True, tag=0, array_like=True):
@@ -123,8 +124,8 @@ class Packer:
     def pack(self, record: Record) -> Row:
         """Give the row of a record."""
         match record:
-            case Segment(signature=signature, decisions=decisions):
-                return self.segment(record, pack_rows(signature.features, [row for row, *_ in decisions]))
+            case Segment():
+                return self.segment(record, b"".join(packed_observations(record)))
             case Begun():
                 return _session(record)
             case Ended():
@@ -138,17 +139,14 @@ class Packer:
 
     def segment(self, segment: Segment, observations: bytes) -> SegmentRow:
         """Give the row of a segment, whose observations are packed."""
-        _, advices, chances, nanoseconds = zip(*segment.decisions, strict=True)
         return SegmentRow(
             segment.session_id,
             segment.first,
-            len(advices),
+            len(segment.decisions),
             self._text(segment.signature),
             segment.context,
             observations,
-            pack_rows(segment.signature.advice_layout, advices),
-            None if chances[0] is None else pack_numbers(chances, "<f8"),
-            pack_numbers(nanoseconds, "<i8"),
+            *_advised(segment),
         )
 
     def _text(self, signature: Signature) -> str:
@@ -156,6 +154,28 @@ class Packer:
         if text is None:
             text = self._texts[signature] = header_line(signature).decode().rstrip()
         return text
+
+
+def packed_observations(segment: Segment) -> Iterator[bytes]:
+    """Give the column of a segment's observations in pieces."""
+    decisions = segment.decisions
+    if isinstance(decisions, Bulk):
+        return compressed([decisions.observations])
+    return packed_rows(segment.signature.features, [row for row, *_ in decisions])
+
+
+def _advised(segment: Segment) -> tuple[bytes, bytes | None, bytes]:
+    """Give the columns of a segment's advices, chances and latencies."""
+    decisions = segment.decisions
+    if isinstance(decisions, Bulk):
+        (advices,) = compressed([decisions.advices])
+        return advices, None, pack_numbers(np.full(decisions.count, decisions.nanoseconds), "<i8")
+    _, advised, chances, nanoseconds = zip(*decisions, strict=True)
+    return (
+        pack_rows(segment.signature.advice_layout, advised),
+        None if chances[0] is None else pack_numbers(chances, "<f8"),
+        pack_numbers(nanoseconds, "<i8"),
+    )
 
 
 def _session(record: Begun) -> SessionRow:

@@ -15,7 +15,6 @@ from policybridge_server.ledger.database import Database
 from policybridge_server.ledger.failures import mapped, refusal
 from policybridge_server.ledger.large_segments import LARGE_SEGMENT, add_large
 from policybridge_server.ledger.lifetime import Lifetime
-from policybridge_server.ledger.packing import packed_rows
 from policybridge_server.ledger.records import Record, Segment
 from policybridge_server.ledger.retention import Retention
 from policybridge_server.ledger.rows import (
@@ -29,6 +28,7 @@ from policybridge_server.ledger.rows import (
     SessionRow,
     StepRow,
     line,
+    packed_observations,
 )
 from policybridge_server.ledger.sqlite_reader import SqliteReader, SqliteSummary
 
@@ -139,9 +139,8 @@ class SqliteStore:
     def _add_record(self, record: Record) -> PolicyBridgeError | None:
         if not isinstance(record, Segment) or record.size <= LARGE_SEGMENT:
             return self._add(self._packer.pack(record))
-        row, rows = self._packer.segment(record, b""), [row for row, *_ in record.decisions]
-        observations = partial(packed_rows, record.signature.features, rows)
-        add_large(self._database, row, self._signature(row.signature), observations)
+        row = self._packer.segment(record, b"")
+        add_large(self._database, row, self._signature(row.signature), partial(packed_observations, record))
         self._run(_COUNT_DECISIONS, row.count, row.session)
         return None
 

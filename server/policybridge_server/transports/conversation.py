@@ -143,22 +143,29 @@ class Conversation(ABC, Generic[_Message]):
         self._pause(True)
 
     def _open(self, reference: PolicyReference, options: SessionOptions) -> None:
-        """Open the session in a task, because its policy may have to be loaded."""
-        self._hold()
-        self._host.loop.spawn(self._open_session(reference, options))
+        """Open the session; in a task if its policy has to be loaded."""
+        session = self._host.opener.open_now(reference, options, self, self._client, self._reporter)
+        if session is None:
+            self._hold()
+            self._host.loop.spawn(self._open_session(reference, options))
+        else:
+            self._unanswered = True
+            self._begun(session)
 
     async def _open_session(self, reference: PolicyReference, options: SessionOptions) -> None:
         try:
             session = await self._host.opener.open(reference, options, self, self._client, self._reporter)
             if self._over:
                 session.close()
-                return
-            self._session = session
-            self._opened(session)
+            else:
+                self._begun(session)
         except Exception as error:
             self._break(error)
-        else:
-            self._answered()
+
+    def _begun(self, session: Session) -> None:
+        self._session = session
+        self._opened(session)
+        self._answered()
 
     def _ask(self, session: Session, row: Row) -> None:
         """Ask for one decision."""

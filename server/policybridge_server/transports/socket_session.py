@@ -7,7 +7,7 @@ from math import nan
 from typing import Final
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError, TooLargeError, UnavailableError
-from policybridge_serdes import Codec, Outcome, Values, load_serdes
+from policybridge_serdes import Codec, Layout, Outcome, Values, load_serdes
 from policybridge_serdes.interactive import (
     MAX_LINE,
     Context,
@@ -155,9 +155,8 @@ class SocketSession(ChannelConversation[Event]):
     def _bind(self, session: Session, header: Header) -> None:
         features, advice = header.signature.features, header.signature.advice
         session.bind(header.signature)
-        serdes = load_serdes("bitstream")
-        self._features = None if features.plain else serdes.codec(features)
-        self._advice = None if advice.fixed else serdes.codec(header.signature.advice_layout)
+        self._features = None if features.plain else _codec(features)
+        self._advice = None if advice.fixed else _codec(header.signature.advice_layout)
         if not (advice.fixed or self._prefix):
             raise InvalidError(f"raw framing needs an advice of fixed size, not {advice}")
 
@@ -225,3 +224,7 @@ class SocketSession(ChannelConversation[Event]):
         self._reader = InteractiveReader()
         self._budget.hold(0)
         self._budget.close()
+
+
+def _codec(layout: Layout) -> Codec:
+    return load_serdes("bitstream").codec(layout)

@@ -2,6 +2,7 @@
 
 import os
 import urllib.request
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -224,22 +225,33 @@ def test_an_advice_that_is_no_choice_of_the_policy_ends_the_session(address: str
             session.report(Outcome())
 
 
-def test_a_client_that_reports_other_advice_is_counted_and_told(policies: Path, tmp_path: Path) -> None:
-    log = tmp_path / "log"
+def counted_of(policies: Path, tmp_path: Path, messages: Sequence[int]) -> dict[str, int]:
+    """Report wrong advices in messages of so many decisions; give the server's counts by result."""
     words = ("--repository", policies, "--allow-python", "--socket", tmp_path / "s", "--http", "127.0.0.1:0")
-    with started(*words, log=log) as (_, addresses):
+    with started(*words, log=tmp_path / "log") as (_, addresses):
         await_forms(f"socket:{tmp_path / 's'}")
         http = next(each for each in addresses if each.startswith("http:")).replace("http:", "http://")
         with closing(open_forms(f"socket:{tmp_path / 's'}")) as session:
-            session.decided(3, 0, payload(3, advice=5))
+            for count in messages:
+                session.decided(count, 0, payload(count, advice=5))
             with pytest.raises(UnsupportedError):
                 session.report(Outcome())
             text = urllib.request.urlopen(f"{http}/metrics", timeout=60).read().decode()
     families = text_string_to_metric_families(text)
     samples = [each for family in families for each in family.samples if each.value]
-    counts = {each.labels["result"]: each.value for each in samples if each.name == METRIC}
-    assert counts == {"reported": 3, "checked": 1, "differing": 1}
-    assert "reported another advice" in log.read_text()
+    return {each.labels["result"]: int(each.value) for each in samples if each.name == METRIC}
+
+
+def test_a_client_that_reports_other_advice_is_counted_and_told(policies: Path, tmp_path: Path) -> None:
+    assert counted_of(policies, tmp_path, [64]) == {"reported": 64, "checked": 1, "differing": 1}
+    assert "reported another advice" in (tmp_path / "log").read_text()
+
+
+def test_of_short_reports_a_sample_is_made_again(policies: Path, tmp_path: Path) -> None:
+    # That none of these is drawn has a chance of one in a hundred million.
+    counts = counted_of(policies, tmp_path, [3] * 400)
+    assert counts["reported"] == 1200
+    assert 0 < counts["checked"] == counts["differing"] < 400
 
 
 def test_decisions_go_on_without_a_server_by_the_version_they_began_with(policies: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from policybridge_server.ledger.export import Score, export_log
 from policybridge_server.ledger.place import parse_place
 from policybridge_server.ledger.query import Query
 from policybridge_server.ledger.reader import LedgerReader
-from policybridge_server.ledger.records import Begun, Ended, Lost, Record, Reported, Segment, Step
+from policybridge_server.ledger.records import Begun, Bulk, Ended, Lost, Record, Reported, Segment, Step
 from policybridge_server.ledger.summary import open_summary
 from policybridge_server.ledger.trajectory import DecisionBatch
 from policybridge_server.repository.rollout import Rollout, RolloutStep
@@ -89,6 +89,7 @@ def everything() -> list[Record]:
     )
     exploring = SessionView("s-explore", PolicyVersion("other", 1, ""), "f", exploration=Exploration(7, 0.5, 0.25))
     varying = [(pack(NAMES.features, {"names": ["ü", "", ODD]}), np.zeros(1, NAMES.advice_layout.dtype), -0.5, 9)]
+    bulk = Bulk(b"".join(row.tobytes() for row in rows(3)), 3 * ADVICE.tobytes(), 3, 7)
     step = RolloutStep("network", "begun", Rollout(version=2, base=1, alias="latest", share=0.5, reason=ODD), 5.0)
     contexts = {ODD: {"text": 1.0}, "g": {"text": 2.0, ODD: 3.0}}
     return [
@@ -96,6 +97,7 @@ def everything() -> list[Record]:
         Begun(view, 50.0),
         Begun(exploring, 60.0),
         Segment("s-odd", 1, SIGNATURE, ODD, [(row, ADVICE, None, 5) for row in rows(3)], 1),
+        Segment("s-odd", 4, SIGNATURE, "g", bulk, 1),
         Segment("s-explore", 1, NAMES, "f", varying, 1),
         Segment("s-explore", 2, SIGNATURE, "g", [(rows(1)[0].tobytes(), ADVICE, -1.5, 6)], 1),
         Lost("s-explore", 3),

@@ -29,17 +29,16 @@ def test_varying_records_come_back_as_they_were() -> None:
 
 
 @pytest.mark.parametrize("shape", [(4 << 20,), (-1,)], ids=["fixed", "varying"])
-def test_a_large_record_is_packed_without_a_copy_to_the_same_column(shape: tuple[int]) -> None:
+def test_a_large_record_is_packed_without_a_copy(shape: tuple[int]) -> None:
     layout = Layout.of([TensorSpec("x", ElementType.INT64, shape)])
     record = pack(layout, {"x": np.arange(4 << 20, dtype=np.int64) >> 12})
     encoded = BitstreamSerDes().codec(layout).encode(record)
     sizes = b"" if layout.fixed else np.array([len(encoded)], "<u4").tobytes()
-    wanted = zlib.compress(sizes + encoded, 1)
     tracemalloc.start()
     column = pack_rows(layout, [record])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert column == wanted
+    assert zlib.decompress(column) == sizes + encoded
     assert peak < len(encoded) // 2
     assert np.array_equal(unpack_rows(layout, column, 1)["x"][0], record["x"][0])
 
