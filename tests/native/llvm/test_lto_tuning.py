@@ -22,6 +22,7 @@ from policybridge_train.corpus.description import Corpus
 from policybridge_train.objects.elf import ObjectFile
 from policybridge_train.tuning.choices import is_codegen
 from policybridge_train.tuning.search import Search
+from tests.conftest import command
 from tests.native.conftest import Target
 from tests.native.llvm.plugins import built_plugin, need
 from tests.training.corpora import write_corpus
@@ -138,6 +139,25 @@ def test_programs_become_smaller_at_link_time_within_the_budget_and_a_real_link_
     compiles = tuned.compiler.compiles
     assert tuned.tune(capfd) == (count, before, after)
     assert tuned.compiler.compiles <= compiles + links
+
+
+@pytest.mark.parametrize("tuned", ["thin"], indirect=True)
+def test_the_lines_at_the_end_of_a_builds_search_apply_its_store_at_link_time(tuned: Tuned, launcher: str) -> None:
+    words = ("--lto", "thin", "--budget", "4", "--json", "--plugins", str(tuned.plugin.parent))
+    said = subprocess.run(
+        command("autotune", *words, "--", "make", "-B", "prog"),
+        cwd=tuned.project,
+        env={**os.environ, "POLICYBRIDGE_LAUNCHER": launcher},
+        capture_output=True,
+        check=True,
+    ).stdout
+    told = json.loads(said)
+    assert told["programs"] == 2
+    assert told["text"]["after"] < told["text"]["before"]
+    statistics = tuned.project / "%m.json"
+    given = {**os.environ, "POLICYBRIDGE_STATS": str(statistics)}
+    subprocess.run(told["apply"][0], shell=True, cwd=tuned.project, env=given, check=True)
+    assert sum(json.loads(path.read_text())["store"]["applied"] for path in tuned.project.glob("*.c.json")) > 0
 
 
 @pytest.mark.parametrize("tuned", ["full"], indirect=True)

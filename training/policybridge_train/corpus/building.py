@@ -81,8 +81,12 @@ def _is_member(process: Path, session: int) -> bool:
     return fields[0] not in (b"Z", b"X") and int(fields[3]) == session
 
 
-def record(command: Sequence[str], folder: Path, *, preload: bool = True) -> tuple[int, list[BuildCommand]]:
-    """Run a build and give its exit status and the commands that it ran; see ``recording_environment`` for ``preload``.
+def record(
+    command: Sequence[str], folder: Path, *, preload: bool = True, output: IO[bytes] | None = None
+) -> tuple[int, list[BuildCommand]]:
+    """Run a build and give its exit status and the commands that it ran.
+
+    See `recording_environment` for ``preload``, and `running` for ``output``.
 
     A KeyboardInterrupt ends all processes of the build; this gives the commands that it ran until then, and status 130.
 
@@ -93,7 +97,7 @@ def record(command: Sequence[str], folder: Path, *, preload: bool = True) -> tup
     with tempfile.TemporaryDirectory(prefix="policybridge-record-") as notes:
         environment = recording_environment(Path(notes), os.environ, preload=preload)
         try:
-            with running(command, environment, folder) as process:
+            with running(command, environment, folder, output) as process:
                 status = _status(process)
         except KeyboardInterrupt:
             sys.stderr.write("policybridge corpus: interrupted; the build's processes are ended\n")

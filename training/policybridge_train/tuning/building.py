@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from policybridge_core.errors import NotFoundError, PolicyBridgeError
 from policybridge_train.command_line import INTERRUPTED
@@ -11,27 +11,40 @@ from policybridge_train.corpus.bitcode import FrontEnd
 from policybridge_train.corpus.building import record
 from policybridge_train.corpus.conversion import Project, convert
 from policybridge_train.corpus.description import Corpus
+from policybridge_train.corpus.notes import BuildCommand
 from policybridge_train.corpus.writing import CorpusWriter
+
+NOTHING: Final = "the build compiled nothing; if all is up to date, clean it and build again"
+"""Said of a build without a compilation."""
 
 _SHOWN: Final = 20
 """Compilations that failed, of which the terminal is told."""
 
 
-def recorded(build: Sequence[str], front_end: FrontEnd, output: Path, jobs: int) -> Corpus:
-    """Run a build; give its modules, and those of earlier builds whose sources and flags are unchanged.
+def built(build: Sequence[str], output: IO[bytes] | None = None) -> Sequence[BuildCommand]:
+    """Run a build; give its commands. ``output`` takes what it prints, if that is not for standard output.
 
     Raises:
         KeyboardInterrupt: the build was interrupted.
-        NotFoundError: it compiled nothing.
         PolicyBridgeError: it failed.
 
     """
-    folder = Path.cwd()
-    status, commands = record(build, folder)
+    status, commands = record(build, Path.cwd(), output=output)
     if status == INTERRUPTED:
         raise KeyboardInterrupt
     if status:
         raise PolicyBridgeError(f"the build ended with status {status}; nothing was tuned")
+    return commands
+
+
+def converted(commands: Sequence[BuildCommand], front_end: FrontEnd, output: Path, jobs: int) -> Corpus:
+    """Give a build's modules, and those of earlier builds whose sources and flags are unchanged.
+
+    Raises:
+        NotFoundError: there are none.
+
+    """
+    folder = Path.cwd()
     writer = CorpusWriter(output)
     convert(commands, Project(folder.name, folder), front_end, writer, jobs=jobs)
     whole = writer.write()
@@ -39,7 +52,7 @@ def recorded(build: Sequence[str], front_end: FrontEnd, output: Path, jobs: int)
     corpus = whole.select(module.name for module in whole.modules if (folder / module.source).is_file())
     tell_untuned(corpus.failures)
     if not corpus.modules:
-        raise NotFoundError("the build compiled nothing; if all is up to date, clean it and build again")
+        raise NotFoundError(NOTHING)
     return corpus
 
 

@@ -4,16 +4,19 @@ import argparse
 import fcntl
 import math
 import os
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
+from policybridge_client.decisions import read_store
+from policybridge_client.decisions.finding import NAME
 from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
 from policybridge_server.repository import BUNDLED
 from policybridge_train.command_line import count, status_of
-from policybridge_train.compiling.compiler import CompileTool
+from policybridge_train.compiling.compiler import Compiler, CompileTool
 from policybridge_train.compiling.job import FarmCompiler
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.linker import Linker
@@ -32,14 +35,17 @@ from policybridge_train.compiling.options import (
 from policybridge_train.corpus.bitcode import FrontEnd
 from policybridge_train.corpus.description import Corpus, programs_of
 from policybridge_train.corpus.link_time import AtLinkTime, Preparing, check_link_time, link_time_of
+from policybridge_train.corpus.notes import BuildCommand
 from policybridge_train.corpus.parts import selected
 from policybridge_train.farms.contract import Farm
 from policybridge_train.farms.options import add_farm, farm_of
 from policybridge_train.tasks.inline import InlineForSize
 from policybridge_train.tasks.recipe import TaskRecipe
+from policybridge_train.tuning.applying import Ending
 from policybridge_train.tuning.autotuner import Autotuner
-from policybridge_train.tuning.building import recorded, tell_untuned
+from policybridge_train.tuning.building import NOTHING, built, converted, tell_untuned
 from policybridge_train.tuning.choices import Gains
+from policybridge_train.tuning.compilers import BuildCompilers
 from policybridge_train.tuning.confirming import confirm
 from policybridge_train.tuning.linked import Objects, Programs, link
 from policybridge_train.tuning.module import INLINE, KINDS, PASSES, ModuleTuning, Tools
@@ -53,9 +59,19 @@ from policybridge_train.tuning.telling import Telling
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.usage = "policybridge autotune --store FILE [options] (--corpus DIR | -- BUILD COMMAND…)"
+    parser.usage = "policybridge autotune [--store FILE] [options] (--corpus DIR | -- BUILD COMMAND…)"
+    parser.epilog = (
+        "Exit status: 0; 1 if no module compiled; 2 for what cannot be done, such as a build that fails; 130 after an "
+        "interrupt."
+    )
     add = parser.add_argument
-    add("--store", required=True, type=Path, metavar="FILE", help="the tuned decisions; a file to ship with the code")
+    add(
+        "--store",
+        default=Path(NAME),
+        type=Path,
+        metavar="FILE",
+        help="the tuned decisions, a file to ship with the code (default: %(default)s, which compilations find)",
+    )
     add("--corpus", type=Path, metavar="DIR", help="tune the modules of a corpus, instead of a build's")
     add(
         "--from",
@@ -75,13 +91,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="LLVM alone decides about functions with such names, which must not become slower; repeatable",
     )
     add("--minutes", type=_minutes, metavar="M", help="end after this time; a later run goes on (default: the budget)")
-    add_compiler(parser)
+    add_compiler(parser, default="the build's clang; for a corpus the newest clang")
     add_level(parser, "own")
     add_lto(parser)
     add_plugins(parser)
     add_farm(parser)
     add_limits(parser, Limits())
     add("--linked", action="store_true", help="make programs smaller, with what their modules share counted once")
+    add("--json", action="store_true", help="write the result as JSON to standard output, all else to standard error")
     add("build", nargs="*", metavar="-- COMMAND", help="the build: make -j8")
 
 
@@ -91,24 +108,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _tune(arguments: argparse.Namespace) -> int:
-    if bool(arguments.build) == bool(arguments.corpus):
-        raise InvalidError("give one of two: --corpus DIR, or behind -- the command of a build")
-    if arguments.corpus and arguments.level != "own":
-        raise InvalidError("--level is for a build; the modules of a corpus have their own levels")
-    if arguments.lto and (arguments.linked or arguments.policy):
-        raise InvalidError("--lto tunes programs already, from LLVM's own decisions: leave out --linked and --from")
+    _check(arguments)
     linker = Linker.find() if arguments.linked else None
-    tool = _tool(arguments)
-    compiler = tool.compiler
-    keeper = StoreKeeper(arguments.store, compiler.major, tool.by, None if arguments.corpus else Path.cwd())
     with ExitStack() as held:
         work = held.enter_context(_work_folder(arguments.store))
+        commands = built(arguments.build, sys.stderr.buffer if arguments.json else None) if arguments.build else ()
+        compilers = BuildCompilers.of(commands)
+        tool = _tool(arguments, _compiler(arguments, compilers))
+        compiler = tool.compiler
+        keeper = StoreKeeper(arguments.store, compiler.major, tool.by, None if arguments.corpus else Path.cwd())
         farm = held.enter_context(farm_of(arguments))
         if arguments.lto:
             check_link_time(tool, farm, Selection.of(arguments))
         compiling = FarmCompiler(farm, tool.recipe)
         progress = held.enter_context(Progress(work / "progress.db"))
-        corpus = Corpus.open(arguments.corpus) if arguments.corpus else _recorded(arguments, tool, work)
+        corpus = Corpus.open(arguments.corpus) if arguments.corpus else _converted(commands, arguments, tool, work)
         at_link = _at_link_time(corpus, arguments, tool, farm, work) if arguments.lto else None
         chosen = _chosen(corpus, arguments) if at_link is None else [part for each in at_link for part in each.parts]
         keeper.expect(corpus.modules if at_link is None else chosen)
@@ -128,18 +142,50 @@ def _tune(arguments: argparse.Namespace) -> int:
         tools = replace(tools, spared=arguments.spare, gains=Gains(late=arguments.lto == "full"))
         tunings = [ModuleTuning(module, tools) for module in chosen]
         until = None if arguments.minutes is None else monotonic() + 60 * arguments.minutes
-        status = _run(tunings, keeper, Autotuner(tunings, farm.slots, running, until))
-        if linker:
-            objects = Objects.of(work / "objects", compiling, running)
-            link(tunings, Programs(programs, linker, running), objects, keeper, farm.slots)
-        if at_link is not None:
-            confirm(at_link, tunings, compiling, keeper, work / "trial.db")
+        ending = Ending(arguments.store, compiler, arguments.build, compilers, arguments.plugins, arguments.lto)
+        with Telling(tunings, ending, json=arguments.json) as telling:
+            status = _run(telling, keeper, Autotuner(tunings, farm.slots, running, until))
+            if linker:
+                objects = Objects.of(work / "objects", compiling, running)
+                telling.linked(link(tunings, Programs(programs, linker, running), objects, keeper, farm.slots))
+            if at_link is not None:
+                telling.linked(confirm(at_link, tunings, compiling, keeper, work / "trial.db"))
         return status
 
 
-def _tool(arguments: argparse.Namespace) -> CompileTool:
-    """Find the compiler and, if it loads one, the plugin."""
-    found = CompileTool(compiler_of(arguments), limits_of(arguments), plugins=arguments.plugins)
+def _check(arguments: argparse.Namespace) -> None:
+    """Say what is wrong before a build."""
+    if bool(arguments.build) == bool(arguments.corpus):
+        raise InvalidError("give one of two: --corpus DIR, or behind -- the command of a build")
+    if arguments.corpus and arguments.level != "own":
+        raise InvalidError("--level is for a build; the modules of a corpus have their own levels")
+    if arguments.lto and (arguments.linked or arguments.policy):
+        raise InvalidError("--lto tunes programs already, from LLVM's own decisions: leave out --linked and --from")
+    if arguments.compiler:
+        _tool(arguments, compiler_of(arguments))
+    with suppress(NotFoundError):
+        read_store(arguments.store)
+
+
+def _compiler(arguments: argparse.Namespace, compilers: BuildCompilers) -> Compiler:
+    """Give the compiler that is asked for, or that of the build: a store applies to the compiler of its search."""
+    if arguments.build and not +compilers.sources:
+        raise NotFoundError(NOTHING)
+    if arguments.level == "own" and not compilers.is_optimised:
+        raise PreconditionError(
+            "the build does not optimise (-O0), so there is nothing to decide: build at -Oz or -O2, or give --level Oz"
+        )
+    if arguments.compiler or arguments.corpus:
+        return compiler_of(arguments)
+    chosen = compilers.chosen()
+    for other in compilers.clangs[1:]:
+        sys.stderr.write(f"policybridge autotune: the build uses {other.name}, too, which is not tuned\n")
+    return chosen
+
+
+def _tool(arguments: argparse.Namespace, compiler: Compiler) -> CompileTool:
+    """Find the compiler's plugin, if it loads one."""
+    found = CompileTool(compiler, limits_of(arguments), plugins=arguments.plugins)
     # Raises now if the program is no clang.
     _ = found.compiler.version
     if found.plugin is None and PASSES in (arguments.decide or ()):
@@ -166,10 +212,12 @@ def _policy_start(arguments: argparse.Namespace, tool: CompileTool, farm: Farm) 
     return PolicyStart(task, recipe, farm, arguments.repository or BUNDLED, arguments.policy)
 
 
-def _recorded(arguments: argparse.Namespace, tool: CompileTool, work: Path) -> Corpus:
+def _converted(
+    commands: Sequence[BuildCommand], arguments: argparse.Namespace, tool: CompileTool, work: Path
+) -> Corpus:
     level = None if arguments.level == "own" else arguments.level
     front_end = FrontEnd(tool.compiler, level, lines=False, limits=tool.limits)
-    return recorded(arguments.build, front_end, work / "corpus", arguments.jobs or os.cpu_count() or 1)
+    return converted(commands, front_end, work / "corpus", arguments.jobs or os.cpu_count() or 1)
 
 
 def _at_link_time(
@@ -188,21 +236,20 @@ def _chosen(corpus: Corpus, arguments: argparse.Namespace) -> Sequence[Module]:
     return selected(corpus, Selection.of(arguments)).modules
 
 
-def _run(tunings: Sequence[ModuleTuning], keeper: StoreKeeper, autotuner: Autotuner) -> int:
-    with Telling(tunings) as telling:
+def _run(telling: Telling, keeper: StoreKeeper, autotuner: Autotuner) -> int:
+    def stepped(tuning: ModuleTuning) -> None:
+        search = tuning.search()
+        # The store's earlier decisions stay until they were compiled.
+        if search is not None and search.start is None:
+            keeper.put(tuning.module, search)
+        telling.stepped(tuning, search)
 
-        def stepped(tuning: ModuleTuning) -> None:
-            search = tuning.search()
-            # The store's earlier decisions stay until they were compiled.
-            if search is not None and search.start is None:
-                keeper.put(tuning.module, search)
-            telling.stepped(tuning, search)
-
-        try:
-            autotuner.run(stepped)
-        finally:
-            keeper.write()
-        return int(not telling.compiled)
+    try:
+        autotuner.run(stepped)
+    finally:
+        telling.searched()
+        keeper.write()
+    return int(not telling.compiled)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from policybridge_train.corpus.link_time import AtLinkTime
 from policybridge_train.farms.local import Held
 from policybridge_train.tuning.module import ModuleTuning
 from policybridge_train.tuning.storing import StoreKeeper
-from policybridge_train.tuning.telling import tell_programs
+from policybridge_train.tuning.telling import LinkedSizes
 
 
 def confirm(
@@ -23,8 +23,8 @@ def confirm(
     compiler: FarmCompiler,
     keeper: StoreKeeper,
     trial: Path,
-) -> None:
-    """Link each program with its decisions; take decisions that make it larger out of the store, and print the sizes.
+) -> LinkedSizes:
+    """Link each program with its decisions; take decisions that make it larger out of the store, and give the sizes.
 
     Args:
         programs: that were tuned.
@@ -50,7 +50,7 @@ def confirm(
         for (each, _), before, after in zip(linked, defaults, sizes, strict=True)
         if before is not None and after is not None
     ]
-    tell_programs(told, linking.refused)
+    return LinkedSizes(told, linking.refused)
 
 
 @dataclass

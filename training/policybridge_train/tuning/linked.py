@@ -16,7 +16,7 @@ from policybridge_train.processes.threads import for_each
 from policybridge_train.tuning.module import ModuleTuning, compile_with
 from policybridge_train.tuning.search import Search
 from policybridge_train.tuning.storing import StoreKeeper
-from policybridge_train.tuning.telling import tell_programs
+from policybridge_train.tuning.telling import LinkedSizes
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,10 @@ class Programs:
         return linked.text if isinstance(linked, Linked) else None
 
 
-def link(tunings: Sequence[ModuleTuning], programs: Programs, objects: Objects, keeper: StoreKeeper, jobs: int) -> None:
-    """Take decisions that make a program larger out of the store, and print the programs' sizes."""
+def link(
+    tunings: Sequence[ModuleTuning], programs: Programs, objects: Objects, keeper: StoreKeeper, jobs: int
+) -> LinkedSizes:
+    """Take decisions that make a program larger out of the store, and give the programs' sizes."""
 
     def paired(tuning: ModuleTuning) -> tuple[Path, Path] | None:
         search = tuning.search()
@@ -137,4 +139,4 @@ def link(tunings: Sequence[ModuleTuning], programs: Programs, objects: Objects, 
             keeper.put(tuning.module, search)
     keeper.write()
     objects.forget(programs.pairs)
-    tell_programs(sizes, programs.refused)
+    return LinkedSizes(sizes, programs.refused)

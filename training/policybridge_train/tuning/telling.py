@@ -1,8 +1,10 @@
 """Prints a search's progress and the bytes saved so far."""
 
+import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+import msgspec
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -10,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from policybridge_train.compiling.module import Program
+from policybridge_train.tuning.applying import Ending
 from policybridge_train.tuning.module import ModuleTuning
 from policybridge_train.tuning.search import Search
 
@@ -29,13 +32,36 @@ class _Size:
     passes: int
 
 
-class Telling:
-    """Shows progress while a search runs, and a table at its end."""
+@dataclass(frozen=True)
+class LinkedSizes:
+    """Programs that were linked at the end of a search.
 
-    def __init__(self, tunings: Sequence[ModuleTuning]) -> None:
+    Attributes:
+        sizes: bytes of text of each, by LLVM's own decisions and by the store's.
+        refused: the names of modules whose tuned decisions were withdrawn.
+
+    """
+
+    sizes: Sequence[tuple[Program, int, int]]
+    refused: Collection[str]
+
+    @property
+    def text(self) -> tuple[int, int]:
+        """The sums of the bytes before and after."""
+        return sum(before for _, before, _ in self.sizes), sum(after for _, _, after in self.sizes)
+
+
+class Telling:
+    """Shows progress while a search runs; at its end a table, the gain, and the lines that apply the store."""
+
+    def __init__(self, tunings: Sequence[ModuleTuning], ending: Ending, *, json: bool = False) -> None:
         self._tunings = tunings
-        console = Console()
-        self._console = console if console.is_terminal else Console(width=_WIDTH)
+        self._ending = ending
+        self._json = json
+        self._compiles: dict[str, int] = {}
+        self._linked: LinkedSizes | None = None
+        console = Console(stderr=json)
+        self._console = console if console.is_terminal else Console(width=_WIDTH, stderr=json)
         self._sizes: dict[str, _Size] = {}
         self._done: set[str] = set()
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[won]}"), TimeElapsedColumn())
@@ -46,9 +72,25 @@ class Telling:
         self._progress.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._progress.stop()
-        self._print()
+        # An interrupt leaves the best so far in the store; after another error it may not be there.
+        if kind is not None and kind is not KeyboardInterrupt:
+            return
+        before, after = self._text
+        if self._json:
+            self._write_json()
+            return
+        for line in self._ending.lines(before, before - after, sum(self._compiles.values())):
+            self._console.print(_shown(line), soft_wrap=True)
+
+    @property
+    def _text(self) -> tuple[int, int]:
+        """Bytes of text by LLVM's own decisions and by the store's, of programs where programs were tuned."""
+        if self._linked is not None:
+            return self._linked.text
+        sizes = self._sizes.values()
+        return sum(one.text for one in sizes), sum(one.best_text for one in sizes)
 
     @property
     def compiled(self) -> bool:
@@ -61,17 +103,37 @@ class Telling:
         if search is not None:
             best = search.best
             sizes = search.default_text, search.best_text, search.default_exec, search.best_exec
+            self._compiles[name] = search.spent
             self._sizes[name] = _Size(*sizes, len(best.inlining), sum(map(len, best.passes.values())))
         if tuning.done:
             self._done.add(name)
         won = f"{len(self._done)} of {len(self._tunings)} modules, text {self._change():+.2f} %"
         self._progress.update(self._task, completed=len(self._done), won=won)
 
+    def _write_json(self) -> None:
+        sizes = self._sizes.values()
+        before, after = self._text
+        told: dict[str, object] = {
+            "store": str(self._ending.store),
+            "compiler": self._ending.compiler.version,
+            "modules": len(sizes),
+            "compiles": sum(self._compiles.values()),
+            "text": {"before": before, "after": after},
+            "exec": {"before": sum(one.exec for one in sizes), "after": sum(one.best_exec for one in sizes)},
+            "failures": [tuning.failure for tuning in self._tunings if tuning.failure],
+            "apply": list(self._ending.applying()),
+        }
+        if self._linked is not None:
+            told["programs"], told["refused"] = len(self._linked.sizes), sorted(self._linked.refused)
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(told)) + b"\n")
+
     def _change(self) -> float:
         before = sum(size.text for size in self._sizes.values())
         return 100 * (sum(size.best_text for size in self._sizes.values()) / before - 1) if before else 0.0
 
-    def _print(self) -> None:
+    def searched(self) -> None:
+        """Print the table of a search that has ended."""
+        self._progress.stop()
         table = Table(box=SIMPLE, padding=0, show_edge=False)
         table.add_column("", overflow="fold")
         for heading in ("modules", "text", "tuned", "change", "exec", "tuned", "change", "decisions", "passes"):
@@ -93,15 +155,16 @@ class Telling:
                 stands = "the best before stands" if tuning.module.name in self._sizes else "LLVM's own decisions stand"
                 self._console.print(_shown(f"{tuning.failure}; {stands}"), soft_wrap=True)
 
-
-def tell_programs(sizes: Sequence[tuple[Program, int, int]], refused: Collection[str]) -> None:
-    """Print the programs' sizes, and the modules whose tuned decisions were withdrawn."""
-    before, after = sum(before for _, before, _ in sizes), sum(after for _, _, after in sizes)
-    change = f" ({100 * (after / before - 1):+.2f} %)" if before else ""
-    console = Console(soft_wrap=True)
-    console.print(f"linked: {len(sizes):,} programs, text {before:,}, tuned {after:,}{change}", highlight=False)
-    for name in sorted(refused):
-        console.print(_shown(f"{name}: LLVM's own decisions stand, because a program was larger with others"))
+    def linked(self, programs: LinkedSizes) -> None:
+        """Print the programs' sizes, and the modules whose tuned decisions were withdrawn."""
+        self._linked = programs
+        before, after = programs.text
+        change = f" ({100 * (after / before - 1):+.2f} %)" if before else ""
+        line = f"linked: {len(programs.sizes):,} programs, text {before:,}, tuned {after:,}{change}"
+        self._console.print(line, highlight=False, soft_wrap=True)
+        for name in sorted(programs.refused):
+            why = f"{name}: LLVM's own decisions stand, because a program was larger with others"
+            self._console.print(_shown(why), soft_wrap=True)
 
 
 def _shown(words: str) -> Text:

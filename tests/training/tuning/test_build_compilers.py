@@ -1,0 +1,141 @@
+"""``policybridge autotune`` takes the build's own compiler, and says at the end how the store is applied."""
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from policybridge_core.errors import PreconditionError
+from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.lto import Mode
+from policybridge_train.corpus.notes import BuildCommand
+from policybridge_train.tuning.applying import Ending
+from policybridge_train.tuning.compilers import BuildCompilers
+from tests.conftest import command
+from tests.native.llvm.plugins import need
+from tests.training.tuning.boxes import boxes
+
+
+@pytest.fixture(autouse=True)
+def without_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLICYBRIDGE_LAUNCHER", "")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+
+
+def compilers(*commands: Sequence[str]) -> BuildCompilers:
+    return BuildCompilers.of([BuildCommand(Path.cwd(), words[0], tuple(words[1:])) for words in commands])
+
+
+def applied(
+    build: Sequence[str], used: BuildCompilers, store: str = "policybridge.decisions", lto: Mode | None = None
+) -> list[str]:
+    Path(store).write_text("policybridge-decisions 1\n")
+    return list(Ending(Path(store), Compiler.find("clang-22"), build, used, lto=lto).applying())
+
+
+def path(name: str) -> str:
+    return str(Compiler.find(need(name)).start[0])
+
+
+def test_the_clang_that_compiled_most_is_chosen_by_its_name_for_c() -> None:
+    used = compilers(
+        [path("clang-22"), "-O2", "-c", "a.c"],
+        [path("clang++-19"), "-Oz", "-c", "b.cpp"],
+        [path("clang++-19"), "-Oz", "-c", "c.cpp"],
+        [path("clang-19"), "main.o", "-o", "program"],
+    )
+    assert used.chosen().name == "clang-19"
+    assert [each.name for each in used.clangs] == ["clang-19", "clang-22"]
+    assert (used.has_c, used.has_cxx, used.is_optimised) == (True, True, True)
+
+
+def test_a_build_without_clang_has_none_to_choose() -> None:
+    used = compilers([need("gcc"), "-O2", "-c", "a.c"])
+    with pytest.raises(PreconditionError, match=r"gcc, and decisions apply to clang alone.*--compiler clang-22"):
+        used.chosen()
+
+
+@pytest.mark.parametrize(("levels", "optimises"), [("-O0", False), ("-O2 -O0", False), ("-O0 -Os", True)])
+def test_the_last_level_of_a_command_counts(levels: str, optimises: bool) -> None:
+    assert compilers(["clang", *levels.split(), "-c", "a.c"], ["clang", "-c", "b.c"]).is_optimised is optimises
+
+
+def test_a_make_build_is_repeated_with_the_launcher_before_its_compilers() -> None:
+    used = compilers(["clang-22", "-Oz", "-c", "a.c"], ["clang++-22", "-Oz", "-c", "b.cpp"])
+    launching = "policybridge run -- clang"
+    lines = applied(["make", "-j8", "CC=clang-22"], used)
+    assert lines == [f"make -B -j8 'CC={launching}-22' 'CXX={launching}++-22'"]
+
+
+def test_a_cmake_build_is_configured_anew_with_the_launcher() -> None:
+    Path("CMakeLists.txt").touch()
+    used = compilers(["clang++-22", "-Oz", "-c", "b.cpp"])
+    options = "-DCMAKE_CXX_COMPILER=clang++-22 '-DCMAKE_CXX_COMPILER_LAUNCHER=policybridge;run;--'"
+    assert applied(["cmake", "--build", "build"], used) == [f"cmake -S . -B tuned {options}", "cmake --build tuned"]
+
+
+def test_a_store_of_another_name_is_named() -> None:
+    store = Path("tuned.db").absolute()
+    (line,) = applied(["./build.sh"], compilers(["clang-22", "-Oz", "-c", "a.c"]), str(store))
+    assert line == f"env 'CC=policybridge run --decisions {store} -- clang-22' ./build.sh"
+
+
+@pytest.mark.parametrize(("lto", "flag"), [("full", "-flto"), ("thin", "-flto=thin")])
+def test_a_store_for_link_time_is_applied_by_builds_with_that_lto(lto: Mode, flag: str) -> None:
+    used = compilers(["clang-22", "-Oz", "-c", "a.c"])
+    (line,) = applied(["make"], used, lto=lto)
+    words = f"{flag} -fuse-ld=lld -Wno-unused-command-line-argument"
+    assert line == f"make -B 'CC=policybridge run -- clang-22 {words}'"
+
+    Path("CMakeLists.txt").write_text("project(p C)\nadd_executable(p a.c)\n")
+    Path("a.c").write_text("int main(void) { return 0; }\n")
+    configure, build = applied(["cmake", "--build", "build"], used, lto=lto)
+    assert configure.count("policybridge;run;--") == 2
+    subprocess.run(configure.replace("policybridge;run;--", "env"), shell=True, check=True, capture_output=True)
+    said = subprocess.run([*build.split(), "-v"], capture_output=True, text=True, check=True).stdout
+    assert said.count(f"env {path('clang-22')} {words}") == 2
+
+
+def tune(*words: str) -> "subprocess.CompletedProcess[str]":
+    Path("one.c").write_text(boxes("a"))
+    Path("Makefile").write_text("CFLAGS = -Oz -w\none.o: one.c\n\t$(CC) $(CFLAGS) -c one.c -o one.o\n")
+    environment = {**os.environ, "POLICYBRIDGE_PLUGINS": ""}
+    words = tuple(command("autotune", "--budget", "3", "--decide", "inline", *words))
+    return subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+
+
+def test_a_build_by_clang_is_tuned_with_that_clang_and_the_lines_apply_the_store() -> None:
+    done = tune("--json", "--", "make", f"CC={need('clang-19')}")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert "clang version 19." in told["compiler"]
+    assert (told["modules"], told["store"], told["failures"]) == (1, "policybridge.decisions", [])
+    assert told["text"]["after"] < told["text"]["before"]
+    before = Path("one.o").read_bytes()
+    subprocess.run(told["apply"][0], shell=True, check=True, capture_output=True)
+    assert Path("one.o").read_bytes() != before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--", "make", "CC=gcc"), "decisions apply to clang alone"),
+        (("--", "make", "CC=clang-19", "CFLAGS="), "the build does not optimise (-O0), so there is nothing to decide"),
+    ],
+)
+def test_a_build_with_nothing_to_decide_is_told_the_cure(words: tuple[str, ...], said: str) -> None:
+    done = tune(*words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not Path("policybridge.decisions").exists()
+
+
+def test_another_compiler_that_is_asked_for_is_told_beside_the_builds_own() -> None:
+    done = tune("--compiler", need("clang-22"), "--", "make", "CC=gcc")
+    assert done.returncode == 0
+    assert "/gcc; the store applies to clang-22 alone\n" in done.stdout
+    assert "\n  make -B 'CC=policybridge run -- clang-22'\n" in done.stdout

@@ -1,0 +1,123 @@
+"""What a search has won, and the lines that apply its store in the build's own words."""
+
+import shlex
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from policybridge_client.decisions.finding import NAME, find_store
+from policybridge_client.llvm.launcher import find_launcher
+from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.lto import Mode
+from policybridge_train.tuning.compilers import BuildCompilers
+
+_CMAKE: Final = ("cmake", "ninja")
+_LAUNCHER: Final = "policybridge-run"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Says at the end of a search what it has won, and how the store is applied.
+
+    Attributes:
+        store: the file.
+        compiler: the one that was tuned.
+        build: the build's command; empty for a corpus.
+        compilers: the build's compilers.
+        plugins: the folder of plugins, if it was given.
+        lto: the kind of link-time optimisation that was tuned.
+
+    """
+
+    store: Path
+    compiler: Compiler
+    build: Sequence[str]
+    compilers: BuildCompilers
+    plugins: Path | None = None
+    lto: Mode | None = None
+
+    def lines(self, before: int, won: int, compiles: int) -> Iterator[str]:
+        """Give the lines.
+
+        Args:
+            before: bytes of text under LLVM's own decisions.
+            won: by how many bytes the best are smaller.
+            compiles: that were used, those of earlier runs included.
+
+        """
+        part = f" ({-100 * won / before:+.2f} %)" if won else ""
+        yield f"won {won:,} of {before:,} bytes of text{part} by {compiles:,} compiles of {self.compiler.name}"
+        if not won:
+            return
+        if self.build and not self.compilers.has(self.compiler):
+            yield f"the build compiles with {self.compilers.named}; the store applies to {self.compiler.name} alone"
+        yield f"apply {self.store}:"
+        yield from (f"  {line}" for line in self.applying())
+
+    def applying(self) -> Iterator[str]:
+        """Give the commands that build with the store."""
+        if not self.build:
+            yield f"{shlex.join([*self._launching, self._driver('CC'), *self._at_link])} …"
+            return
+        program = Path(self.build[0]).name
+        if program in _CMAKE and Path("CMakeLists.txt").exists():
+            yield shlex.join(["cmake", "-S", ".", "-B", "tuned", *self._cmake_options()])
+            yield "cmake --build tuned"
+            return
+        variables = " ".join(shlex.quote(f"{name}={self._starting(name)}") for name in self._variables)
+        if program in _CMAKE or Path("meson.build").exists():
+            yield f"env {variables} meson setup tuned"
+            yield "ninja -C tuned"
+            return
+        if program == "make":
+            # All of it again, whatever is up to date.
+            words = [word for word in self.build[1:] if word.partition("=")[0] not in ("-B", "CC", "CXX")]
+            yield f"{shlex.join([self.build[0], '-B', *words])} {variables}"
+        else:
+            yield f"env {variables} {shlex.join(self.build)}"
+        if Path("configure").exists():
+            yield f"or: ./configure {variables}"
+
+    @property
+    def _variables(self) -> Sequence[str]:
+        languages = self.compilers
+        return [*(["CC"] if languages.has_c else []), *(["CXX"] if languages.has_cxx else [])]
+
+    def _cmake_options(self) -> Iterator[str]:
+        for name, variable in (("C", "CC"), ("CXX", "CXX")):
+            if variable in self._variables:
+                yield f"-DCMAKE_{name}_COMPILER={';'.join([self._driver(variable), *self._at_link])}"
+                for launched in ("COMPILER", "LINKER")[: 2 if self.lto else 1]:
+                    yield f"-DCMAKE_{name}_{launched}_LAUNCHER={';'.join(self._launching)}"
+
+    def _starting(self, variable: str) -> str:
+        return shlex.join([*self._launching, *self._driver(variable).split(" "), *self._at_link])
+
+    @property
+    def _at_link(self) -> Sequence[str]:
+        """The compiler's options for link-time optimisation; it calls those for links unused where it compiles."""
+        if self.lto is None:
+            return []
+        mode = "-flto" if self.lto == "full" else "-flto=thin"
+        return [mode, "-fuse-ld=lld", "-Wno-unused-command-line-argument"]
+
+    def _driver(self, variable: str) -> str:
+        """Name the compiler of C or C++."""
+        if self.compiler.name == "zig":
+            return "zig cc" if variable == "CC" else "zig c++"
+        file = Path(self.compiler.name)
+        name = file.name if variable == "CC" or "clang++" in file.name else file.name.replace("clang", "clang++")
+        return str(file.with_name(name))
+
+    @property
+    def _launching(self) -> Sequence[str]:
+        """The words before the compiler's."""
+        launcher = find_launcher(None)
+        words = ["policybridge", "run"] if launcher is None else [(shutil.which(_LAUNCHER) and _LAUNCHER) or launcher]
+        store = self.store.absolute()
+        found = find_store(store.with_name("source.c")) if store.name == NAME else None
+        given = [] if found and not found.refused else ["--decisions", str(store)]
+        plugins = [] if self.plugins is None else ["--plugins", str(self.plugins.absolute())]
+        return [*words, *given, *plugins, "--"]

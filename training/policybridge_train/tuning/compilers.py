@@ -1,0 +1,112 @@
+"""The compiler of a recorded build: decisions apply to the compiler for which they were found."""
+
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from policybridge_core.errors import NotFoundError, PreconditionError
+from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.corpus.invocation import parse_compiler
+from policybridge_train.corpus.notes import BuildCommand
+
+_UNOPTIMISED = frozenset(("", "-O0"))
+
+
+@dataclass(frozen=True)
+class BuildCompilers:
+    """The compilers that a build used.
+
+    Attributes:
+        sources: how many sources each compiled, by its path.
+        levels: how many were compiled at each level (``-Oz``; empty if a command has none).
+        languages: of the sources, as for ``-x``.
+
+    """
+
+    sources: Counter[str]
+    levels: Counter[str]
+    languages: Counter[str]
+
+    @classmethod
+    def of(cls, commands: Sequence[BuildCommand]) -> "BuildCompilers":
+        """Read the commands of a build."""
+        found = cls(Counter(), Counter(), Counter())
+        for command in commands:
+            invocation = parse_compiler(command)
+            if invocation is None or invocation.stage == "other":
+                continue
+            count = len(invocation.sources)
+            levels = [flag for flag in invocation.flags if flag.startswith("-O")]
+            found.sources[str(command.folder / command.tool)] += count
+            found.levels[levels[-1] if levels else ""] += count
+            found.languages.update(source.language for source in invocation.sources)
+        return found
+
+    @property
+    def is_optimised(self) -> bool:
+        """Whether any source was compiled with optimisation, or there are none."""
+        return not +self.levels or any(level not in _UNOPTIMISED for level in +self.levels)
+
+    @cached_property
+    def clangs(self) -> Sequence[Compiler]:
+        """The clangs among them, one of each version, the one that compiled most first."""
+        counts: Counter[str] = Counter()
+        by_version: dict[str, Compiler] = {}
+        for path, count in self.sources.most_common():
+            clang = _clang(path) if count else None
+            if clang is not None:
+                counts[clang.version] += count
+                by_version.setdefault(clang.version, clang)
+        return [by_version[version] for version, _ in counts.most_common()]
+
+    def has(self, compiler: Compiler) -> bool:
+        """Tell whether a clang of this version is among them."""
+        return compiler.version in [each.version for each in self.clangs]
+
+    @property
+    def named(self) -> str:
+        """All of them, for people."""
+        return " and ".join(sorted(+self.sources))
+
+    @property
+    def has_cxx(self) -> bool:
+        """Whether there are sources of C++."""
+        return any("++" in language for language in +self.languages)
+
+    @property
+    def has_c(self) -> bool:
+        """Whether there are sources of C."""
+        return any("++" not in language for language in +self.languages)
+
+    def chosen(self) -> Compiler:
+        """Give the clang that compiled most.
+
+        Raises:
+            PreconditionError: none did; the message names the compilers that did.
+
+        """
+        if self.clangs:
+            return self.clangs[0]
+        raise PreconditionError(
+            f"the build compiles with {self.named}, and decisions apply to clang alone: build with clang "
+            "(make CC=clang-22 CXX=clang++-22), or name the clang that will build with the store (--compiler clang-22)"
+        )
+
+
+def _clang(path: str) -> Compiler | None:
+    """Give the C driver of a clang, which compiles C++ too; ``None`` if the program is no clang."""
+    file = Path(path)
+    for each in (file.with_name(file.name.replace("clang++", "clang")), file):
+        try:
+            compiler = Compiler.find(str(each))
+            _ = compiler.version
+        except NotFoundError:
+            continue
+        # The name is enough, where it starts the same program.
+        on_path = shutil.which(each.name)
+        is_same = on_path is not None and Path(on_path).resolve() == each.resolve()
+        return Compiler.find(each.name) if is_same else compiler
+    return None
