@@ -8,8 +8,8 @@
 namespace policybridge::plugin {
 namespace {
 
-constexpr std::array<std::string_view, 10> names = {"server",       "policy",      "timeout", "stats", "fallback",
-                                                    "growth-limit", "retry-after", "option",  "label", "explore"};
+constexpr std::array<std::string_view, 11> names = {"server",       "policy",      "timeout", "stats", "fallback",
+                                                    "growth-limit", "retry-after", "option",  "label", "explore", "evaluate"};
 
 /// GCC's command line, as far as it is for the plugin.
 class CommandLine final : public SettingsSource {

@@ -1,6 +1,7 @@
 #include "advisor.h"
 
 #include "features.h"
+#include "local_session.h"
 #include "protocol.h"
 #include "stored_session.h"
 
@@ -110,7 +111,7 @@ Status Advisor::open() {
     options_.policy = {statistics_.policy->name, statistics_.policy->version, {}};
   if (!server_.ok())
     return server_.status();
-  Result<std::unique_ptr<Session>> session = (*server_)->open(options_, *signature_);
+  Result<std::unique_ptr<Session>> session = open_session(**server_, options_, *signature_);
   if (!session.ok())
     return session.status();
   Result<SessionInfo> info = (*session)->info();

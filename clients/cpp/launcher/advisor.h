@@ -37,6 +37,7 @@ public:
         growth_(config.growth_limit) {
     if (config.exploration)
       options_.exploration = config.exploration->of_module(options_.context);
+    options_.evaluate = config.evaluate;
   }
 
   /// The size of the next observation in bytes, once a header has announced it.

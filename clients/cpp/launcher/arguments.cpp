@@ -56,15 +56,23 @@ Runs an unmodified compiler, and lets a policy of the policy server decide for i
                         for addresses on TCP
   --label NAME=VALUE    to find the session by
   --option NAME=VALUE   for the policy to read
+  --evaluate {there,auto,here}
+                        where decisions are made: by the server (there, the default), or in this program by the policy's
+                        portable form (here; auto: if it has one)
   --explore temperature=T,epsilon=E,seed=S
                         depart from the policy's best advice, for training: draw it from softmax(scores / T), and with
                         the probability E from all legal ones; the seed and the source's name determine the choices
 )";
 
-constexpr std::array<std::string_view, 20> names = {
-    "--policy",       "--server",      "--task",   "--fallback",        "--stats",   "--timeout",    "--label", "--option",
-    "--growth-limit", "--retry-after", "--tls-ca", "--tls-certificate", "--tls-key", "--token-file", "--help",  "--version",
-    "--decisions",    "--plugins",     "--explore", "--no-decisions"};
+constexpr std::array<std::string_view, 21> names = {
+    "--policy",       "--server",      "--task",    "--fallback",        "--stats",   "--timeout",    "--label", "--option",
+    "--growth-limit", "--retry-after", "--tls-ca",  "--tls-certificate", "--tls-key", "--token-file", "--help",  "--version",
+    "--decisions",    "--plugins",     "--explore", "--evaluate",        "--no-decisions"};
+
+Evaluate evaluate_named(std::string_view name) {
+  const Result<Evaluate> evaluate = parse_evaluate(name);
+  return evaluate.ok() ? *evaluate : Evaluate::There;
+}
 
 Exit wrong(const std::string &why) {
   return {std::string(usage) + "policybridge-run: error: " + why + "\n", usage_status};
@@ -158,6 +166,8 @@ private:
       explore_ = value;
     else if (name == "--task")
       choose(name, value, {"evict", "inline", "priority"}), config_.task = task_named(value);
+    else if (name == "--evaluate")
+      choose(name, value, {"there", "auto", "here"}), config_.evaluate = evaluate_named(value);
     else if (name == "--fallback")
       choose(name, value, {"default", "error"}), config_.falls_back = value == "default";
     else if (name == "--label" || name == "--option")

@@ -57,6 +57,9 @@ struct Options {
                 cl::desc("For the policy to read")};
   Texts labels{"policybridge-label", cl::cat(category), cl::value_desc("name=value"),
                cl::desc("To find the session by")};
+  Text evaluate{"policybridge-evaluate", cl::cat(category), cl::value_desc("there|auto|here"),
+                cl::desc("Where decisions are made: by the server (there, the default), or in the compiler by the policy's "
+                         "portable form (here; auto: if it has one)")};
   Text explore{"policybridge-explore", cl::cat(category), cl::value_desc("temperature=T,epsilon=E,seed=S"),
                cl::desc("Depart from the policy's best advice, for training")};
 };
@@ -92,7 +95,8 @@ private:
 
   const std::vector<const Text *> texts = {&made->server,       &made->policy,     &made->timeout, &made->stats,
                                            &made->fallback,     &made->growth_limit, &made->retry_after,
-                                           &made->decides,      &made->decisions,    &made->sites,      &made->passes, &made->phases, &made->module,  &made->explore};
+                                           &made->decides,      &made->decisions,    &made->sites,   &made->passes,
+                                           &made->phases,       &made->module,       &made->explore, &made->evaluate};
 };
 
 /// Check a store under a compiler cache; the command line does not have its content.

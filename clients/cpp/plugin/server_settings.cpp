@@ -54,6 +54,12 @@ Status ServerSettings::read_server(const SettingsSource &source) {
       return source.invalid("explore", "is wrong: " + read.status().message());
     exploration = *read;
   }
+  if (const std::string text = source.value("evaluate"); !text.empty()) {
+    const Result<Evaluate> read = parse_evaluate(text);
+    if (!read.ok())
+      return source.invalid("evaluate", "is wrong: " + read.status().message());
+    evaluate = *read;
+  }
   if (Status status = source.read_pairs("option", options); !status.ok())
     return status;
   return source.read_pairs("label", labels);

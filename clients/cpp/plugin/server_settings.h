@@ -33,6 +33,8 @@ struct ServerSettings {
   /// How the sessions depart from the policy's best advice; its seed is mixed with the module's name. Absent:
   /// not.
   std::optional<Exploration> exploration;
+  /// Where the decisions are made.
+  Evaluate evaluate = Evaluate::There;
 
   /// Read all but `default_stands_in`.
   ///

@@ -82,6 +82,9 @@ inline constexpr std::size_t kinds = 11;
 /// Limit of the dimensions of a tensor.
 inline constexpr std::size_t most_axes = 8;
 
+/// Limit of a form's bytes.
+inline constexpr std::size_t most_form_bytes = std::size_t{1} << 25;
+
 constexpr std::size_t size_of(Kind kind) noexcept {
   constexpr std::array<unsigned char, kinds> sizes = {1, 1, 1, 2, 2, 4, 4, 8, 8, 4, 8};
   return sizes[static_cast<std::size_t>(kind)];

@@ -12,7 +12,6 @@ namespace {
 
 constexpr char magic[] = "\x89PBF\r\n\x1a\n";
 constexpr std::size_t line = 8;
-constexpr std::size_t most_bytes = std::size_t{1} << 25;
 constexpr std::size_t most_memory = std::size_t{1} << 20;
 constexpr std::size_t most_features = 1 << 12;
 constexpr std::size_t most_instructions = 1 << 14;
@@ -55,7 +54,8 @@ public:
   }
 
   template <class T> std::vector<T> array(std::size_t count, const char *what) {
-    const std::string_view taken = count > most_bytes ? take(most_bytes + 1, what) : take(count * sizeof(T), what);
+    const std::string_view taken =
+        count > most_form_bytes ? take(most_form_bytes + 1, what) : take(count * sizeof(T), what);
     std::vector<T> made(taken.size() / sizeof(T));
     if (!made.empty())
       std::memcpy(made.data(), taken.data(), taken.size());
@@ -224,8 +224,8 @@ Counts read_header(Source &source, std::string_view bytes, Program &program) {
 } // namespace
 
 Status read_program(std::string_view bytes, Program &program) {
-  if (bytes.size() > most_bytes)
-    return resource_exhausted("the form has more than " + std::to_string(most_bytes) + " bytes");
+  if (bytes.size() > most_form_bytes)
+    return resource_exhausted("the form has more than " + std::to_string(most_form_bytes) + " bytes");
   Source source(bytes);
   const Counts counts = read_header(source, bytes, program);
   program.result = read_operand(source);

@@ -1,6 +1,7 @@
 #include "policybridge/model_runner.h"
 
 #include "guard.h"
+#include "local_session.h"
 
 #include <thread>
 
@@ -117,7 +118,7 @@ Status ModelRunner::check_scalar(ElementType type) const {
 Status ModelRunner::start() {
   auto pause = runner_.pause;
   for (unsigned tries = 0;; ++tries, pause *= 2) {
-    Result<std::unique_ptr<Session>> opened = connection_->open(options_, signature_);
+    Result<std::unique_ptr<Session>> opened = open_session(*connection_, options_, signature_);
     if (opened.ok()) {
       session_ = std::move(*opened);
       step_ = 0;

@@ -144,6 +144,8 @@ std::string hello_line(const OpenOptions &options) {
     write_texts(json, "labels", options.labels);
     if (!options.context.empty())
       json.member("context", options.context);
+    if (options.may_decide())
+      json.member("evaluate", "here");
     if (options.exploration)
       write_exploration(json, *options.exploration);
   });
@@ -167,6 +169,17 @@ std::string context_line(std::string_view name) {
 
 std::string outcome_line(const Outcome &outcome) {
   return object_line([&](JsonWriter &json) { write_outcome(json, outcome); });
+}
+
+std::string form_line(std::string_view digest) {
+  return object_line([&](JsonWriter &json) { json.member("form", digest); });
+}
+
+std::string decided_line(std::uint32_t count, std::chrono::nanoseconds time) {
+  return object_line([&](JsonWriter &json) {
+    json.integer_member("decided", count);
+    json.integer_member("nanoseconds", static_cast<std::uint64_t>(std::max<std::int64_t>(time.count(), 0)));
+  });
 }
 
 std::string report_line(std::string_view session_id, const Outcome &outcome) {
@@ -244,6 +257,12 @@ Result<SessionInfo> parse_opened(std::string_view line) {
   if (const json::Value *kinds = answer->find("decides"))
     for (const json::Member &kind : kinds->members)
       info.decides.push_back(kind.value.as_string().value_or(""));
+  if (const json::Value *forms = answer->find("forms"))
+    for (const json::Member &form : forms->members) {
+      const json::Value *bytes = form.value.find("bytes");
+      const auto size = bytes ? bytes->as_integer<std::uint64_t>() : std::nullopt;
+      info.forms[form.name] = {text_in(form.value, "digest"), size.value_or(0)};
+    }
   return info;
 }
 

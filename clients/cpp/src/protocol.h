@@ -6,6 +6,7 @@
 #include "policybridge/tensor_spec.h"
 
 #include <array>
+#include <chrono>
 #include <string>
 #include <string_view>
 
@@ -23,6 +24,8 @@ std::string hello_line(const OpenOptions &options);
 std::string header_line(const Signature &signature);
 std::string context_line(std::string_view name);
 std::string outcome_line(const Outcome &outcome);
+std::string form_line(std::string_view digest);
+std::string decided_line(std::uint32_t count, std::chrono::nanoseconds time);
 std::string report_line(std::string_view session_id, const Outcome &outcome);
 
 /// The line before an observation's payload. Making one allocates nothing.

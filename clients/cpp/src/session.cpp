@@ -54,6 +54,16 @@ Status check_exploration(const Exploration &exploration) {
 
 } // namespace
 
+Result<Evaluate> parse_evaluate(std::string_view text) {
+  if (text == "there")
+    return Evaluate::There;
+  if (text == "auto")
+    return Evaluate::Auto;
+  if (text == "here")
+    return Evaluate::Here;
+  return invalid_argument("decisions are made here, there or by auto, not " + quoted(text));
+}
+
 Result<PolicyReference> PolicyReference::parse(std::string_view text) {
   const std::size_t at = text.find('@');
   PolicyReference reference{std::string(text.substr(0, at)), {}, {}};
@@ -104,6 +114,12 @@ Exploration Exploration::of_module(std::string_view module) const {
 
 bool SessionInfo::declares(std::string_view kind) const {
   return std::find(decides.begin(), decides.end(), kind) != decides.end();
+}
+
+Result<std::string> Session::form(const FormReference &) { return unimplemented("the channel carries no forms"); }
+
+Status Session::decided(std::uint32_t, std::chrono::nanoseconds, std::string_view) {
+  return unimplemented("the channel carries no decisions of the client");
 }
 
 Status Session::bind(const Signature &) { return unimplemented("the channel has one signature for the whole session"); }

@@ -48,10 +48,37 @@ public:
     return ended_by_failure([&] { return request_recording(outcome); });
   }
 
+  Result<std::string> form(const FormReference &form) override {
+    std::string bytes;
+    const Status status = ended_by_failure([&] { return request_form(form, bytes); });
+    return status.ok() ? Result<std::string>(std::move(bytes)) : status;
+  }
+
+  Status decided(std::uint32_t count, std::chrono::nanoseconds time, std::string_view payload) override {
+    if (!is_open())
+      return failed_precondition("the session is over");
+    return guarded([&]() -> Status {
+      later_.append(before_).append(protocol::decided_line(count, time)).append(payload).append("\n");
+      sent();
+      return later_.size() < send_at ? Status() : ended_by_failure([&] { return send_later(); });
+    });
+  }
+
   bool is_open() const noexcept override { return socket_.is_open(); }
-  void close() noexcept override { socket_.close(); }
+
+  void close() noexcept override {
+    if (is_open() && !later_.empty()) {
+      socket_.begin_exchange();
+      // A record that finds no way is lost; the compilation is over.
+      (void)send_later();
+    }
+    socket_.close();
+  }
 
 private:
+  /// Bytes of decisions that wait for the next message.
+  static constexpr std::size_t send_at = std::size_t{64} << 10;
+
   void lay_out(const Signature &signature) {
     before_ = header_ + context_;
     fixed_features_ = signature.has_fixed_features();
@@ -76,9 +103,9 @@ private:
   Status request(std::uint64_t step, std::string_view observation, AdviceBuffer &advice) {
     const auto line =
         fixed_features_ ? protocol::ObservationLine(step - 1) : protocol::ObservationLine(step - 1, observation.size());
-    if (Status status = socket_.send({before_, line.text(), observation, "\n"}); !status.ok())
+    if (Status status = socket_.send({later_, before_, line.text(), observation, "\n"}); !status.ok())
       return status;
-    sent();
+    sent_all();
     if (Status status = receive_status(reply_.size()); !status.ok())
       return status;
     return fixed_advice_ ? take_fixed(advice) : take_varying(advice);
@@ -86,9 +113,9 @@ private:
 
   Status request_recording(const Outcome &outcome) {
     const std::string line = protocol::outcome_line(outcome);
-    if (Status status = socket_.send({before_, line}); !status.ok())
+    if (Status status = socket_.send({later_, before_, line}); !status.ok())
       return status;
-    sent();
+    sent_all();
     if (Status status = receive_status(1); !status.ok())
       return status;
     std::string answer;
@@ -97,7 +124,28 @@ private:
     return protocol::parse_recorded(answer);
   }
 
+  Status request_form(const FormReference &form, std::string &bytes) {
+    const std::string line = protocol::form_line(form.digest);
+    if (Status status = socket_.send({line}); !status.ok())
+      return status;
+    if (Status status = receive_status(1); !status.ok())
+      return status;
+    bytes.resize(static_cast<std::size_t>(form.bytes));
+    return socket_.receive(bytes.data(), bytes.size());
+  }
+
+  Status send_later() {
+    Status status = socket_.send({later_});
+    later_.clear();
+    return status;
+  }
+
   /// The header and context have gone out; the next observation goes alone.
+  void sent_all() {
+    later_.clear();
+    sent();
+  }
+
   void sent() {
     before_.clear();
     header_.clear();
@@ -152,7 +200,8 @@ private:
   SessionInfo info_;
   std::string header_;  // until it has been sent
   std::string context_; // likewise
-  std::string before_; // sent together with the next observation, which saves a system call
+  std::string later_;   // decisions that were made here, to be sent with the next message
+  std::string before_;  // sent together with the next observation, which saves a system call
   bool fixed_features_ = false;
   bool fixed_advice_ = false;
   bool explores_;

@@ -94,7 +94,7 @@ Status UnixSocket::wait(short events, const char *action) {
 }
 
 Status UnixSocket::send(Span<const std::string_view> parts) {
-  std::array<iovec, 4> pieces = {};
+  std::array<iovec, 5> pieces = {};
   std::size_t left = 0;
   for (std::size_t n = 0; n < parts.size(); ++n) {
     pieces[n] = {const_cast<char *>(parts[n].data()), parts[n].size()};

@@ -57,7 +57,7 @@ public:
     waited_ = false;
   }
 
-  /// Send the parts as one. If the server has closed, this is Ok and the next receive fails: the reason that the server
+  /// Send up to 5 parts as one. If the server has closed, this is Ok and the next receive fails: the reason that the server
   /// sent before it closed can still be read.
   Status send(Span<const std::string_view> parts);
 

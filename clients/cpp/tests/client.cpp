@@ -177,6 +177,15 @@ private:
     return "ok";
   }
 
+  /// Say where the decisions are made.
+  std::string place(Words words) {
+    const Result<Evaluate> evaluate = parse_evaluate(words[0]);
+    if (!evaluate.ok())
+      return failed(evaluate.status());
+    options_.evaluate = *evaluate;
+    return "ok";
+  }
+
   std::string fallback(Words words) {
     const std::vector<std::string> values(words.begin(), words.end());
     runner_options_.fallback = [values](const Status &, Tensor &to) { return assign(to, {}, values); };
@@ -368,6 +377,7 @@ const std::vector<Client::Command> Client::commands = {
     {"connect", &Client::connect},       {"check", &Client::check},
     {"feature", &Client::feature},       {"advice", &Client::advice},
     {"option", &Client::option},         {"label", &Client::label},
+    {"place", &Client::place},
     {"explore", &Client::explore},       {"fallback", &Client::fallback},
     {"reopen", &Client::reopen},         {"use", &Client::use},
     {"policy", &Client::policy},         {"open", &Client::open},

@@ -160,6 +160,7 @@ def test_without_a_server_the_result_is_the_same(launcher: str, folder: Path) ->
         ("--policy echo --server socket:s --timeout -1.5", "clang -c x.c"),
         ("--policy echo --server socket:s --timeout nan", "clang -c x.c"),
         ("--policy echo --server socket:s --growth-limit -2", "clang -c x.c"),
+        ("--policy echo --server socket:s --evaluate everywhere", "clang -c x.c"),
         ("--policy echo --server socket:s --label x", "clang -c x.c"),
         ("--policy echo --server socket:s --label", "clang -c x.c"),
         ("--policy echo --server socket:s --option =x", "clang -c x.c"),

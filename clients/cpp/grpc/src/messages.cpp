@@ -52,6 +52,7 @@ v1::Open to_message(const OpenOptions &options, const Signature &signature) {
   message.mutable_labels()->insert(options.labels.begin(), options.labels.end());
   if (options.exploration)
     write(*options.exploration, *message.mutable_exploration());
+  message.set_evaluates(options.may_decide());
   return message;
 }
 
@@ -77,9 +78,12 @@ v1::Outcome to_message(const Outcome &outcome) {
 
 SessionInfo from_message(const v1::Opened &opened) {
   const v1::PolicyVersion &policy = opened.policy();
-  return {opened.session_id(),
-          {policy.name(), policy.version(), policy.digest()},
-          {opened.decides().begin(), opened.decides().end()}};
+  SessionInfo info{opened.session_id(),
+                   {policy.name(), policy.version(), policy.digest()},
+                   {opened.decides().begin(), opened.decides().end()}};
+  for (const auto &[kind, form] : opened.forms())
+    info.forms[kind] = {form.digest(), form.bytes()};
+  return info;
 }
 
 } // namespace policybridge

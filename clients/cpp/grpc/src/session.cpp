@@ -4,6 +4,7 @@
 #include "messages.h"
 #include "utf8.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace policybridge {
@@ -75,12 +76,58 @@ Status GrpcSession::bind(const Signature &signature) {
   });
 }
 
-/// The message of a kind that waits for the next request, made if there is none.
+/// The message of a kind that waits for the next request behind the last decisions, made if there is none.
 v1::SessionRequest &GrpcSession::pending(v1::SessionRequest::MessageCase kind) {
-  for (v1::SessionRequest &message : pending_)
-    if (message.message_case() == kind)
-      return message;
+  for (std::size_t n = decided_; n < pending_.size(); ++n)
+    if (pending_[n].message_case() == kind)
+      return pending_[n];
   return pending_.emplace_back();
+}
+
+Result<std::string> GrpcSession::form(const FormReference &form) {
+  std::string bytes;
+  const Status status = ended_by_failure([&] { return receive_form(form, bytes); });
+  return status.ok() ? Result<std::string>(std::move(bytes)) : status;
+}
+
+Status GrpcSession::receive_form(const FormReference &form, std::string &bytes) {
+  v1::SessionRequest request;
+  request.mutable_form()->set_digest(form.digest);
+  Status status = this->request(request);
+  while (status.ok()) {
+    if (!response_.has_form() || bytes.size() + response_.form().data().size() > form.bytes)
+      return internal_error("the server's answer to a request for a form is not that form");
+    bytes += response_.form().data();
+    if (response_.form().last())
+      return {};
+    status = stream_->next(response_);
+  }
+  return status;
+}
+
+Status GrpcSession::decided(std::uint32_t count, std::chrono::nanoseconds time, std::string_view payload) {
+  return ended_by_failure([&]() -> Status {
+    v1::Decided &message = *pending_.emplace_back().mutable_decided();
+    message.set_count(count);
+    message.set_nanoseconds(static_cast<std::uint64_t>(std::max<std::int64_t>(time.count(), 0)));
+    message.mutable_payload()->assign(payload.data(), payload.size());
+    decided_ = pending_.size();
+    decided_bytes_ += payload.size();
+    return decided_bytes_ < send_at ? Status() : send_pending();
+  });
+}
+
+Status GrpcSession::send_pending() {
+  decided_ = decided_bytes_ = 0;
+  const std::vector<v1::SessionRequest> messages = std::exchange(pending_, {});
+  return stream_->send(messages);
+}
+
+void GrpcSession::close() noexcept {
+  if (is_open() && decided_)
+    // A record that finds no way is lost; the compilation is over.
+    (void)guarded([&] { return send_pending(); });
+  stream_->close();
 }
 
 Status GrpcSession::report(const Outcome &outcome) {
@@ -98,6 +145,7 @@ Status GrpcSession::tell(const Outcome &outcome) {
 }
 
 Status GrpcSession::request(const v1::SessionRequest &request) {
+  decided_ = decided_bytes_ = 0;
   const std::vector<v1::SessionRequest> before = std::exchange(pending_, {});
   return stream_->request(before, request, response_);
 }

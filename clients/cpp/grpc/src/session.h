@@ -20,21 +20,30 @@ public:
   Status bind(const Signature &signature) override;
   Status set_context(std::string_view name) override;
   Status report(const Outcome &outcome) override;
+  Result<std::string> form(const FormReference &form) override;
+  Status decided(std::uint32_t count, std::chrono::nanoseconds time, std::string_view payload) override;
   bool is_open() const noexcept override { return stream_->over().ok(); }
-  void close() noexcept override { stream_->close(); }
+  void close() noexcept override;
 
 private:
+  /// Bytes of decisions that wait for the next request.
+  static constexpr std::size_t send_at = std::size_t{64} << 10;
+
   GrpcSession(std::unique_ptr<Stream> stream, SessionInfo info) : stream_(std::move(stream)), info_(std::move(info)) {}
   template <class Call> Status ended_by_failure(Call &&call);
   Status decide(std::uint64_t step, std::string_view observation, AdviceBuffer &advice);
   Status tell(const Outcome &outcome);
   Status request(const v1::SessionRequest &request);
+  Status send_pending();
+  Status receive_form(const FormReference &form, std::string &bytes);
 
   const std::unique_ptr<Stream> stream_;
   const SessionInfo info_;
   v1::SessionRequest &pending(v1::SessionRequest::MessageCase kind);
 
   std::vector<v1::SessionRequest> pending_; // to be sent together with the next request
+  std::size_t decided_ = 0;                 // where the last decisions among them end
+  std::size_t decided_bytes_ = 0;
   // Members, so that their memory is allocated once for the whole session.
   v1::SessionRequest request_;
   v1::SessionResponse response_;

@@ -42,10 +42,23 @@ Stream::Stream(const std::shared_ptr<::grpc::Channel> &channel, GrpcServer serve
 
 Status Stream::request(Span<const v1::SessionRequest> before, const v1::SessionRequest &request,
                        v1::SessionResponse &response) {
+  return within_deadline([&] { return exchange(before, request, response); });
+}
+
+Status Stream::next(v1::SessionResponse &response) {
+  return within_deadline([&] { return call_->Read(&response); });
+}
+
+Status Stream::send(Span<const v1::SessionRequest> messages) {
+  return within_deadline([&] { return write(messages); });
+}
+
+/// Make a call of the stream that gives whether it worked.
+template <class Call> Status Stream::within_deadline(Call &&call) {
   if (!over_.ok())
     return failed_precondition("the session is over: " + over_.message());
   deadline_.begin(server_.timeout);
-  const bool answered = exchange(before, request, response);
+  const bool answered = call();
   ::grpc::Status status;
   if (!answered)
     status = call_->Finish();
@@ -58,13 +71,17 @@ Status Stream::request(Span<const v1::SessionRequest> before, const v1::SessionR
   return over_;
 }
 
-bool Stream::exchange(Span<const v1::SessionRequest> before, const v1::SessionRequest &request,
-                      v1::SessionResponse &response) {
-  // Buffered, to be sent together with the next message.
-  for (const v1::SessionRequest &message : before)
+/// Write messages, buffered to be sent together with the next one.
+bool Stream::write(Span<const v1::SessionRequest> messages) {
+  for (const v1::SessionRequest &message : messages)
     if (!call_->Write(message, ::grpc::WriteOptions().set_buffer_hint()))
       return false;
-  return call_->Write(request) && call_->Read(&response);
+  return true;
+}
+
+bool Stream::exchange(Span<const v1::SessionRequest> before, const v1::SessionRequest &request,
+                      v1::SessionResponse &response) {
+  return write(before) && call_->Write(request) && call_->Read(&response);
 }
 
 Status Stream::fail(Status why) {

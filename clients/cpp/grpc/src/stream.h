@@ -44,6 +44,12 @@ public:
   Status request(Span<const v1::SessionRequest> before, const v1::SessionRequest &request,
                  v1::SessionResponse &response);
 
+  /// Wait for a further answer to the latest request. An error ends the session.
+  Status next(v1::SessionResponse &response);
+
+  /// Send messages that get no answer. An error ends the session.
+  Status send(Span<const v1::SessionRequest> messages);
+
   /// Ok while the stream is open, else why it is closed.
   const Status &over() const noexcept { return over_; }
 
@@ -55,6 +61,8 @@ public:
   void close() noexcept;
 
 private:
+  template <class Call> Status within_deadline(Call &&call);
+  bool write(Span<const v1::SessionRequest> messages);
   bool exchange(Span<const v1::SessionRequest> before, const v1::SessionRequest &request,
                 v1::SessionResponse &response);
 

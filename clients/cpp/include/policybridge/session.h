@@ -4,6 +4,7 @@
 #include "policybridge/status.h"
 #include "policybridge/tensor_spec.h"
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -49,6 +50,20 @@ struct Exploration {
   Exploration of_module(std::string_view module) const;
 };
 
+/// Where a session's decisions are made: `There` by the server, `Here` in this process by the version's form
+/// (docs/forms.md), or by `Auto` here if the version has a form that fits, else there. A session that explores is
+/// evaluated there.
+enum class Evaluate { There, Auto, Here };
+
+/// Read `there`, `auto` or `here`. InvalidArgument: the text is another one.
+Result<Evaluate> parse_evaluate(std::string_view text);
+
+/// A portable form of a policy's version: the digest `sha256:` … of its bytes, and their number.
+struct FormReference {
+  std::string digest;
+  std::uint64_t bytes = 0;
+};
+
 /// The options of a session, besides its signature.
 struct OpenOptions {
   PolicyReference policy;
@@ -64,9 +79,14 @@ struct OpenOptions {
   /// lacks the kind of the first signature, too; `SessionInfo::decides` tells the others. As over `socket:`, the signature
   /// travels with the first observation.
   bool several_kinds = false;
+  /// Where the decisions are made.
+  Evaluate evaluate = Evaluate::There;
 
   /// InvalidArgument: both a version and an alias, a text that is no UTF-8, an exploration out of its range.
   Status check() const;
+
+  /// Whether the session may be evaluated here.
+  bool may_decide() const { return evaluate != Evaluate::There && !exploration; }
 };
 
 /// A session's id and the policy version that answers it.
@@ -77,6 +97,8 @@ struct SessionInfo {
   PolicyVersion policy;
   /// The kinds of decisions that the policy declares, each by the name of the advice; empty: it declares none.
   std::vector<std::string> decides = {};
+  /// The forms by which this client may decide, by the kinds of decisions; the form of an only model by the empty name.
+  std::map<std::string, FormReference> forms = {};
 
   /// Whether the policy declares a kind of decision.
   bool declares(std::string_view kind) const;
@@ -131,6 +153,17 @@ public:
   /// Report the outcome of the compilation. Ok: the ledger holds it and every decision of the session. A later report
   /// adds to it. Unimplemented where the server keeps no ledger, or the channel carries no outcomes.
   virtual Status report(const Outcome &outcome) = 0;
+
+  /// Ask for the bytes of a form in `SessionInfo::forms`, once for each. Unimplemented where the channel carries none.
+  virtual Result<std::string> form(const FormReference &form);
+
+  /// Report `count` decisions, 1 to `most_decided`, that this client made by a form: `payload` holds their observations
+  /// in the session form of the SerDes `bitstream`, one after the other, and then their advices. They are sent together
+  /// with later messages, at the latest with `report` or `close`. Unimplemented where the channel carries no forms.
+  virtual Status decided(std::uint32_t count, std::chrono::nanoseconds time, std::string_view payload);
+
+  /// Limit of the decisions in one report.
+  static constexpr std::uint32_t most_decided = 1024;
 
   /// Whether the session can still evaluate.
   virtual bool is_open() const noexcept = 0;

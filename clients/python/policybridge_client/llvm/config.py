@@ -35,6 +35,7 @@ class HostConfig:
         labels: labels of the session in the ledger.
         exploration: how the compiler's sessions depart from the policy's best advice, for policies with a ``[head]``;
             ``None``: they do not. The seed is mixed with the source's name; see `Exploration.of_module`.
+        evaluate: where decisions are made: ``here``, by the policy's portable form, or by the server.
         credentials: for gRPC on TCP; by default those that the environment names.
 
     Raises:
@@ -52,6 +53,7 @@ class HostConfig:
     options: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     exploration: Exploration | None = None
+    evaluate: str = "there"
     credentials: Credentials | None = None
 
     @property

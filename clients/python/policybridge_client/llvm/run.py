@@ -109,6 +109,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--option", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="option for the policy")
     add(
+        "--evaluate",
+        default="there",
+        choices=["there", "auto", "here"],
+        help="where decisions are made: by the server (there, the default), or by the policy's portable form (here). "
+        "By auto an installed policybridge-run decides here if the policy has one; Python, which takes longer than a "
+        "socket, asks",
+    )
+    add(
         "--explore",
         metavar="temperature=T,epsilon=E,seed=S",
         help="depart from the policy's best advice, for training: draw it from softmax(scores / T), and with the "
@@ -219,6 +227,7 @@ def _config(arguments: argparse.Namespace) -> HostConfig:
         credentials=Credentials.from_arguments(arguments),
         growth_limit=arguments.growth_limit,
         retry_after=arguments.retry_after,
+        evaluate=arguments.evaluate,
     )
 
 

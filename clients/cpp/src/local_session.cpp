@@ -1,0 +1,230 @@
+#include "local_session.h"
+
+#include "bound_form.h"
+#include "form_cache.h"
+#include "form_program.h"
+#include "guard.h"
+#include "utf8.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace policybridge {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Bytes of decisions that are reported together.
+constexpr std::size_t report_at = std::size_t{32} << 10;
+
+/// Decisions that wait to be reported.
+struct Report {
+  std::string observations;
+  std::string advices;
+  std::uint32_t count = 0;
+  std::chrono::nanoseconds time{};
+
+  bool is_full() const {
+    return count == Session::most_decided || observations.size() + advices.size() >= report_at;
+  }
+};
+
+/// See `open_session`.
+class LocalSession final : public Session {
+public:
+  LocalSession(std::unique_ptr<Session> server, SessionInfo info, bool asks)
+      : server_(std::move(server)), info_(std::move(info)), asks_(asks) {}
+  ~LocalSession() override { close(); }
+
+  /// Take the signature of the next observations. FailedPrecondition: no form decides on it, and the server may not be
+  /// asked.
+  Status turn_to(const Signature &signature);
+
+  Result<SessionInfo> info() const override { return info_; }
+  Status evaluate(std::uint64_t step, std::string_view observation, AdviceBuffer &advice) override;
+  Status bind(const Signature &signature) override;
+  Status set_context(std::string_view name) override;
+  Status report(const Outcome &outcome) override;
+  bool is_open() const noexcept override { return is_open_ && (bound_ || server_->is_open()); }
+  void close() noexcept override;
+
+private:
+  Result<std::optional<Form>> form_of(const std::string &kind);
+  Result<std::optional<Form>> read_form(const FormReference &reference);
+  Status decide(std::string_view observation, AdviceBuffer &advice);
+  Status send();
+
+  const std::unique_ptr<Session> server_;
+  const SessionInfo info_;
+  const bool asks_; // where no form decides
+  bool is_open_ = true;
+  std::uint64_t asked_ = 0;
+  std::map<std::string, std::optional<Form>> forms_; // by the digest
+  std::optional<BoundForm> bound_;
+  Report report_;
+  Status lost_; // why the server gets no further decisions
+};
+
+Status LocalSession::turn_to(const Signature &signature) {
+  bound_.reset();
+  Result<std::optional<Form>> form = form_of(signature.advice.name);
+  if (!form.ok())
+    return form.status();
+  if (form->has_value())
+    bound_ = BoundForm::bind(**form, signature);
+  if (bound_ || asks_)
+    return {};
+  return failed_precondition(info_.policy.name + "@" + std::to_string(info_.policy.version) +
+                             " has no portable form that decides on " + signature.advice.to_string() +
+                             "; let the server decide (evaluate auto or there)");
+}
+
+/// Nothing if there is none, or if this client cannot read it.
+Result<std::optional<Form>> LocalSession::form_of(const std::string &kind) {
+  auto found = info_.forms.find(kind);
+  if (found == info_.forms.end())
+    found = info_.forms.find("");
+  if (found == info_.forms.end())
+    return std::optional<Form>();
+  const auto known = forms_.find(found->second.digest);
+  if (known != forms_.end())
+    return known->second;
+  Result<std::optional<Form>> form = read_form(found->second);
+  if (form.ok())
+    forms_.emplace(found->second.digest, *form);
+  return form;
+}
+
+Result<std::optional<Form>> LocalSession::read_form(const FormReference &reference) {
+  const FormCache cache;
+  std::optional<std::string> bytes = cache.find(reference.digest);
+  if (!bytes) {
+    if (reference.bytes > forms::most_form_bytes)
+      return resource_exhausted("the server announces a form of " + std::to_string(reference.bytes) +
+                                " bytes; at most " + std::to_string(forms::most_form_bytes) + " are taken");
+    Result<std::string> sent = server_->form(reference);
+    if (!sent.ok())
+      return sent.status();
+    if (!is_form_of(reference.digest, *sent))
+      return invalid_argument("the server sent another form than " + reference.digest);
+    cache.keep(reference.digest, *sent);
+    bytes = *std::move(sent);
+  }
+  Result<Form> form = Form::read(*bytes);
+  return form.ok() ? std::optional<Form>(*std::move(form)) : std::nullopt;
+}
+
+Status LocalSession::evaluate(std::uint64_t, std::string_view observation, AdviceBuffer &advice) {
+  if (!is_open())
+    return failed_precondition("the session is over");
+  if (bound_)
+    return guarded([&] { return decide(observation, advice); });
+  // The server counts what it is asked alone.
+  Status status = server_->evaluate(asked_ + 1, observation, advice);
+  asked_ += status.ok();
+  return status;
+}
+
+Status LocalSession::decide(std::string_view observation, AdviceBuffer &advice) {
+  const Clock::time_point begun = Clock::now();
+  if (Status status = bound_->decide(observation, advice.bytes); !status.ok()) {
+    close();
+    return status;
+  }
+  advice.log_probability.reset();
+  report_.time += Clock::now() - begun;
+  report_.observations.append(observation);
+  report_.advices.append(advice.bytes.data(), advice.bytes.size());
+  ++report_.count;
+  return report_.is_full() ? send() : Status();
+}
+
+/// Report the decisions so far. A server that is gone costs their record, and not the compilation.
+Status LocalSession::send() {
+  if (report_.count && lost_.ok()) {
+    report_.observations.append(report_.advices);
+    lost_ = server_->decided(report_.count, report_.time, report_.observations);
+  }
+  report_.observations.clear();
+  report_.advices.clear();
+  report_.count = 0;
+  report_.time = {};
+  return {};
+}
+
+Status LocalSession::bind(const Signature &signature) {
+  return guarded([&]() -> Status {
+    if (Status status = send(); !status.ok())
+      return status;
+    if (Status status = turn_to(signature); !status.ok())
+      return status;
+    Status status = server_->bind(signature);
+    if (!bound_)
+      return status;
+    if (lost_.ok())
+      lost_ = status;
+    return {};
+  });
+}
+
+Status LocalSession::set_context(std::string_view name) {
+  return guarded([&]() -> Status {
+    if (!is_utf8(name))
+      return invalid_argument("a context's name is not UTF-8: " + quoted(name));
+    if (Status status = send(); !status.ok())
+      return status;
+    Status status = lost_.ok() ? server_->set_context(name) : lost_;
+    if (!bound_)
+      return status;
+    lost_ = std::move(status);
+    return {};
+  });
+}
+
+Status LocalSession::report(const Outcome &outcome) {
+  if (Status status = guarded([&] { return send(); }); !status.ok())
+    return status;
+  if (!lost_.ok())
+    return lost_;
+  Status status = server_->report(outcome);
+  if (!server_->is_open())
+    lost_ = status;
+  return status;
+}
+
+void LocalSession::close() noexcept {
+  if (!std::exchange(is_open_, false))
+    return;
+  (void)guarded([&] { return send(); });
+  server_->close();
+}
+
+} // namespace
+
+Result<std::unique_ptr<Session>> open_session(Connection &connection, const OpenOptions &options,
+                                              const Signature &signature) {
+  using Opened = Result<std::unique_ptr<Session>>;
+  Opened opened = connection.open(options, signature);
+  if (!opened.ok() || !options.may_decide())
+    return opened;
+  return guarded([&]() -> Opened {
+    Result<SessionInfo> info = (*opened)->info();
+    const bool asks = options.evaluate == Evaluate::Auto;
+    if (asks && (!info.ok() || info->forms.empty()))
+      return std::move(opened);
+    if (!info.ok())
+      return info.status();
+    auto session = std::make_unique<LocalSession>(std::move(*opened), *std::move(info), asks);
+    if (Status status = session->turn_to(signature); !status.ok())
+      return status;
+    return std::unique_ptr<Session>(std::move(session));
+  });
+}
+
+} // namespace policybridge

@@ -1,0 +1,49 @@
+"""The launcher and ``policybridge run`` decide by the form of the policy's version: the object is the server's."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from policybridge_server.ledger.reader import LedgerReader
+from tests.client.compilers import write_source
+from tests.conftest import RunningServer, running_server
+from tests.native.launcher.running import HOST, Ran, run
+from tests.server.ledger.asking import await_forms
+
+COMPILE = ("clang-22", "-Oz", "-c", "module.c", "-o", "made.o")
+
+
+@pytest.fixture
+def bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningServer]:
+    """Serve the bundled policies, with a cache of the test alone."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with (
+        TemporaryDirectory(prefix="pb-") as folder,
+        running_server(None, Path(folder), "--ledger", Path(folder) / "ledger.db") as running,
+    ):
+        await_forms(running.socket, "inliner")
+        yield running
+
+
+def labels(server: RunningServer, ran: Ran) -> dict[str, str]:
+    """Give the labels of the only session, whose decisions are all recorded."""
+    (session,) = ran.stats["sessions"]
+    with LedgerReader(Path(server.socket.removeprefix("socket:")).parent / "ledger.db") as reader:
+        found = reader.session(session)
+    assert found.decisions == ran.stats["decisions"] > 0
+    return dict(found.labels)
+
+
+def test_object_and_record_are_those_of_the_server(launcher: str, bundled: RunningServer, folder: Path) -> None:
+    write_source(folder)
+    words = ("--server", bundled.socket, "--policy", "inliner", "--fallback", "error")
+    asked = run([launcher], words, COMPILE)
+    assert asked.status == 0
+    assert "evaluated" not in labels(bundled, asked)
+    for host in (HOST, [launcher]):
+        here = run(host, (*words, "--evaluate", "here"), COMPILE)
+        assert here.output == asked.output
+        assert here.stats["advice"] == asked.stats["advice"]
+        assert labels(bundled, here)["evaluated"] == "client"

@@ -1,0 +1,134 @@
+"""The bundled policy of both kinds, decided in the compiler by its forms and by the server: the same in everything."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from policybridge_server.ledger.reader import LedgerReader
+from policybridge_server.ledger.trajectory import DecisionBatch
+from tests.conftest import RunningServer, running_server
+from tests.native.conftest import Target, build_grpc
+from tests.native.llvm.plugins import emit_demo
+from tests.native.llvm.stores import Made, Tuner
+from tests.server.ledger.asking import await_forms
+
+VFPRINTF = "libc/musl/src/stdio/vfprintf.c"
+MODULES = (VFPRINTF, "libunwind/src/libunwind.cpp")
+INLINING = {"decides": "inlining_decision"}
+"""LLVM's gvn-sink, which a decision about passes may add, makes objects that differ from run to run."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    with (
+        TemporaryDirectory(prefix="pb-") as folder,
+        running_server(None, Path(folder), "--ledger", Path(folder) / "ledger.db") as running,
+    ):
+        await_forms(running.socket, "size")
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "policybridge" / "forms"
+
+
+@pytest.fixture
+def tuner(native: Target, major: str, tmp_path: Path) -> Tuner:
+    return Tuner.of(native, major, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo")
+
+
+def told(made: Made) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((made.folder / "stats.json").read_text())
+    return read
+
+
+def recorded(server: RunningServer, made: Made) -> list[DecisionBatch]:
+    (session,) = told(made)["sessions"]
+    with LedgerReader(Path(server.socket.removeprefix("socket:")).parent / "ledger.db") as reader:
+        found = reader.session(session)
+        assert found.outcome is not None
+        assert found.outcome.status == "ok"
+        return list(reader.trajectory(found).batches)
+
+
+def compiled(tuner: Tuner, module: Path, address: str, evaluate: str, **settings: str) -> Made:
+    return tuner.compile(module, "-x", "ir", "-Oz", server=address, policy="size", evaluate=evaluate, **settings)
+
+
+def assert_alike(statistics: dict[str, Any], expected: dict[str, Any]) -> None:
+    for key in ("policy", "decisions", "advice", "passes", "fallback"):
+        assert statistics.get(key) == expected.get(key), key
+
+
+def assert_recorded_alike(made: list[DecisionBatch], expected: list[DecisionBatch]) -> None:
+    assert [batch.signature for batch in made] == [batch.signature for batch in expected]
+    for one, other in zip(made, expected, strict=True):
+        assert one.observations.tobytes() == other.observations.tobytes()
+        assert one.advices.tobytes() == other.advices.tobytes()
+        assert one.contexts.tolist() == other.contexts.tolist()
+
+
+@pytest.mark.parametrize("path", MODULES)
+def test_object_statistics_and_record_are_those_of_the_server(
+    tuner: Tuner, server: RunningServer, demo: Path, path: str
+) -> None:
+    module = emit_demo(tuner.major, path, demo)
+    asked = compiled(tuner, module, server.socket, "there", **INLINING)
+    there, expected = told(asked), recorded(server, asked)
+    made = compiled(tuner, module, server.socket, "here", **INLINING)
+    assert made.output == asked.output
+    assert_alike(told(made), there)
+    assert_recorded_alike(recorded(server, made), expected)
+
+
+def test_decisions_of_both_kinds_are_those_of_the_server(tuner: Tuner, server: RunningServer, demo: Path) -> None:
+    module = emit_demo(tuner.major, VFPRINTF, demo)
+    asked = compiled(tuner, module, server.socket, "there")
+    there, expected = told(asked), recorded(server, asked)
+    made = compiled(tuner, module, server.socket, "here")
+    assert len(expected) == 2
+    assert_alike(told(made), there)
+    assert_recorded_alike(recorded(server, made), expected)
+
+
+def test_the_policys_forms_are_in_the_cache_and_used_without_being_sent_again(
+    tuner: Tuner, server: RunningServer, demo: Path, cache: Path
+) -> None:
+    module = emit_demo(tuner.major, VFPRINTF, demo)
+    first = told(compiled(tuner, module, server.socket, "auto"))
+    files = {file.name: file.stat().st_mtime_ns for file in cache.iterdir()}
+    assert len(files) == 2
+    assert_alike(told(compiled(tuner, module, server.socket, "auto")), first)
+    assert {file.name: file.stat().st_mtime_ns for file in cache.iterdir()} == files
+
+
+def test_a_server_over_grpc_gives_the_same_object(
+    native: Target, tmp_path: Path, server: RunningServer, demo: Path
+) -> None:
+    build_grpc(native)
+    tuner = Tuner.of(native, "22", tmp_path)
+    module = emit_demo("22", MODULES[1], demo)
+    asked = compiled(tuner, module, server.socket, "there", **INLINING)
+    expected = recorded(server, asked)
+    made = compiled(tuner, module, server.grpc, "here", **INLINING)
+    assert made.output == asked.output
+    assert_recorded_alike(recorded(server, made), expected)
+
+
+def test_an_unknown_place_is_an_error_that_names_the_known_ones(tuner: Tuner, server: RunningServer) -> None:
+    source = tuner.folder / "empty.c"
+    source.write_text("int x;\n")
+    made = tuner.compile(source, server=server.socket, policy="size", evaluate="everywhere", fallback="error")
+    assert made.status != 0
+    assert "here, there or by auto" in made.said
