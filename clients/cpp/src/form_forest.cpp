@@ -14,6 +14,9 @@ namespace {
 
 constexpr std::size_t together = 8;
 
+/// Answers are copied by so many bytes: a size that the compiler knows needs no call.
+constexpr std::size_t stride = 16;
+
 template <class Index> struct Node {
   Index test;
   Index skip;
@@ -45,13 +48,12 @@ public:
         targets_(forest.targets), aggregate_(forest.aggregate), owners_(forest.owners),
         weights_(forest.weights.begin(), forest.weights.end()) {
     // The answers to the tests, later which targets have a weight.
-    tests = std::max<std::size_t>(thresholds_.size() + 1, targets_);
+    tests = std::max<std::size_t>(thresholds_.size() + 1 + stride, targets_);
     trees = forest.sizes.size();
-    std::size_t most = 0;
     for (const Group &group : groups_)
-      most = std::max<std::size_t>(most, group.count);
-    answers_.assign(most, 1);
-    answers_.resize(2 * most, 0);
+      most_ = std::max<std::size_t>(most_, group.count);
+    answers_.assign(most_, 1);
+    answers_.resize(2 * most_ + stride, 0);
     for (std::size_t node = 0; node < forest.kinds.size(); ++node) {
       begins_.push_back(static_cast<std::uint32_t>(begin_));
       begin_ += forest.kinds[node] & 1 ? 0 : forest.links[node];
@@ -102,13 +104,15 @@ private:
 
   void answer(const Real *x, unsigned char *to) const noexcept {
     *to++ = 0;
-    const std::size_t most = answers_.size() / 2;
     for (const Group &group : groups_) {
       const Real value = x[group.column];
       std::size_t ones = below(thresholds_.data() + group.begin, group.count, value);
       if (group.nan && value != value)
         ones = group.count;
-      std::memcpy(to, answers_.data() + most - ones, group.count);
+      const unsigned char *from = answers_.data() + most_ - ones;
+      // What is too much is the next group's, or after the last one's.
+      for (std::size_t copied = 0; copied < group.count; copied += stride)
+        std::memcpy(to + copied, from + copied, stride);
       to += group.count;
     }
   }
@@ -169,6 +173,7 @@ private:
 
   std::vector<Group> groups_;
   std::vector<Real> thresholds_;
+  std::size_t most_ = 0; // tests of a group
   std::vector<unsigned char> answers_;
   std::vector<Node<Index>> nodes_;
   std::vector<std::uint32_t> order_;
