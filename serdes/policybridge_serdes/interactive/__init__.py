@@ -1,0 +1,50 @@
+r"""LLVM's interactive stream, as a compiler writes it (llvm/lib/Analysis/InteractiveModelRunner.cpp).
+
+    {"features":[spec, …],"advice":spec}\n      once per module; several may follow each other
+    {"context":"name"}\n                        a module or function starts
+    {"observation":N}\n<packed tensors>\n       answered by the advice tensor's bytes alone
+
+PolicyBridge's own clients add lines that LLVM never writes. Where tensors vary in size, an observation starts with
+``{"observation":N,"bytes":B}\n``, B being the payload's size in bytes. The outcome of the compilation is the line
+``{"outcome":{"values":{name:number},"status":"…","contexts":{context:{name:number}}}}\n``. Decisions that the client
+made by the policy's form are ``{"decided":N,"nanoseconds":T}\n``, N observations, N advices and a newline; it asks for
+a form by ``{"form":"sha256:…"}\n``.
+"""
+
+from policybridge_serdes.interactive.events import Context, Decided, Event, FormWanted, Header
+from policybridge_serdes.interactive.lines import (
+    MAX_LINE,
+    MOST_DECIDED,
+    OutcomeFields,
+    context_line,
+    decided_lines,
+    form_line,
+    header_line,
+    observation_lines,
+    outcome_fields,
+    outcome_line,
+    read_context,
+    read_observation,
+)
+from policybridge_serdes.interactive.reader import InteractiveReader
+
+__all__ = [
+    "MAX_LINE",
+    "MOST_DECIDED",
+    "Context",
+    "Decided",
+    "Event",
+    "FormWanted",
+    "Header",
+    "InteractiveReader",
+    "OutcomeFields",
+    "context_line",
+    "decided_lines",
+    "form_line",
+    "header_line",
+    "observation_lines",
+    "outcome_fields",
+    "outcome_line",
+    "read_context",
+    "read_observation",
+]

@@ -1,0 +1,47 @@
+"""The events of LLVM's interactive stream."""
+
+from dataclasses import dataclass
+
+from policybridge_core.session import Outcome
+from policybridge_serdes.specs import Signature
+
+
+@dataclass(frozen=True)
+class Header:
+    """A module's features and advice."""
+
+    signature: Signature
+
+
+@dataclass(frozen=True)
+class Context:
+    """The function that the next observations belong to; empty for a whole module."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Decided:
+    """Decisions that the client made by the policy's form.
+
+    Attributes:
+        count: how many there are.
+        nanoseconds: the time that they took together; 0 if the client does not say.
+        payload: the packed observations, one after the other, and then the packed advices.
+
+    """
+
+    count: int
+    nanoseconds: int
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class FormWanted:
+    """The client asks for the form of this digest."""
+
+    digest: str
+
+
+Event = bytes | Header | Context | Outcome | Decided | FormWanted
+"""``bytes``: an observation's payload, in the bitstream's session form."""

@@ -1,0 +1,200 @@
+"""Splits LLVM's interactive stream into events."""
+
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Final
+
+from policybridge_core.errors import InvalidError, TooLargeError
+from policybridge_serdes.interactive.events import Context, Decided, Event, FormWanted, Header
+from policybridge_serdes.interactive.lines import (
+    MAX_LINE,
+    DecidedLine,
+    read_context,
+    read_decided,
+    read_form,
+    read_header,
+    read_observation,
+    read_outcome,
+)
+from policybridge_serdes.limits import DEFAULT_LIMITS, MessageLimits
+
+_OBSERVATION: Final = b'{"observation":'
+_DECIDED: Final = b'{"decided":'
+
+
+class InteractiveReader:
+    """Splits a byte stream, received in pieces of any size, into events. Incomplete events wait for the next piece.
+
+    Args:
+        limits: limits of the stream. A header beyond them is refused before any allocation.
+
+    """
+
+    def __init__(self, limits: MessageLimits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
+        self._limit = limits.observation_bytes
+        self._line_pieces: list[bytes] = []
+        self._held = 0
+        self._payload: BytesIO | None = None
+        self._payload_bytes = 0
+        self._size: int | None = None
+        self._fixed = True
+        self._advice: int | None = None
+        self._announced: DecidedLine | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether an event has come in part."""
+        return bool(self._line_pieces) or self._payload is not None
+
+    @property
+    def held(self) -> int:
+        """Bytes of an event that has come in part."""
+        return self._held
+
+    @property
+    def lacking(self) -> int:
+        """Bytes that an observation lacks which has come in part."""
+        return 0 if self._payload is None else self._payload_bytes + 1 - self._held
+
+    def feed(self, data: bytes) -> list[Event]:
+        """Add one piece; return the events that it completes, in order.
+
+        Raises:
+            InvalidError: the stream is not LLVM's.
+            TooLargeError: a line or an observation exceeds its limit.
+
+        """
+        events = self.read(data)
+        return [events] if isinstance(events, bytes) else list(events)
+
+    def read(self, data: bytes) -> bytes | Iterator[Event]:
+        """Add one piece; return the observation that it is, or an iterator that parses its events one by one.
+
+        Add the next piece when the iterator has ended.
+
+        Raises:
+            InvalidError: the stream is not LLVM's; the iterator raises this too.
+            TooLargeError: a line or an observation exceeds its limit; the iterator raises this too.
+
+        """
+        if self._payload is not None:
+            return self._continue(self._payload, data)
+        if self._line_pieces:
+            self._line_pieces.append(data)
+            self._held += len(data)
+            if b"\n" not in data:
+                _check_line(self._held + 1)
+                return iter(())
+            data = b"".join(self._line_pieces)
+            self._line_pieces.clear()
+            self._held = 0
+        elif self._size is not None and self._fixed and data.startswith(_OBSERVATION):
+            # The hot path: the piece holds exactly one observation, as LLVM writes it.
+            start = data.find(b"\n") + 1
+            if len(data) == start + self._size + 1 and data[-1] == 10 and _is_plain(data, start):
+                return data[start:-1]
+        return self._cut(data)
+
+    def _continue(self, payload: BytesIO, data: bytes) -> Iterator[Event]:
+        """Add a piece to the begun observation, which grows in one buffer: to join pieces of megabytes takes long."""
+        size = min(self.lacking, len(data))
+        payload.write(data if size == len(data) else data[:size])
+        self._held += size
+        if self._held <= self._payload_bytes:
+            return
+        self._payload, self._held = None, 0
+        with payload.getbuffer() as written:
+            _check_end(written[-1], self._payload_bytes)
+        payload.truncate(self._payload_bytes)
+        yield self._event(payload.getvalue())
+        yield from self._cut(data[size:])
+
+    def _cut(self, data: bytes) -> Iterator[Event]:
+        start = 0
+        while start < len(data):
+            end = data.find(b"\n", start) + 1
+            _check_line((end or len(data) + 1) - start)
+            if not end:
+                self._line_pieces.append(data[start:])
+                self._held = len(data) - start
+                return
+            line = data[start:end]
+            if line.startswith(_OBSERVATION):
+                self._announced = None
+                stop = end + self._payload_size(line)
+            elif line.startswith(_DECIDED):
+                self._announced = read_decided(line)
+                stop = end + self._decided_size(self._announced.decided)
+            else:
+                yield self._line(line)
+                start = end
+                continue
+            if stop >= len(data):
+                self._payload, self._payload_bytes = BytesIO(), stop - end
+                self._held = self._payload.write(data[end:])
+                return
+            _check_end(data[stop], stop - end)
+            yield self._event(data[end:stop])
+            start = stop + 1
+
+    def _event(self, payload: bytes) -> Event:
+        announced = self._announced
+        return payload if announced is None else Decided(announced.decided, announced.nanoseconds, payload)
+
+    def _line(self, line: bytes) -> Event:
+        if line.startswith(b'{"context":'):
+            return Context(read_context(line))
+        if line.startswith(b'{"features":'):
+            return self._header(line)
+        if line.startswith(b'{"outcome":'):
+            return read_outcome(line, self._limits)
+        if line.startswith(b'{"form":'):
+            return FormWanted(read_form(line))
+        shown = line[:60].decode("utf-8", "backslashreplace").rstrip()
+        raise InvalidError(f'not a line of LLVM\'s stream ("features", "context" or "observation"): {shown!r}')
+
+    def _header(self, line: bytes) -> Header:
+        signature = read_header(line, self._limits)
+        self._size, self._fixed = signature.features.size, signature.features.fixed
+        self._advice = signature.advice_layout.size if signature.advice.fixed else None
+        return Header(signature)
+
+    def _payload_size(self, line: bytes) -> int:
+        if self._size is None:
+            raise InvalidError("an observation came before the header line with the features")
+        said = read_observation(line).bytes
+        if self._fixed:
+            if said not in (None, self._size):
+                raise InvalidError(f"an observation of {said} bytes, where the features take {self._size}")
+            return self._size
+        if said is None or not said >= 0:
+            raise InvalidError('features vary: observations are announced as {"observation":N,"bytes":B}')
+        if said > self._limit:
+            raise TooLargeError(f"an observation of {said} bytes; at most {self._limit} are taken")
+        return said
+
+    def _decided_size(self, count: int) -> int:
+        if self._size is None:
+            raise InvalidError("decisions came before the header line with the features")
+        if self._advice is None or not self._fixed:
+            raise InvalidError("a client decides by itself on features and an advice of fixed size alone")
+        size = count * (self._size + self._advice)
+        if size > self._limit:
+            raise TooLargeError(f"decisions of {size} bytes in one message; at most {self._limit} are taken")
+        return size
+
+
+def _is_plain(data: bytes, end: int) -> bool:
+    # Exactly {"observation":N} as LLVM writes it: then the JSON parser is not needed.
+    return 0 < end < 40 and data[15 : end - 2].isdigit() and data[end - 2] == 125
+
+
+def _check_end(byte: int, size: int) -> None:
+    if byte != 10:
+        raise InvalidError(f"an observation of {size} bytes does not end in a newline")
+
+
+def _check_line(length: int) -> None:
+    if length > MAX_LINE:
+        raise TooLargeError(f"a line of LLVM's stream is longer than {MAX_LINE} bytes")
