@@ -137,7 +137,10 @@ Status PassChoice::read_skipped() {
 
 Status PassChoice::read_added() {
   const std::size_t at = std::min(name.rfind('@'), name.size());
-  pipeline = find_pipeline(std::string_view(name).substr(0, at));
+  const std::string_view wanted = std::string_view(name).substr(0, at);
+  if (const NeverChosen *never = find_in(never_chosen, &NeverChosen::name, wanted))
+    return invalid_argument(std::string(wanted) + " is never added: " + std::string(never->why));
+  pipeline = find_pipeline(wanted);
   const auto *where = at == name.size() ? nullptr
                                         : find_in(points, &std::pair<std::string_view, Point>::first,
                                                   std::string_view(name).substr(at + 1));

@@ -145,6 +145,7 @@ def test_choices_of_passes_stand_behind_the_decisions_about_inlining_and_come_ba
         (b"Pass.2", b"Pass.", "line 7: behind a pass comes nothing, or a dot and which of its runs"),
         (b"Pass.2", b"Pass.1000000", "line 7: behind a pass comes nothing, or a dot and which of its runs"),
         (b"memssa>@last", b"memssa>", "line 4: passes that may be added are one of the documented pipelines"),
+        (b"iroutliner@last", b"gvn-sink@last", "line 8: gvn-sink is never added: it orders values by their addresses"),
         (b"outliner@last", b"outliner@early", "line 8: iroutliner is added @last alone"),
         (b"e3b0c44298fc1c14 add", b"00d1c2a34b5e6f70 add", "line 8: iroutliner is added to a module"),
         (b"ext-tsp", b"ext", "line 6: no switch is called 'ext'"),

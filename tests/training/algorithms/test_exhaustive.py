@@ -116,6 +116,25 @@ def test_cases_is_the_number_of_cases_that_are_labelled(tmp_path: Path) -> None:
     assert len(pieces(tmp_path)) == 5
 
 
+def test_alternatives_that_are_not_tried_are_not_compiled_with_and_never_chosen(tmp_path: Path) -> None:
+    status, said = train(PICKS, tmp_path, *SMALL, "--set", "tried=2")
+    assert status == 0, said
+    for labels in pieces(tmp_path).values():
+        kinds = labels.rows[:, 0].astype(int).tolist()
+        assert labels.costs.tolist() == [[COSTS[kind][0], float("inf"), COSTS[kind][2]] for kind in kinds]
+    share = UNITS / len(COSTS)
+    _, constant, trees = iterations(tmp_path)
+    assert costs(constant) == {share * min(sum(kind[0] for kind in COSTS), sum(kind[2] for kind in COSTS))}
+    assert costs(trees) == {share * sum(min(kind[0], kind[2]) for kind in COSTS)}
+
+
+def test_an_alternative_that_there_is_not_cannot_be_tried(tmp_path: Path) -> None:
+    status, said = train(PICKS, tmp_path, *SMALL, "--set", "tried=1,3")
+    assert status == 2
+    assert "tried: the alternatives have the numbers 0 to 2, not 3" in said
+    assert train(PICKS, tmp_path, *SMALL, "--set", "tried=1;2")[0] == 2
+
+
 @pytest.mark.parametrize("task", ["sums:Sums", "toy:Toy"])
 def test_a_task_that_cannot_take_one_alternative_for_all_units_is_refused(task: str, tmp_path: Path) -> None:
     status, said = train(f"tests.training.algorithms.{task}", tmp_path)

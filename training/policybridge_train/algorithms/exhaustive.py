@@ -43,6 +43,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         cases: the number of training cases to label, drawn by chance.
+        tried: the numbers of the alternatives to compile with, with commas between; 0 is one of them. Empty: all.
         trees: the number of trees for each alternative.
         leaves: the number of leaves of a tree.
         rate: the learning rate.
@@ -55,6 +56,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     cases: Annotated[int, Meta(ge=1)] = 1000
+    tried: Annotated[str, Meta(pattern=r"^([0-9]{1,6}(,[0-9]{1,6})*)?$")] = ""
     trees: Annotated[int, Meta(ge=1)] = 100
     leaves: Annotated[int, Meta(ge=2)] = 15
     rate: Annotated[float, Meta(gt=0)] = 0.06
@@ -101,6 +103,7 @@ def train(training: Training, settings: Settings) -> None:
 class _Learner:
     def __init__(self, training: Training, settings: Settings, count: int) -> None:
         self._training, self._settings, self._count = training, settings, count
+        self._tried = _numbers(settings.tried, count)
         self._columns = sum(spec.count for spec in training.task.features)
 
     def publish(self, number: int, chooser: Chooser) -> Iteration:
@@ -113,7 +116,7 @@ class _Learner:
     def label(self, first: Iteration) -> None:
         """Label training cases, except those that an interrupted run has labelled."""
         training = self._training
-        trying = _Trying(training.asking(first.version, purpose="training"), self._count, self._columns)
+        trying = _Trying(training.asking(first.version, purpose="training"), self._count, self._tried, self._columns)
         cases = distinct(training.task, training.drawn(0, len(training.training)))
         waiting = [case for case in cases[: self._settings.cases] if not training.record.has(0, case.name)]
         units = 0
@@ -153,6 +156,14 @@ class _Learner:
         return Chooser.fitted(labels, projects, [each.least * factor for factor in _MARGINS], settings)
 
 
+def _numbers(words: str, count: int) -> Sequence[int]:
+    """Give the alternatives to compile with beside the first."""
+    numbers = sorted({int(word) for word in words.split(",")} - {0}) if words else range(1, count)
+    if numbers and numbers[-1] >= count:
+        raise InvalidError(f"tried: the alternatives have the numbers 0 to {count - 1}, not {numbers[-1]}")
+    return numbers
+
+
 class _Tried(msgspec.Struct, frozen=True):
     """The labels of a case, encoded as in the record; none if a compile failed."""
 
@@ -169,26 +180,28 @@ class _Trying:
     Attributes:
         asking: the server and the policy of the first compile, for the first alternative and the features.
         count: the number of alternatives.
+        tried: those to compile with, beside the first.
         columns: the number of columns of the features.
 
     """
 
     asking: Asking
     count: int
+    tried: Sequence[int]
     columns: int
 
     def __call__(self, machine: Machine, task: Task, case: Case) -> _Tried:
         """Compile on the machine: the labels are much smaller than the results."""
         first = Collecting(self.asking)(machine, task, case)
         results = [first.result, *(self._others(machine, task, case) if len(first) else ())]
-        whole = len(results) == self.count and results[-1].ok
-        labels = _labels(first, results, task) if whole else Labels.none(self.columns, self.count)
+        whole = len(results) == 1 + len(self.tried) and results[-1].ok
+        labels = self._labels(first, results, task) if whole else Labels.none(self.columns, self.count)
         return _Tried(labels.packed(), len(labels), len(results), results[-1].failure)
 
     def _others(self, machine: Machine, task: Task, case: Case) -> Iterator[CompileResult]:
-        """Compile with each further alternative, up to the first that fails."""
+        """Compile with each further alternative to try, up to the first that fails."""
         made = cast("Exhaustible", task)
-        for choice in range(1, self.count):
+        for choice in self.tried:
             try:
                 result = retried(partial(_run_with, made, case, choice), machine.running, asks=False)
             except PolicyBridgeError as error:
@@ -199,14 +212,14 @@ class _Trying:
             if not result.ok:
                 return
 
+    def _labels(self, first: Trajectory, results: Sequence[CompileResult], task: Task) -> Labels:
+        """Label the units that have a cost in all compiles; what was not tried costs more than anything."""
+        places = [place for place, unit in enumerate(first.units) if all(unit in each.costs for each in results)]
+        costs = np.full((len(places), self.count), np.inf, np.float32)
+        for choice, result in zip((0, *self.tried), results, strict=True):
+            costs[:, choice] = [result.costs[first.units[place]] for place in places]
+        return Labels(rows_of(first.observations[places], task.features), costs)
+
 
 def _run_with(task: Exhaustible, case: Case, choice: int, _: bool) -> CompileResult:
     return task.run_with(case, choice)
-
-
-def _labels(first: Trajectory, results: Sequence[CompileResult], task: Task) -> Labels:
-    """Label the units that have a cost in all compiles."""
-    places = [place for place, unit in enumerate(first.units) if all(unit in each.costs for each in results)]
-    costs = [[each.costs[first.units[place]] for each in results] for place in places]
-    rows = rows_of(first.observations[places], task.features)
-    return Labels(rows, np.array(costs, np.float32).reshape(len(places), len(results)))

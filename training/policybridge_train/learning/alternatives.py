@@ -24,7 +24,7 @@ class Labels:
 
     Attributes:
         rows: the features, shape [n, columns].
-        costs: shape [n, alternatives].
+        costs: shape [n, alternatives]; infinite where an alternative was not tried.
 
     """
 
@@ -129,7 +129,7 @@ class Chooser:
 
 def _fitted(labels: Labels, best: int, settings: TreeSettings) -> dict[int, Trees]:
     beyond = labels.costs - labels.costs[:, [best]]
-    others = [choice for choice in range(beyond.shape[1]) if choice != best]
+    others = [choice for choice in range(beyond.shape[1]) if choice != best and np.isfinite(beyond[:, choice]).all()]
     return {choice: fit(labels.rows, beyond[:, choice], settings) for choice in others}
 
 

@@ -21,7 +21,7 @@ _LISTED: Final[Mapping[str, float]] = {
     "set ext-tsp & skip early-machinelicm & skip loop-reduce": 0.0250,
     "set ext-tsp": 0.0087,
     "skip x86-isel": 0.0060,
-    "add gvn-hoist@early & add gvn-sink@early & skip shrink-wrap": 0.0055,
+    "add gvn-hoist@early & skip shrink-wrap": 0.0037,
     "skip codegenprepare": 0.0044,
     "skip machine-sink": 0.0042,
     "add sink@last": 0.0040,
@@ -29,7 +29,6 @@ _LISTED: Final[Mapping[str, float]] = {
     "add gvn-hoist@early": 0.0021,
     "add mergereturn,simplifycfg@last & skip InstCombinePass & skip LoopRotatePass & "
     "skip LoopUnrollPass & skip SLPVectorizerPass & skip x86-cmov-conversion": 0.0020,
-    "add gvn-sink@early": 0.0019,
     "skip shrink-wrap": 0.0016,
     "add newgvn@early & skip x86-fixup-leas & skip x86-optimize-leas": 0.0012,
     "add reg2mem,sroa,instcombine,simplifycfg@last": 0.0012,
@@ -44,7 +43,7 @@ _LISTED: Final[Mapping[str, float]] = {
     "skip loop-reduce": 0.0005,
     "skip x86-fixup-leas": 0.0005,
     "skip twoaddressinstruction": 0.0003,
-    "add constraint-elimination@early & add gvn-sink@last & skip consthoist & "
+    "add constraint-elimination@early & skip consthoist & "
     "skip expand-memcmp & skip machinelicm & skip tailduplication": 0.0003,
     "add adce@last & add bdce@last & add dse@last & add early-cse<memssa>@last & "
     "add jump-threading@early & add mldst-motion@early & add reassociate@early & add sccp@early": 0.0003,

@@ -35,7 +35,7 @@ CODEGEN_PASSES: Final = (
 
 PIPELINES: Final = (
     "adce", "aggressive-instcombine", "bdce", "consthoist", "constraint-elimination", "correlated-propagation",
-    "dse", "early-cse<memssa>", "gvn", "gvn-hoist", "gvn-sink", "instcombine", "jump-threading",
+    "dse", "early-cse<memssa>", "gvn", "gvn-hoist", "instcombine", "jump-threading",
     "loop(indvars)", "loop(loop-deletion)", "loop(loop-idiom)", "loop(loop-reduce)", "loop-mssa(licm)",
     "loop-mssa(loop-simplifycfg)", "lower-switch,simplifycfg", "memcpyopt", "mergereturn,simplifycfg",
     "mldst-motion", "nary-reassociate", "newgvn", "reassociate", "reg2mem,sroa,instcombine,simplifycfg",
@@ -59,7 +59,7 @@ _TIGHT_BASE: Final = (
     *_SIZE, "set no-small-tables", "set split-conditions", "set split-for-size", "set reverse-assignment",
     "skip x86-fixup-leas", "skip x86-optimize-leas",
 )  # fmt: skip
-_GVN: Final = ("add gvn-hoist@early", "add gvn-sink@early")
+_GVN: Final = ("add gvn-hoist@early",)
 _LIST: Final = ("set list-burr",)
 _TIGHT: Final = (*_TIGHT_BASE, *_GVN, *_LIST)
 
@@ -79,7 +79,7 @@ ALTERNATIVES: Final[Mapping[str, tuple[str, ...]]] = {
     "size-no-cmov": (*_SIZE, "skip x86-cmov-conversion"),
     "size-no-isel": (*_SIZE, "skip x86-isel"),
     "size-gvn-hoist": (*_SIZE, "add gvn-hoist@early"),
-    "size-gvn-sink": (*_SIZE, "add gvn-sink@early"),
+    "size-retired": _SIZE,  # It added gvn-sink.
     "size-sink": (*_SIZE, "add sink@last"),
     "size-lower-switch": (*_SIZE, "add lower-switch,simplifycfg@last"),
     "tight": _TIGHT,
@@ -113,11 +113,12 @@ NEVER: Final[Mapping[str, str]] = {
     "WarnMissedTransformationsPass": "it only warns",
     "X86 Atom pad short functions": "it only pads for one processor",
     "fixup-statepoint-caller-saved": "garbage collection needs it",
+    "gvn-sink": "it orders values by their addresses, so the same decisions give objects that differ",
     "interleaved-access": "it lowers what the vectoriser has left for it",
     "remove-loads-into-fake-uses": "it only serves debug information",
     "stack-coloring": "it removes markers that later passes do not know",
 }
-"""Optional passes that may not be skipped, and why."""
+"""Optional passes that may not be skipped, passes that may not be added, and why."""
 
 ALL_FUNCTIONS: Final = "e3b0c44298fc1c14"
 """The key of a choice for all functions of a module: that of the empty name."""
@@ -196,6 +197,8 @@ def _check_skipped(name: str) -> None:
 
 def _check_added(name: str, *, of_all: bool) -> None:
     pipeline, _, point = name.rpartition("@")
+    if pipeline in NEVER:
+        raise InvalidError(f"{pipeline} is never added: {NEVER[pipeline]}")
     if pipeline not in (*PIPELINES, *MODULE_PIPELINES) or point not in POINTS:
         known = "one of the documented pipelines with @early or @last"
         raise InvalidError(f"passes that may be added are {known}, not {name!r}")
