@@ -441,7 +441,6 @@ def test_functions_that_are_gone_are_told_in_one_line(tuner: Tuner) -> None:
         ("skip SimplifyCFGPass.9999999999999999999 f", "behind a pass comes nothing, or a dot and which of its runs"),
         ("add structurizecfg@early f", "passes that may be added are one of the documented pipelines"),
         ("add gvn-sink@early f", "gvn-sink is never added: it orders values by their addresses"),
-        ("keep gvn-sink@last f", "gvn-sink is never added"),
         ("add gvn f", "passes that may be added are one of the documented pipelines"),
         ("add gvn@late f", "passes that may be added are one of the documented pipelines"),
         ("add iroutliner@early", "iroutliner is added @last alone"),
