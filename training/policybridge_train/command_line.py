@@ -22,13 +22,13 @@ def count(text: str) -> int:
     return number
 
 
-def status_of(command: str, work: Callable[[], int], interrupted: str) -> int:
+def status_of(command: str, work: Callable[[], int], interrupted: str | Callable[[], str]) -> int:
     """Do a command's work; give its exit status, 2 after an error, and 130 after Ctrl-C, SIGTERM or SIGHUP.
 
     Args:
         command: the command's name.
         work: gives the exit status.
-        interrupted: is said after an interrupt.
+        interrupted: is said after an interrupt, or gives it then.
 
     """
     try:
@@ -38,7 +38,8 @@ def status_of(command: str, work: Callable[[], int], interrupted: str) -> int:
         sys.stderr.write(f"policybridge {command}: {error}\n")
         return _FAILED
     except KeyboardInterrupt:
-        sys.stderr.write(f"policybridge {command}: interrupted; {interrupted}\n")
+        said = interrupted if isinstance(interrupted, str) else interrupted()
+        sys.stderr.write(f"policybridge {command}: interrupted; {said}\n")
         return INTERRUPTED
 
 

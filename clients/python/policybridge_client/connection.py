@@ -1,6 +1,7 @@
 """Connecting to the policy server: the table of the connections, and the choice among several servers."""
 
 import os
+import re
 from collections.abc import Callable
 from typing import Final, cast
 
@@ -75,7 +76,13 @@ def scheme_of(address: str) -> tuple[str, str]:
 
 
 def _connect_one(address: str, timeout: float, credentials: Credentials | None) -> Connection:
+    if re.match("https?://", address):
+        raise InvalidError(
+            f"{address} is a page and no policy server: give socket:PATH, grpc:HOST:PORT or grpcs:HOST:PORT"
+        )
     scheme, target = scheme_of(address)
+    if target.endswith(".sock") and target == address and scheme == "grpc":
+        raise InvalidError(f"{address} has no port: for a Unix socket give socket:{address}, for gRPC HOST:PORT")
     if scheme in _WITH_CREDENTIALS:
         secured = cast("Callable[..., Connection]", CONNECTIONS.load(scheme))
         return secured(target, timeout, credentials=credentials or Credentials.from_environment())

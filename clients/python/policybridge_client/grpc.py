@@ -12,7 +12,7 @@ from policybridge.v1.tensor_pb2 import EncodedTensors
 from policybridge_client.contract import FormReference
 from policybridge_client.credentials import Credentials
 from policybridge_client.grpc_channel import open_channel, token_metadata
-from policybridge_client.grpc_stream import Stream, error_of
+from policybridge_client.grpc_stream import Stream, error_of, with_cure
 from policybridge_core.closing import Closing
 from policybridge_core.errors import DeadlineError, InvalidError, PolicyBridgeError, UnavailableError
 from policybridge_forms.words import MOST_BYTES
@@ -126,7 +126,7 @@ class GrpcConnection(Closing):
                 ) from failure
             if failure.code() is grpc.StatusCode.UNAVAILABLE:
                 raise UnavailableError(
-                    f"could not reach the server at {self._target}: {failure.details()}"
+                    f"could not reach the server at {self._target}: {with_cure(failure.details() or '')}"
                 ) from failure
 
     def report_outcome(self, session_id: str, outcome: Outcome) -> None:

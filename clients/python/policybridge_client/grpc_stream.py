@@ -112,10 +112,19 @@ class Stream:
                 return
 
 
+def with_cure(details: str) -> str:
+    """Add what to do about a server that cannot be reached."""
+    if "CERTIFICATE_VERIFY_FAILED" in details:
+        return f"{details}; give the certificate of the authority that signed the server's (--tls-ca FILE)"
+    if "failed to connect" in details or "errors resolving" in details:
+        return f"{details}; start one (policybridge serve --grpc ADDRESS), or mend the address"
+    return details
+
+
 def error_of(failure: grpc.RpcError, target: str) -> PolicyBridgeError:
     """Convert the failure of a call to ``target`` to an error of ours."""
     status, details = failure.code().value[0], failure.details() or "no reason given"
     # The client did not cancel: the server stopped while it received the call.
     if failure.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
-        return UnavailableError(f"the server at {target}: {details}")
+        return UnavailableError(f"the server at {target}: {with_cure(details)}")
     return error_from_status(status, details)

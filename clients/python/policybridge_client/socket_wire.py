@@ -12,6 +12,9 @@ from policybridge_serdes.interactive import MAX_LINE
 _LONGEST: Final = 1e6
 """Longest single wait, in seconds: poll(2) takes at most 2³¹ ms."""
 
+_LONGEST_PATH: Final = 107
+"""Bytes of a socket's path, without the zero behind it."""
+
 
 class Wire:
     """A connection to the server at ``path``.
@@ -149,4 +152,9 @@ class Wire:
     def _error(self, what: str, error: OSError) -> PolicyBridgeError:
         if isinstance(error, BlockingIOError):
             return self._late(what)
-        return UnavailableError(f"could not {what} the server at {self._path}: {error.strerror or error}")
+        told = f"could not {what} the server at {self._path}: {error.strerror or error}"
+        if isinstance(error, FileNotFoundError | ConnectionRefusedError):
+            told += f"; start one (policybridge serve --socket {self._path}), or mend the address"
+        elif error.errno is None:
+            told += f"; a socket's path has at most {_LONGEST_PATH} bytes: choose a shorter one"
+        return UnavailableError(told)

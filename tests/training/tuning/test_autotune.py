@@ -226,7 +226,7 @@ def test_two_searches_for_one_store_are_refused(
         (("--corpus", "{corpus}", "--store", ""), "Is a directory"),
         (("--corpus", "{corpus}", "--store", "{tmp}/text/tuned.db"), "Not a directory"),
         (("--", "true"), "the build compiled nothing"),
-        (("--", "false"), "the build ended with status 1; nothing was tuned"),
+        (("--", "false"), "the build ended with status 1, so nothing was tuned"),
     ],
 )
 def test_what_cannot_be_done_is_said_before_anything_is_compiled(

@@ -12,8 +12,12 @@ from pathlib import Path
 from typing import IO, Final
 
 from policybridge_client.llvm.signals import AWAKE_WITHIN
+from policybridge_core.errors import NotFoundError
 from policybridge_train.corpus.notes import BuildCommand, read_notes
 from policybridge_train.corpus.wrappers import recording_environment
+
+NOTHING: Final = "the build compiled nothing; if all is up to date, clean it and build again"
+"""Said of a build without a compilation."""
 
 _GRACE: Final = 3.0
 """Seconds between asking processes to end and ending them."""
@@ -28,18 +32,24 @@ def running(
     ``output`` takes standard output and error; None leaves them as ours are, and standard input, too.
 
     Raises:
+        NotFoundError: there is no such program.
         OSError: the command cannot be started.
 
     """
-    process = subprocess.Popen(
-        command,
-        env=environment,
-        cwd=folder,
-        stdin=None if output is None else subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        start_new_session=True,
-    )
+    try:
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            cwd=folder,
+            stdin=None if output is None else subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise NotFoundError(
+            f"there is no program {command[0]!r}: give the build's command behind --, as you would type it"
+        ) from error
     try:
         yield process
     finally:

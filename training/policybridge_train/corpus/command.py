@@ -2,15 +2,17 @@
 
 import argparse
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
 
+from policybridge_core.errors import NotFoundError
 from policybridge_train.command_line import status_of
 from policybridge_train.corpus.adding import Added, is_corpus, missing_sources, read_compile_commands
 from policybridge_train.corpus.bitcode import FrontEnd
-from policybridge_train.corpus.building import record
+from policybridge_train.corpus.building import NOTHING, record
 from policybridge_train.corpus.conversion import Project, convert
 from policybridge_train.corpus.debian import command as debian
 from policybridge_train.corpus.description import Corpus
@@ -71,6 +73,8 @@ def _add(arguments: argparse.Namespace) -> int:
     finally:
         corpus = writer.write()
     tell(writer, corpus, arguments.output)
+    if not corpus.modules:
+        sys.stderr.write(f"policybridge corpus: {' '.join(map(str, arguments.files))}: nothing became a module\n")
     return 0 if corpus.modules else 1
 
 
@@ -109,4 +113,6 @@ def _record(arguments: argparse.Namespace) -> int:
     finally:
         corpus = writer.write()
     tell(writer, corpus, arguments.output)
+    if not status and not corpus.modules:
+        raise NotFoundError(f"nothing became a module: {NOTHING}")
     return status

@@ -52,7 +52,8 @@ class Corpus:
         """
         description = _read(folder / DESCRIPTION)
         if description is None:
-            raise NotFoundError(f"{folder} holds no corpus: there is no {DESCRIPTION} in it")
+            making = f"policybridge corpus record --output {folder} -- make"
+            raise NotFoundError(f"{folder} holds no corpus: there is no {DESCRIPTION} in it; make one ({making})")
         details = _read(folder / DETAILS) or {}
         try:
             return cls(

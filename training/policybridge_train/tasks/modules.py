@@ -109,6 +109,8 @@ class OfPlugin(OfCorpus):
 
     def __init__(self, compiler: str = "", plugins: str = "", seconds: str = "", memory: str = "") -> None:
         super().__init__(compiler, plugins, seconds, memory)
+        if self.tool.plugin is None and self.compiler.name == "zig":
+            raise NotFoundError("zig loads no plugins, which this task needs: give --compiler clang-22")
         if self.tool.plugin is None:
             raise NotFoundError(
                 f"there is no policybridge-inliner-{self.compiler.major}.so that {self.compiler.name} loads; give its "

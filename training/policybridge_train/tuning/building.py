@@ -8,14 +8,11 @@ from typing import IO, Final
 from policybridge_core.errors import NotFoundError, PolicyBridgeError
 from policybridge_train.command_line import INTERRUPTED
 from policybridge_train.corpus.bitcode import FrontEnd
-from policybridge_train.corpus.building import record
+from policybridge_train.corpus.building import NOTHING, record
 from policybridge_train.corpus.conversion import Project, convert
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.corpus.notes import BuildCommand
 from policybridge_train.corpus.writing import CorpusWriter
-
-NOTHING: Final = "the build compiled nothing; if all is up to date, clean it and build again"
-"""Said of a build without a compilation."""
 
 _SHOWN: Final = 20
 """Compilations that failed, of which the terminal is told."""
@@ -33,7 +30,7 @@ def built(build: Sequence[str], output: IO[bytes] | None = None) -> Sequence[Bui
     if status == INTERRUPTED:
         raise KeyboardInterrupt
     if status:
-        raise PolicyBridgeError(f"the build ended with status {status}; nothing was tuned")
+        raise PolicyBridgeError(f"the build ended with status {status}, so nothing was tuned: mend it first")
     return commands
 
 

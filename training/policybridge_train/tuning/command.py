@@ -33,6 +33,7 @@ from policybridge_train.compiling.options import (
     limits_of,
 )
 from policybridge_train.corpus.bitcode import FrontEnd
+from policybridge_train.corpus.building import NOTHING
 from policybridge_train.corpus.description import Corpus, programs_of
 from policybridge_train.corpus.link_time import AtLinkTime, Preparing, check_link_time, link_time_of
 from policybridge_train.corpus.notes import BuildCommand
@@ -43,7 +44,7 @@ from policybridge_train.tasks.inline import InlineForSize
 from policybridge_train.tasks.recipe import TaskRecipe
 from policybridge_train.tuning.applying import Ending
 from policybridge_train.tuning.autotuner import Autotuner
-from policybridge_train.tuning.building import NOTHING, built, converted, tell_untuned
+from policybridge_train.tuning.building import built, converted, tell_untuned
 from policybridge_train.tuning.choices import Gains
 from policybridge_train.tuning.compilers import BuildCompilers
 from policybridge_train.tuning.confirming import confirm
@@ -104,7 +105,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Tune. The exit status is 0; 1 if no module compiled, 2 for what cannot be done, 130 after an interrupt."""
-    return status_of("autotune", lambda: _tune(arguments), "the best so far is in the store")
+
+    def kept() -> str:
+        is_there = arguments.store.is_file()
+        return "the best so far is in the store" if is_there else "there is no store yet; the same command begins again"
+
+    return status_of("autotune", lambda: _tune(arguments), kept)
 
 
 def _tune(arguments: argparse.Namespace) -> int:

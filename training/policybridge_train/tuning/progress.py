@@ -61,7 +61,7 @@ class Progress:
             yield
         except sqlite3.Error as error:
             what = f"the progress of the search in {self._path} cannot be read or written: {error}"
-            raise InvalidError(f"{what}; move it away, if it is damaged") from error
+            raise InvalidError(f"{what}; is there space on the disk? If it is damaged, move it away") from error
 
     def __enter__(self) -> "Progress":
         return self

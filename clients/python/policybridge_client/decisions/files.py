@@ -27,7 +27,11 @@ def read_store(path: Path | str) -> Store:
         TooLargeError: it has more than 256 MiB.
 
     """
-    return parse_store(read_limited(path, "store of decisions"), str(path))
+    try:
+        data = read_limited(path, "store of decisions")
+    except NotFoundError as error:
+        raise NotFoundError(f"{error}; make one (policybridge autotune --store {path} -- make)") from error
+    return parse_store(data, str(path))
 
 
 def write_store(store: Store, path: Path | str) -> None:

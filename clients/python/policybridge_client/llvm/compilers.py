@@ -72,9 +72,11 @@ class CompilerCommand:
                 return cls(kind, tuple(command[: index + length]), tuple(command[index + length :]))
             if word.startswith("-"):
                 break
-        shown = " ".join(command[:3]) or "nothing"
+        wrong = "there is no compiler: give its command behind --"
+        if command:
+            wrong = f"no compiler that asks is started by {' '.join(command[:3])!r}"
         raise InvalidError(
-            f"no compiler that asks is started by {shown!r}; known are clang, clang++, opt and llc (also with a "
+            f"{wrong}; known are clang, clang++, opt and llc (also with a "
             "target before and a version after the name), zig cc, zig c++, python -m ziglang cc, and any of them "
             "behind a wrapper such as ccache"
         )

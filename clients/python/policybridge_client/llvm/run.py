@@ -150,8 +150,10 @@ def run(arguments: argparse.Namespace) -> int:
         return 128 + signal.number
     except PolicyBridgeError as error:
         return _say(str(error), _USAGE)
+    except FileNotFoundError as error:
+        return _say(f"there is no program {error.filename!r}: give the compiler's name or path behind --", _NOT_FOUND)
     except OSError as error:
-        return _say(str(error), _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_STARTED)
+        return _say(str(error), _NOT_STARTED)
     return _told(report, arguments)
 
 
