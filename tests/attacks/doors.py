@@ -21,6 +21,7 @@ from rich.table import Table
 
 from tests.attacks.crowd_attacks import CROWD_ATTACKS, use
 from tests.attacks.door_attacks import DOOR_ATTACKS, Attack
+from tests.attacks.form_attacks import FORM_ATTACKS
 from tests.attacks.measure import Memory
 from tests.attacks.observation_attacks import OBSERVATION_ATTACKS
 from tests.attacks.signature_attacks import SIGNATURE_ATTACKS
@@ -40,6 +41,7 @@ ATTACKS: Final[Mapping[str, Attack]] = MappingProxyType(
         **OBSERVATION_ATTACKS,
         **SIGNATURE_ATTACKS,
         **CROWD_ATTACKS,
+        **FORM_ATTACKS,
     }
 )
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 import grpc
 
 from policybridge_bench.contenders.own import serve_command
+from policybridge_bench.network import write_network
 from policybridge_bench.processes import server
 from tests.attacks.measure import POLICY
 from tests.certificates import Authority
@@ -129,13 +130,14 @@ def until(seconds: float, work: Callable[[], object]) -> Callable[[], None]:
 
 @contextlib.contextmanager
 def served(folder: Path, *, tls: bool) -> Iterator[Target]:
-    """Serve a policy that echoes, on all doors, with a ledger."""
+    """Serve a policy that echoes, and one with a form, on all doors, with a ledger."""
     repository, protos, config = folder / "policies", folder / "protos", folder / "config.toml"
     first = POLICY.replace('["x"]', '["x"][:1]')
     for name, policy, more in (("echo", POLICY, ""), ("first", first, _ADVICE)):
         (repository / name / "1").mkdir(parents=True)
         (repository / name / "policy.toml").write_text(f'backend = "python"\ninline = true\n{more}')
         (repository / name / "1" / "policy.py").write_text(policy)
+    write_network(repository, "network")
     protos.mkdir()
     (protos / "attacked.proto").write_text(_PROTO)
     config.write_text(f'[mlbridge]\nprotos = ["{protos}"]\npolicy = "first"\n')

@@ -3,6 +3,7 @@
 import logging
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -67,7 +68,7 @@ class ClientDecisions:
         self._told = False
 
     def take(self, decided: Decided, taken: Callable[[], None]) -> None:
-        """Record decisions, and call ``taken`` when a drawn one is made again, or at once. No others come before that.
+        """Record decisions, and call ``taken`` when the next may come: a drawn one is made again, the ledger keeps up.
 
         Raises:
             InvalidError: the bytes are of another number of decisions, or an advice is none of the policy's choices.
@@ -84,6 +85,8 @@ class ClientDecisions:
         self._counters.made_by_clients += count
         if self._recording is not None:
             self._recording.reported(count, payload[:middle], payload[middle:], decided.nanoseconds // count)
+            # Reports come faster than a disk takes them. Else they would fill the room of all sessions.
+            taken = partial(self._recording.keep_pace, taken)
         drawn = _RANDOM.randrange(max(count, _ONE_OF))
         if drawn >= count:
             taken()

@@ -32,6 +32,9 @@ class Recording(Protocol):
     def reported(self, count: int, observations: bytes, advices: bytes, nanoseconds: int) -> None:
         """Take ``count`` decisions that the client made by itself, packed, of ``nanoseconds`` each on average."""
 
+    def keep_pace(self, go_on: Callable[[], None]) -> None:
+        """Call ``go_on`` at once, or if the ledger is behind, when it has written the decisions so far."""
+
     def closed(self, acknowledge: Acknowledge | None = None) -> None:
         """Take the end of the session, and acknowledge it when it and all decisions of the session are durable.
 

@@ -24,8 +24,14 @@ _DECISIONS: Final = 256
 _BYTES: Final = 1 << 18
 """Of observations in a segment, about."""
 
+_BEHIND: Final = 16 << 20
+"""Bytes that wait to be written, from which on clients that decide by themselves wait, too."""
+
 _DECISION: Final = 300
 """Approximate bytes of Python's objects for a decision besides the observation."""
+
+_SEGMENT: Final = 1500
+"""Approximate bytes of those for a segment that a client reported, besides its decisions."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +199,15 @@ class LedgerRecording:
                 last - first,
                 nanoseconds,
             )
-            self._put(bulk, len(bulk.observations) + len(bulk.advices))
+            self._put(bulk, len(bulk.observations) + len(bulk.advices) + _SEGMENT)
+
+    def keep_pace(self, go_on: Callable[[], None]) -> None:
+        """Call ``go_on`` at once, or if much waits to be written, when the decisions so far are or cannot be."""
+        if self.kept and self._writer.waiting_bytes > _BEHIND:
+            record = Reported(self._session.id, None, self._clock.now().wall, self._session.reporter)
+            self._writer.put_urgent(record, lambda _: go_on())
+        else:
+            go_on()
 
     def closed(self, acknowledge: Acknowledge | None = None) -> None:
         """Take the end."""

@@ -4,6 +4,7 @@ import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -99,6 +100,26 @@ def test_after_a_kill_the_open_sessions_are_told_as_interrupted(
         found = reader.session(opened.id)
     assert found.interrupted
     assert found.closed is not None
+
+
+def test_a_client_that_reports_faster_than_the_store_writes_waits_and_loses_nothing(tmp_path: Path) -> None:
+    recorder = LedgerRecorder(SqliteStore(tmp_path / "ledger.db", Bounds()))
+    recording = recorder.opened(SessionView("one", PolicyVersion("network", 1, "sha256:0")))
+    recording.bound(SIGNATURE)
+    observations, advices = bytes(1024 * SIGNATURE.features.size), bytes(1024 * ADVICE.nbytes)
+    reports, went_on = 0, Event()
+    while reports == 0 or went_on.is_set():
+        went_on.clear()
+        recording.reported(1024, observations, advices, 1)
+        reports += 1
+        assert reports < 500, "nothing makes the client wait"
+        recording.keep_pace(went_on.set)
+    recorder.start(lambda call, *arguments: call(*arguments))
+    assert went_on.wait(120)
+    recorder.close()
+    with LedgerReader(tmp_path / "ledger.db") as reader:
+        found = reader.session("one")
+    assert (found.decisions, found.lost, found.outcome) == (1024 * reports, 0, None)
 
 
 def test_a_store_that_cannot_keep_up_costs_decisions_of_the_record_and_says_so(

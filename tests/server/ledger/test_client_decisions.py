@@ -174,6 +174,13 @@ def test_a_client_that_cannot_evaluate_gets_no_form(address: str) -> None:
             session.form(FormReference("sha256:00", 1))
 
 
+def test_the_form_of_another_version_is_not_given(address: str) -> None:
+    with closing(open_forms(address, policy="choosing")) as other:
+        (form,) = other.forms.values()
+    with closing(open_forms(address)) as session, pytest.raises(NotFoundError, match="has no form"):
+        session.form(form)
+
+
 def test_a_session_that_explores_is_decided_by_the_server(address: str) -> None:
     options = SessionOptions(exploration=Exploration(epsilon=0.5), evaluates=True)
     with connect(address).open(PolicyReference("choosing"), SIGNATURE, options) as session:
