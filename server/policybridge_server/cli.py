@@ -24,6 +24,84 @@ from policybridge_server.workers.parent import serve_with_workers
 _PARTS: Final[dict[str, Table]] = {"grpc_service": SERVICES, "ledger_store": LEDGERS}
 """The options whose values are names of parts."""
 
+_GROUPS: Final = {
+    "policies": (
+        "repository",
+        "follow",
+        "follow_ca",
+        "follow_certificate",
+        "follow_key",
+        "follow_token_file",
+        "cache",
+        "poll",
+        "workers",
+        "allow_python",
+        "allow_publish",
+        "keep_versions",
+        "max_artifact_bytes",
+        "max_artifact_files",
+    ),
+    "addresses": (
+        "grpc",
+        "grpcio",
+        "socket",
+        "http",
+        "pipe",
+        "transport",
+        "grpc_service",
+        "max_observation_bytes",
+        "max_message_bytes",
+        "max_buffered_bytes",
+        "sequence_idle",
+    ),
+    "access": (
+        "tls_certificate",
+        "tls_key",
+        "tls_client_ca",
+        "tokens",
+        "no_forms",
+        "report_scope",
+        "insecure",
+        "http_host",
+        "socket_mode",
+        "socket_owner",
+        "socket_group",
+    ),
+    "limits of a client": (
+        "max_sessions",
+        "max_client_sessions",
+        "max_client_opens",
+        "max_features",
+        "max_values",
+        "max_outcome_values",
+        "max_context_values",
+        "hello_timeout",
+        "message_timeout",
+        "idle_timeout",
+        "reserve_descriptors",
+    ),
+    "operation": (
+        "spin",
+        "decision_timeout",
+        "load_timeout",
+        "grace",
+        "log_level",
+        "traces",
+        "trace_sessions",
+        "trace_decisions",
+        "runs",
+        "log_format",
+    ),
+    "the ledger": (
+        "ledger",
+        "ledger_store",
+        "ledger_spool",
+        "ledger_max_bytes",
+        "ledger_max_age",
+    ),
+}
+"""The options in groups, as docs/configuration.md has them."""
+
 _NUMBERS: Final[dict[type[inspect.Type], type]] = {inspect.IntType: int, inspect.FloatType: float}
 
 _LISTEN_DEMO: Final[dict[str, Any]] = {"grpc": ["127.0.0.1:0"], "socket": ["policybridge.sock"]}
@@ -32,8 +110,12 @@ _LISTEN_DEMO: Final[dict[str, Any]] = {"grpc": ["127.0.0.1:0"], "socket": ["poli
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the options: those of `ServerConfig`, and three more."""
     parser.description = "Serve policies to compilers until SIGTERM. Prints one line `ready ADDRESS…` when it listens."
-    for field, described in _options():
-        parser.add_argument(f"--{field.name.replace('_', '-')}", default=None, **_settings(field, described))
+    parser.epilog = "Exit status: 0 after SIGTERM; 2 if the configuration cannot be used."
+    options = {field.name: (field, described) for field, described in _options()}
+    for title, names in _GROUPS.items():
+        group = parser.add_argument_group(title)
+        for name in names:
+            group.add_argument(f"--{name.replace('_', '-')}", default=None, **_settings(*options[name]))
     parser.add_argument("--config", type=Path, metavar="FILE.toml", help="the same, by the options' names with _ for -")
     parser.add_argument("--demo", action="store_true", help="serve the bundled policies, also without other options")
     parser.add_argument("--verbose", action="store_true", help="log what happens: --log-level info")
