@@ -11,6 +11,7 @@ import pytest
 from policybridge_server.ledger.reader import LedgerReader
 from policybridge_server.ledger.trajectory import DecisionBatch
 from tests.conftest import RunningServer, running_server
+from tests.measures.kills_here import kill_servers
 from tests.native.conftest import Target, build_grpc
 from tests.native.llvm.plugins import emit_demo
 from tests.native.llvm.stores import Made, Tuner
@@ -124,6 +125,13 @@ def test_a_server_over_grpc_gives_the_same_object(
     made = compiled(tuner, module, server.grpc, "here", **INLINING)
     assert made.output == asked.output
     assert_recorded_alike(recorded(server, made), expected)
+
+
+def test_a_compile_whose_server_is_killed_ends_with_the_object_of_its_version(native: Target, tmp_path: Path) -> None:
+    with TemporaryDirectory(prefix="pb-") as folder:
+        found = kill_servers(Tuner.of(native, "22", tmp_path), Path(folder), 3)
+    assert found["wrong"] == 0
+    assert found["the version's"] > 0
 
 
 def test_an_unknown_place_is_an_error_that_names_the_known_ones(tuner: Tuner, server: RunningServer) -> None:
