@@ -47,6 +47,7 @@ COMMANDS: Final = Table(
         "score": "policybridge_train.scoring.command [train]",
         "serve": "policybridge_server.cli [server]",
         "sessions": "policybridge_server.ledger.cli [server]",
+        "size-report": "policybridge_train.checking.size_report [train]",
         "top": "policybridge_client.top [top]",
         "train": "policybridge_train.train_command [train]",
     },
@@ -68,6 +69,7 @@ SUMMARIES: Final = {
     "score": "compare policies, stores and flags with LLVM's own decisions over a corpus",
     "serve": "serve policies to any number of compilers",
     "sessions": "list, show and export the sessions that a server recorded",
+    "size-report": "compare the bytes of two builds by file, section and function, for a pull request",
     "top": "watch a server: sessions, decisions, latency, roll-outs",
     "train": "train a policy by its effect on the programs of a corpus",
 }

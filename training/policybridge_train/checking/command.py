@@ -14,7 +14,7 @@ from policybridge_client.connection import SERVER
 from policybridge_client.llvm.launcher import find_launcher
 from policybridge_core.errors import InvalidError
 from policybridge_train.checking.building import Project
-from policybridge_train.checking.linked import PARTS, Part, Sizes
+from policybridge_train.checking.linked import PARTS, Part, Sizes, percent
 from policybridge_train.command_line import status_of
 from policybridge_train.scoring.contenders import absolute_server
 from policybridge_train.scoring.summary import Grid
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--compiler", default="clang", metavar="NAME", help="the C compiler, such as clang-22 (default: clang)")
     add("--source", type=Path, default=Path(), metavar="DIR", help="the project's folder (default: the current one)")
     add("--judge", action="append", choices=PARTS, help="what must not grow; repeatable (default: text)")
-    add("--tolerance", type=_percent, default=0.0, metavar="PERCENT", help="growth that is no failure (default: 0)")
+    add("--tolerance", type=percent, default=0.0, metavar="PERCENT", help="growth that is no failure (default: 0)")
     add("--work", type=Path, metavar="DIR", help="keep the last build and both logs there (default: removed)")
     add("build", nargs=argparse.REMAINDER, metavar="-- BUILD…", help="the build, by $CC, $CXX or PATH's compilers")
 
@@ -115,10 +115,3 @@ def _change(before: Sizes, after: Sizes, part: Part) -> float:
     if old == new:
         return 0.0
     return 100 * (new / old - 1) if old else float("inf")
-
-
-def _percent(text: str) -> float:
-    number = float(text)
-    if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not 0 or more")
-    return number

@@ -1,5 +1,6 @@
 """The programs and libraries of a build, and their sizes by kind of section."""
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -48,10 +49,12 @@ def sizes_of(folder: Path) -> dict[str, Sizes]:
     if strip is None:
         raise PreconditionError("there is no strip on PATH; install binutils or LLVM")
     with TemporaryDirectory() as name:
-        return {str(path.relative_to(folder)): _sizes(path, strip, Path(name) / "stripped") for path in _linked(folder)}
+        copy = Path(name) / "stripped"
+        return {str(path.relative_to(folder)): _sizes(path, strip, copy) for path in linked_files(folder)}
 
 
-def _linked(folder: Path) -> Iterator[Path]:
+def linked_files(folder: Path) -> Iterator[Path]:
+    """Give the programs and shared libraries below a folder, but for those that only tried a compiler."""
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(set(folders) - _PROBES)
         for name in sorted(names):
@@ -73,3 +76,11 @@ def _sizes(path: Path, strip: str, copy: Path) -> Sizes:
     stripped = ObjectFile.read(copy)
     data = sum(stripped.loaded.values()) - stripped.text
     return Sizes(stripped.text, stripped.exec, data, copy.stat().st_size)
+
+
+def percent(text: str) -> float:
+    """Read an argument that is a percentage of growth."""
+    number = float(text)
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not 0 or more")
+    return number
