@@ -1,5 +1,6 @@
 #include "arguments.h"
 
+#include "address.h"
 #include "compiler_cache.h"
 #include "json_writer.h"
 #include "server.h"
@@ -246,6 +247,8 @@ private:
     };
     bool over_grpc = false;
     for (const std::string &address : split_addresses(*server_, is_scheme)) {
+      if (const Status status = check_address(address); !status.ok())
+        return refused(status.message());
       const std::string reachable = is_socket(address) ? with_scheme("socket:", address)
                                     : has_grpc         ? grpc_address(address)
                                                        : "";

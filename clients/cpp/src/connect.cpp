@@ -1,3 +1,4 @@
+#include "address.h"
 #include "guard.h"
 #include "policybridge/connection.h"
 #include "several.h"
@@ -62,6 +63,8 @@ Address parse(std::string_view address, const ConnectOptions &options) {
 using Made = Result<std::shared_ptr<Connection>>;
 
 Made connect_one(std::string_view address, const ConnectOptions &options) {
+  if (Status status = check_address(address); !status.ok())
+    return status;
   const auto [name, target] = parse(address, options);
   if (target.empty())
     return invalid_argument("'" + std::string(address) + "' is no address; socket:PATH is one");

@@ -183,6 +183,17 @@ def test_an_address_that_is_not_a_sockets_is_refused_with_the_alternative(launch
     assert "-DPOLICYBRIDGE_LAUNCHER_STATIC=OFF" in refused.stderr
 
 
+@pytest.mark.parametrize(
+    ("address", "cure"), [("http://localhost:80", "grpc:HOST:PORT"), ("gone.sock", "socket:gone.sock")]
+)
+def test_what_is_plainly_no_address_is_refused_with_the_one_that_is_meant(
+    launcher: str, address: str, cure: str
+) -> None:
+    words = [launcher, "--policy", "echo", "--server", address, "--", "clang", "-c", "x.c"]
+    refused = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (refused.returncode, address in refused.stderr, cure in refused.stderr) == (2, True, True)
+
+
 @pytest.mark.parametrize("compiler", parameters("clang-22"))
 def test_over_tls_the_files_of_the_command_line_let_the_launcher_in(
     grpc_launcher: str, folder: Path, compiler: str

@@ -506,6 +506,16 @@ def test_an_address_of_a_scheme_that_is_not_linked_says_what_to_link(connect: Co
         connect("socket:")
 
 
+@pytest.mark.parametrize(
+    ("address", "cure"), [("http://localhost:80", "grpc:HOST:PORT"), ("gone.sock", "socket:gone.sock")]
+)
+def test_what_is_plainly_no_address_is_refused_with_the_one_that_is_meant(
+    connect: Connect, address: str, cure: str
+) -> None:
+    with pytest.raises(InvalidError, match=cure):
+        connect(address)
+
+
 def test_threads_with_a_runner_each_share_a_connection(native: Target, server: RunningServer) -> None:
     target = "policybridge-cpp-client"
     built = native(target, *sanitized("thread"))
