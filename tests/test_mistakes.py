@@ -97,11 +97,17 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_mistake_is_named_with_its_cure(
     words: str, status: int, fault: str, cure: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    try:
-        ended = main(words.split())
-    except SystemExit as stopped:
-        ended = int(stopped.code or 0)
-    said = " ".join(capfd.readouterr().err.split())
+    if words.startswith("serve"):
+        # In a process of its own: other tests import Triton's client, whose messages have the names of ours.
+        done = said_by(*words.split())
+        ended, told = done.returncode, done.stderr
+    else:
+        try:
+            ended = main(words.split())
+        except SystemExit as stopped:
+            ended = int(stopped.code or 0)
+        told = capfd.readouterr().err
+    said = " ".join(told.split())
     assert (ended, fault in said, cure in said) == (status, True, True), said
 
 

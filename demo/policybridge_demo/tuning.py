@@ -64,9 +64,8 @@ def tune(modules: Sequence[Module], compiler: str, seconds: float, jobs: int, co
         console.print(_APPLY, markup=False, highlight=False, soft_wrap=True)
 
 
-_APPLY: Final = f"""\
-The figures are those of the very modules that were tuned. The decisions apply without a server:
-  policybridge run --decisions {STORE} -- COMPILER ARGUMENTS…"""
+_APPLY: Final = """\
+The figures are those of the very modules that were tuned. The decisions apply without a server."""
 
 
 def _autotune(*words: object) -> int:

@@ -109,8 +109,10 @@ Result<Compiler> Compiler::of(const Strings &command) {
   std::string shown;
   for (std::size_t place = 0; place < std::min<std::size_t>(command.size(), 3); ++place)
     shown += (place ? " " : "") + command[place];
-  return invalid_argument("no compiler that asks is started by '" + (shown.empty() ? "nothing" : shown) +
-                          "'; known are clang, clang++, opt and llc (also with a target before and a version after "
+  const std::string wrong = command.empty() ? "there is no compiler: give its command behind --"
+                                            : "no compiler that asks is started by '" + shown + "'";
+  return invalid_argument(wrong +
+                          "; known are clang, clang++, opt and llc (also with a target before and a version after "
                           "the name), zig cc, zig c++, python -m ziglang cc, and any of them behind a wrapper such "
                           "as ccache");
 }

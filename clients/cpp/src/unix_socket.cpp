@@ -57,7 +57,8 @@ Result<UnixSocket> UnixSocket::connect(const std::string &path, const WaitOption
   UnixSocket connected(Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)), path, options);
   // In the words of the Python client, which has them from CPython.
   if (path.size() >= sizeof address.sun_path)
-    return unavailable(could_not("reach", path) + ": AF_UNIX path too long");
+    return unavailable(could_not("reach", path) + ": AF_UNIX path too long; a socket's path has at most " +
+                       std::to_string(sizeof address.sun_path - 1) + " bytes: choose a shorter one");
   std::memcpy(address.sun_path, path.data(), path.size());
   if (!connected.is_open())
     return connected.failed("reach", errno);
@@ -207,7 +208,9 @@ Status UnixSocket::gone() const { return unavailable("the server at " + path_ + 
 Status UnixSocket::failed(const char *action, int error) const {
   if (error == EAGAIN || error == EWOULDBLOCK)
     return deadline_exceeded(could_not(action, path_) + " within " + seconds(options_.timeout));
-  return unavailable(could_not(action, path_) + ": " + std::strerror(error));
+  const bool is_absent = error == ENOENT || error == ECONNREFUSED;
+  return unavailable(could_not(action, path_) + ": " + std::strerror(error) +
+                     (is_absent ? "; start one (policybridge serve --socket " + path_ + "), or mend the address" : ""));
 }
 
 } // namespace policybridge

@@ -13,9 +13,6 @@ a form by ``{"form":"sha256:…"}\n``.
 
 from policybridge_serdes.interactive.events import Context, Decided, Event, FormWanted, Header
 from policybridge_serdes.interactive.lines import (
-    MAX_LINE,
-    MOST_DECIDED,
-    OutcomeFields,
     context_line,
     decided_lines,
     form_line,
@@ -23,10 +20,15 @@ from policybridge_serdes.interactive.lines import (
     observation_lines,
     outcome_fields,
     outcome_line,
+)
+from policybridge_serdes.interactive.reader import (
+    MAX_LINE,
+    MOST_DECIDED,
+    InteractiveReader,
+    OutcomeFields,
     read_context,
     read_observation,
 )
-from policybridge_serdes.interactive.reader import InteractiveReader
 
 __all__ = [
     "MAX_LINE",

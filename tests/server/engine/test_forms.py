@@ -63,8 +63,8 @@ def test_decisions_of_a_client_are_taken_when_one_of_them_is_made_again(tmp_path
         session = await opened(opener)
         session.bind(SIGNATURE)
         taken: list[str] = []
-        payload = b"".join(row.tobytes() for row in observations(2, 1)) + bytes(16)
-        session.decided(Decided(2, 0, payload), lambda: taken.append("taken"))
+        payload = b"".join(row.tobytes() for row in observations(64, 1)) + bytes(8 * 64)
+        session.decided(Decided(64, 0, payload), lambda: taken.append("taken"))
         # A client could send messages without end, faster than the model makes one decision of each.
         assert taken == []
         opener.engine.flush()

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -116,7 +117,9 @@ def test_a_build_by_clang_is_tuned_with_that_clang_and_the_lines_apply_the_store
     assert (told["modules"], told["store"], told["failures"]) == (1, "policybridge.decisions", [])
     assert told["text"]["after"] < told["text"]["before"]
     before = Path("one.o").read_bytes()
-    subprocess.run(told["apply"][0], shell=True, check=True, capture_output=True)
+    # The environment's own command, as in a shell where it is activated.
+    found = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    subprocess.run(told["apply"][0], shell=True, check=True, capture_output=True, env=found)
     assert Path("one.o").read_bytes() != before
 
 
