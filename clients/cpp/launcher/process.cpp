@@ -21,6 +21,13 @@ namespace policybridge {
 
 namespace {
 
+/// In the words of `policybridge run`.
+Status cannot_start(int error, const std::string &program) {
+  if (error != ENOENT)
+    return system_error(error, program);
+  return {StatusCode::NotFound, "there is no program '" + program + "': give the compiler's name or path behind --"};
+}
+
 constexpr int grace_milliseconds = 2000;
 constexpr int pause_milliseconds = 5;
 
@@ -112,7 +119,7 @@ bool is_group_alive(pid_t group) {
 Result<Process> Process::start(const Strings &command, const Signals &signals, const ProcessOptions &options) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
-    return system_error(errno, command[0]);
+    return cannot_start(errno, command[0]);
   const Descriptor failure(ends[0]);
   Descriptor report(ends[1]);
   const Strings environment = changed_environment(options.variables);
@@ -121,7 +128,7 @@ Result<Process> Process::start(const Strings &command, const Signals &signals, c
   if (number == 0)
     run_child(words.data(), surroundings.data(), signals, options, report.get());
   if (number < 0)
-    return system_error(errno, command[0]);
+    return cannot_start(errno, command[0]);
   report.close();
   int error = 0;
   ssize_t got = 0;
@@ -137,7 +144,7 @@ Result<Process> Process::start(const Strings &command, const Signals &signals, c
     return Process(number, std::move(descriptor));
   kill(-number, SIGKILL);
   waitpid(number, nullptr, 0);
-  return system_error(error, command[0]);
+  return cannot_start(error, command[0]);
 }
 
 Process::~Process() {
@@ -177,13 +184,13 @@ int Process::reap() {
 
 Status become(const Strings &command) {
   execvp(command[0].c_str(), pointers(command).data());
-  return system_error(errno, command[0]);
+  return cannot_start(errno, command[0]);
 }
 
 Result<std::string> output_of(const Strings &command, Signals &signals, int timeout, bool with_errors) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
-    return system_error(errno, command[0]);
+    return cannot_start(errno, command[0]);
   const Descriptor reading(ends[0]);
   Descriptor writing(ends[1]);
   ProcessOptions options;
