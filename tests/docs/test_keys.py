@@ -19,6 +19,7 @@ from policybridge_server.mlbridge.grpc.config import ConditionConfig, FeatureCon
 from policybridge_server.mlbridge.pipes.config import PipeConfig
 from policybridge_server.repository.config import HeadConfig, PolicyConfig
 from policybridge_train.checking import command as check
+from policybridge_train.checking import size_report
 from policybridge_train.tuning import command as autotune
 from policybridge_train.tuning import export
 from tests.docs.pages import ROOT
@@ -91,11 +92,18 @@ def test_every_option_of_autotune_is_described(heading: str, add: Callable[[argp
     assert {option for row in rows for option in re.findall(r"`(--?[a-z]+)", row.split(" | ")[0])} == options
 
 
-def test_every_option_of_check_is_described() -> None:
+@pytest.mark.parametrize(
+    ("heading", "add"),
+    [("A check for CI", check.add_arguments), ("A report for a pull request", size_report.add_arguments)],
+)
+def test_every_option_of_a_comparison_of_builds_is_described(
+    heading: str, add: Callable[[argparse.ArgumentParser], None]
+) -> None:
     parser = argparse.ArgumentParser(add_help=False)
-    check.add_arguments(parser)
+    add(parser)
     options = {option for action in parser._actions for option in action.option_strings}
-    section = (ROOT / "docs" / "scores.md").read_text(encoding="utf-8").partition("\n## A check for CI\n")[2]
+    page = (ROOT / "docs" / "scores.md").read_text(encoding="utf-8")
+    section = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\|.*", section, re.MULTILINE)
     assert {option for row in rows for option in re.findall(r"`(--[a-z]+)", row.split(" | ")[0])} == options
 
