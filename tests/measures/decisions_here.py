@@ -3,7 +3,8 @@
     python -m tests.measures.decisions_here [--rounds N] [--json FILE]
 
 The ways take turns in one run. Prints the median of one client's decisions in microseconds, and the decisions a second
-of eight clients together. The server has a ledger. Needs cmake, ninja and g++.
+of eight clients together. The server has no ledger, which would slow the reports, a gigabyte a round. Needs cmake,
+ninja and g++.
 """
 
 import argparse
@@ -40,7 +41,7 @@ def main() -> None:
         folder = Path(name)
         client = _built(folder / "build")
         _write_load(folder)
-        with running_server(None, folder, "--ledger", folder / "ledger.db") as server:
+        with running_server(None, folder) as server:
             figures = _measured(client, server.socket, folder, arguments.rounds)
     text = json.dumps(figures, indent=2)
     print(text)
