@@ -93,7 +93,7 @@ def _ask(folder: Path, sessions: int, decisions: int) -> None:
 
 
 def _report(folder: Path, sessions: int) -> None:
-    """Report what a client would have decided of a module, in the bytes of the protocol."""
+    """Report the decisions of a module, in the bytes of the protocol."""
     signature = Signature.of(InlineForSize.features, InlineForSize.advice)
     drawn = np.random.default_rng(1).poisson(3, (_MODULE, len(InlineForSize.features)))
     payload = drawn.astype("<i8").tobytes() + bytes(_MODULE * signature.advice.size)

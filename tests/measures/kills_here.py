@@ -52,8 +52,7 @@ def kill_servers(tuner: Tuner, folder: Path, kills: int) -> Counter[str]:
 
 
 def _compiled(tuner: Tuner, module: Path, address: str) -> Made:
-    # LLVM's gvn-sink, which a decision about passes may add, makes objects that differ from run to run.
-    settings = {"policy": "size", "evaluate": "here", "decides": "inlining_decision", "retry_after": "0"}
+    settings = {"policy": "size", "evaluate": "here", "retry_after": "0"}
     return tuner.compile(module, "-x", "ir", "-Oz", server=address, **settings)
 
 

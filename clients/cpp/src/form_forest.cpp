@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t together = 8;
 
-/// Answers are copied by so many bytes: a size that the compiler knows needs no call.
+/// Bytes of one copy of answers: a constant size needs no call.
 constexpr std::size_t stride = 16;
 
 template <class Index> struct Node {

@@ -23,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 _RANDOM: Final = random.SystemRandom()
 
 _ONE_OF: Final = 64
-"""Of so many decisions one is made again; of a message with more, one."""
+"""The server makes one of this many decisions again, and one of each larger message."""
 
 
 class ClientDecisions:
@@ -95,7 +95,7 @@ class ClientDecisions:
         self._batcher.submit(Decision(self._session, payload[drawn * size : (drawn + 1) * size], check))
 
     def checked(self, difference: str) -> None:
-        """Count a decision that was made again, and what it shows; empty: it is as reported."""
+        """Count a decision that was made again; empty: the report has the same advice."""
         self._counters.checked += 1
         if not difference:
             return

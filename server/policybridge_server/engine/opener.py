@@ -111,7 +111,7 @@ class SessionOpener:
             raise
 
     def _there(self, reference: PolicyReference, options: SessionOptions) -> LoadedVersion | None:
-        # `open` says what is wrong with a reference.
+        # For a wrong reference `open` raises the error.
         with suppress(PolicyBridgeError):
             loaded = self.engine.loaded(self.engine.repository.chosen(reference, options.file))
             return None if loaded is None or (loaded.forms is None and options.may_decide) else loaded

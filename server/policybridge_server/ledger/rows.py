@@ -168,7 +168,7 @@ def _advised(segment: Segment) -> tuple[bytes, bytes | None, bytes]:
     """Give the columns of a segment's advices, chances and latencies."""
     decisions = segment.decisions
     if isinstance(decisions, Bulk):
-        (advices,) = compressed([decisions.advices])
+        advices = b"".join(compressed([decisions.advices]))
         return advices, None, pack_numbers(np.full(decisions.count, decisions.nanoseconds), "<i8")
     _, advised, chances, nanoseconds = zip(*decisions, strict=True)
     return (

@@ -19,8 +19,6 @@ from tests.server.ledger.asking import await_forms
 
 VFPRINTF = "libc/musl/src/stdio/vfprintf.c"
 MODULES = (VFPRINTF, "libunwind/src/libunwind.cpp")
-INLINING = {"decides": "inlining_decision"}
-"""LLVM's gvn-sink, which a decision about passes may add, makes objects that differ from run to run."""
 
 
 @pytest.fixture(scope="module")
@@ -85,9 +83,9 @@ def test_object_statistics_and_record_are_those_of_the_server(
     tuner: Tuner, server: RunningServer, demo: Path, path: str
 ) -> None:
     module = emit_demo(tuner.major, path, demo)
-    asked = compiled(tuner, module, server.socket, "there", **INLINING)
+    asked = compiled(tuner, module, server.socket, "there")
     there, expected = told(asked), recorded(server, asked)
-    made = compiled(tuner, module, server.socket, "here", **INLINING)
+    made = compiled(tuner, module, server.socket, "here")
     assert made.output == asked.output
     assert_alike(told(made), there)
     assert_recorded_alike(recorded(server, made), expected)
@@ -120,9 +118,9 @@ def test_a_server_over_grpc_gives_the_same_object(
     build_grpc(native)
     tuner = Tuner.of(native, "22", tmp_path)
     module = emit_demo("22", MODULES[1], demo)
-    asked = compiled(tuner, module, server.socket, "there", **INLINING)
+    asked = compiled(tuner, module, server.socket, "there")
     expected = recorded(server, asked)
-    made = compiled(tuner, module, server.grpc, "here", **INLINING)
+    made = compiled(tuner, module, server.grpc, "here")
     assert made.output == asked.output
     assert_recorded_alike(recorded(server, made), expected)
 

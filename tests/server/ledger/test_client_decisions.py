@@ -233,7 +233,7 @@ def test_an_advice_that_is_no_choice_of_the_policy_ends_the_session(address: str
 
 
 def counted_of(policies: Path, tmp_path: Path, messages: Sequence[int]) -> dict[str, int]:
-    """Report wrong advices in messages of so many decisions; give the server's counts by result."""
+    """Report wrong advices in messages of these numbers of decisions; give the server's counts by result."""
     words = ("--repository", policies, "--allow-python", "--socket", tmp_path / "s", "--http", "127.0.0.1:0")
     with started(*words, log=tmp_path / "log") as (_, addresses):
         await_forms(f"socket:{tmp_path / 's'}")

@@ -15,7 +15,7 @@ from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
 from policybridge_server.ledger.contract import Bounds
 from policybridge_server.ledger.reader import LedgerReader
-from policybridge_server.ledger.records import Begun, Ended, Record, Segment
+from policybridge_server.ledger.records import Begun, Bulk, Ended, Record, Segment
 from policybridge_server.ledger.sqlite import SqliteStore
 
 MIB = 1 << 20
@@ -63,6 +63,21 @@ def test_a_large_segment_is_read_as_it_was_written(
     assert batch.advices["advice"].reshape(-1).tolist() == [7] * len(rows)
     assert batch.nanoseconds.tolist() == [5] * len(rows)
     assert [chance is None or each == chance for each in batch.log_probabilities.tolist()] == [True] * len(rows)
+
+
+def test_large_observations_and_advices_that_a_client_reported_are_read_as_they_were_written(tmp_path: Path) -> None:
+    layout = LAYOUTS[COUNT // 8]
+    signature = Signature(layout, TensorSpec("advice", ElementType.INT64, (COUNT // 8,)))
+    observations, advices = (b"".join(bytes(noise(layout, COUNT // 8, seed + n)) for n in range(3)) for seed in (1, 5))
+    begun = Begun(SessionView("s", PolicyVersion("network", 1, "sha256:0")), 1.0)
+    with closing(SqliteStore(tmp_path / "ledger.db", Bounds())) as store:
+        bulk = Bulk(observations, advices, 3, 5)
+        assert not store.write([begun, Segment("s", 1, signature, "f", bulk, 8 * COUNT), Ended("s", 2.0)])
+    with LedgerReader(tmp_path / "ledger.db") as reader:
+        (found,) = reader.sessions()
+        (batch,) = reader.trajectory(found).batches
+    assert found.decisions == 3
+    assert (batch.observations.tobytes(), batch.advices.tobytes()) == (observations, advices)
 
 
 def memory(name: str) -> int:

@@ -59,7 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("before", type=Path, metavar="BEFORE", help="a build's folder, or one program, library or object")
     add("after", type=Path, metavar="AFTER", help="the same of the other build")
     add("--limit", type=percent, metavar="PERCENT", help="the growth of text that is a failure (default: none is)")
-    add("--most", type=count, default=10, metavar="N", help="show so many functions that grew, and so many that shrank")
+    add(
+        "--most",
+        type=count,
+        default=10,
+        metavar="N",
+        help="functions shown that grew most, and as many that shrank most",
+    )
     add("--json", action="store_true", help="write all as JSON, not Markdown")
 
 
