@@ -40,7 +40,8 @@ def corpus(tmp_path: Path, major: str) -> Corpus:
 
 @pytest.fixture
 def compiler(tmp_path: Path, major: str, plugin: Path, corpus: Corpus) -> CountedCompiler:
-    options = ("--plugins", str(plugin.parent), "--budget", "14", "--corpus", str(corpus.folder))
+    # One compile at a time: which of two ends first decides which choices the next one tries.
+    options = ("--jobs", "1", "--plugins", str(plugin.parent), "--budget", "14", "--corpus", str(corpus.folder))
     return CountedCompiler.of(tmp_path / "compiler", need(f"clang-{major}"), options)
 
 
