@@ -77,6 +77,11 @@ lint: $(VENV)/test.stamp
 check: $(VENV)/test.stamp
 	$(PYTEST) $(TESTS)
 
+# The native programs of the tests, which else build each at its first use.
+.PHONY: natives
+natives: $(VENV)/test.stamp
+	$(BIN)/python -m tests.native.building
+
 # The site, into .cache/site: a page outside of the navigation, a broken link or a public name without a docstring ends it.
 # `make docs DOCS=serve` shows it while it is written.
 DOCS ?= build
