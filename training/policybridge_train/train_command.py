@@ -15,6 +15,7 @@ from policybridge_core.errors import InvalidError
 from policybridge_train.command_line import count, status_of
 from policybridge_train.compiling.options import Selection, add_compiler, add_limits, add_plugins, add_selection
 from policybridge_train.corpus.parts import Part
+from policybridge_train.corpus.splitting import Split
 from policybridge_train.farms.options import add_farm, farm_of
 from policybridge_train.learning.record import Record
 from policybridge_train.learning.training import ALGORITHMS, Training, cases_of
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("task", metavar="TASK", help=f"{', '.join(TASKS)}, or a class of yours: package.module:Class")
     add("--algo", required=True, choices=ALGORITHMS, metavar="NAME", help="%(choices)s")
     add("--corpus", type=Path, metavar="DIR", help="the modules; a third of the projects is held out")
+    add("--split", type=Path, metavar="FILE", help="the parts of cases by lines 'PART PATTERN' (default: by project)")
     add("--output", type=Path, required=True, metavar="DIR", help="the run's folder; an ended run goes on there")
     add_task_options(parser)
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="of the algorithm: iterations=8; repeatable")
@@ -72,12 +74,7 @@ def _run(arguments: argparse.Namespace) -> int:
     settings = settings_of(algorithm.Settings, pairs(arguments.set))
     selection = Selection.of(arguments)
     cases = [case for case in _told_apart(task, arguments.corpus) if selection.has_module(case.name, case.project)]
-    training, validation = cases_of(cases, Part.TRAINING), cases_of(cases, Part.VALIDATION)
-    if not (training and validation):
-        raise InvalidError(
-            f"of {len(cases)} cases, {len(training)} are for training and {len(validation)} for validation; there must "
-            "be some of each: the names of the projects decide (docs/training.md)"
-        )
+    split, training, validation = _split(cases, arguments.split)
     arguments.output.mkdir(parents=True, exist_ok=True)
     began = monotonic()
     made_by = {
@@ -86,10 +83,11 @@ def _run(arguments: argparse.Namespace) -> int:
         "algorithm": arguments.algo,
         "settings": msgspec.json.encode(settings).decode(),
         "seed": str(arguments.seed),
+        **_told(split, arguments),
     }
     features = ", ".join(map(str, task.features))
     title = f"{task.name} by {arguments.algo}"
-    learnt_from = {"features": features, "cases": _described(training, validation)}
+    learnt_from = {"features": features, "cases": _described(split, training, validation)}
     recipe = TaskRecipe.of(task, arguments.task, options, arguments.corpus)
     with (
         farm_of(arguments) as farm,
@@ -163,9 +161,40 @@ def _told_apart(task: Task, corpus: Path | None) -> Sequence[Case]:
     return cases
 
 
-def _described(training: Sequence[Case], validation: Sequence[Case]) -> str:
+def _split(cases: Sequence[Case], path: Path | None) -> tuple[Split, Sequence[Case], Sequence[Case]]:
+    """Give the split, the cases to learn from, and those to choose versions by.
+
+    Raises:
+        InvalidError: there are too few cases, or the user's list puts none into one of the parts.
+        NotFoundError: there is no such list.
+
+    """
+    split = Split.of({case.name: case.project for case in cases}) if path is None else Split.read(path)
+    training, validation = (cases_of(cases, part, split) for part in (Part.TRAINING, Part.VALIDATION))
+    if not (training and validation):
+        raise InvalidError(
+            f"by {path}, {len(training)} of {len(cases)} cases are for training and {len(validation)} for validation; "
+            "there must be some of each"
+        )
+    return split, training, validation
+
+
+def _told(split: Split, arguments: argparse.Namespace) -> Mapping[str, str]:
+    """Describe a split that is not by project, and write its rows into the run's folder."""
+    if split.rows is None:
+        return {}
+    written = arguments.output / "split.txt"
+    split.write(written)
+    told = f"by {arguments.split}" if arguments.split else "held out by file: expect less on other projects"
+    print(f"split {told}; its parts are in {written}", flush=True)
+    return {"split": told}
+
+
+def _described(split: Split, training: Sequence[Case], validation: Sequence[Case]) -> str:
     """Tell the cases of a run from those of another one."""
     names = "\n".join(sorted(case.name for case in (*training, *validation)))
+    if split.rows is not None:
+        names = "\n".join(f"{part.value} {name}" for part, name in split.rows) + names
     digest = hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest()[:8]
     return f"{len(training)} for training and {len(validation)} for validation ({digest})"
 

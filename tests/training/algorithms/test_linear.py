@@ -1,5 +1,6 @@
 """Evolution by function: a real compiler, and the versions that a run publishes."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -57,3 +58,42 @@ def test_a_task_of_other_decisions_is_refused(corpus: Path, tmp_path: Path, caps
     words = ["train", "priority", "--algo", "linear", "--corpus", str(corpus), "--output", str(tmp_path)]
     assert main([*words, "--compiler", "zig"]) == 2
     assert "not priority" in capsys.readouterr().err
+
+
+def test_one_project_alone_trains_by_a_split_by_file_which_the_run_tells_and_score_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_pressure(tmp_path).read_text()
+    names = [f"mine/{letter}.c" for letter in "abcdef"]
+    corpus = tmp_path / "corpus"
+    write_corpus(corpus, {name: source.replace(" f(", f" f{place}(") for place, name in enumerate(names)})
+    output, algorithm = tmp_path / "run", ["train", "evict", "--algo", "linear", "--corpus", str(corpus)]
+    assert main([*algorithm, "--output", str(output), *_FEW]) == 0
+    assert "held out by file: expect less on other projects" in capsys.readouterr().out
+    assert "held out by file" in (output / "report.html").read_text()
+    parts = {line.split(" ")[1]: line.split(" ")[0] for line in (output / "split.txt").read_text().splitlines()}
+    assert sorted(parts) == names
+    held_out = {name for name, part in parts.items() if part == "held-out"}
+    assert held_out
+    score = ["score", "--corpus", str(corpus), "--task", "evict", "--compiler", "zig", "--candidate", "default"]
+    scores, split = tmp_path / "scores.json", str(output / "split.txt")
+    assert main([*score, "--split", split]) == 2
+    assert "give both" in capsys.readouterr().err
+    assert main([*score, "--split", split, "--part", "held-out", "--json", str(scores)]) == 0
+    (comparison,) = json.loads(scores.read_text())["comparisons"]
+    assert {each["module"] for each in comparison["modules"]} == held_out
+
+
+def test_a_list_of_parts_splits_the_cases(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parts = tmp_path / "parts"
+    words = ["train", "evict", "--algo", "linear", "--corpus", str(corpus), "--split", str(parts), *_FEW]
+    parts.write_text("training *\n")
+    assert main([*words, "--output", str(tmp_path / "none")]) == 2
+    assert f"by {parts}, 4 of 4 cases are for training and 0 for validation" in capsys.readouterr().err
+    parts.write_text("validation lz4/*\nheld-out zopfli/*\ntraining *\n")
+    assert main([*words, "--output", str(tmp_path / "run")]) == 0
+    with Record(tmp_path / "run" / "run.db", {}) as record:
+        assert record.iterations()[0].costs.keys() == {"lz4/a.c", "lz4/b.c"}
+    # Another list is another run.
+    parts.write_text("validation zopfli/*\ntraining *\n")
+    assert main([*words, "--output", str(tmp_path / "run")]) == 2

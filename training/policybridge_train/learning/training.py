@@ -11,7 +11,8 @@ from typing import Final
 from policybridge_core.errors import UnavailableError
 from policybridge_core.plugins import Table
 from policybridge_serdes import Exploration, PolicyVersion
-from policybridge_train.corpus.parts import Part, part_of
+from policybridge_train.corpus.parts import Part
+from policybridge_train.corpus.splitting import Split
 from policybridge_train.learning.record import Iteration, Record
 from policybridge_train.tasks.task import Asking, Case, Task
 from policybridge_train.trajectories.server import TrainingServer
@@ -185,6 +186,7 @@ def factor(costs: Mapping[str, Mapping[str, float]], before: Mapping[str, Mappin
     return sum(costs[case].get(name, 0.0) for case in both) / old if old else 1.0
 
 
-def cases_of(cases: Iterable[Case], part: Part) -> list[Case]:
-    """Give the cases whose projects are in a part."""
-    return [case for case in cases if part_of(case.project) is part]
+def cases_of(cases: Iterable[Case], part: Part, split: Split | None = None) -> list[Case]:
+    """Give the cases in a part of a split; ``None``: by their projects."""
+    by = split or Split()
+    return [case for case in cases if by.part(case.name, case.project) is part]

@@ -31,7 +31,9 @@ from policybridge_train.compiling.options import (
 )
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.corpus.link_time import Preparing, check_link_time, link_time_of
-from policybridge_train.corpus.parts import Part, selected
+from policybridge_train.corpus.parts import Part
+from policybridge_train.corpus.selecting import selected
+from policybridge_train.corpus.splitting import Split
 from policybridge_train.farms.contract import Farm
 from policybridge_train.farms.given import GivenServer
 from policybridge_train.farms.options import add_farm, farm_of
@@ -78,6 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=[part.value for part in Part],
         help="only projects of this part (docs/training.md): %(choices)s",
     )
+    add("--split", type=Path, metavar="FILE", help="the parts of modules, not of projects: lines 'PART PATTERN'")
     add_farm(parser)
     add_limits(parser, Limits())
     add(
@@ -175,7 +178,10 @@ def _repeated(arguments: argparse.Namespace, plugins: Path | None) -> Iterator[s
 
 def _corpus(arguments: argparse.Namespace) -> Corpus:
     part = None if arguments.part is None else Part(arguments.part)
-    return selected(Corpus.open(arguments.corpus.resolve()), Selection.of(arguments), part)
+    split = None if arguments.split is None else Split.read(arguments.split)
+    if split is not None and part is None:
+        raise InvalidError("--split tells the parts, and --part which of them to score: give both")
+    return selected(Corpus.open(arguments.corpus.resolve()), Selection.of(arguments), part, split)
 
 
 @contextmanager

@@ -37,7 +37,7 @@ from policybridge_train.corpus.building import NOTHING
 from policybridge_train.corpus.description import Corpus, programs_of
 from policybridge_train.corpus.link_time import AtLinkTime, Preparing, check_link_time, link_time_of
 from policybridge_train.corpus.notes import BuildCommand
-from policybridge_train.corpus.parts import selected
+from policybridge_train.corpus.selecting import selected
 from policybridge_train.farms.contract import Farm
 from policybridge_train.farms.options import add_farm, farm_of
 from policybridge_train.tasks.inline import InlineForSize
