@@ -135,6 +135,18 @@ def test_an_interrupt_before_there_is_a_store_says_so() -> None:
     assert "there is no store yet; the same command begins again" in said
 
 
+def test_a_corpus_of_a_later_clang_is_told_with_the_clang_to_take() -> None:
+    need("clang-19")
+    recorded = said_by("corpus", "record", "--compiler", "clang-22", "--output", "corpus", "--", *CLANG[1:])
+    assert recorded.returncode == 0, recorded.stderr
+    for asked in (("score", "--candidate", "default"), ("autotune", "--decide", "inline")):
+        done = said_by(*asked, "--corpus", "corpus", "--compiler", "clang-19")
+        assert done.returncode == 1
+        said = " ".join((done.stdout + done.stderr).replace("│", " ").split())
+        assert "compile with the clang that made the corpus" in said, said
+        assert "make the corpus again with --compiler clang-19" in said, said
+
+
 def test_a_plugin_of_an_llvm_that_is_not_there_is_refused_with_the_package(tmp_path: Path) -> None:
     sources = Path(__file__).parents[1] / "clients"
     configure = ("cmake", "-S", str(sources), "-B", str(tmp_path / "build"), "-DPOLICYBRIDGE_LLVM=99")

@@ -38,7 +38,9 @@ scenarios:
 {}
 
 A LIST is separated by commas; `all` selects everything that is installed. The defaults above are those of
-`load`; other scenarios may have others."""
+`load`; other scenarios may have others.
+
+Exit status: 0; 1 if --compare finds B worse; 2 for what cannot be done."""
 
 
 def add_arguments(

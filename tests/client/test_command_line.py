@@ -1,11 +1,17 @@
 """What the commands say of a word that they do not know."""
 
+import re
 import subprocess
 from pathlib import Path
+from typing import cast
 
+import msgspec
 import pytest
 
 import policybridge_client
+from policybridge_client.cli import COMMANDS, main
+from policybridge_train.learning.training import ALGORITHMS
+from policybridge_train.train_command import Algorithm
 from tests.conftest import command
 
 
@@ -53,3 +59,30 @@ def test_a_shell_completes_the_options_of_a_command(tmp_path: Path) -> None:
 def test_the_version_is_told_by_the_command_and_by_the_package() -> None:
     told = subprocess.run(command("--version"), capture_output=True, text=True, timeout=60, check=True)
     assert told.stdout == f"policybridge {policybridge_client.__version__}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS.names())
+def test_the_help_of_each_command_and_subcommand_ends_with_the_exit_statuses(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[list[str]] = [[]]
+    for words in asked:
+        with pytest.raises(SystemExit):
+            main([*name.split(), *words, "--help"])
+        told = capsys.readouterr().out
+        *_, last = told.strip().split("\n\n")
+        assert last.startswith("Exit status: 0") or name == "run", told
+        assert "Exit status:" in last
+        if not words and (
+            found := re.search(r"^positional arguments:\n  COMMAND\n((?:    .*\n)*)", told, re.MULTILINE)
+        ):
+            asked += [[each] for each in re.findall(r"^    (\S+)", found[1], re.MULTILINE)]
+
+
+def test_the_help_of_train_names_the_settings_of_each_algorithm(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    told = capsys.readouterr().out
+    for name in ALGORITHMS.names():
+        for field in msgspec.structs.fields(cast("Algorithm", ALGORITHMS.load(name)).Settings):
+            assert f"{field.name}={field.default}" in told

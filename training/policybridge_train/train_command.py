@@ -3,15 +3,19 @@
 import argparse
 import hashlib
 import shutil
+import sys
+import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import msgspec
 
-from policybridge_core.errors import InvalidError
+from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_train.command_line import count, status_of
 from policybridge_train.compiling.options import Selection, add_compiler, add_limits, add_plugins, add_selection
 from policybridge_train.corpus.parts import Part
@@ -20,6 +24,7 @@ from policybridge_train.farms.options import add_farm, farm_of
 from policybridge_train.learning.record import Record
 from policybridge_train.learning.training import ALGORITHMS, Training, cases_of
 from policybridge_train.report.making import report, show
+from policybridge_train.report.result import result_json
 from policybridge_train.tasks.raising import told_by
 from policybridge_train.tasks.recipe import TaskRecipe, make_task
 from policybridge_train.tasks.task import TASKS, Case, Task
@@ -28,6 +33,11 @@ from policybridge_train.trajectories.trajectory import Collector
 
 COMMON: Final = ("compiler", "plugins", "seconds", "memory")
 """Options of a task that every command has."""
+_EPILOG: Final = """\
+settings of the algorithms, for --set:
+{settings}
+
+Exit status: 0; 2 for what cannot be done; 130 after an interrupt."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -45,6 +55,8 @@ class Algorithm(Protocol):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
+    parser.epilog = _EPILOG.format(settings="\n".join(_settings()))
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
     add("task", metavar="TASK", help=f"{', '.join(TASKS)}, or a class of yours: package.module:Class")
     add("--algo", required=True, choices=ALGORITHMS, metavar="NAME", help="%(choices)s")
@@ -59,7 +71,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=0, metavar="N", help="of all chance (default: %(default)s)")
     add("--promote", metavar="ALIAS", help="give the best version this alias, whenever there is a better one")
     add("--export", type=Path, metavar="DIR", help="at the end, copy the files of the best version there")
+    add("--json", action="store_true", help="write the result as JSON to standard output, all else to standard error")
     add_selection(parser, programs=False)
+
+
+def _settings() -> Iterator[str]:
+    """Give a line for each algorithm, with the defaults of its settings."""
+    for name in ALGORITHMS.names():
+        # A broken extension says so where it is used.
+        with suppress(PolicyBridgeError):
+            fields = msgspec.structs.fields(cast("Algorithm", ALGORITHMS.load(name)).Settings)
+            text = " ".join(f"{field.name}={field.default}" for field in fields)
+            yield textwrap.fill(f"  {name:10} {text}", width=100, subsequent_indent=" " * 13)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -75,6 +98,7 @@ def _run(arguments: argparse.Namespace) -> int:
     selection = Selection.of(arguments)
     cases = [case for case in _told_apart(task, arguments.corpus) if selection.has_module(case.name, case.project)]
     split, training, validation = _split(cases, arguments.split)
+    say = partial(print, flush=True, file=sys.stderr if arguments.json else None)
     arguments.output.mkdir(parents=True, exist_ok=True)
     began = monotonic()
     made_by = {
@@ -83,7 +107,7 @@ def _run(arguments: argparse.Namespace) -> int:
         "algorithm": arguments.algo,
         "settings": msgspec.json.encode(settings).decode(),
         "seed": str(arguments.seed),
-        **_told(split, arguments),
+        **_told(split, arguments, say),
     }
     features = ", ".join(map(str, task.features))
     title = f"{task.name} by {arguments.algo}"
@@ -104,7 +128,7 @@ def _run(arguments: argparse.Namespace) -> int:
             training,
             validation,
             arguments.seed,
-            lambda text: print(text, flush=True),
+            say,
             None if arguments.minutes is None else began + 60 * arguments.minutes,
             arguments.compiles,
             done[-1].seconds if done else 0.0,
@@ -114,11 +138,13 @@ def _run(arguments: argparse.Namespace) -> int:
         )
         algorithm.train(run, settings)
         best = run.best().version
-        print(f"the best on the validation projects is {task.name}@{best}", flush=True)
+        say(f"the best on the validation projects is {task.name}@{best}")
         report(run, title, made_by, arguments.output)
         if arguments.export is not None:
             made = arguments.output / "policies" / task.name / str(best)
             shutil.copytree(made, arguments.export, dirs_exist_ok=True)
+        if arguments.json:
+            print(result_json(run, arguments.output))
     return 0
 
 
@@ -179,14 +205,14 @@ def _split(cases: Sequence[Case], path: Path | None) -> tuple[Split, Sequence[Ca
     return split, training, validation
 
 
-def _told(split: Split, arguments: argparse.Namespace) -> Mapping[str, str]:
+def _told(split: Split, arguments: argparse.Namespace, say: Callable[[str], None]) -> Mapping[str, str]:
     """Describe a split that is not by project, and write its rows into the run's folder."""
     if split.rows is None:
         return {}
     written = arguments.output / "split.txt"
     split.write(written)
     told = f"by {arguments.split}" if arguments.split else "held out by file: expect less on other projects"
-    print(f"split {told}; its parts are in {written}", flush=True)
+    say(f"split {told}; its parts are in {written}")
     return {"split": told}
 
 

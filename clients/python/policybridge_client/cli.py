@@ -90,6 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _USAGE
     parser = Parser(prog=f"policybridge {name}", description=SUMMARIES.get(name))
     command.add_arguments(parser)
+    parser.share_epilog()
     return command.run(parser.parse_args(rest))
 
 

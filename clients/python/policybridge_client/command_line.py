@@ -15,6 +15,13 @@ class Parser(argparse.ArgumentParser):
 
     _words: Sequence[str] = ()
 
+    def share_epilog(self) -> None:
+        """End the help of each subcommand as the help of the command ends."""
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for parser in action.choices.values():
+                    parser.epilog = parser.epilog or self.epilog
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse, and keep the words for `error`."""
         self._words = list(args or ())

@@ -12,6 +12,7 @@ from policybridge_core.errors import PolicyBridgeError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
+    parser.epilog = "Exit status: 0; 2 for a wrong command line."
     parser.description = (
         "Print a script that completes commands and options. For bash: "
         "policybridge completion bash > ~/.local/share/bash-completion/completions/policybridge"

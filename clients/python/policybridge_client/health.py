@@ -21,10 +21,8 @@ _AGAIN_SECONDS: Final = 0.2
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.description = (
-        "Ask a server whether it takes new sessions, in general or of one policy. Prints one line. Exit status: 0 if "
-        "it does, 1 if it does not or does not answer, 2 for a wrong command line."
-    )
+    parser.description = "Ask a server whether it takes new sessions, in general or of one policy. Prints one line."
+    parser.epilog = "Exit status: 0 if it does; 1 if it does not, or does not answer; 2 for a wrong command line."
     parser.add_argument("--server", required=True, metavar="ADDR", help="grpc[s]:HOST:PORT or grpc:unix:PATH")
     parser.add_argument("--policy", default="", metavar="NAME", help="ask for this policy")
     parser.add_argument("--timeout", type=float, default=5.0, metavar="SECONDS", help="limit of one call (default: 5)")

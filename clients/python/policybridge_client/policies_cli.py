@@ -41,6 +41,9 @@ _DIGEST: Final = 19
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommands."""
+    parser.epilog = (
+        "Exit status: 0; 1 if the server refuses; 2 if a file cannot be read; 3 if too few replicas have the change."
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=InterleavedParser)
     publish = _command(commands, "publish", _publish, "publish a folder's files as a version")
     publish.add_argument("policy")

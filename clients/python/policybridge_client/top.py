@@ -32,6 +32,7 @@ _STATES: Final = {"promoted": "green", "withdrawn": "red", "running": "cyan"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
+    parser.epilog = "Exit status: 0 after an interrupt; 1 if the server refuses, or cannot be reached at first."
     parser.description = "Sessions, decisions, latency and roll-outs of a server, as its page shows them."
     parser.add_argument("--server", required=True, metavar="ADDR", help="the server's HTTP address: http[s]:HOST:PORT")
     add_credentials(parser)

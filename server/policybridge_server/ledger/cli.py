@@ -31,6 +31,7 @@ _Export = Callable[[LedgerReader, Query, Path, Score | None], int]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
+    parser.epilog = "Exit status: 0; 2 if the ledger cannot be read, or lacks the session."
     parser.description = "Sessions of a ledger. A server may be writing it at the same time."
     commands = parser.add_subparsers(dest="what", required=True, metavar="list|show|export|import")
     listing = commands.add_parser("list", help="one line per session, the oldest first")

@@ -97,3 +97,18 @@ def test_a_list_of_parts_splits_the_cases(corpus: Path, tmp_path: Path, capsys: 
     # Another list is another run.
     parts.write_text("validation zopfli/*\ntraining *\n")
     assert main([*words, "--output", str(tmp_path / "run")]) == 2
+
+
+def test_the_result_of_a_run_as_json_is_alone_on_the_standard_output(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "run"
+    digests = trained(corpus, output, *_FEW, "--json")
+    told = capsys.readouterr()
+    result = json.loads(told.out)
+    assert [each["digest"] for each in result["versions"]] == digests
+    assert result["versions"][0]["changes"]["spills_log2"] == 0
+    assert result["policy"] == "evict"
+    assert Path(result["folder"]) == output / "policies" / "evict" / str(result["best"])
+    assert Path(result["folder"]).is_dir()
+    assert "iteration 1" in told.err

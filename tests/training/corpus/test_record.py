@@ -1,5 +1,6 @@
 """``policybridge corpus record``: any build command becomes a corpus."""
 
+import json
 import os
 import shlex
 import shutil
@@ -411,3 +412,16 @@ def test_programs_that_libtool_links_through_convenience_libraries_are_recorded(
 
     assert program_of(corpus, "prog") == ("executable", ("main.o", "sub/.libs/h.o"))
     assert program_of(corpus, ".libs/libwhole.a") == ("archive", ("sub/.libs/h.o",))
+
+
+def test_the_result_as_json_is_alone_on_the_standard_output(tmp_path: Path) -> None:
+    folder = small_project(tmp_path / "small")
+    build = ("record", "--json", "--output", "corpus", "--", "sh", "-c", "echo the build; make")
+    done = corpus_command(*build, cwd=folder)
+    told = json.loads(done.stdout)
+    assert (done.returncode, "the build" in done.stderr) == (0, True)
+    corpus = Corpus.open(folder / "corpus")
+    assert (told["modules"], told["programs"]) == (len(corpus.modules), len(corpus.programs))
+    assert (told["failures"], told["duplicates"]) == ({}, {})
+    shown = corpus_command("show", "--json", "corpus", cwd=folder)
+    assert json.loads(shown.stdout)["projects"] == told["projects"]

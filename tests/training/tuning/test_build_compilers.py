@@ -88,13 +88,14 @@ def test_a_store_of_another_name_is_named() -> None:
 @pytest.mark.parametrize(("lto", "flag"), [("full", "-flto"), ("thin", "-flto=thin")])
 def test_a_store_for_link_time_is_applied_by_builds_with_that_lto(lto: Mode, flag: str) -> None:
     used = compilers(["clang-22", "-Oz", "-c", "a.c"])
-    (line,) = applied(["make"], used, lto=lto)
+    told, line = applied(["make"], used, lto=lto)
+    assert told.startswith("# policybridge-run")
     words = f"{flag} -fuse-ld=lld -Wno-unused-command-line-argument"
     assert line == f"make -B 'CC=policybridge run -- clang-22 {words}'"
 
     Path("CMakeLists.txt").write_text("project(p C)\nadd_executable(p a.c)\n")
     Path("a.c").write_text("int main(void) { return 0; }\n")
-    configure, build = applied(["cmake", "--build", "build"], used, lto=lto)
+    _, configure, build = applied(["cmake", "--build", "build"], used, lto=lto)
     assert configure.count("policybridge;run;--") == 2
     subprocess.run(configure.replace("policybridge;run;--", "env"), shell=True, check=True, capture_output=True)
     said = subprocess.run([*build.split(), "-v"], capture_output=True, text=True, check=True).stdout

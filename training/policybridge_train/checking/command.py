@@ -31,6 +31,7 @@ with the policy; 2 for a wrong command line, and for a build that fails.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
+    parser.epilog = "Exit status: 0; 1 if a program is larger; 2 for what cannot be done; 130 after an interrupt."
     parser.description = _DESCRIPTION
     parser.usage = "policybridge check (--policy NAME [--server ADDRESS] | --decisions FILE) [options] -- BUILD…"
     add = parser.add_argument

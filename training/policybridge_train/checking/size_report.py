@@ -54,6 +54,7 @@ class Report(msgspec.Struct, frozen=True):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
+    parser.epilog = "Exit status: 0; 1 if the limit is passed; 2 for what cannot be done; 130 after an interrupt."
     parser.description = _DESCRIPTION
     add = parser.add_argument
     add("before", type=Path, metavar="BEFORE", help="a build's folder, or one program, library or object")

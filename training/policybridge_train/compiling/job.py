@@ -46,6 +46,10 @@ class Wanted:
     keep: bool = False
 
 
+_OF_ANOTHER: Final = ("unknown argument", "Producer: 'LLVM")
+"""Of the messages of a clang about the modules of a later one."""
+
+
 def compile_module(tool: CompileTool, module: Module, decider: Decider, wanted: Wanted) -> CompileResult:
     """Compile a module and measure the object; a failure is a result.
 
@@ -68,7 +72,7 @@ def _compiled(tool: CompileTool, module: Module, decider: Decider, wanted: Wante
     compilation = decider.compilation(tool, module, output, [*wanted.arguments, *objectives.arguments])
     done = compilation.run()
     if done.status is not Status.OK:
-        return done
+        return _explained(done, tool.compiler.name)
     linked = module if isinstance(module, LinkedModule) else None
     made, apart = linked.read(output) if linked else [ObjectFile.read(output)] * 2
     asked, log = compilation.log(apart) if isinstance(compilation, KeepsLog) else (apart, None)
@@ -83,6 +87,14 @@ def _compiled(tool: CompileTool, module: Module, decider: Decider, wanted: Wante
         log=log,
         content=made.data if wanted.keep else b"",
     )
+
+
+def _explained(failed: CompileResult, compiler: str) -> CompileResult:
+    """Add the cure to the message of a compiler that does not know the arguments or the bitcode of a later one."""
+    if not any(words in failed.message for words in _OF_ANOTHER):
+        return failed
+    cure = f"compile with the clang that made the corpus, or make the corpus again with --compiler {compiler}"
+    return replace(failed, message=f"{failed.message}: {cure}")
 
 
 @dataclass(frozen=True)

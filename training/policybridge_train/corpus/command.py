@@ -17,7 +17,7 @@ from policybridge_train.corpus.conversion import Project, convert
 from policybridge_train.corpus.debian import command as debian
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.corpus.options import add_front_end, add_output, front_end_of
-from policybridge_train.corpus.showing import shown_progress, tables, tell
+from policybridge_train.corpus.showing import as_json, shown_progress, tables, tell
 from policybridge_train.corpus.writing import CorpusWriter, module_name
 
 _Does = Callable[[argparse.Namespace], int]
@@ -25,6 +25,10 @@ _Does = Callable[[argparse.Namespace], int]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommands."""
+    parser.epilog = (
+        "Exit status: 0, of record the build's; 1 if add finds no module; 2 for what cannot be done, or if record "
+        "finds no module; 130 after an interrupt."
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     recorded = _command(commands, "record", _record, "run a build, and keep its modules and programs")
     add_output(recorded)
@@ -47,6 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     shown = _command(commands, "show", _show, "modules, projects, languages, programs and failures of a corpus")
     shown.add_argument("folder", type=Path, metavar="DIR")
+    for each in (recorded, added, shown):
+        each.add_argument("--json", action="store_true", help="write the result as JSON to standard output")
     debian.add_arguments(_command(commands, "debian", debian.run, "make a corpus from Debian's source packages"))
 
 
@@ -72,7 +78,7 @@ def _add(arguments: argparse.Namespace) -> int:
             _add_one(file, arguments, front_end, writer)
     finally:
         corpus = writer.write()
-    tell(writer, corpus, arguments.output)
+    tell(writer, corpus, arguments.output, json=arguments.json)
     if not corpus.modules:
         sys.stderr.write(f"policybridge corpus: {' '.join(map(str, arguments.files))}: nothing became a module\n")
     return 0 if corpus.modules else 1
@@ -97,7 +103,11 @@ def _add_one(file: Path, arguments: argparse.Namespace, front_end: FrontEnd, wri
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    Console().print(*tables(Corpus.open(arguments.folder)), sep="\n")
+    corpus = Corpus.open(arguments.folder)
+    if arguments.json:
+        print(as_json(corpus, {}))
+    else:
+        Console().print(*tables(corpus), sep="\n")
     return 0
 
 
@@ -105,14 +115,16 @@ def _record(arguments: argparse.Namespace) -> int:
     front_end = front_end_of(arguments)
     folder = Path.cwd()
     writer = CorpusWriter(arguments.output)
-    status, commands = record(arguments.build, folder, preload=not arguments.no_preload)
+    # The build's own output must not be in the JSON.
+    output = sys.stderr.buffer if arguments.json else None
+    status, commands = record(arguments.build, folder, preload=not arguments.no_preload, output=output)
     try:
         project = Project(arguments.project or folder.name, folder)
         with shown_progress() as progress:
             convert(commands, project, front_end, writer, jobs=arguments.jobs, progress=progress)
     finally:
         corpus = writer.write()
-    tell(writer, corpus, arguments.output)
+    tell(writer, corpus, arguments.output, json=arguments.json)
     if not status and not corpus.modules:
         raise NotFoundError(f"nothing became a module: {NOTHING}")
     return status

@@ -1,8 +1,9 @@
-"""A corpus as tables."""
+"""A corpus as tables, as a line, and as JSON."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from json import dumps
 from pathlib import Path
 
 from rich.console import Console
@@ -29,8 +30,11 @@ def tables(corpus: Corpus) -> Iterator[Table]:
         yield failures
 
 
-def tell(writer: CorpusWriter, corpus: Corpus, folder: Path) -> None:
-    """Print the corpus' counts, its first failures and its first duplicates."""
+def tell(writer: CorpusWriter, corpus: Corpus, folder: Path, *, json: bool = False) -> None:
+    """Print the corpus' counts, its first failures and its first duplicates; or all as JSON."""
+    if json:
+        print(as_json(corpus, writer.duplicates))
+        return
     print(f"{folder}: {len(corpus.modules)} modules, {len(corpus.programs)} programs, {len(corpus.failures)} failures")
     for name, why in sorted(corpus.failures.items())[:_SHOWN]:
         print(f"  failed: {printable(name)}: {printable(why)[:_WIDTH]}")
@@ -39,6 +43,27 @@ def tell(writer: CorpusWriter, corpus: Corpus, folder: Path) -> None:
     more = len(writer.duplicates) - _SHOWN
     if more > 0:
         print(f"  not added again: {more} others")
+
+
+def as_json(corpus: Corpus, duplicates: Mapping[str, str]) -> str:
+    """Give the counts by project, with all failures and duplicates; bytes of names that are no UTF-8 are escaped."""
+    projects = {
+        project: {
+            "modules": dict(Counter(module.language for module in corpus.modules if module.project == project)),
+            "programs": sum(program.project == project for program in corpus.programs),
+        }
+        for project in sorted({module.project for module in corpus.modules})
+    }
+    told = {
+        "corpus": str(corpus.folder),
+        "modules": len(corpus.modules),
+        "programs": len(corpus.programs),
+        "projects": projects,
+        "failures": dict(corpus.failures),
+        "duplicates": dict(duplicates),
+    }
+    # json and not msgspec, which takes no names with bytes that are no UTF-8.
+    return dumps(told, indent=2)
 
 
 @contextmanager

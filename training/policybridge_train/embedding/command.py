@@ -27,6 +27,7 @@ for a wrong command line.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
+    parser.epilog = "Exit status: 0; 1 for what cannot be done; 2 for a wrong command line."
     parser.description = _DESCRIPTION
     add = parser.add_argument
     add("policy", metavar="POLICY", help="NAME, NAME@VERSION or NAME@ALIAS")

@@ -40,6 +40,7 @@ decision differs; 2 where nothing could be compared.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
+    parser.epilog = "Exit status: 0; 1 if a decision differs; 2 for what cannot be done."
     parser.description = _DESCRIPTION
     add = parser.add_argument
     add("policy", metavar="POLICY", help="NAME, NAME@VERSION or NAME@ALIAS")

@@ -50,14 +50,18 @@ _USAGE: Final = 2
 _DESCRIPTION: Final = """
 Compiles every module of a corpus under each baseline and each candidate, links the programs, and prints the changes.
 A contender is 'default' (LLVM as it is), a policy NAME[@VERSION|@ALIAS] of a server, the file of a store, or flags:
-flag:-mllvm,-inline-threshold=15. What fails is a row. Exit status: 0; 1 where nothing could be compared; 2 for a wrong
-command line; 128 + n where signal n ended it.
+flag:-mllvm,-inline-threshold=15. What fails is a row.
+"""
+
+_EPILOG: Final = """
+Exit status: 0, also if rows failed; 1 if nothing could be compared; 2 for a wrong command line; 128 + n after signal n.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.description = _DESCRIPTION
+    parser.epilog = _EPILOG
     add = parser.add_argument
     add("--corpus", required=True, type=Path, metavar="DIR", help="the folder of the corpus")
     add(

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from policybridge_client.decisions.finding import NAME, find_store
+from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.launcher import find_launcher
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.lto import Mode
+from policybridge_train.compiling.plugins import loads_early
 from policybridge_train.tuning.compilers import BuildCompilers
 
 _CMAKE: Final = ("cmake", "ninja")
@@ -28,6 +30,7 @@ class Ending:
         compilers: the build's compilers.
         plugins: the folder of plugins, if it was given.
         lto: the kind of link-time optimisation that was tuned.
+        plugin: with which it was tuned. Without a launcher the compiler loads it.
 
     """
 
@@ -37,6 +40,7 @@ class Ending:
     compilers: BuildCompilers
     plugins: Path | None = None
     lto: Mode | None = None
+    plugin: Path | None = None
 
     def lines(self, before: int, won: int, compiles: int) -> Iterator[str]:
         """Give the lines.
@@ -59,9 +63,14 @@ class Ending:
     def applying(self) -> Iterator[str]:
         """Give the commands that build with the store."""
         if not self.build:
-            yield f"{shlex.join([*self._launching, self._driver('CC'), *self._at_link])} …"
+            yield f"{self._starting('CC')} …"
             return
+        if self.lto and not find_launcher(None):
+            yield "# policybridge-run, which gives the store to the linker, has to be installed for this"
         program = Path(self.build[0]).name
+        if _compiles_with(self.build[0], self.compiler):
+            yield f"{self._starting('CXX' if '++' in program else 'CC')} {shlex.join(self.build[1:])}"
+            return
         if program in _CMAKE and Path("CMakeLists.txt").exists():
             yield shlex.join(["cmake", "-S", ".", "-B", "tuned", *self._cmake_options()])
             yield "cmake --build tuned"
@@ -88,12 +97,33 @@ class Ending:
     def _cmake_options(self) -> Iterator[str]:
         for name, variable in (("C", "CC"), ("CXX", "CXX")):
             if variable in self._variables:
-                yield f"-DCMAKE_{name}_COMPILER={';'.join([self._driver(variable), *self._at_link])}"
-                for launched in ("COMPILER", "LINKER")[: 2 if self.lto else 1]:
+                yield f"-DCMAKE_{name}_COMPILER={';'.join(self._compiler(variable))}"
+                for launched in ("COMPILER", "LINKER")[: 2 if self.lto else 1 if self._launching else 0]:
                     yield f"-DCMAKE_{name}_{launched}_LAUNCHER={';'.join(self._launching)}"
 
     def _starting(self, variable: str) -> str:
-        return shlex.join([*self._launching, *self._driver(variable).split(" "), *self._at_link])
+        return shlex.join([*self._launching, *self._compiler(variable)])
+
+    def _compiler(self, variable: str) -> Sequence[str]:
+        """Give the compiler's words, with the plugin where no launcher loads it."""
+        words = [*self._driver(variable).split(" "), *self._at_link]
+        if not self._is_loaded:
+            return words
+        command = CompilerCommand.of(words)
+        flags = [f"-policybridge-decisions={store}" for store in self._given]
+        return command.with_plugin(str(self.plugin), flags, early=loads_early(command))
+
+    @property
+    def _is_loaded(self) -> bool:
+        """Whether the compiler is told to load the plugin."""
+        return bool(self.plugin) and not self.lto and not find_launcher(None)
+
+    @property
+    def _given(self) -> Sequence[Path]:
+        """The store, unless a compilation finds it by itself."""
+        store = self.store.absolute()
+        found = find_store(store.with_name("source.c")) if store.name == NAME else None
+        return [] if found and not found.refused else [store]
 
     @property
     def _at_link(self) -> Sequence[str]:
@@ -114,10 +144,16 @@ class Ending:
     @property
     def _launching(self) -> Sequence[str]:
         """The words before the compiler's."""
+        if self._is_loaded:
+            return []
         launcher = find_launcher(None)
         words = ["policybridge", "run"] if launcher is None else [(shutil.which(_LAUNCHER) and _LAUNCHER) or launcher]
-        store = self.store.absolute()
-        found = find_store(store.with_name("source.c")) if store.name == NAME else None
-        given = [] if found and not found.refused else ["--decisions", str(store)]
+        given = [word for store in self._given for word in ("--decisions", str(store))]
         plugins = [] if self.plugins is None else ["--plugins", str(self.plugins.absolute())]
         return [*words, *given, *plugins, "--"]
+
+
+def _compiles_with(program: str, compiler: Compiler) -> bool:
+    """Tell whether the build is one command of the compiler."""
+    found, own = (shutil.which(each) for each in (program, compiler.name))
+    return bool(found and own and Path(found).name.replace("++", "") == Path(own).name.replace("++", ""))

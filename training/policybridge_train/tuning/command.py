@@ -148,7 +148,9 @@ def _tune(arguments: argparse.Namespace) -> int:
         tools = replace(tools, spared=arguments.spare, gains=Gains(late=arguments.lto == "full"))
         tunings = [ModuleTuning(module, tools) for module in chosen]
         until = None if arguments.minutes is None else monotonic() + 60 * arguments.minutes
-        ending = Ending(arguments.store, compiler, arguments.build, compilers, arguments.plugins, arguments.lto)
+        ending = Ending(
+            arguments.store, compiler, arguments.build, compilers, arguments.plugins, arguments.lto, tool.plugin
+        )
         with Telling(tunings, ending, json=arguments.json) as telling:
             status = _run(telling, keeper, Autotuner(tunings, farm.slots, running, until))
             if linker:

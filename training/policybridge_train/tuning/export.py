@@ -30,6 +30,7 @@ _SHOWN: Final = 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
+    parser.epilog = "Exit status: 0; 1 if LLVM's replay makes another object; 2 for what cannot be done."
     parser.description = (
         "Writes the decisions of one module for LLVM's own replay, which needs no plugin, and compiles with it to see "
         "whether the object is that of the plugin. LLVM finds calls by their location, so the command has to make line "

@@ -31,8 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.description = (
         "Compiles again with the decisions of a recorded session, without a server, and compares LLVM's observations "
-        "and the object with the record. The object is not kept. Exit status: 0 identical, 1 different, 2 not possible."
+        "and the object with the record. The object is not kept."
     )
+    parser.epilog = "Exit status: 0 if they are identical; 1 if not; 2 if a replay is impossible."
     parser.usage = "policybridge replay --ledger FILE [options] SESSION [-- COMPILER ARGUMENT…]"
     parser.add_argument("--ledger", required=True, metavar="FILE|URL", help="as for policybridge sessions")
     parser.add_argument("--ledger-store", metavar="NAME", help="the kind of ledger, as for policybridge serve")

@@ -30,15 +30,19 @@ _NOT_STARTED: Final = 126
 _USAGE: Final = 2
 
 _DESCRIPTION: Final = """
-Runs an unmodified compiler with the decisions of a policy. The exit status is the compiler's own; 128 + n if signal n
-ended it; 70 if the host ended it for want of advice; 2 for a wrong command line; 126 or 127 if the compiler cannot be
-started.
+Runs an unmodified compiler with the decisions of a policy.
+"""
+
+_EPILOG: Final = """
+Exit status: the compiler's own; 128 + n if signal n ended it; 70 if the host ended it for want of advice; 2 for a wrong
+command line; 126 or 127 if the compiler cannot be started.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.description = _DESCRIPTION
+    parser.epilog = _EPILOG
     parser.usage = (
         "policybridge run --policy NAME --server ADDRESS [options] -- COMPILER ARGUMENT…\n"
         "       policybridge run [--decisions FILE | --no-decisions] [--plugins DIR] [options] -- COMPILER ARGUMENT…"
