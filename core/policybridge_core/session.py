@@ -181,11 +181,6 @@ class SessionOptions:
     evaluates: bool = False
 
     @property
-    def may_decide(self) -> bool:
-        """Whether the client may decide by itself. In a session that explores the server draws each advice."""
-        return self.evaluates and self.exploration is None
-
-    @property
     def file(self) -> str:
         """The source file: the label ``file``, or else the context. In a roll-out a file stays with one version."""
         return self.labels.get("file") or self.context

@@ -3,6 +3,7 @@
 `Form.read` reads the bytes and checks them against every bound; `Form.evaluate` decides.
 """
 
+from policybridge_forms.drawing import Drawing
 from policybridge_forms.evaluating import Evaluator, Status
 from policybridge_forms.form import Form
 from policybridge_forms.parts import Feature, Forest, Head, Instruction, Operand, Scores, Space
@@ -10,6 +11,7 @@ from policybridge_forms.words import Aggregate, Function, Opcode
 
 __all__ = [
     "Aggregate",
+    "Drawing",
     "Evaluator",
     "Feature",
     "Forest",

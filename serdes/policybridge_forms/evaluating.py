@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from policybridge_forms import arithmetic
 from policybridge_forms.content import Content, plain
+from policybridge_forms.drawing import Drawing
 from policybridge_forms.functions import FUNCTIONS
 from policybridge_forms.parts import Forest, Instruction, Operand, Scores, Space
 from policybridge_forms.words import Aggregate, Function, Opcode
@@ -54,15 +55,42 @@ class Evaluator:
     def decide(self, observations: Array) -> tuple[Array, npt.NDArray[np.uint8]]:
         """Give the advice of each record, shape [n, elements], and its `Status`; without OK the advice is 0."""
         result, status = self.scores(observations)
+        return self._chosen(result, status, self._legal(observations))
+
+    def draw(self, observation: Array, drawing: Drawing) -> tuple[Array, npt.NDArray[np.uint8], float]:
+        """Decide as `decide` does about one record, and draw the choice; give its log-probability, too."""
+        result, status = self.scores(observation)
+        legal, head = self._legal(observation), self._content.head
+        advice, status = self._chosen(result, status, legal)
+        if status[0]:
+            return advice, status, 0.0
+        best = int(advice[0, 0])
+        if head.scores is Scores.CHOICE:
+            scores = np.where(np.arange(head.choices) == best, 0.0, -np.inf)
+        else:
+            scores = result[0].astype(np.float64)
+            if head.scores is Scores.PROBABILITIES:
+                scores = arithmetic.log(scores)
+        advice[0, 0], log_probability = drawing.draw(scores, legal[0], best)
+        return advice, status, log_probability
+
+    def _legal(self, observations: Array) -> npt.NDArray[np.bool_]:
+        content, head = self._content, self._content.head
+        if head.mask is None:
+            return np.ones((len(observations), head.choices), np.bool_)
+        mask = observations[content.features[head.mask].spec.name].reshape(len(observations), -1)
+        return np.asarray(mask != 0, np.bool_)
+
+    def _chosen(
+        self, result: Array, status: npt.NDArray[np.uint8], legal: npt.NDArray[np.bool_]
+    ) -> tuple[Array, npt.NDArray[np.uint8]]:
+        """Give the advice of each result before the head, and its status."""
         content, head = self._content, self._content.head
         advice = np.zeros((len(result), content.advice.count), plain(content.advice.type.dtype))
         if head.scores is Scores.ADVICE:
             status = _later(status, np.isnan(result).any(axis=1) if result.dtype.kind == "f" else False, Status.NAN)
             advice[status == 0] = result[status == 0]
             return advice, status
-        legal = np.ones((len(result), head.choices), np.bool_)
-        if head.mask is not None:
-            legal = observations[content.features[head.mask].spec.name].reshape(len(result), -1) != 0
         if head.scores is Scores.CHOICE:
             chosen = result[:, 0].astype(np.int64)
             status = _later(status, ~legal.any(axis=1), Status.NO_LEGAL_CHOICE)

@@ -11,6 +11,7 @@ from policybridge_core.errors import InvalidError, PolicyFailedError
 from policybridge_forms.checks import check
 from policybridge_forms.codec import read, write
 from policybridge_forms.content import Content, plain
+from policybridge_forms.drawing import Drawing
 from policybridge_forms.evaluating import SAID, Evaluator, Status
 
 
@@ -64,6 +65,15 @@ class Form:
     def decide(self, observations: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
         """Give the advice of each record, shape [n, elements], and its `Status`; without OK the advice is 0."""
         return self._evaluator.decide(observations)
+
+    def draw(
+        self, observation: npt.NDArray[Any], drawing: Drawing
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8], float]:
+        """Decide about one record and draw the choice: the advice, its status, its log-probability.
+
+        Only for forms with a head. Without OK the log-probability is 0, and nothing is drawn.
+        """
+        return self._evaluator.draw(observation, drawing)
 
     def scores(self, observations: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
         """Give the result of each record before the head, shape [n, elements], and its `Status`: OK or BAD_INDEX."""

@@ -14,7 +14,7 @@ from policybridge.inference import inference_service_pb2
 from policybridge.v1 import policy_service_pb2
 from policybridge_forms import Form
 from policybridge_serdes import ElementType, Layout, Signature, TensorSpec, Values, load_serdes
-from policybridge_serdes.interactive import context_line, header_line, observation_lines
+from policybridge_serdes.interactive import context_line, decided_lines, header_line, observation_lines
 from policybridge_serdes.training_log import LogHeader, TrainingLogWriter
 from policybridge_server.grpc.http2.headers import write_headers
 from policybridge_server.ledger.packing import pack_rows
@@ -67,7 +67,8 @@ def _serdes(name: str) -> Iterator[bytes]:
 
 def _stream() -> bytes:
     payload = load_serdes("bitstream").codec(LAYOUTS[0]).encode(_record(LAYOUTS[0]))
-    return header_line(_SIGNATURE) + context_line("main") + observation_lines(0, payload, fixed=True)
+    decided = decided_lines(2, 9, payload * 2 + bytes(16) + struct.pack("<2f", -0.5, 0), chances=True)
+    return header_line(_SIGNATURE) + context_line("main") + observation_lines(0, payload, fixed=True) + decided
 
 
 def _log() -> bytes:

@@ -53,12 +53,18 @@ std::optional<BoundForm> BoundForm::bind(const Form &form, const Signature &sign
   return BoundForm(form, std::move(pieces));
 }
 
-Status BoundForm::decide(std::string_view observation, std::vector<char> &advice) {
+Status BoundForm::decide(std::string_view observation, const std::optional<Exploration> &exploration,
+                         std::uint64_t number, AdviceBuffer &advice) {
   char *const to = evaluator_.observation();
   for (const Piece &piece : pieces_)
     std::memcpy(to + piece.to, observation.data() + piece.from, piece.size);
-  advice.resize(advice_size_);
-  const FormOutcome outcome = evaluator_.evaluate(advice.data());
+  advice.bytes.resize(advice_size_);
+  advice.log_probability.reset();
+  float chance = 0;
+  const FormOutcome outcome = exploration ? evaluator_.draw(*exploration, number, advice.bytes.data(), chance)
+                                          : evaluator_.evaluate(advice.bytes.data());
+  if (exploration)
+    advice.log_probability = chance;
   return outcome == FormOutcome::Ok ? Status() : internal_error(to_string(outcome));
 }
 

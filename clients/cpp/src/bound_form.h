@@ -2,9 +2,11 @@
 #define POLICYBRIDGE_SRC_BOUND_FORM_H
 
 #include "policybridge/form.h"
+#include "policybridge/session.h"
 #include "policybridge/status.h"
 #include "policybridge/tensor_spec.h"
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -17,8 +19,10 @@ public:
   /// Nothing if they do not fit, or if decisions on them cannot be reported. Then the server is asked, and says why.
   static std::optional<BoundForm> bind(const Form &form, const Signature &signature);
 
-  /// Decide on one packed observation of the client; `advice` gets the packed advice. Internal: the policy failed.
-  Status decide(std::string_view observation, std::vector<char> &advice);
+  /// Decide on one packed observation of the client; `advice` gets the packed advice. With an exploration it is drawn as
+  /// decision `number` of the session, counted from 1. Internal: the policy failed.
+  Status decide(std::string_view observation, const std::optional<Exploration> &exploration, std::uint64_t number,
+                AdviceBuffer &advice);
 
 private:
   /// Bytes of the client's observation, and their place in the form's.

@@ -80,7 +80,7 @@ const char *to_string(FormOutcome outcome) noexcept {
 struct FormEvaluator::State {
   explicit State(std::shared_ptr<const forms::Program> made)
       : program(std::move(made)), observation(program->observation / 8 + 1), work(program->work / 8 + 1),
-        tests(program->tests + 1), leaves(program->trees + 1) {
+        tests(program->tests + 1), leaves(program->trees + 1), chances(program->choices) {
     memory.spaces = {reinterpret_cast<const unsigned char *>(program->constants.data()),
                      reinterpret_cast<const unsigned char *>(observation.data()),
                      reinterpret_cast<const unsigned char *>(work.data())};
@@ -91,12 +91,15 @@ struct FormEvaluator::State {
       std::memcpy(reinterpret_cast<char *>(observation.data()) + each.offset, each.fill.data(), each.fill.size());
   }
 
+  FormOutcome decide(forms::Draw *draw, void *advice) noexcept;
+
   std::shared_ptr<const forms::Program> program;
   // Of 8 bytes, for their place in memory.
   std::vector<std::uint64_t> observation;
   std::vector<std::uint64_t> work;
   std::vector<unsigned char> tests;
   std::vector<std::uint32_t> leaves;
+  std::vector<double> chances;
   forms::Memory memory;
 };
 
@@ -107,15 +110,24 @@ FormEvaluator &FormEvaluator::operator=(FormEvaluator &&) noexcept = default;
 
 char *FormEvaluator::observation() noexcept { return reinterpret_cast<char *>(state_->observation.data()); }
 
-FormOutcome FormEvaluator::evaluate(void *advice) noexcept {
-  forms::Memory &memory = state_->memory;
+FormOutcome FormEvaluator::evaluate(void *advice) noexcept { return state_->decide(nullptr, advice); }
+
+FormOutcome FormEvaluator::draw(const Exploration &exploration, std::uint64_t number, void *advice,
+                                float &log_probability) noexcept {
+  forms::Draw draw{&exploration, number, state_->chances.data(), 0};
+  const FormOutcome outcome = state_->decide(&draw, advice);
+  log_probability = draw.log_probability;
+  return outcome;
+}
+
+FormOutcome FormEvaluator::State::decide(forms::Draw *draw, void *advice) noexcept {
   memory.is_bad_index = false;
-  for (const forms::Instruction &each : state_->program->instructions) {
+  for (const forms::Instruction &each : program->instructions) {
     each.run(each, memory);
     if (memory.is_bad_index)
       return FormOutcome::BadIndex;
   }
-  return forms::choose(*state_->program, memory, advice);
+  return forms::choose(*program, memory, draw, advice);
 }
 
 const void *FormEvaluator::scores() const noexcept {

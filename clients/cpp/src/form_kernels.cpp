@@ -545,66 +545,94 @@ Run run_of(const Instruction &each) {
   return nullptr;
 }
 
-FormOutcome choose(const Program &program, const Memory &memory, void *advice) noexcept {
-  const unsigned char *result = memory.spaces[static_cast<std::size_t>(program.result.space)] + program.result.offset;
-  if (program.scores == Scores::Advice) {
-    const std::size_t count = program.result_count();
-    if (is_float(program.result.kind)) {
-      for (std::size_t i = 0; i < count; ++i) {
-        const bool wrong = program.result.kind == Kind::Float ? nan(reinterpret_cast<const float *>(result)[i])
-                                                               : nan(reinterpret_cast<const double *>(result)[i]);
-        if (wrong)
-          return FormOutcome::Nan;
-      }
-    }
-    std::memcpy(advice, result, count * size_of(program.result.kind));
-    return FormOutcome::Ok;
-  }
-  const auto is_legal = [&](std::size_t choice) {
-    if (!program.is_masked)
-      return true;
-    const unsigned char *mask = memory.spaces[1] + program.features[program.mask].offset;
-    return typed(program.mask_kind, [&](auto x) {
-      return reinterpret_cast<const Pointed<decltype(x)> *>(mask)[choice] != 0;
-    });
-  };
-  std::size_t chosen = program.choices;
-  if (program.scores == Scores::Choice) {
-    bool any = false;
-    for (std::size_t i = 0; i < program.choices && !any; ++i)
-      any = is_legal(i);
-    if (!any)
-      return FormOutcome::NoLegalChoice;
-    const std::int64_t own = typed(program.result.kind, [&](auto x) -> std::int64_t {
-      using T = Pointed<decltype(x)>;
-      return static_cast<std::int64_t>(*reinterpret_cast<const T *>(result));
-    });
-    if (own < 0 || own >= static_cast<std::int64_t>(program.choices) || !is_legal(static_cast<std::size_t>(own)))
-      return FormOutcome::IllegalChoice;
-    chosen = static_cast<std::size_t>(own);
-  } else {
-    for (std::size_t i = 0; i < program.choices; ++i) {
-      if (!is_legal(i))
-        continue;
-      const auto score = [&](std::size_t place) -> double {
-        return program.result.kind == Kind::Float ? static_cast<double>(reinterpret_cast<const float *>(result)[place])
-                                                   : reinterpret_cast<const double *>(result)[place];
-      };
-      if (nan(score(i)) || (program.scores == Scores::Probabilities && score(i) < 0))
+namespace {
+
+const unsigned char *result_of(const Program &program, const Memory &memory) noexcept {
+  return memory.spaces[static_cast<std::size_t>(program.result.space)] + program.result.offset;
+}
+
+/// The result as advice: an error if it has NaN.
+FormOutcome advise(const Program &program, const unsigned char *result, void *advice) noexcept {
+  const std::size_t count = program.result_count();
+  if (is_float(program.result.kind)) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const bool wrong = program.result.kind == Kind::Float ? nan(reinterpret_cast<const float *>(result)[i])
+                                                             : nan(reinterpret_cast<const double *>(result)[i]);
+      if (wrong)
         return FormOutcome::Nan;
-      if (chosen == program.choices || score(i) > score(chosen))
-        chosen = i;
     }
-    if (chosen == program.choices)
-      return FormOutcome::NoLegalChoice;
   }
+  std::memcpy(advice, result, count * size_of(program.result.kind));
+  return FormOutcome::Ok;
+}
+
+FormOutcome take_own(const Program &program, const Memory &memory, std::size_t &chosen) noexcept {
+  bool any = false;
+  for (std::size_t i = 0; i < program.choices && !any; ++i)
+    any = is_legal(program, memory, i);
+  if (!any)
+    return FormOutcome::NoLegalChoice;
+  const unsigned char *result = result_of(program, memory);
+  const std::int64_t own = typed(program.result.kind, [&](auto x) -> std::int64_t {
+    using T = Pointed<decltype(x)>;
+    return static_cast<std::int64_t>(*reinterpret_cast<const T *>(result));
+  });
+  if (own < 0 || own >= static_cast<std::int64_t>(program.choices) ||
+      !is_legal(program, memory, static_cast<std::size_t>(own)))
+    return FormOutcome::IllegalChoice;
+  chosen = static_cast<std::size_t>(own);
+  return FormOutcome::Ok;
+}
+
+FormOutcome take_best(const Program &program, const Memory &memory, std::size_t &chosen) noexcept {
+  chosen = program.choices;
+  for (std::size_t i = 0; i < program.choices; ++i) {
+    if (!is_legal(program, memory, i))
+      continue;
+    const double given = score(program, memory, i);
+    if (nan(given) || (program.scores == Scores::Probabilities && given < 0))
+      return FormOutcome::Nan;
+    if (chosen == program.choices || given > score(program, memory, chosen))
+      chosen = i;
+  }
+  return chosen == program.choices ? FormOutcome::NoLegalChoice : FormOutcome::Ok;
+}
+
+void write_choice(const Program &program, std::size_t chosen, void *advice) noexcept {
   typed(program.advice_kind, [&](auto x) {
     using T = Pointed<decltype(x)>;
     const T made = static_cast<T>(chosen);
     std::memcpy(advice, &made, sizeof made);
     return 0;
   });
-  return FormOutcome::Ok;
+}
+
+} // namespace
+
+bool is_legal(const Program &program, const Memory &memory, std::size_t choice) noexcept {
+  if (!program.is_masked)
+    return true;
+  const unsigned char *mask = memory.spaces[1] + program.features[program.mask].offset;
+  return typed(program.mask_kind,
+               [&](auto x) { return reinterpret_cast<const Pointed<decltype(x)> *>(mask)[choice] != 0; });
+}
+
+double score(const Program &program, const Memory &memory, std::size_t choice) noexcept {
+  const unsigned char *result = result_of(program, memory);
+  return program.result.kind == Kind::Float ? static_cast<double>(reinterpret_cast<const float *>(result)[choice])
+                                             : reinterpret_cast<const double *>(result)[choice];
+}
+
+FormOutcome choose(const Program &program, const Memory &memory, Draw *draw, void *advice) noexcept {
+  if (program.scores == Scores::Advice)
+    return advise(program, result_of(program, memory), advice);
+  std::size_t chosen = 0;
+  const FormOutcome outcome = program.scores == Scores::Choice ? take_own(program, memory, chosen)
+                                                               : take_best(program, memory, chosen);
+  if (outcome != FormOutcome::Ok)
+    return outcome;
+  write_choice(program, draw ? draw_choice(program, memory, chosen, *draw) : chosen, advice);
+  return outcome;
 }
 
 } // namespace policybridge::forms

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "policybridge/form.h"
+#include "policybridge/session.h"
 
 #include <array>
 #include <cstddef>
@@ -187,7 +188,24 @@ Run run_of(const Instruction &instruction);
 /// The tables of a forest that has been checked.
 std::shared_ptr<const Walk> walk_of(const Forest &forest);
 
-/// How the result of a decision becomes advice.
-FormOutcome choose(const Program &program, const Memory &memory, void *advice) noexcept;
+/// How a choice is drawn.
+struct Draw {
+  const Exploration *exploration = nullptr;
+  std::uint64_t number = 0;        ///< of the decision in its session, from 1
+  double *chances = nullptr;       ///< memory for one of each choice
+  float log_probability = 0;       ///< of the choice that was drawn
+};
+
+/// Whether the mask allows a choice.
+bool is_legal(const Program &program, const Memory &memory, std::size_t choice) noexcept;
+
+/// The score of a choice, of logits or probabilities.
+double score(const Program &program, const Memory &memory, std::size_t choice) noexcept;
+
+/// Draw a choice by the steps of docs/forms.md; `best` is the one without exploration.
+std::size_t draw_choice(const Program &program, const Memory &memory, std::size_t best, Draw &draw) noexcept;
+
+/// How the result of a decision becomes advice; with a `draw` the choice is drawn, if there are choices.
+FormOutcome choose(const Program &program, const Memory &memory, Draw *draw, void *advice) noexcept;
 
 } // namespace policybridge::forms

@@ -27,6 +27,7 @@ constexpr std::size_t report_at = std::size_t{32} << 10;
 struct Report {
   std::string observations;
   std::string advices;
+  std::string chances;
   std::uint32_t count = 0;
   std::chrono::nanoseconds time{};
 
@@ -38,8 +39,9 @@ struct Report {
 /// See `open_session`.
 class LocalSession final : public Session {
 public:
-  LocalSession(std::unique_ptr<Session> server, SessionInfo info, bool asks)
-      : server_(std::move(server)), info_(std::move(info)), asks_(asks) {}
+  LocalSession(std::unique_ptr<Session> server, SessionInfo info, const OpenOptions &options)
+      : server_(std::move(server)), info_(std::move(info)), asks_(options.evaluate == Evaluate::Auto),
+        exploration_(options.exploration) {}
   ~LocalSession() override { close(); }
 
   /// Take the signature of the next observations. FailedPrecondition: no form decides on it, and the server may not be
@@ -63,8 +65,10 @@ private:
   const std::unique_ptr<Session> server_;
   const SessionInfo info_;
   const bool asks_; // where no form decides
+  const std::optional<Exploration> exploration_;
   bool is_open_ = true;
   std::uint64_t asked_ = 0;
+  std::uint64_t decided_ = 0; // here
   std::map<std::string, std::optional<Form>> forms_; // by the digest
   std::optional<BoundForm> bound_;
   Report report_;
@@ -133,11 +137,13 @@ Status LocalSession::evaluate(std::uint64_t, std::string_view observation, Advic
 
 Status LocalSession::decide(std::string_view observation, AdviceBuffer &advice) {
   const Clock::time_point begun = Clock::now();
-  if (Status status = bound_->decide(observation, advice.bytes); !status.ok()) {
+  if (Status status = bound_->decide(observation, exploration_, asked_ + decided_ + 1, advice); !status.ok()) {
     close();
     return status;
   }
-  advice.log_probability.reset();
+  ++decided_;
+  if (advice.log_probability)
+    report_.chances.append(reinterpret_cast<const char *>(&*advice.log_probability), sizeof(float));
   report_.time += Clock::now() - begun;
   report_.observations.append(observation);
   report_.advices.append(advice.bytes.data(), advice.bytes.size());
@@ -148,11 +154,12 @@ Status LocalSession::decide(std::string_view observation, AdviceBuffer &advice) 
 /// Report the decisions so far. A server that is gone costs their record, and not the compilation.
 Status LocalSession::send() {
   if (report_.count && lost_.ok()) {
-    report_.observations.append(report_.advices);
+    report_.observations.append(report_.advices).append(report_.chances);
     lost_ = server_->decided(report_.count, report_.time, report_.observations);
   }
   report_.observations.clear();
   report_.advices.clear();
+  report_.chances.clear();
   report_.count = 0;
   report_.time = {};
   return {};
@@ -220,7 +227,7 @@ Result<std::unique_ptr<Session>> open_session(Connection &connection, const Open
       return std::move(opened);
     if (!info.ok())
       return info.status();
-    auto session = std::make_unique<LocalSession>(std::move(*opened), *std::move(info), asks);
+    auto session = std::make_unique<LocalSession>(std::move(*opened), *std::move(info), options);
     if (Status status = session->turn_to(signature); !status.ok())
       return status;
     return std::unique_ptr<Session>(std::move(session));

@@ -175,10 +175,14 @@ std::string form_line(std::string_view digest) {
   return object_line([&](JsonWriter &json) { json.member("form", digest); });
 }
 
-std::string decided_line(std::uint32_t count, std::chrono::nanoseconds time) {
+std::string decided_line(std::uint32_t count, std::chrono::nanoseconds time, bool chances) {
   return object_line([&](JsonWriter &json) {
     json.integer_member("decided", count);
     json.integer_member("nanoseconds", static_cast<std::uint64_t>(std::max<std::int64_t>(time.count(), 0)));
+    if (chances) {
+      json.key("chances");
+      json.boolean(true);
+    }
   });
 }
 

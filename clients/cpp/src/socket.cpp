@@ -58,7 +58,7 @@ public:
     if (!is_open())
       return failed_precondition("the session is over");
     return guarded([&]() -> Status {
-      later_.append(before_).append(protocol::decided_line(count, time)).append(payload).append("\n");
+      later_.append(before_).append(protocol::decided_line(count, time, explores_)).append(payload).append("\n");
       sent();
       return later_.size() < send_at ? Status() : ended_by_failure([&] { return send_later(); });
     });

@@ -1,7 +1,9 @@
 // Decides by a form, for tests/native/library/test_form.py: the form's file is the argument; observations come on standard
 // input; each gives on standard output its outcome, a byte, its scores, and its advice. With a number of rounds as the second
-// argument it decides about all of them so often and prints the nanoseconds of one decision of the fastest round.
+// argument it decides about all of them so often and prints the nanoseconds of one decision of the fastest round. With an
+// exploration as the second argument it draws the advices, and gives the log-probability, a float, behind each.
 #include "policybridge/form.h"
+#include "policybridge/session.h"
 
 #include <algorithm>
 #include <chrono>
@@ -21,17 +23,22 @@ namespace {
 std::string all_of(std::istream &stream) { return {std::istreambuf_iterator<char>(stream), {}}; }
 
 /// Decide about each observation; give the outcomes, scores and advices.
-std::string decide(const Form &form, const std::string &observations) {
+std::string decide(const Form &form, const std::string &observations, const Exploration *exploration) {
   FormEvaluator evaluator(form);
   const std::size_t size = form.observation_size();
   std::vector<char> advice(static_cast<std::size_t>(form.advice().byte_size()));
   std::string made;
+  std::uint64_t number = 0;
   for (std::size_t at = 0; at + size <= observations.size(); at += size) {
     std::memcpy(evaluator.observation(), observations.data() + at, size);
     std::fill(advice.begin(), advice.end(), char{0});
-    made += static_cast<char>(evaluator.evaluate(advice.data()));
+    float chance = 0;
+    made += static_cast<char>(exploration ? evaluator.draw(*exploration, ++number, advice.data(), chance)
+                                          : evaluator.evaluate(advice.data()));
     made.append(static_cast<const char *>(evaluator.scores()), form.score_count() * element_size(form.score_type()));
     made.append(advice.data(), advice.size());
+    if (exploration)
+      made.append(reinterpret_cast<const char *>(&chance), sizeof chance);
   }
   return made;
 }
@@ -65,9 +72,14 @@ int main(int argc, char **argv) {
     return 1;
   }
   const std::string observations = all_of(std::cin);
-  if (argc > 2)
+  if (argc > 2 && std::strchr(argv[2], '=')) {
+    const Result<Exploration> exploration = Exploration::parse(argv[2]);
+    if (!exploration.ok())
+      return 2;
+    std::cout << decide(*form, observations, &*exploration);
+  } else if (argc > 2)
     std::printf("%.1f\n", nanoseconds(*form, observations, std::max(std::atoi(argv[2]), 1)));
   else
-    std::cout << decide(*form, observations);
+    std::cout << decide(*form, observations, nullptr);
   return 0;
 }

@@ -105,7 +105,8 @@ class FormSession(ClientSession, Protocol):
         Args:
             count: how many there are, 1 to 1,024.
             nanoseconds: the time that they took together.
-            payload: their packed observations, one after the other, and then their packed advices.
+            payload: their packed observations, one after the other, then their packed advices, and in a session that
+                explores the logarithms of their probabilities as floats.
 
         """
         ...

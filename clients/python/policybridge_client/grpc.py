@@ -109,7 +109,7 @@ class GrpcConnection(Closing):
             options=options.options,
             labels=options.labels,
             exploration=exploration_to_pb(options.exploration),
-            evaluates=options.may_decide and self._serdes_name == "bitstream",
+            evaluates=options.evaluates and self._serdes_name == "bitstream",
         )
         stream = Stream(self._stub, self._target, self._timeout, self._metadata)
         self._streams.add(stream)
@@ -176,6 +176,7 @@ class GrpcSession(Closing):
         self._stream = stream
         self._encode = serdes.codec(signature.features).encode
         self._decode = serdes.codec(signature.advice_layout).decode
+        self._explores = opening.HasField("exploration")
         self._step = 0
         self.log_probability: float | None = None
         response = stream.ask(pb.SessionRequest(open=opening))
@@ -219,7 +220,7 @@ class GrpcSession(Closing):
 
     def decided(self, count: int, nanoseconds: int, payload: bytes) -> None:
         """Report decisions of this client."""
-        told = pb.Decided(count=count, nanoseconds=nanoseconds, payload=payload)
+        told = pb.Decided(count=count, nanoseconds=nanoseconds, payload=payload, chances=self._explores)
         self._stream.send(pb.SessionRequest(decided=told))
 
     def report(self, outcome: Outcome) -> None:

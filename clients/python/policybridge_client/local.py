@@ -1,5 +1,6 @@
 """A session whose decisions are made in this process, by the form of the policy's version (docs/forms.md)."""
 
+import struct
 from collections.abc import Sequence
 from time import perf_counter_ns
 from typing import Any, Final
@@ -12,31 +13,52 @@ from policybridge_client.form_cache import FormCache
 from policybridge_core.closing import Closing
 from policybridge_core.digest import content_digest
 from policybridge_core.errors import InvalidError, PolicyBridgeError, PolicyFailedError, PreconditionError
-from policybridge_forms import Form
+from policybridge_forms import Drawing, Form
 from policybridge_forms.evaluating import SAID, Status
-from policybridge_serdes import Outcome, Signature, TensorSpec, Values
+from policybridge_serdes import Exploration, Outcome, Signature, TensorSpec, Values
 from policybridge_serdes.interactive import MOST_DECIDED
 
+_CHANCE: Final = struct.Struct("<f")
 _REPORT_AT: Final = 1 << 16
 """Bytes of decisions that are reported together."""
 
 
-def decide_here(session: ClientSession, signature: Signature) -> ClientSession:
+def decide_here(
+    session: ClientSession, signature: Signature, exploration: Exploration | None = None, *, asks: bool = True
+) -> ClientSession:
     """Make the decisions of a new session in this process, if its version has a form that fits; else give the session.
 
     The server gets the decisions in bulk. If it goes away, they go on, by the same version.
 
+    Args:
+        session: was opened with `SessionOptions.evaluates`.
+        signature: likewise.
+        exploration: likewise.
+        asks: whether the server is asked where no form fits.
+
     Raises:
+        PreconditionError: no form fits, and the server is not asked. The session is closed.
         PolicyBridgeError: the form did not come. The session is closed.
 
     """
-    if not (isinstance(session, FormSession) and signature.features.plain and signature.advice_layout.plain):
+    form = _fitting(session, signature)
+    if form is not None and isinstance(session, FormSession):
+        return LocalSession(session, form, signature, exploration)
+    if asks:
         return session
+    session.close()
+    raise PreconditionError(
+        f"{session.policy.name}@{session.policy.version} has no portable form that decides on {signature.advice}; "
+        "let the server decide (evaluate auto or there)"
+    )
+
+
+def _fitting(session: ClientSession, signature: Signature) -> Form | None:
+    if not (isinstance(session, FormSession) and signature.features.plain and signature.advice_layout.plain):
+        return None
     reference = session.forms.get(signature.advice.name) or session.forms.get("")
     form = None if reference is None else _form(session, reference)
-    if form is None or not _fits(form, signature):
-        return session
-    return LocalSession(session, form, signature)
+    return None if form is None or not _fits(form, signature) else form
 
 
 def _form(session: FormSession, reference: FormReference) -> Form | None:
@@ -85,14 +107,17 @@ class LocalSession(Closing):
         id: of the session with the server.
         policy: the version that decides.
         decides: the kinds of decisions that the policy declares.
-        log_probability: ``None``: the session does not explore.
+        log_probability: of the last advice; ``None``: the session does not explore.
         lost: why the server no longer gets the decisions; ``None``: it does.
 
     """
 
-    log_probability: float | None = None
-
-    def __init__(self, session: FormSession, form: Form, signature: Signature) -> None:
+    def __init__(
+        self, session: FormSession, form: Form, signature: Signature, exploration: Exploration | None = None
+    ) -> None:
+        self.log_probability: float | None = None
+        self._drawing = None if exploration is None else Drawing(exploration)
+        self._chances: list[bytes] = []
         self._session = session
         self._form = form
         self._advice = signature.advice_layout
@@ -118,17 +143,27 @@ class LocalSession(Closing):
         begun = perf_counter_ns()
         for name in self._copied:
             self._record[name][0] = observation[name].reshape(self._record[name][0].shape)
-        advices, status = self._form.decide(self._record)
-        if status[0]:
-            self.close()
-            raise PolicyFailedError(SAID[Status(int(status[0]))])
-        made = self._made(advices[0])
+        made = self._made(self._decide())
         self._nanoseconds += perf_counter_ns() - begun
         self._observations.append(observation.tobytes())
         self._advices.append(made.tobytes())
         if len(self._advices) >= self._most:
             self._tell()
         return made
+
+    def _decide(self) -> npt.NDArray[Any]:
+        if self._drawing is None:
+            advices, status = self._form.decide(self._record)
+        else:
+            advices, status, chance = self._form.draw(self._record, self._drawing)
+        if status[0]:
+            self.close()
+            raise PolicyFailedError(SAID[Status(int(status[0]))])
+        if self._drawing is not None:
+            self.log_probability = chance
+            self._chances.append(_CHANCE.pack(chance))
+        advice: npt.NDArray[Any] = advices[0]
+        return advice
 
     def _made(self, advice: npt.NDArray[Any]) -> Values:
         (spec,) = self._advice.specs
@@ -138,10 +173,11 @@ class LocalSession(Closing):
 
     def _tell(self) -> None:
         """Report the decisions so far."""
-        count, payload = len(self._advices), b"".join((*self._observations, *self._advices))
+        count, payload = len(self._advices), b"".join((*self._observations, *self._advices, *self._chances))
         nanoseconds, self._nanoseconds = self._nanoseconds, 0
         self._observations.clear()
         self._advices.clear()
+        self._chances.clear()
         if not count or self.lost is not None:
             return
         try:

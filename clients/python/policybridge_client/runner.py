@@ -156,7 +156,7 @@ def open_runner(  # noqa: PLR0913 - all but the address by keyword
     options: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
     exploration: Exploration | None = None,
-    evaluate: Literal["there", "here"] = "there",
+    evaluate: Literal["there", "auto", "here"] = "there",
     timeout: float = 10.0,
     credentials: Credentials | None = None,
 ) -> ModelRunner:
@@ -172,15 +172,16 @@ def open_runner(  # noqa: PLR0913 - all but the address by keyword
         labels: labels of the session in the ledger; ``traceparent`` is the trace context of the build, by default that
             of the environment's TRACEPARENT.
         exploration: how advice is sampled instead of taking the best; for policies with an advice head.
-        evaluate: where decisions are made: ``there``, by the server; ``here``: in this process, if the version has a
-            form (docs/forms.md) and the session does not explore. In Python the bundled trees take milliseconds, so
-            this is for a server that is far away, and for what must go on without one.
+        evaluate: where decisions are made: ``there``, by the server; ``here``, in this process, by the version's form
+            (docs/forms.md); ``auto``: here if it has a form that fits, else there. In Python the bundled trees take
+            milliseconds, so this is for a server that is far away, and for what must go on without one.
         timeout: limit of each wait for the server, in seconds.
         credentials: for gRPC on TCP; by default those that the environment names.
 
     Raises:
         PolicyBridgeError: the server cannot be reached, the policy is unknown, or the signature does not fit it. Over
             the Unix socket, a signature that does not fit is reported by the first `ModelRunner.evaluate`.
+        PreconditionError: ``evaluate`` is ``here``, and the version has no form that fits.
 
     """
     connection = connect(address, timeout=timeout, credentials=credentials)
@@ -188,10 +189,10 @@ def open_runner(  # noqa: PLR0913 - all but the address by keyword
     reference = PolicyReference.parse(policy) if isinstance(policy, str) else policy
     try:
         told = with_trace_context(labels or {})
-        asked = SessionOptions(context, options or {}, told, exploration, evaluates=evaluate == "here")
+        asked = SessionOptions(context, options or {}, told, exploration, evaluates=evaluate != "there")
         session = connection.open(reference, signature, asked)
-        if evaluate == "here":
-            session = decide_here(session, signature)
+        if evaluate != "there":
+            session = decide_here(session, signature, exploration, asks=evaluate == "auto")
     except BaseException:
         connection.close()
         raise

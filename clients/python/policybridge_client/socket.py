@@ -166,7 +166,8 @@ class SocketSession(Closing):
 
     def decided(self, count: int, nanoseconds: int, payload: bytes) -> None:
         """Report decisions of this client."""
-        self._ended_by_failure(self._wire.send, self._before + decided_lines(count, nanoseconds, payload))
+        lines = decided_lines(count, nanoseconds, payload, chances=self._explores)
+        self._ended_by_failure(self._wire.send, self._before + lines)
         self._before = self._header = b""
 
     def _ended_by_failure(self, ask: Callable[[_A], _T], message: _A) -> _T:
@@ -259,7 +260,7 @@ def _hello(policy: PolicyReference, options: SessionOptions) -> bytes:
     fields |= {"options": dict(options.options), "labels": dict(options.labels)}
     if options.context:
         fields["context"] = options.context
-    if options.may_decide:
+    if options.evaluates:
         fields["evaluate"] = "here"
     if options.exploration is not None:
         fields |= {"framing": "chance", "exploration": asdict(options.exploration)}

@@ -425,9 +425,7 @@ class Open(google.protobuf.message.Message):
     context: builtins.str
     """The module, or the first function."""
     evaluates: builtins.bool
-    """The client can decide by a form of the version, if it has one; see docs/forms.md.
-    With an exploration the server makes each decision nevertheless.
-    """
+    """The client can decide by a form of the version, if it has one; see docs/forms.md."""
     @property
     def policy(self) -> global___PolicyReference: ...
     @property
@@ -469,7 +467,9 @@ global___Open = Open
 class Exploration(google.protobuf.message.Message):
     """How a session departs from the policy's best advice, so that a trainer sees the
     outcomes of other advice. Only for policies with an advice head; others answer
-    INVALID_ARGUMENT. The same seed and observations give the same advice.
+    INVALID_ARGUMENT. The same seed and observations give the same advice: the draw
+    number N of a session is a function of the seed, N and the scores, which
+    docs/forms.md has in every step. A client that decides by itself draws the same.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -623,22 +623,29 @@ class Decided(google.protobuf.message.Message):
     COUNT_FIELD_NUMBER: builtins.int
     PAYLOAD_FIELD_NUMBER: builtins.int
     NANOSECONDS_FIELD_NUMBER: builtins.int
+    CHANCES_FIELD_NUMBER: builtins.int
     count: builtins.int
     """At most 1,024."""
     payload: builtins.bytes
     """The observations in the session form of the SerDes `bitstream`, one after the
-    other, and then the advices.
+    other, and then the advices. In a session that explores, then the natural
+    logarithms of their probabilities: little-endian floats, finite, 0 at most.
     """
     nanoseconds: builtins.int
     """The time that they took together."""
+    chances: builtins.bool
+    """Whether there are logarithms of probabilities: if the session explores, and
+    only then.
+    """
     def __init__(
         self,
         *,
         count: builtins.int = ...,
         payload: builtins.bytes = ...,
         nanoseconds: builtins.int = ...,
+        chances: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["count", b"count", "nanoseconds", b"nanoseconds", "payload", b"payload"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["chances", b"chances", "count", b"count", "nanoseconds", b"nanoseconds", "payload", b"payload"]) -> None: ...
 
 global___Decided = Decided
 

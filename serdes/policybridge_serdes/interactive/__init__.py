@@ -7,11 +7,11 @@ r"""LLVM's interactive stream, as a compiler writes it (llvm/lib/Analysis/Intera
 PolicyBridge's own clients add lines that LLVM never writes. Where tensors vary in size, an observation starts with
 ``{"observation":N,"bytes":B}\n``, B being the payload's size in bytes. The outcome of the compilation is the line
 ``{"outcome":{"values":{name:number},"status":"…","contexts":{context:{name:number}}}}\n``. Decisions that the client
-made by the policy's form are ``{"decided":N,"nanoseconds":T}\n``, N observations, N advices and a newline; it asks for
-a form by ``{"form":"sha256:…"}\n``.
+made by the policy's form are ``{"decided":N,"nanoseconds":T}\n``, N observations, N advices and a newline; with
+``"chances":true`` N log-probabilities precede the newline. It asks for a form by ``{"form":"sha256:…"}\n``.
 """
 
-from policybridge_serdes.interactive.events import Context, Decided, Event, FormWanted, Header
+from policybridge_serdes.interactive.events import CHANCE_BYTES, Context, Decided, Event, FormWanted, Header
 from policybridge_serdes.interactive.lines import (
     context_line,
     decided_lines,
@@ -31,6 +31,7 @@ from policybridge_serdes.interactive.reader import (
 )
 
 __all__ = [
+    "CHANCE_BYTES",
     "MAX_LINE",
     "MOST_DECIDED",
     "Context",

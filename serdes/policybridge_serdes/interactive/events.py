@@ -1,9 +1,13 @@
 """The events of LLVM's interactive stream."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from policybridge_core.session import Outcome
 from policybridge_serdes.specs import Signature
+
+CHANCE_BYTES: Final = 4
+"""Of the logarithm of a probability: a little-endian float."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +31,15 @@ class Decided:
     Attributes:
         count: how many there are.
         nanoseconds: the time that they took together; 0 if the client does not say.
-        payload: the packed observations, one after the other, and then the packed advices.
+        payload: the packed observations, one after the other, then the packed advices, then the chances.
+        chances: whether there are chances: a float for each decision, the logarithm of the advice's probability.
 
     """
 
     count: int
     nanoseconds: int
     payload: bytes
+    chances: bool = False
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,10 @@ def observation_lines(number: int, payload: bytes, *, fixed: bool) -> bytes:
     return b'{"observation":%d,"bytes":%d}\n%b\n' % (number, len(payload), payload)
 
 
-def decided_lines(count: int, nanoseconds: int, payload: bytes) -> bytes:
-    """Make the lines that report decisions of the client."""
-    return b'{"decided":%d,"nanoseconds":%d}\n%b\n' % (count, nanoseconds, payload)
+def decided_lines(count: int, nanoseconds: int, payload: bytes, *, chances: bool = False) -> bytes:
+    """Make the lines that report decisions of the client; ``chances``: the payload ends with log-probabilities."""
+    said = b',"chances":true' if chances else b""
+    return b'{"decided":%d,"nanoseconds":%d%b}\n%b\n' % (count, nanoseconds, said, payload)
 
 
 def form_line(digest: str) -> bytes:

@@ -10,7 +10,7 @@ import msgspec
 from policybridge_core.errors import InvalidError, TooLargeError
 from policybridge_core.session import LONGEST_NAME, Outcome
 from policybridge_serdes.checks import decode_json
-from policybridge_serdes.interactive.events import Context, Decided, Event, FormWanted, Header
+from policybridge_serdes.interactive.events import CHANCE_BYTES, Context, Decided, Event, FormWanted, Header
 from policybridge_serdes.limits import DEFAULT_LIMITS, MessageLimits
 from policybridge_serdes.specs import Layout, Signature, SpecFields, TensorSpec
 
@@ -79,6 +79,7 @@ class DecidedLine(msgspec.Struct):
 
     decided: Annotated[int, msgspec.Meta(ge=1, le=MOST_DECIDED)]
     nanoseconds: Annotated[int, msgspec.Meta(ge=0, le=1 << 62)] = 0
+    chances: bool = False
 
 
 class _FormJson(msgspec.Struct):
@@ -276,7 +277,7 @@ class InteractiveReader:
                 stop = end + self._payload_size(line)
             elif line.startswith(_DECIDED):
                 self._announced = read_decided(line)
-                stop = end + self._decided_size(self._announced.decided)
+                stop = end + self._decided_size(self._announced)
             else:
                 yield self._line(line)
                 start = end
@@ -291,7 +292,9 @@ class InteractiveReader:
 
     def _event(self, payload: bytes) -> Event:
         announced = self._announced
-        return payload if announced is None else Decided(announced.decided, announced.nanoseconds, payload)
+        if announced is None:
+            return payload
+        return Decided(announced.decided, announced.nanoseconds, payload, announced.chances)
 
     def _line(self, line: bytes) -> Event:
         if line.startswith(b'{"context":'):
@@ -325,12 +328,12 @@ class InteractiveReader:
             raise TooLargeError(f"an observation of {said} bytes; at most {self._limit} are taken")
         return said
 
-    def _decided_size(self, count: int) -> int:
+    def _decided_size(self, line: DecidedLine) -> int:
         if self._size is None:
             raise InvalidError("decisions came before the header line with the features")
         if self._advice is None or not self._fixed:
             raise InvalidError("a client decides by itself on features and an advice of fixed size alone")
-        size = count * (self._size + self._advice)
+        size = line.decided * (self._size + self._advice + (CHANCE_BYTES if line.chances else 0))
         if size > self._limit:
             raise TooLargeError(f"decisions of {size} bytes in one message; at most {self._limit} are taken")
         return size

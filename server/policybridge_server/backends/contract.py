@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import msgspec
-import numpy as np
 
 from policybridge_core.errors import PreconditionError
 from policybridge_core.plugins import Table
+from policybridge_forms import Drawing
 from policybridge_serdes import VARIES, Exploration, Layout, PolicyVersion, TensorSpec, Values
 from policybridge_server.backends.load_order import keep_load_order
 from policybridge_server.repository import PolicyConfig
@@ -28,7 +28,7 @@ class SessionView:
         state: the policy's own state for one episode. An episode is the session, unless policy.toml says otherwise.
         episode: the context with which the present episode began; ``None`` before the first.
         exploration: how the advice head departs from the best advice; ``None``: never.
-        generator: the advice head's random numbers; ``None`` without exploration.
+        drawing: of the advice head; ``None`` without exploration.
         file: the file that the client compiles; see `SessionOptions.file`.
         alias: the client's alias, `latest` by default; empty: it named a version or a digest.
         reporter: the client that reports for the session; empty: one that the operator trusts. See `Access.reporter`.
@@ -44,7 +44,7 @@ class SessionView:
     state: dict[str, Any] = field(default_factory=dict)
     episode: str | None = None
     exploration: Exploration | None = None
-    generator: np.random.Generator | None = None
+    drawing: Drawing | None = None
     file: str = ""
     alias: str = ""
     reporter: str = ""

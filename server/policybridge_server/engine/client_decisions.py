@@ -3,15 +3,16 @@
 import logging
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from policybridge_core.errors import InvalidError, PolicyBridgeError, PreconditionError
+from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_serdes import Signature, Values
-from policybridge_serdes.interactive import Decided
+from policybridge_serdes.interactive import CHANCE_BYTES, Decided
 from policybridge_server.backends.contract import SessionView
 from policybridge_server.engine.batcher import Batcher
 from policybridge_server.engine.decision import Decision
@@ -26,12 +27,16 @@ _ONE_OF: Final = 64
 """The server makes one of this many decisions again, and one of each larger message."""
 
 
+_NEAR: Final = 1 / 64
+"""Difference of two log-probabilities that may come of the last bits of the scores: twice a step of two scores."""
+
+
 class ClientDecisions:
     """Takes the decisions that the client of one session made for one signature. For the loop thread.
 
-    The server asks the model again for a sample, drawn at random, and counts those that differ: one of 64 decisions, or
-    one of a message that has more. So a client whose evaluation is wrong is found; a client that reports decisions
-    which it did not follow is not.
+    The server asks the model again for a sample, taken at random, and counts those that differ: one of 64 decisions, or
+    one of a message that has more. In a session that explores it repeats the draw, too. So a client whose evaluation is
+    wrong is found; a client that reports decisions which it did not follow is not.
 
     Args:
         session: of the client.
@@ -41,7 +46,6 @@ class ClientDecisions:
         recording: the session's record; ``None``: it is not recorded.
 
     Raises:
-        PreconditionError: the session explores.
         InvalidError: the signature is of varying size, or has bools or strings.
 
     """
@@ -54,8 +58,6 @@ class ClientDecisions:
         batcher: Batcher,
         recording: Recording | None,
     ) -> None:
-        if session.exploration is not None:
-            raise PreconditionError("in a session that explores the server makes each decision")
         if not (signature.features.plain and signature.advice_layout.plain):
             raise InvalidError("features and an advice by which a client decides have fixed sizes and no bools")
         self._session = session
@@ -71,28 +73,62 @@ class ClientDecisions:
         """Record decisions, and call ``taken`` when the next may come: a drawn one is made again, the ledger keeps up.
 
         Raises:
-            InvalidError: the bytes are of another number of decisions, or an advice is none of the policy's choices.
+            InvalidError: the bytes are of another number of decisions, an advice is none of the policy's choices, or a
+                chance is no logarithm of a probability, or lacks though the session explores.
 
         """
         count, payload = decided.count, decided.payload
         size, middle = self._features, count * self._features
-        if len(payload) != middle + count * self._advice.size:
+        end = middle + count * self._advice.size
+        if len(payload) != end + (count * CHANCE_BYTES if decided.chances else 0):
             raise InvalidError(
                 f"{len(payload)} bytes are not {count} decisions of {size} and {self._advice.size} bytes"
+                + (f", and of {CHANCE_BYTES} for each chance" if decided.chances else "")
             )
         advices = np.frombuffer(payload, self._advice.dtype, count, middle)
         self._check_choices(advices)
+        chances = self._chances(decided, end)
+        first = self._count_draws(count)
         self._counters.made_by_clients += count
         if self._recording is not None:
-            self._recording.reported(count, payload[:middle], payload[middle:], decided.nanoseconds // count)
+            self._recording.reported(
+                count, payload[:middle], payload[middle:end], decided.nanoseconds // count, payload[end:]
+            )
             # Reports come faster than a disk takes them. Else they would fill the room of all sessions.
             taken = partial(self._recording.keep_pace, taken)
         drawn = _RANDOM.randrange(max(count, _ONE_OF))
         if drawn >= count:
             taken()
             return
-        check = _Check(self, advices[drawn : drawn + 1], taken)
-        self._batcher.submit(Decision(self._session, payload[drawn * size : (drawn + 1) * size], check))
+        check = _Check(self, advices[drawn : drawn + 1], None if chances is None else float(chances[drawn]), taken)
+        row = payload[drawn * size : (drawn + 1) * size]
+        self._batcher.submit(Decision(self._view(first + drawn), row, check))
+
+    def _chances(self, decided: Decided, begin: int) -> npt.NDArray[np.float32] | None:
+        explores = self._session.drawing is not None
+        if decided.chances is not explores:
+            told = "explores: its decisions come with" if explores else "does not explore: its decisions come without"
+            raise InvalidError(f"the session {told} the logarithms of their probabilities (chances)")
+        if not explores:
+            return None
+        chances = np.frombuffer(decided.payload, "<f4", decided.count, begin)
+        # NaN is not finite.
+        if not (np.isfinite(chances) & (chances <= 0)).all():
+            raise InvalidError("the logarithm of a probability is finite and 0 at most, and a reported one is not")
+        return chances
+
+    def _count_draws(self, count: int) -> int:
+        """Count decisions among the draws of the session; give the number of the first one."""
+        drawing = self._session.drawing
+        if drawing is None:
+            return 0
+        first, drawing.number = drawing.number, drawing.number + count
+        return first
+
+    def _view(self, number: int) -> SessionView:
+        """Give the session as it was when this decision was drawn."""
+        drawing = self._session.drawing
+        return self._session if drawing is None else replace(self._session, drawing=drawing.at(number))
 
     def checked(self, difference: str) -> None:
         """Count a decision that was made again; empty: the report has the same advice."""
@@ -118,14 +154,21 @@ class ClientDecisions:
 class _Check:
     """The sink of a decision that is made again."""
 
-    def __init__(self, decisions: ClientDecisions, reported: Values, taken: Callable[[], None]) -> None:
+    def __init__(
+        self, decisions: ClientDecisions, reported: Values, chance: float | None, taken: Callable[[], None]
+    ) -> None:
         self._decisions = decisions
         self._reported = reported
+        self._chance = chance
         self._taken = taken
 
-    def answer(self, advice: Values, log_probability: float | None) -> None:  # noqa: ARG002
-        same = advice.tobytes() == self._reported.tobytes()
-        self._ended("" if same else "it reported another advice than the policy gives")
+    def answer(self, advice: Values, log_probability: float | None) -> None:
+        difference = ""
+        if advice.tobytes() != self._reported.tobytes():
+            difference = "it reported another advice than the policy gives"
+        elif not _is_near(log_probability, self._chance):
+            difference = f"it reported the log-probability {self._chance} of an advice that has {log_probability}"
+        self._ended(difference)
 
     def fail(self, error: PolicyBridgeError) -> None:
         self._ended(f"the policy fails where it reported an advice: {error}")
@@ -133,3 +176,8 @@ class _Check:
     def _ended(self, difference: str) -> None:
         self._decisions.checked(difference)
         self._taken()
+
+
+def _is_near(made: float | None, told: float | None) -> bool:
+    # The model's scores may differ from the form's in their last bits, and so fall on the next step of the draw.
+    return made is None or told is None or abs(made - told) <= _NEAR

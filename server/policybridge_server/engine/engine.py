@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from time import perf_counter_ns
 from typing import Final
 
-import numpy as np
-
 from policybridge_core.errors import (
     InvalidError,
     PermissionDeniedError,
     UnsupportedError,
 )
+from policybridge_forms import Drawing
 from policybridge_serdes import Exploration, Outcome, PolicyReference, PolicyVersion, SessionOptions
 from policybridge_server.backends.contract import SessionView
 from policybridge_server.counters import Counters
@@ -130,7 +129,7 @@ class Engine:
                 _check_exploration(model, options.exploration)
         view = _view(loaded.stored.policy, options, self.mark)
         view.alias, view.reporter = alias, reporter
-        forms = loaded.forms if options.may_decide and loaded.forms else None
+        forms = loaded.forms if options.evaluates and loaded.forms else None
         if forms is not None:
             view.labels = {**view.labels, EVALUATED: "client"}
         self.trials.opened(view, self.repository.find(view.policy.name))
@@ -237,5 +236,5 @@ def _view(policy: PolicyVersion, options: SessionOptions, mark: str) -> SessionV
     )
     if options.exploration is not None:
         view.exploration = options.exploration
-        view.generator = np.random.default_rng(options.exploration.seed)
+        view.drawing = Drawing(options.exploration)
     return view

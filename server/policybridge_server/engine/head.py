@@ -1,7 +1,7 @@
 """The advice head: from a model's logits or probabilities, or its own choice, to one choice, and how probable it was.
 
-Without exploration it takes the best legal choice. A session that explores draws from its own generator: its seed and
-its observations determine its advice, whatever else is in the batch.
+Without exploration it takes the best legal choice. A session that explores draws: its seed and its observations
+determine its advice, whatever else is in the batch; see `Drawing`.
 """
 
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policybridge_core.errors import InvalidError, PolicyFailedError, PreconditionError
+from policybridge_forms.arithmetic import log
 from policybridge_serdes import ElementType, Exploration, Layout, TensorSpec, Values
 from policybridge_server.backends.contract import SessionView, batch_cure
 from policybridge_server.engine.decision import Result
@@ -74,62 +75,47 @@ class Head:
 
     def choose(self, values: Values, mask: npt.NDArray[Any] | None, sessions: Sequence[SessionView]) -> list[Result]:
         """Choose for each record of scores in ``values``; ``mask`` has shape [n, …], and 0 is illegal."""
-        logits = self._logits(values)
-        legal = np.ones_like(logits, bool) if mask is None else mask.reshape(logits.shape) != 0
-        logits = np.where(legal, logits, -np.inf)
+        scores = self._scores(values)
+        legal = np.ones_like(scores, bool) if mask is None else mask.reshape(scores.shape) != 0
+        wrong = np.isnan(scores) | ((scores < 0) & (self._config.scores == "probabilities"))
+        failed = (wrong & legal).any(axis=1)
+        scores = np.where(legal, scores, -np.inf)
         if self._config.choices is None:
             # No legal choice has a probability above 0: each is as good as the other, and an illegal one never is.
-            logits = np.where(np.isneginf(logits).all(axis=1, keepdims=True) & legal, 0.0, logits)
-        best = logits.argmax(axis=1)
-        return [self._choose(session, logits[row], legal[row], int(best[row])) for row, session in enumerate(sessions)]
+            scores = np.where(np.isneginf(scores).all(axis=1, keepdims=True) & legal, 0.0, scores)
+        best = scores.argmax(axis=1)
+        return [
+            self._failure() if failed[row] else self._choose(session, scores[row], legal[row], int(best[row]))
+            for row, session in enumerate(sessions)
+        ]
 
-    def _logits(self, values: Values) -> Scores:
+    def _scores(self, values: Values) -> Scores:
         (spec,) = self.scores.specs
         if self._config.choices is not None:
             own = values[spec.name].reshape(len(values), 1)
             chosen: Scores = np.where(own == np.arange(self.count), 0.0, -np.inf)
             return chosen
-        scores = values[spec.name].reshape(len(values), -1).astype(np.float64)
-        if self._config.scores == "logits":
-            return scores
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.log(scores)
+        scores: Scores = values[spec.name].reshape(len(values), -1).astype(np.float64)
+        return scores
 
-    def _choose(self, session: SessionView, logits: Scores, legal: npt.NDArray[np.bool_], best: int) -> Result:
-        if np.isnan(logits).any():
-            return PolicyFailedError(f"the policy gave NaN (or a negative probability) for {self.scores.specs[0]}")
+    def _failure(self) -> PolicyFailedError:
+        return PolicyFailedError(f"the policy gave NaN (or a negative probability) for {self.scores.specs[0]}")
+
+    def _choose(self, session: SessionView, scores: Scores, legal: npt.NDArray[np.bool_], best: int) -> Result:
         if not legal.any():
             return PolicyFailedError(f"the mask {self._config.mask!r} allows no choice at all")
-        if np.isneginf(logits[best]):
+        if np.isneginf(scores[best]):
             return PolicyFailedError(
                 f"the policy's own choice is not legal: it must be one of 0 to {self.count - 1} that the mask allows"
             )
-        exploration, generator = session.exploration, session.generator
-        if exploration is None or generator is None:
+        if session.drawing is None:
             return self._made(best), None
-        chances = self._chances(logits, legal, best, exploration.temperature, exploration.epsilon)
-        drawn = _draw(chances, generator.random())
-        return self._made(drawn), float(np.log(chances[drawn]))
-
-    def _chances(
-        self, logits: Scores, legal: npt.NDArray[np.bool_], best: int, temperature: float, epsilon: float
-    ) -> Scores:
-        if temperature > 0:
-            weights = np.exp((logits - logits[best]) / temperature)
-        else:
-            weights = np.zeros_like(logits)
-            weights[best] = 1.0
-        chances: Scores = (1 - epsilon) * weights / weights.sum() + epsilon * legal / legal.sum()
-        return chances
+        if self._config.scores == "probabilities":
+            scores = log(np.where(legal, scores, 0.0))
+        drawn, log_probability = session.drawing.draw(scores, legal, best)
+        return self._made(drawn), log_probability
 
     def _made(self, choice: int) -> Values:
         made: Values = np.zeros(1, self._advice_dtype)
         made[self.advice.name] = choice
         return made
-
-
-def _draw(chances: Scores, uniform: float) -> int:
-    ends = chances.cumsum()
-    # The sum may be rounded below 1. Then a draw near 1 must not give a choice of probability 0.
-    index = int(np.searchsorted(ends, uniform * ends[-1], side="right"))
-    return min(index, int(np.flatnonzero(chances)[-1]))

@@ -114,12 +114,12 @@ class SessionOpener:
         # For a wrong reference `open` raises the error.
         with suppress(PolicyBridgeError):
             loaded = self.engine.loaded(self.engine.repository.chosen(reference, options.file))
-            return None if loaded is None or (loaded.forms is None and options.may_decide) else loaded
+            return None if loaded is None or (loaded.forms is None and options.evaluates) else loaded
         return None
 
     async def _for_session(self, reference: PolicyReference, options: SessionOptions) -> LoadedVersion:
         loaded = await self._chosen(reference, options.file)
-        if loaded.forms is not None or not options.may_decide:
+        if loaded.forms is not None or not options.evaluates:
             return loaded
         if loaded.making is None:
             loaded.making = asyncio.create_task(self._make_forms(loaded))

@@ -29,8 +29,11 @@ class Recording(Protocol):
     def decided(self, row: Row, advice: Values, log_probability: float | None, nanoseconds: int) -> None:
         """Take a decision, before the advice is sent; ``nanoseconds`` is the time from its submission to its advice."""
 
-    def reported(self, count: int, observations: bytes, advices: bytes, nanoseconds: int) -> None:
-        """Take ``count`` decisions that the client made by itself, packed, of ``nanoseconds`` each on average."""
+    def reported(self, count: int, observations: bytes, advices: bytes, nanoseconds: int, chances: bytes = b"") -> None:
+        """Take ``count`` decisions that the client made by itself, packed, of ``nanoseconds`` each on average.
+
+        ``chances`` are their log-probabilities, packed floats; empty without exploration.
+        """
 
     def keep_pace(self, go_on: Callable[[], None]) -> None:
         """Call ``go_on`` at once, or if the ledger is behind, when it has written the decisions so far."""

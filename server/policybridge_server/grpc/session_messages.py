@@ -126,7 +126,7 @@ class SessionMessages:
             raise InvalidError("a client that decides by itself uses the SerDes bitstream")
         if not 1 <= decided.count <= MOST_DECIDED:
             raise InvalidError(f"{decided.count} decisions in one message; it takes 1 to {MOST_DECIDED}")
-        return Decided(decided.count, decided.nanoseconds, decided.payload)
+        return Decided(decided.count, decided.nanoseconds, decided.payload, decided.chances)
 
     def form(self, request: pb.FormRequest) -> Iterator[pb.SessionResponse]:
         """Give the parts of a form; see `Session.form`."""

@@ -186,11 +186,11 @@ class LedgerRecording:
         if len(waiting) >= self._most or self._bytes >= _BYTES:
             self.hand_over()
 
-    def reported(self, count: int, observations: bytes, advices: bytes, nanoseconds: int) -> None:
+    def reported(self, count: int, observations: bytes, advices: bytes, nanoseconds: int, chances: bytes = b"") -> None:
         """Take decisions that a client made by itself, in the order that it packed them."""
         self.hand_over()
         self._context = self._session.context
-        observation, advice = len(observations) // count, len(advices) // count
+        observation, advice, chance = (len(each) // count for each in (observations, advices, chances))
         for first in range(0, count, self._most):
             last = min(first + self._most, count)
             bulk = Bulk(
@@ -198,8 +198,9 @@ class LedgerRecording:
                 advices[first * advice : last * advice],
                 last - first,
                 nanoseconds,
+                chances[first * chance : last * chance],
             )
-            self._put(bulk, len(bulk.observations) + len(bulk.advices) + _SEGMENT)
+            self._put(bulk, len(bulk.observations) + len(bulk.advices) + len(bulk.chances) + _SEGMENT)
 
     def keep_pace(self, go_on: Callable[[], None]) -> None:
         """Call ``go_on`` at once, or if much waits to be written, when the decisions so far are or cannot be."""

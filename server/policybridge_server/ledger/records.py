@@ -15,13 +15,14 @@ DecisionRecord = tuple[Row, Values, float | None, int]
 
 @dataclass(frozen=True)
 class Bulk:
-    """Decisions that a client reported together, as it packed them; the layouts are fixed, and it did not explore.
+    """Decisions that a client reported together, as it packed them; the layouts are fixed.
 
     Attributes:
         observations: one record after another.
         advices: likewise.
         count: of the decisions.
         nanoseconds: of each, on average.
+        chances: the log-probabilities, packed floats; empty if the session did not explore.
 
     """
 
@@ -29,6 +30,7 @@ class Bulk:
     advices: bytes
     count: int
     nanoseconds: int
+    chances: bytes = b""
 
     def __len__(self) -> int:
         return self.count

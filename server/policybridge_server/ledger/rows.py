@@ -169,11 +169,12 @@ def _advised(segment: Segment) -> tuple[bytes, bytes | None, bytes]:
     decisions = segment.decisions
     if isinstance(decisions, Bulk):
         advices = b"".join(compressed([decisions.advices]))
-        return advices, None, pack_numbers(np.full(decisions.count, decisions.nanoseconds), "<i8")
-    _, advised, chances, nanoseconds = zip(*decisions, strict=True)
+        chances = pack_numbers(np.frombuffer(decisions.chances, "<f4"), "<f8") if decisions.chances else None
+        return advices, chances, pack_numbers(np.full(decisions.count, decisions.nanoseconds), "<i8")
+    _, advised, probable, nanoseconds = zip(*decisions, strict=True)
     return (
         pack_rows(segment.signature.advice_layout, advised),
-        None if chances[0] is None else pack_numbers(chances, "<f8"),
+        None if probable[0] is None else pack_numbers(probable, "<f8"),
         pack_numbers(nanoseconds, "<i8"),
     )
 

@@ -9,9 +9,10 @@ import numpy.typing as npt
 import pytest
 
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_forms import Form, Status
+from policybridge_forms import Drawing, Form, Status
 from policybridge_forms.codec import write
 from policybridge_forms.content import plain
+from policybridge_serdes import Exploration
 from tests.forms.every import every, numbers
 from tests.forms.parts import SMALL, forms
 from tests.native.conftest import Target
@@ -66,6 +67,49 @@ def test_every_function_of_every_type_gives_the_bits_of_numpy(program: Path, tmp
 def test_a_bundled_policy_decides_in_cpp_as_in_python(program: Path, tmp_path: Path, name: str, kind: str) -> None:
     form = forms(name)[kind]
     decides_alike(program, tmp_path, form, whole_numbers(form, 300, 1))
+
+
+EXPLORATIONS = ("temperature=1,seed=7", "temperature=0.3,epsilon=0.1,seed=18446744073709551615", "epsilon=0.5")
+
+
+def draws_alike(program: Path, folder: Path, form: Form, observations: npt.NDArray[Any], explored: str) -> None:
+    """Check outcomes, advice and log-probabilities, the steps counted from 1 over all observations."""
+    (folder / "form").write_bytes(form.data)
+    done = subprocess.run(
+        [program, folder / "form", explored], input=observations.tobytes(), capture_output=True, check=True
+    )
+    content = form.content
+    advice = plain(content.advice.type.dtype)
+    fields = [
+        ("status", np.dtype(np.uint8), 1),
+        ("scores", plain(content.result.dtype), content.results),
+        ("advice", advice, 1),
+        ("chance", np.dtype("<f4"), 1),
+    ]
+    found = np.frombuffer(done.stdout, np.dtype([(name, dtype, (count,)) for name, dtype, count in fields]))
+    exploration = Exploration.parse(explored)
+    for number, theirs in enumerate(found, 1):
+        made, status, chance = form.draw(observations[number - 1 : number], Drawing(exploration, number))
+        assert theirs["status"].item() == status.item()
+        assert (theirs["advice"].item(), theirs["chance"].item()) == (made.item(), chance)
+    assert len(set(found["advice"][found["status"] == 0].tolist())) > 1
+
+
+@pytest.mark.parametrize("explored", EXPLORATIONS)
+def test_trees_draw_in_cpp_as_in_python(program: Path, tmp_path: Path, explored: str) -> None:
+    form = forms("size")["pass_choice"]
+    draws_alike(program, tmp_path, form, whole_numbers(form, 100, 2), explored)
+
+
+@pytest.mark.parametrize("explored", EXPLORATIONS)
+@pytest.mark.parametrize("seed", [1, 2, 4, 5])
+def test_a_random_network_draws_in_cpp_as_in_python(program: Path, tmp_path: Path, seed: int, explored: str) -> None:
+    repository = write_network(tmp_path / "policies", "net", random_network(seed), HEADS[seed % 3])
+    (form,) = forms("net", repository).values()
+    observations = whole_numbers(form, 100, seed)
+    for name in observations.dtype.names or ():
+        observations[name] %= 3
+    draws_alike(program, tmp_path, form, observations, explored)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,13 +1,18 @@
 """The advice head, on scores that a client seldom sees."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from policybridge_core.errors import InvalidError, PolicyFailedError, PreconditionError
+from policybridge_forms import Drawing
 from policybridge_serdes import ElementType, Exploration, Layout, PolicyVersion, TensorSpec, Values
 from policybridge_server.backends.contract import SessionView
 from policybridge_server.engine.head import Head
 from policybridge_server.repository import HeadConfig
+from tests.forms.parts import forms
+from tests.training.embedding.networks import HEADS, random_network, write_network
 
 _SCORES = TensorSpec("scores", ElementType.FLOAT, (3,))
 _OWN = TensorSpec("own", ElementType.INT64)
@@ -15,7 +20,7 @@ _OWN = TensorSpec("own", ElementType.INT64)
 
 def session(exploration: Exploration | None = None) -> SessionView:
     view = SessionView("id", PolicyVersion("p", 1, "sha256:0"), exploration=exploration)
-    view.generator = np.random.default_rng(1)
+    view.drawing = None if exploration is None else Drawing(exploration)
     return view
 
 
@@ -79,11 +84,61 @@ def test_a_choice_is_drawn_with_the_probability_that_is_told(
         (result,) = head.choose(record(_SCORES, logits), np.array([legal]), [one])
         assert isinstance(result, tuple)
         choice = int(result[0]["advice"].item())
-        assert result[1] == pytest.approx(np.log(chances[choice]), rel=1e-5)
+        # The logits are rounded to steps of 1/256.
+        assert result[1] == pytest.approx(np.log(chances[choice]), abs=1 / 128)
         drawn[choice] += 1
     # 0.05 is more than four standard deviations.
     assert drawn / 2000 == pytest.approx(chances, abs=0.05)
     assert not drawn[np.array(legal) == 0].any()
+
+
+@pytest.mark.parametrize("head", HEADS[1:])
+def test_the_server_draws_by_the_steps_of_docs_forms(tmp_path: Path, head: str) -> None:
+    (form,) = forms("net", write_network(tmp_path, "net", random_network(1), head)).values()
+    observations = np.zeros(200, form.record)
+    random = np.random.default_rng(3)
+    for name in observations.dtype.names or ():
+        observations[name] = random.integers(0, 3, observations[name].shape)
+    scores, _ = form.scores(observations)
+    spec = TensorSpec("scores", ElementType.FLOAT, (form.content.head.choices,))
+    masked = form.content.head.mask is not None
+    chooser = Head(HeadConfig(scores="probabilities" if masked else "logits", mask="legal" if masked else None), spec)
+    explored = Exploration(seed=5, temperature=0.7, epsilon=0.2)
+    one, drawing = session(explored), Drawing(explored)
+    for row, observation in zip(scores, observations, strict=True):
+        mask = observation["legal"][None] if masked else None
+        (result,) = chooser.choose(record(spec, row), mask, [one])
+        advice, status, chance = form.draw(observation[None], drawing)
+        if isinstance(result, tuple):
+            assert (result[0]["advice"].item(), result[1]) == (advice.item(), chance)
+        else:
+            assert status[0]
+
+
+def test_the_draws_of_a_seed_are_those_of_splitmix64() -> None:
+    # The first results of the seed 1234567, as its authors' test has them.
+    expected = (6457827717110365317, 3203168211198807973, 9817491932198370423)
+    even = Head(HeadConfig(scores="logits"), TensorSpec("scores", ElementType.FLOAT, (3,)))
+    one = session(Exploration(seed=1234567, epsilon=1.0))
+    for number in expected:
+        (result,) = even.choose(record(_SCORES, [0, 0, 0]), None, [one])
+        assert isinstance(result, tuple)
+        assert result[0]["advice"].item() == number * 3 // 2**64
+        assert result[1] == pytest.approx(-np.log(3))
+
+
+@pytest.mark.parametrize("scores", [[0.0, -np.inf, 3e38], [np.inf, 1.0, np.inf], [-np.inf] * 3, [1e-45, 0, -1e-45]])
+@pytest.mark.parametrize("temperature", [1e-300, 1e-30, 1.0, 1e38, 1e300])
+def test_extreme_scores_and_temperatures_give_a_choice_and_its_finite_log_probability(
+    scores: list[float], temperature: float
+) -> None:
+    head = Head(HeadConfig(scores="logits"), _SCORES)
+    one = session(Exploration(temperature=temperature))
+    for _ in range(20):
+        (result,) = head.choose(record(_SCORES, scores), None, [one])
+        assert isinstance(result, tuple)
+        assert result[1] is not None
+        assert -800 < result[1] <= 0
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 from policybridge_bench.network import SIGNATURE, observations, write_network
 from policybridge_client.connection import connect
 from policybridge_client.contract import ClientSession, FormSession
-from policybridge_serdes import PolicyReference, SessionOptions, Values
+from policybridge_serdes import PolicyReference, SessionOptions, Signature, Values
 from tests.repositories import answering, write_python
 
 _SCORES = 'advice = {name = "scores", type = "float", shape = [1, 3]}\n[head]\nadvice = "choice"\n'
@@ -37,9 +37,15 @@ def open_network(address: str, options: SessionOptions | None = None, policy: st
 
 def await_forms(address: str, policy: str = "network") -> None:
     """Wait until a session that wants the policy's forms gets them: on a busy machine they take long."""
+    await_forms_of(address, policy, SIGNATURE)
+
+
+def await_forms_of(address: str, policy: str, signature: Signature) -> None:
+    """Wait for them by a session of this signature."""
     end = time.monotonic() + 120
     while True:
-        with open_network(address, SessionOptions(evaluates=True), policy) as session:
+        options = SessionOptions(evaluates=True)
+        with connect(address).open(PolicyReference.parse(policy), signature, options) as session:
             if isinstance(session, FormSession) and session.forms:
                 return
         assert time.monotonic() < end, f"{policy} has no forms"

@@ -25,7 +25,7 @@ from policybridge_core.errors import (
     UnsupportedError,
 )
 from policybridge_forms import Form
-from policybridge_serdes import Exploration, Outcome, PolicyReference, SessionOptions
+from policybridge_serdes import Outcome, PolicyReference, SessionOptions
 from policybridge_serdes.interactive import MOST_DECIDED
 from tests.conftest import running_server
 from tests.server.ledger.asking import ask, await_forms, open_network, rows
@@ -179,13 +179,6 @@ def test_the_form_of_another_version_is_not_given(address: str) -> None:
         (form,) = other.forms.values()
     with closing(open_forms(address)) as session, pytest.raises(NotFoundError, match="has no form"):
         session.form(form)
-
-
-def test_a_session_that_explores_is_decided_by_the_server(address: str) -> None:
-    options = SessionOptions(exploration=Exploration(epsilon=0.5), evaluates=True)
-    with connect(address).open(PolicyReference("choosing"), SIGNATURE, options) as session:
-        assert decide_here(session, SIGNATURE) is session
-        assert len(ask(session, rows(3))) == 24
 
 
 def test_a_policy_without_a_form_is_asked_as_before(address: str) -> None:

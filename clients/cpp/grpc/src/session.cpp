@@ -18,7 +18,7 @@ Result<std::unique_ptr<Session>> GrpcSession::open(std::unique_ptr<Stream> strea
     return status;
   if (!response.has_opened())
     return stream->fail(internal_error("the server's first answer is not `opened`"));
-  std::unique_ptr<GrpcSession> session(new GrpcSession(std::move(stream), from_message(response.opened())));
+  std::unique_ptr<GrpcSession> session(new GrpcSession(std::move(stream), from_message(response.opened()), options.exploration.has_value()));
   if (options.several_kinds)
     if (Status status = session->bind(signature); !status.ok())
       return status;
@@ -111,6 +111,7 @@ Status GrpcSession::decided(std::uint32_t count, std::chrono::nanoseconds time, 
     message.set_count(count);
     message.set_nanoseconds(static_cast<std::uint64_t>(std::max<std::int64_t>(time.count(), 0)));
     message.mutable_payload()->assign(payload.data(), payload.size());
+    message.set_chances(explores_);
     decided_ = pending_.size();
     decided_bytes_ += payload.size();
     return decided_bytes_ < send_at ? Status() : send_pending();

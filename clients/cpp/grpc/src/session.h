@@ -29,7 +29,8 @@ private:
   /// Bytes of decisions that wait for the next request.
   static constexpr std::size_t send_at = std::size_t{64} << 10;
 
-  GrpcSession(std::unique_ptr<Stream> stream, SessionInfo info) : stream_(std::move(stream)), info_(std::move(info)) {}
+  GrpcSession(std::unique_ptr<Stream> stream, SessionInfo info, bool explores)
+      : stream_(std::move(stream)), info_(std::move(info)), explores_(explores) {}
   template <class Call> Status ended_by_failure(Call &&call);
   Status decide(std::uint64_t step, std::string_view observation, AdviceBuffer &advice);
   Status tell(const Outcome &outcome);
@@ -39,6 +40,7 @@ private:
 
   const std::unique_ptr<Stream> stream_;
   const SessionInfo info_;
+  const bool explores_;
   v1::SessionRequest &pending(v1::SessionRequest::MessageCase kind);
 
   std::vector<v1::SessionRequest> pending_; // to be sent together with the next request

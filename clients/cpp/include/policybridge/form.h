@@ -13,6 +13,8 @@
 
 namespace policybridge {
 
+struct Exploration;
+
 namespace forms {
 struct Program;
 } // namespace forms
@@ -83,6 +85,10 @@ public:
 
   /// Decide about `observation()`; without Ok `advice` is left as it is, and else has the bytes of the advice.
   FormOutcome evaluate(void *advice) noexcept;
+
+  /// Decide, and draw the choice as a session that explores: number `number` of its decisions, counted from 1. Of a form
+  /// without choices the advice is that of `evaluate`, and the log-probability is 0, as it is without Ok.
+  FormOutcome draw(const Exploration &exploration, std::uint64_t number, void *advice, float &log_probability) noexcept;
 
   /// The scores of the last decision, before the head: `score_count` elements.
   const void *scores() const noexcept;

@@ -51,8 +51,7 @@ struct Exploration {
 };
 
 /// Where a session's decisions are made: `There` by the server, `Here` in this process by the version's form
-/// (docs/forms.md), or by `Auto` here if the version has a form that fits, else there. A session that explores is
-/// evaluated there.
+/// (docs/forms.md), or by `Auto` here if the version has a form that fits, else there.
 enum class Evaluate { There, Auto, Here };
 
 /// Read `there`, `auto` or `here`. InvalidArgument: the text is another one.
@@ -86,7 +85,7 @@ struct OpenOptions {
   Status check() const;
 
   /// Whether the session may be evaluated here.
-  bool may_decide() const { return evaluate != Evaluate::There && !exploration; }
+  bool may_decide() const { return evaluate != Evaluate::There; }
 };
 
 /// A session's id and the policy version that answers it.
@@ -158,8 +157,9 @@ public:
   virtual Result<std::string> form(const FormReference &form);
 
   /// Report `count` decisions, 1 to `most_decided`, that this client made by a form: `payload` holds their observations
-  /// in the session form of the SerDes `bitstream`, one after the other, and then their advices. They are sent together
-  /// with later messages, at the latest with `report` or `close`. Unimplemented where the channel carries no forms.
+  /// in the session form of the SerDes `bitstream`, one after the other, then their advices, and in a session that
+  /// explores the logarithms of their probabilities, as floats. They are sent together with later messages, at the latest
+  /// with `report` or `close`. Unimplemented where the channel carries no forms.
   virtual Status decided(std::uint32_t count, std::chrono::nanoseconds time, std::string_view payload);
 
   /// Limit of the decisions in one report.

@@ -35,7 +35,7 @@ class HostConfig:
         labels: labels of the session in the ledger.
         exploration: how the compiler's sessions depart from the policy's best advice, for policies with a ``[head]``;
             ``None``: they do not. The seed is mixed with the source's name; see `Exploration.of_module`.
-        evaluate: where decisions are made: ``here``, by the policy's portable form, or by the server.
+        evaluate: where decisions are made: ``here``, by the portable form, or by the server (``there``, ``auto``).
         credentials: for gRPC on TCP; by default those that the environment names.
 
     Raises:

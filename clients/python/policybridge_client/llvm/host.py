@@ -173,7 +173,7 @@ class _Host:
         )
         session = self.connection.open(self._reference(), signature, options)
         if options.evaluates:
-            session = decide_here(session, signature)
+            session = decide_here(session, signature, options.exploration, asks=False)
         self.statistics.policy = session.policy
         self.statistics.not_asked = [kind for kind in session.decides if kind != signature.advice.name]
         return session
