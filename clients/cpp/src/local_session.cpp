@@ -227,8 +227,10 @@ Result<std::unique_ptr<Session>> open_session(Connection &connection, const Open
       return std::move(opened);
     if (!info.ok())
       return info.status();
+    // A client that asks about several kinds opens with one that the policy may not decide; `bind` names another.
+    const bool decides = info->decides.empty() || info->declares(signature.advice.name) || !options.several_kinds;
     auto session = std::make_unique<LocalSession>(std::move(*opened), *std::move(info), options);
-    if (Status status = session->turn_to(signature); !status.ok())
+    if (Status status = session->turn_to(signature); !status.ok() && decides)
       return status;
     return std::unique_ptr<Session>(std::move(session));
   });

@@ -7,7 +7,15 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from policybridge_core.errors import PreconditionError
-from policybridge_serdes import Exploration, Outcome, PolicyReference, SessionOptions
+from policybridge_serdes import (
+    ElementType,
+    Exploration,
+    Outcome,
+    PolicyReference,
+    SessionOptions,
+    Signature,
+    TensorSpec,
+)
 from policybridge_server.ledger.reader import LedgerReader
 from policybridge_server.ledger.trajectory import DecisionBatch
 from tests.conftest import RunningServer, running_server
@@ -95,3 +103,13 @@ def test_where_no_form_decides_a_session_that_explores_is_refused_by_here(
 ) -> None:
     with pytest.raises(PreconditionError, match="exploring@1 has no portable form that decides on there"):
         opened(connect, kind.address(server), EXPLORATIONS[0], HERE, "there")
+
+
+def test_a_session_of_several_kinds_may_open_with_one_that_the_policy_does_not_decide(
+    connect: Connect, kind: Kind, server: RunningServer
+) -> None:
+    other = Signature(signature_of("here").features, TensorSpec("another", ElementType.INT64, (1,)))
+    options = SessionOptions("main.c", exploration=EXPLORATIONS[0])
+    session = connect(kind.address(server)).open(POLICY, other, options, "several_kinds", HERE)
+    session.bind(POLICY, signature_of("here"))
+    assert session.evaluate(rows_of("here", 1)[0]).nbytes == 8
