@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import ServerFactory, command
+from tests.conftest import ServerFactory, command, running_server
 from tests.native.conftest import MAJORS, Target
 from tests.native.llvm.stores import Tuner
 from tests.native.llvm.test_pass_choices import LOOPS
 from tests.native.llvm.test_pass_sessions import BOTH, INLINED, NUMBERS, POLICY
 from tests.repositories import write_python
+from tests.server.ledger.asking import await_forms
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,27 @@ def test_a_plugins_session_with_both_kinds_is_replayed_with_the_same_decisions_a
     assert not (recorded.folder / "stats.json").exists()
     told = recorded.told(recorded.words, "--object", "plain.o")
     assert told["difference"] == "all decisions are the same, but the object differs"
+
+
+def test_a_session_that_the_compiler_decided_by_the_form_is_replayed_too(
+    native: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    tuner, source, ledger = Tuner.of(native, "22", tmp_path), tmp_path / "loops.c", tmp_path / "ledger.db"
+    source.write_text(LOOPS + INLINED)
+    plain = ["clang-22", "-w", "-Oz", "-c", source.name, "-o", "made.o"]
+    with running_server(None, tmp_path, "--ledger", ledger) as server:
+        await_forms(server.socket, "size")
+        settings = {"server": server.socket, "policy": "size", "stats": "stats.json", "evaluate": "here"}
+        options = [word for name, value in settings.items() for word in ("-mllvm", f"-policybridge-{name}={value}")]
+        words = [plain[0], f"-fplugin={tuner.path}", f"-fpass-plugin={tuner.path}", *options, *plain[1:]]
+        subprocess.run(words, cwd=tmp_path, check=True)
+    told = json.loads((tmp_path / "stats.json").read_text())
+    (session,) = told["sessions"]
+    recorded = Recorded(tmp_path, ledger, session, words, plain, told["decisions"], told["passes"]["decisions"])
+    replayed = recorded.told(words, "--object", "made.o")
+    assert (replayed["identical"], replayed["object"]) == (True, True), replayed
+    assert replayed["decisions"] == recorded.decisions > 0
 
 
 def test_the_first_decision_about_passes_that_differs_is_told(recorded: Recorded) -> None:

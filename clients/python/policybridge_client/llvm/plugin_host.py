@@ -24,7 +24,7 @@ CLIENT: Final = "policybridge-inliner-"
 _TIMEOUT: Final = 600.0
 """Seconds for all answers together, which are made without a server."""
 
-_ASKING: Final = ("server", "policy", "decides", "fallback", "stats", "explore", "label", "option")
+_ASKING: Final = ("server", "policy", "decides", "evaluate", "fallback", "stats", "explore", "label", "option")
 """Settings that tell whom the plugin asks, and how. The others stay as they are: they change the questions."""
 
 _SETTING: Final = re.compile(rf"--?policybridge-({'|'.join(_ASKING)})(=.*)?", re.DOTALL)
@@ -70,6 +70,7 @@ def run_with_plugin(
 
 def _settings(base: str, kinds: Sequence[str]) -> dict[str, str]:
     given = {"server": f"pipe:{base}", "policy": "any", "decides": ",".join(kinds), "fallback": "error"}
+    given["evaluate"] = "there"
     empty = dict.fromkeys(("stats", "explore", "labels", "options"), "")
     return {f"POLICYBRIDGE_{name.upper()}": value for name, value in {**empty, **given}.items()}
 
