@@ -140,8 +140,10 @@ def compare(
             return {case: _compare_module(tuner, server, case, module) for case in found}
 
     with ThreadPoolExecutor(jobs) as pool:
-        for of_cases in pool.map(compared, paths):
+        for path, of_cases in zip(paths, pool.map(compared, paths), strict=True):
             for case, (decisions, differing) in of_cases.items():
+                if differing:
+                    print(f"{path} by {case}: {dict(differing)}", flush=True)
                 found[case].modules += 1
                 found[case].decisions += decisions
                 found[case].differing += differing
@@ -204,7 +206,9 @@ def main() -> int:
     arguments = parser.parse_args()
     with TemporaryDirectory(prefix="pb-") as name:
         os.environ["XDG_CACHE_HOME"] = name
-        tuner = Tuner.of(built, MAJOR, Path(name))
+        made = Tuner.of(built, MAJOR, Path(name))
+        # A build of the plugin meanwhile changes nothing.
+        tuner = Tuner(MAJOR, Path(shutil.copy(made.path, name)), made.folder)
         with serving(Path(name)) as server:
             found = compare(tuner, server, modules(arguments.modules), arguments.only or CASES, arguments.jobs)
     for case, each in found.items():
