@@ -169,9 +169,10 @@ Status LocalSession::bind(const Signature &signature) {
   return guarded([&]() -> Status {
     if (Status status = send(); !status.ok())
       return status;
-    if (Status status = turn_to(signature); !status.ok())
-      return status;
+    // First, because a request for the form takes along what waits to be sent.
     Status status = server_->bind(signature);
+    if (Status turned = turn_to(signature); !turned.ok())
+      return turned;
     if (!bound_)
       return status;
     if (lost_.ok())

@@ -26,7 +26,7 @@ SOURCES = {
 SETTINGS = {
     "credit": ("iterations=2", "compiles=3", "trees=20"),
     "ppo": ("iterations=3", "lean=1", "rate=0.05", "batch=32"),
-    "es": ("iterations=2", "sets=4", "lean=1"),
+    "es": ("iterations=2", "reward=module", "pairs=2", "lean=1"),
     "bcmax": ("iterations=2", "lean=1", "rate=0.02", "batch=32"),
 }
 
