@@ -5,8 +5,10 @@ C++ by clients/cpp/src/form_drawing.cpp.
 """
 
 import math
+from bisect import bisect_right
 from functools import lru_cache
-from typing import Any, Final
+from itertools import accumulate
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -60,30 +62,45 @@ class Drawing:
         """
         uniform = _uniform(self._exploration.seed, self.number)
         self.number += 1
-        weights = self._weights(scores, legal, best)
-        total = np.cumsum(weights)[-1]
-        chances = (1.0 - self._epsilon) * weights / total + self._epsilon * legal / float(legal.sum())
-        ends = np.cumsum(chances)
-        index = int(np.searchsorted(ends, uniform * ends[-1], side="right"))
-        # The product may be rounded up to the sum. Then a draw must not give a choice of probability 0.
-        drawn = min(index, int(np.flatnonzero(chances)[-1]))
-        return drawn, log_probability(float(chances[drawn]))
+        allowed = legal.tolist()
+        weights = self._weights(scores.tolist(), allowed, best)
+        # `sum` would compensate for rounding, in some versions of Python.
+        *_, total = accumulate(weights)
+        epsilon, count = self._epsilon, float(allowed.count(True))
+        rest, even = 1.0 - epsilon, epsilon / count
+        chances = [
+            rest * weight / total + (even if each else 0.0) for weight, each in zip(weights, allowed, strict=True)
+        ]
+        ends = list(accumulate(chances))
+        drawn = bisect_right(ends, uniform * ends[-1])
+        if drawn == len(ends):
+            # The product was rounded up to the sum.
+            drawn = max(place for place, chance in enumerate(chances) if chance > 0)
+        return drawn, log_probability(chances[drawn])
 
-    def _weights(self, scores: npt.NDArray[np.float64], legal: npt.NDArray[np.bool_], best: int) -> Any:
-        top = scores[best]
+    def _weights(self, scores: list[float], legal: list[bool], best: int) -> list[float]:
+        # Lists: for the few choices of a head numpy takes twice as long.
         if self._temperature == 0:
-            return (np.arange(len(scores)) == best).astype(np.float64)
-        with np.errstate(all="ignore"):
-            steps = (top - scores) / self._temperature * _STEP
-            near = legal & (steps < _MOST)
-        weights = np.where(near, _powers()[np.rint(np.where(near, steps, 0.0)).astype(np.intp)], 0.0)
-        return np.where(legal & (scores == top), 1.0, weights)
+            return [float(place == best) for place in range(len(scores))]
+        top, temperature, powers = scores[best], self._temperature, _powers()
+        weights = []
+        for score, allowed in zip(scores, legal, strict=True):
+            if not allowed:
+                weights.append(0.0)
+            elif score == top:
+                weights.append(1.0)
+            else:
+                steps = (top - score) / temperature * _STEP
+                # NaN, of two infinities, is not below.
+                weights.append(powers[round(steps)] if steps < _MOST else 0.0)
+        return weights
 
 
 @lru_cache(maxsize=1)
-def _powers() -> npt.NDArray[np.float64]:
+def _powers() -> list[float]:
     """Give e^(-k/256) of each number of steps."""
-    return arithmetic.exp(-np.arange(int(_MOST) + 1) / _STEP)
+    made: list[float] = arithmetic.exp(-np.arange(int(_MOST) + 1) / _STEP).tolist()
+    return made
 
 
 def _uniform(seed: int, number: int) -> float:
