@@ -38,6 +38,12 @@ def check(content: Content) -> None:
     checker.end()
 
 
+def spans(content: Content, each: Instruction) -> tuple[Sequence[int], int]:
+    """Give how many elements of each input, and of the output, an instruction of a checked form sees."""
+    _, counts, output = _RULES[each.opcode](content, each, "instruction")
+    return counts, output
+
+
 def _require(holds: bool, what: str, why: str) -> None:
     if not holds:
         raise InvalidError(f"the form's {what} {why}")

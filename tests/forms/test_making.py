@@ -9,9 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_server.forms.computing import OPERATORS
 from policybridge_server.forms.making import forms_of
-from policybridge_train.embedding.computing import OPERATORS as IN_C
 from tests.forms.parts import forms, stored
 from tests.onnx_models import make_model, write_onnx
 
@@ -70,7 +68,3 @@ def test_a_form_has_the_names_defaults_and_mask_of_the_policy(tmp_path: Path) ->
     assert str(form.content.advice) == "choice: int64_t[1]"
     assert form.evaluate({"a": 1, "C": 2, "legal": [1, 1, 0]}).tolist() == [0]
     assert form.evaluate({"a": 1, "C": 2, "b": 1.5, "legal": np.array([1, 1, 0])}).tolist() == [1]
-
-
-def test_every_operator_with_a_form_in_c_has_a_portable_one() -> None:
-    assert IN_C.keys() == OPERATORS.keys()

@@ -294,7 +294,7 @@ def test_recorded_observations_are_decided_in_c_as_by_the_server(
     needs_compiler("gcc")
     ledger = tmp_path / "ledger.db"
     server = server_factory(None, "--ledger", ledger)
-    specs = read_policy("inliner", None).features.values()
+    specs = read_policy("inliner", None).members
     features = [TensorSpec(each.spec.name, each.spec.type) for each in specs]
     advice = TensorSpec("inlining_decision", ElementType.INT64)
     chance = np.random.default_rng(1)

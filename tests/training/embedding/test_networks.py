@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from policybridge_train.embedding.computing import OPERATORS
+from policybridge_server.forms.computing import OPERATORS
+from policybridge_server.forms.graph import read_graph
 from policybridge_train.embedding.interface import read_policy
 from tests.training.embedding.networks import BLOCKS, FEATURES, random_network, random_trees, write_network
 from tests.training.embedding.programs import build, by_onnx_runtime, decide, needs_compiler, random_observations
@@ -22,7 +23,8 @@ def test_a_random_network_of_every_operator_decides_in_c_as_in_onnx_runtime(
 ) -> None:
     needs_compiler(compiler)
     policy = read_policy("net", write_network(tmp_path / "policies", "net", random_network(seed)))
-    missing = set(OPERATORS) - {node.operator for node in policy.graph.nodes}
+    graph = read_graph(policy.version.folder / "model.onnx", batched=True)
+    missing = set(OPERATORS) - {node.operator for node in graph.nodes}
     assert missing - REMOVED <= {"LogSoftmax"}
     observations = random_observations(policy, 300, seed)
     advice, status = decide(build(policy, tmp_path, compiler), policy, observations)

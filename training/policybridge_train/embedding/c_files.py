@@ -1,17 +1,15 @@
 """The header and the source of a policy in C99."""
 
+from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
-
-from policybridge_core.errors import PreconditionError
 from policybridge_core.version import version
+from policybridge_forms import Scores
 from policybridge_train.embedding import arithmetic
-from policybridge_train.embedding.body import Body, Tensor
-from policybridge_train.embedding.computing import compute
+from policybridge_train.embedding.body import Body
+from policybridge_train.embedding.instructions import write_instructions
 from policybridge_train.embedding.interface import Embedded, Feature
-from policybridge_train.embedding.operators.contract import Operation
-from policybridge_train.embedding.operators.elementwise import to_integer
+from policybridge_train.embedding.rows import Row
 from policybridge_train.embedding.text import c_type, comment, identifier, included, literal, quoted
 
 MARK: Final = "policybridge-embedded"
@@ -102,7 +100,7 @@ const char *{prefix}_status_text(int status);
 """
 
 
-def _members(features: list[Feature]) -> str:
+def _members(features: Sequence[Feature]) -> str:
     if not features:
         return "  char unused;"
     lines = []
@@ -120,19 +118,12 @@ def write_source(policy: Embedded, prefix: str, include: str | None) -> str:
     """Write the definitions; ``include`` is the header's name, absent where the header stands before them.
 
     Raises:
-        PreconditionError: the model computes another number of elements than its file declares.
-        UnsupportedError: an operator has no form in C.
+        UnsupportedError: its form cannot be written in C.
 
     """
     body = Body(prefix)
-    inputs = {each.spec.name: _packed(policy, body, each.spec.name) for each in policy.inputs}
-    result = compute(policy.graph, body, inputs, policy.output)
-    if result.count != policy.elements:
-        raise PreconditionError(
-            f"{policy.version} declares its output {policy.output} with {policy.elements} elements, and computes "
-            f"{result.count}; export it with its true shape"
-        )
-    if policy.head is None:
+    result = write_instructions(policy, body)
+    if policy.content.head.scores is Scores.ADVICE:
         _advise(policy, body, result)
     else:
         _choose(policy, body, result)
@@ -154,45 +145,10 @@ def write_source(policy: Embedded, prefix: str, include: str | None) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _packed(policy: Embedded, body: Body, name: str) -> Tensor:
-    """Write what makes an input of the features, converted to its type."""
-    (given,) = [each for each in policy.inputs if each.spec.name == name]
-    dtype = given.spec.type.dtype
-    shape = given.spec.shape
-    port = next(each for each in policy.graph.ports if each.name == name)
-    lead = (1,) if len(port.dims) > len(shape) else ()
-    features = [policy.features[each.name] for each in given.features]
-    numbers = all(each.spec.type.dtype.kind in "iub" for each in features)
-    if features and len(features) == 1 and features[0].spec.type.dtype == dtype and dtype.kind != "b":
-        return Tensor(f"observation->{features[0].member}", dtype, (*lead, *shape), numbers=numbers)
-    made, begun = body.new(dtype, (*lead, *shape)), 0
-    op = Operation(body, "Cast", [], 1, {}, 0)
-    for each in features:
-        source = Tensor(f"observation->{each.member}", each.spec.type.dtype, (each.spec.count,))
-        read = _converted(op, source, dtype)
-        if each.spec.count == 1:
-            body.line(f"{made.name}[{begun}] = {read.replace('[i]', '[0]')};")
-        else:
-            with body.loop("i", each.spec.count):
-                body.line(f"{made.name}[{begun} + i] = {read};")
-        begun += each.spec.count
-    return Tensor(made.name, dtype, made.shape, numbers=numbers)
-
-
-def _converted(op: Operation, source: Tensor, wanted: np.dtype[np.generic]) -> str:
-    read, c = f"{source.name}[i]", c_type(wanted)
-    if wanted.kind == "b":
-        return f"{read} != 0"
-    if source.dtype.kind == "f" and wanted.kind in "iu":
-        helper = op.body.call(to_integer(wanted))
-        return f"({c}){helper}({read})"
-    return f"({c}){read}"
-
-
-def _advise(policy: Embedded, body: Body, result: Tensor) -> None:
+def _advise(policy: Embedded, body: Body, result: Row) -> None:
     """Write what gives the output as the advice; NaN is none."""
     name, upper = identifier(policy.advice.name), body.prefix.upper()
-    read = body.read(result, "i")
+    read = result["i"]
     if policy.advice.type.dtype.kind == "f":
         with body.loop("i", policy.advice.count):
             body.line(f"if ({read} != {read}) return {upper}_NAN;")
@@ -200,15 +156,13 @@ def _advise(policy: Embedded, body: Body, result: Tensor) -> None:
         body.line(f"advice->{name}[i] = {read};")
 
 
-def _choose(policy: Embedded, body: Body, result: Tensor) -> None:
+def _choose(policy: Embedded, body: Body, result: Row) -> None:
     """Write the head without exploration: the first of the best legal choices."""
-    head, upper, count = policy.head, body.prefix.upper(), policy.choices
-    if head is None:
-        raise AssertionError("only a policy with a head chooses")
+    scores, upper, count = policy.content.head.scores, body.prefix.upper(), policy.choices
     legal = f"observation->{policy.mask.member}[i] != 0" if policy.mask else None
     advice = f"advice->{identifier(policy.advice.name)}[0] = ({c_type(policy.advice.type.dtype)})"
-    if head.scores == "choice":
-        body.line(f"int64_t choice = (int64_t){body.read(result, '0')};")
+    if scores is Scores.CHOICE:
+        body.line(f"int64_t choice = (int64_t){result['0']};")
         if policy.mask:
             body.line("int any = 0;")
             with body.loop("i", count):
@@ -220,13 +174,13 @@ def _choose(policy: Embedded, body: Body, result: Tensor) -> None:
         body.line(f"{advice}choice;")
         return
     body.line(f"size_t best = {count};")
-    score = body.read(result, "i")
+    score = result["i"]
     with body.loop("i", count):
         if legal:
             body.line(f"if (!({legal})) continue;")
-        wrong = f"{score} != {score}" + (f" || {score} < 0" if head.scores == "probabilities" else "")
+        wrong = f"{score} != {score}" + (f" || {score} < 0" if scores is Scores.PROBABILITIES else "")
         body.line(f"if ({wrong}) return {upper}_NAN;")
-        body.line(f"if (best == {count} || {score} > {body.read(result, 'best')}) best = i;")
+        body.line(f"if (best == {count} || {score} > {result['best']}) best = i;")
     body.line(f"if (best == {count}) return {upper}_NO_LEGAL_CHOICE;")
     body.line(f"{advice}best;")
 
@@ -270,7 +224,7 @@ const char *{prefix}_status_text(int status) {{
 def _fill(feature: Feature) -> str:
     if feature.fill is None:
         raise AssertionError("only a feature with a fill value is filled")
-    values = np.broadcast_to(feature.fill, feature.spec.shape).reshape(-1)
+    values = feature.fill
     return "\n".join(
         f"  observation->{feature.member}[{index}] = {literal(value, values.dtype)};"
         for index, value in enumerate(values)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_forms import Head as FormHead
 from policybridge_serdes import Layout, PolicyVersion, Signature, TensorSpec, Values
 from policybridge_server.backends.contract import Batch, Model, SessionView
 from policybridge_server.backends.onnx.backend import OnnxBackend
@@ -98,7 +99,7 @@ class _Comparison:
         self._head = None if policy.head is None else Head(policy.head, advice)
         self._compiled = CompiledPolicy(policy, toolchain)
         # The same model without its head gives the scores.
-        bare = replace(policy, head=None, mask=None, advice=advice)
+        bare = replace(policy, content=replace(policy.content, head=FormHead(), advice=advice))
         self._bare = None if policy.head is None else CompiledPolicy(bare, toolchain)
 
     def add(self, batch: DecisionBatch) -> None:
@@ -187,8 +188,8 @@ class _Comparison:
         if mask is not None and mask.spec.name in (compiled.observations.names or ()):
             # The client's mask may have another type, and a half is no 0.
             made[mask.spec.name] = (sent[mask.spec.name] != 0).reshape(len(sent), -1)
-        for name, feature in self._policy.features.items():
-            made[feature.spec.name] = values[name].reshape(len(sent), -1)
+        for name in values.dtype.names or ():
+            made[self._policy.version.config.rename.get(name, name)] = values[name].reshape(len(sent), -1)
         return made
 
 

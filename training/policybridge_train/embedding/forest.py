@@ -1,78 +1,63 @@
-"""Tree ensembles: TreeEnsembleRegressor and TreeEnsembleClassifier."""
+"""A forest of a form in C: tables that are walked without branches."""
 
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from policybridge_server.forms.forest import Tree, Weight, read_trees
-from policybridge_train.embedding.body import Body, Tensor
+from policybridge_forms import Forest
+from policybridge_server.forms.forest import Placed, Tree, Weight
+from policybridge_train.embedding.body import Body
 from policybridge_train.embedding.node_tests import NodeTests
-from policybridge_train.embedding.operators.contract import Operation, Operator
-from policybridge_train.embedding.operators.elementwise import convert
+from policybridge_train.embedding.rows import Row
 from policybridge_train.embedding.text import c_type, literal, table
 
 _TOGETHER: Final = 8
 """Trees that are walked together."""
-_AGGREGATES: Final = ("SUM", "AVERAGE", "MIN", "MAX")
 _LARGEST: Final = (1 << 16) - 1
+_NAN: Final = 3
 
 
-def _regressor(op: Operation) -> Sequence[Tensor]:
-    x = _input(op)
-    targets = int(op.attributes.get("n_targets", 1))
-    scores = _scores(op, x, "target", targets)
-    transform = op.attributes.get("post_transform", b"NONE").decode()
-    # With one target ONNX Runtime transforms by PROBIT alone.
-    if transform != "NONE" and (targets > 1 or transform == "PROBIT"):
-        scores = _transformed(op, scores, transform)
-    return [convert(op, scores, np.dtype(np.float32))]
+def write_forest(body: Body, forest: Forest, x: Row, out: Row, *, is_number: bool) -> None:
+    """Write the scores of the columns ``x``; ``is_number``: none of them is ever NaN."""
+    function = _Walks(body, forest, is_number=is_number).write()
+    columns = f"&{x['0']}" if forest.columns else "0"
+    body.line(f"{function}({columns}, &{out['0']});")
 
 
-def _input(op: Operation) -> Tensor:
-    (x,) = op.tensors
-    if x.dtype.kind != "f":
-        x = convert(op, x, np.dtype(np.float32))
-    if len(x.shape) > 2 or (len(x.shape) == 2 and x.shape[0] != 1):
-        raise op.refused(f"it takes {list(x.shape)}: one observation is one row")
-    return x
+def _trees(forest: Forest) -> Sequence[Tree]:
+    """Give each tree's nodes; a split's ``skip`` is the distance to its first child."""
+    first, begins = forest.first_children(), forest.begins()
+    nodes = []
+    for place, kind in enumerate(forest.kinds.tolist()):
+        if kind:
+            threshold = float(forest.thresholds[place])
+            nodes.append(Placed(int(forest.links[place]), threshold, int(first[place]) - place, kind == _NAN))
+        else:
+            own = range(begins[place], begins[place + 1])
+            weights = tuple(Weight(int(forest.owners[each]), float(forest.weights[each])) for each in own)
+            nodes.append(Placed(0, 0.0, weights=weights))
+    ends = np.cumsum(forest.sizes, dtype=np.int64).tolist()
+    spans = zip([0, *ends[:-1]], ends, forest.depths(), strict=True)
+    return [Tree(nodes[begin:end], depth) for begin, end, depth in spans]
 
 
-def _scores(op: Operation, x: Tensor, leaf: str, targets: int) -> Tensor:
-    """Give the sums of the leaves' weights, shape [1, targets], in the type of the thresholds."""
-    attributes, body = op.attributes, op.body
-    aggregate = attributes.get("aggregate_function", b"SUM").decode()
-    if aggregate not in _AGGREGATES:
-        raise op.refused(f"it aggregates by {aggregate}")
-    trees = read_trees(attributes, leaf, x.dtype)
-    width = max((node.feature for tree in trees for node in tree.nodes), default=-1) + 1
-    if width > x.count:
-        raise op.refused(f"a tree asks for column {width - 1} of {x.count}")
-    base = attributes.get("base_values_as_tensor", attributes.get("base_values"))
-    base = np.zeros(targets, x.dtype) if base is None or len(base) != targets else np.asarray(base, x.dtype)
-    made = body.new(x.dtype, (1, targets))
-    function = _Forest(body, trees, x, targets, aggregate).write()
-    body.line(f"{function}({body.array(x)}, {made.name});")
-    if base.any():
-        made = body.elementwise([made, body.constant(base.reshape(1, -1))], x.dtype, lambda a, b: f"{a} + {b}")
-    return made
-
-
-class _Forest:
+class _Walks:
     """Writes the tables of an ensemble, and the function that walks them."""
 
-    def __init__(self, body: Body, trees: Sequence[Tree], x: Tensor, targets: int, aggregate: str) -> None:
+    def __init__(self, body: Body, forest: Forest, *, is_number: bool) -> None:
+        trees = _trees(forest)
         self._body = body
         self._trees = trees
-        self._real = c_type(x.dtype)
-        self._dtype = x.dtype
-        self._targets = targets
-        self._aggregate = aggregate
+        self._real = c_type(forest.dtype)
+        self._dtype = forest.dtype
+        self._targets = forest.targets
+        self._aggregate = forest.aggregate.name
         self._name = body.name(f"{body.prefix}_trees")
         starts = np.cumsum([0, *(len(tree.nodes) for tree in trees)]).tolist()
         self._roots = starts[:-1]
         self._nodes = [node for tree in trees for node in tree.nodes]
-        self._tests = NodeTests(self._nodes, x.numbers)
+        self._tests = NodeTests(self._nodes, is_number)
 
     def write(self) -> str:
         """Give the function's name: it takes the columns and the place for the targets' sums."""
@@ -95,8 +80,7 @@ class _Forest:
 
     def _single_leaves(self) -> str:
         # Those of the nodes that are no leaves are not read.
-        bare = (0.0 if node.skip else node.threshold for node in self._nodes)
-        values = [node.weights[0].value if node.weights else own for node, own in zip(self._nodes, bare, strict=True)]
+        values = [node.weights[0].value if node.weights else 0.0 for node in self._nodes]
         return table(
             self._real, f"{self._name}_leaves", (literal(self._dtype.type(each), self._dtype) for each in values)
         )
@@ -209,47 +193,3 @@ class _Forest:
         if self._aggregate == "AVERAGE":
             lines.append(f"  for (w = 0; w < {targets}; ++w) out[w] /= {len(self._trees)};")
         return [*lines, "  (void)seen;"]
-
-
-def _transformed(op: Operation, scores: Tensor, transform: str) -> Tensor:
-    body, dtype, c = op.body, scores.dtype, c_type(scores.dtype)
-    if transform == "LOGISTIC":
-        sigmoid = body.call("sigmoid")
-        return body.elementwise([scores], dtype, lambda a: f"({c}){sigmoid}({a})")
-    if transform != "SOFTMAX":
-        raise op.refused(f"it transforms by {transform}")
-    made, exp = body.new(dtype, scores.shape), body.call("exp")
-    with body.block(""):
-        body.line(f"{c} most = {scores.name}[0];")
-        body.line("double total = 0;")
-        with body.loop("i", scores.count):
-            body.line(f"if ({scores.name}[i] > most) most = {scores.name}[i];")
-        with body.loop("i", scores.count):
-            body.line(f"total += {exp}((double)({scores.name}[i] - most));")
-        with body.loop("i", scores.count):
-            body.line(f"{made.name}[i] = ({c})({exp}((double)({scores.name}[i] - most)) / total);")
-    return made
-
-
-def _classifier(op: Operation) -> Sequence[Tensor]:
-    x, body = _input(op), op.body
-    labels = op.attributes.get("classlabels_int64s")
-    count = len(labels) if labels else len(op.attributes.get("classlabels_strings", []))
-    transform = op.attributes.get("post_transform", b"NONE").decode()
-    if count <= 2:
-        raise op.refused("it has fewer than three classes; export its trees as a TreeEnsembleRegressor")
-    scores = _scores(op, x, "class", count)
-    label = Tensor("", np.dtype(object), (1,))
-    if labels:
-        label, table_ = body.new(np.int64, (1,)), body.constant(np.array(labels, np.int64))
-        with body.block(""):
-            body.line("size_t best = 0;")
-            with body.loop("i", count):
-                body.line(f"if ({scores.name}[i] > {scores.name}[best]) best = i;")
-            body.line(f"{label.name}[0] = {body.array(table_)}[best];")
-    if transform != "NONE":
-        scores = _transformed(op, scores, transform)
-    return [label, convert(op, scores, np.dtype(np.float32))]
-
-
-OPERATORS: Final[dict[str, Operator]] = {"TreeEnsembleClassifier": _classifier, "TreeEnsembleRegressor": _regressor}

@@ -1,1 +1,0 @@
-"""The operators that have a form in C, by their names in ONNX."""
