@@ -162,6 +162,22 @@ def _seed(given: Mapping[str, str]) -> int:
 
 
 @dataclass(frozen=True)
+class Resumption:
+    """A session whose client sends the record again, because its server went away; see proto/SOCKET.md.
+
+    Attributes:
+        session: the session's id.
+        digest: of the version that decided.
+        alias: that the client asked for; empty: it named a version or a digest.
+
+    """
+
+    session: str
+    digest: str
+    alias: str = ""
+
+
+@dataclass(frozen=True)
 class SessionOptions:
     """The options of a session, besides its signature.
 
@@ -171,6 +187,7 @@ class SessionOptions:
         labels: for people and trainers who look for the session.
         exploration: how to depart from the policy's best advice; ``None``: never.
         evaluates: whether the client can decide by the policy's form.
+        resumes: the session whose record follows; ``None``: a new session begins.
 
     """
 
@@ -179,6 +196,7 @@ class SessionOptions:
     labels: Mapping[str, str] = field(default_factory=dict)
     exploration: Exploration | None = None
     evaluates: bool = False
+    resumes: Resumption | None = None
 
     @property
     def file(self) -> str:

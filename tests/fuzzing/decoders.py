@@ -30,7 +30,7 @@ from policybridge_server.open_inference.http_request import request_from_json
 from policybridge_server.open_inference.request import RequestReader, read_request
 from policybridge_server.repository.config import PolicyConfig
 from policybridge_server.repository.toml import parse_toml
-from policybridge_server.transports.socket_frames import Hello, parse_hello
+from policybridge_server.transports.socket_frames import Hello, Resume, parse_hello
 from tests.fuzzing.inputs import pieces
 
 LAYOUTS = (
@@ -134,7 +134,7 @@ def hello(data: bytes) -> None:
     """Read the first line of a socket."""
     with contextlib.suppress(PolicyBridgeError):
         parsed = parse_hello(data)
-        if isinstance(parsed, Hello):
+        if isinstance(parsed, Hello | Resume):
             _ = parsed.session_options, parsed.reference
 
 

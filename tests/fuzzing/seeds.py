@@ -30,6 +30,10 @@ _SIGNATURE: Final = Signature(LAYOUTS[0], _ADVICE)
 _HELLO: Final = (
     b'{"policybridge":1,"policy":"echo","version":1,"framing":"chance","options":{"a":"b"},"exploration":{"seed":1}}\n'
 )
+_RESUME: Final = (
+    b'{"policybridge":1,"resume":"%032x","policy":"echo","version":1,"digest":"sha256:0","alias":"a","context":"m"}\n'
+    % 7
+)
 _PIPE_JSON: Final = (
     b'{"x":[1,2],"f":[0.5,inf],"t":["a"],"b":[true]}',
     b'{"x":[3,4],"f":[1.5,-nan],"t":["b"],"b":[false]}',
@@ -209,7 +213,7 @@ def seeds() -> dict[str, list[bytes]]:
         "interactive": [joined([_stream()])],
         "specs": [b'{"tensors":[' + spec + b"]}\n", b"[" + spec + b"]"],
         "training_log": [_log()],
-        "hello": [_HELLO, b'{"policybridge":1,"report":"0","outcome":{"values":{"size":1},"status":"ok"}}\n'],
+        "hello": [_HELLO, _RESUME, b'{"policybridge":1,"report":"0","outcome":{"values":{"size":1},"status":"ok"}}\n'],
         "hpack": [joined([b"\x20", b"\x40\x81\x1f\x81\x83", b"\x3f\x1d", b"\x40\x81\x1f\x81\x83", b"\xbe"])],
         "forms": [joined([_evaluate(1), _evaluate(2)])],
         "infer_json": [infer_json, _BINARY],
@@ -231,7 +235,10 @@ def seeds() -> dict[str, list[bytes]]:
         "client_grpc": list(_grpc_answers()),
         "mlbridge_calls": list(_questions()),
         "grpc_frames": [_frames()],
-        "socket_bytes": [_HELLO.replace(b'"version":1,', b"") + _stream()],
+        "socket_bytes": [
+            _HELLO.replace(b'"version":1,', b"") + _stream(),
+            _RESUME + _stream() + b'{"end":true}\n',
+        ],
         "http_bytes": [
             sized,
             b"GET /v2/health/ready HTTP/1.1\r\nHost: a\r\n\r\n",

@@ -8,8 +8,8 @@
 namespace policybridge::plugin {
 namespace {
 
-constexpr std::array<std::string_view, 11> names = {"server",       "policy",      "timeout", "stats", "fallback",
-                                                    "growth-limit", "retry-after", "option",  "label", "explore", "evaluate"};
+constexpr std::array<std::string_view, 12> names = {"server",       "policy",      "timeout", "stats", "fallback",
+                                                    "growth-limit", "retry-after", "option",  "label", "explore", "evaluate", "spool"};
 
 /// GCC's command line, as far as it is for the plugin.
 class CommandLine final : public SettingsSource {

@@ -38,6 +38,8 @@ public:
     if (config.exploration)
       options_.exploration = config.exploration->of_module(options_.context);
     options_.evaluate = config.evaluate;
+    options_.spool = config.spool;
+    options_.records = statistics_.records;
   }
 
   /// The size of the next observation in bytes, once a header has announced it.

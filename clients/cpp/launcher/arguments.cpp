@@ -60,15 +60,17 @@ Runs an unmodified compiler, and lets a policy of the policy server decide for i
   --evaluate {there,auto,here}
                         where decisions are made: by the server (there, the default), or in this program by the policy's
                         portable form (here; auto: if it has one)
+  --no-spool            do not keep on disk what the policy decided here and a server that went away has not recorded;
+                        else the next compilation sends it
   --explore temperature=T,epsilon=E,seed=S
                         depart from the policy's best advice, for training: draw it from softmax(scores / T), and with
                         the probability E from all legal ones; the seed and the source's name determine the choices
 )";
 
-constexpr std::array<std::string_view, 21> names = {
+constexpr std::array<std::string_view, 22> names = {
     "--policy",       "--server",      "--task",    "--fallback",        "--stats",   "--timeout",    "--label", "--option",
     "--growth-limit", "--retry-after", "--tls-ca",  "--tls-certificate", "--tls-key", "--token-file", "--help",  "--version",
-    "--decisions",    "--plugins",     "--explore", "--evaluate",        "--no-decisions"};
+    "--decisions",    "--plugins",     "--explore", "--evaluate",        "--no-decisions", "--no-spool"};
 
 Evaluate evaluate_named(std::string_view name) {
   const Result<Evaluate> evaluate = parse_evaluate(name);
@@ -134,8 +136,8 @@ private:
       return end({"policybridge-run " POLICYBRIDGE_VERSION "\naddresses: socket" +
                       std::string(reaches_grpc() ? " grpc grpcs" : "") + "\n",
                   0});
-    if (name == "--no-decisions")
-      return equals == std::string::npos ? switch_off()
+    if (name == "--no-decisions" || name == "--no-spool")
+      return equals == std::string::npos ? switch_off(name)
                                          : end(wrong("argument " + name + ": ignored explicit argument '" +
                                                      word.substr(equals + 1) + "'"));
     if (equals != std::string::npos)
@@ -181,7 +183,11 @@ private:
       end(wrong("argument " + name + ": invalid float value: '" + value + "'"));
   }
 
-  void switch_off() {
+  void switch_off(const std::string &name) {
+    if (name == "--no-spool") {
+      config_.spool = false;
+      return;
+    }
     if (has_decisions_)
       return end(wrong("argument --no-decisions: not allowed with argument --decisions"));
     is_off_ = true;

@@ -51,6 +51,8 @@ struct Config {
   /// How the sessions depart from the policy's best advice; its seed is mixed with the source's name. Absent: not.
   std::optional<Exploration> exploration;
   Evaluate evaluate = Evaluate::There;
+  /// Whether records are kept on disk that the server has not acknowledged.
+  bool spool = true;
   /// The compiler and its arguments.
   Strings command;
 };

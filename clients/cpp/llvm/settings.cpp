@@ -60,6 +60,9 @@ struct Options {
   Text evaluate{"policybridge-evaluate", cl::cat(category), cl::value_desc("there|auto|here"),
                 cl::desc("Where decisions are made: by the server (there, the default), or in the compiler by the policy's "
                          "portable form (here; auto: if it has one)")};
+  Text spool{"policybridge-spool", cl::cat(category), cl::value_desc("0|1"),
+             cl::desc("Whether to keep on disk what was decided here and a server that went away has not recorded "
+                      "(default: 1)")};
   Text explore{"policybridge-explore", cl::cat(category), cl::value_desc("temperature=T,epsilon=E,seed=S"),
                cl::desc("Depart from the policy's best advice, for training")};
 };
@@ -96,7 +99,8 @@ private:
   const std::vector<const Text *> texts = {&made->server,       &made->policy,     &made->timeout, &made->stats,
                                            &made->fallback,     &made->growth_limit, &made->retry_after,
                                            &made->decides,      &made->decisions,    &made->sites,   &made->passes,
-                                           &made->phases,       &made->module,       &made->explore, &made->evaluate};
+                                           &made->phases,       &made->module,       &made->explore, &made->evaluate,
+                                           &made->spool};
 };
 
 /// Check a store under a compiler cache; the command line does not have its content.

@@ -53,7 +53,7 @@ private:
 
     std::optional<std::string> written(std::string_view name) const override {
       for (const Text *option : {&pass_.server_, &pass_.policy_, &pass_.timeout_, &pass_.retry_after_, &pass_.fallback_,
-                                 &pass_.stats_, &pass_.explore_, &pass_.evaluate_})
+                                 &pass_.stats_, &pass_.explore_, &pass_.evaluate_, &pass_.spool_})
         if (option->ArgStr == StringRef(name) && option->hasValue())
           return option->getValue();
       return std::nullopt;
@@ -82,6 +82,8 @@ private:
   Text stats_{*this, "stats",
               llvm::cl::desc("Write counts and latencies there; %p becomes the process id, %m the module")};
   Text evaluate_{*this, "evaluate", llvm::cl::desc("Where decisions are made: there (default), auto or here")};
+  Text spool_{*this, "spool",
+              llvm::cl::desc("Whether to keep on disk what a server that went away has not recorded: 1 (default) or 0")};
   Text explore_{*this, "explore", llvm::cl::desc("Depart from the best advice: temperature=T,epsilon=E,seed=S")};
   Texts options_{*this, "option", llvm::cl::desc("NAME=VALUE for the policy to read")};
   Texts labels_{*this, "label", llvm::cl::desc("NAME=VALUE to find the session by")};

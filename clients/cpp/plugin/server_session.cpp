@@ -43,6 +43,8 @@ Status ServerSession::open(const std::vector<TensorSpec> &features, const char *
     options.exploration = settings_.exploration->of_module(context_);
   options.several_kinds = several_kinds;
   options.evaluate = settings_.evaluate;
+  options.spool = settings_.spool;
+  options.records = statistics.records;
   options.labels.insert(labels_.begin(), labels_.end());
   add_trace_context(options.labels);
   auto runner = ModelRunner::open(connection_, options, features, TensorSpec::of<std::int64_t>(advice));

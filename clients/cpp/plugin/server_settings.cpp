@@ -1,6 +1,7 @@
 #include "server_settings.h"
 
 #include "compiler_cache.h"
+#include "utf8.h"
 
 namespace policybridge::plugin {
 namespace {
@@ -59,6 +60,11 @@ Status ServerSettings::read_server(const SettingsSource &source) {
     if (!read.ok())
       return source.invalid("evaluate", "is wrong: " + read.status().message());
     evaluate = *read;
+  }
+  if (const std::string text = source.value("spool"); !text.empty()) {
+    if (text != "0" && text != "1")
+      return source.invalid("spool", "is 0 or 1, not " + quoted(text));
+    spool = text == "1";
   }
   if (Status status = source.read_pairs("option", options); !status.ok())
     return status;

@@ -35,6 +35,8 @@ struct ServerSettings {
   std::optional<Exploration> exploration;
   /// Where the decisions are made.
   Evaluate evaluate = Evaluate::There;
+  /// Whether the records of sessions that decide here are kept on disk if the server goes away.
+  bool spool = true;
 
   /// Read all but `default_stands_in`.
   ///

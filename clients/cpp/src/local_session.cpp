@@ -4,6 +4,7 @@
 #include "form_cache.h"
 #include "form_program.h"
 #include "guard.h"
+#include "spool.h"
 #include "utf8.h"
 
 #include <algorithm>
@@ -41,7 +42,7 @@ class LocalSession final : public Session {
 public:
   LocalSession(std::unique_ptr<Session> server, SessionInfo info, const OpenOptions &options)
       : server_(std::move(server)), info_(std::move(info)), asks_(options.evaluate == Evaluate::Auto),
-        exploration_(options.exploration) {}
+        exploration_(options.exploration), record_(info_, options) {}
   ~LocalSession() override { close(); }
 
   /// Take the signature of the next observations. FailedPrecondition: no form decides on it, and the server may not be
@@ -73,10 +74,12 @@ private:
   std::optional<BoundForm> bound_;
   Report report_;
   Status lost_; // why the server gets no further decisions
+  Record record_;
 };
 
 Status LocalSession::turn_to(const Signature &signature) {
   bound_.reset();
+  record_.note_signature(signature);
   Result<std::optional<Form>> form = form_of(signature.advice.name);
   if (!form.ok())
     return form.status();
@@ -129,6 +132,7 @@ Status LocalSession::evaluate(std::uint64_t, std::string_view observation, Advic
     return failed_precondition("the session is over");
   if (bound_)
     return guarded([&] { return decide(observation, advice); });
+  record_.give_up();
   // The server counts what it is asked alone.
   Status status = server_->evaluate(asked_ + 1, observation, advice);
   asked_ += status.ok();
@@ -153,8 +157,11 @@ Status LocalSession::decide(std::string_view observation, AdviceBuffer &advice) 
 
 /// Report the decisions so far. A server that is gone costs their record, and not the compilation.
 Status LocalSession::send() {
-  if (report_.count && lost_.ok()) {
+  if (report_.count) {
     report_.observations.append(report_.advices).append(report_.chances);
+    record_.add_decisions(report_.count, report_.time, report_.observations);
+  }
+  if (report_.count && lost_.ok()) {
     lost_ = server_->decided(report_.count, report_.time, report_.observations);
   }
   report_.observations.clear();
@@ -187,6 +194,7 @@ Status LocalSession::set_context(std::string_view name) {
       return invalid_argument("a context's name is not UTF-8: " + quoted(name));
     if (Status status = send(); !status.ok())
       return status;
+    record_.note_context(name);
     Status status = lost_.ok() ? server_->set_context(name) : lost_;
     if (!bound_)
       return status;
@@ -196,13 +204,20 @@ Status LocalSession::set_context(std::string_view name) {
 }
 
 Status LocalSession::report(const Outcome &outcome) {
-  if (Status status = guarded([&] { return send(); }); !status.ok())
+  const auto record = [&] {
+    Status status = send();
+    record_.add_outcome(outcome);
+    return status;
+  };
+  if (Status status = guarded(record); !status.ok())
     return status;
   if (!lost_.ok())
     return lost_;
   Status status = server_->report(outcome);
   if (!server_->is_open())
     lost_ = status;
+  if (status.ok())
+    record_.settle();
   return status;
 }
 
@@ -210,6 +225,7 @@ void LocalSession::close() noexcept {
   if (!std::exchange(is_open_, false))
     return;
   (void)guarded([&] { return send(); });
+  record_.finish(*server_, lost_);
   server_->close();
 }
 
@@ -223,8 +239,7 @@ Result<std::unique_ptr<Session>> open_session(Connection &connection, const Open
     return opened;
   return guarded([&]() -> Opened {
     Result<SessionInfo> info = (*opened)->info();
-    const bool asks = options.evaluate == Evaluate::Auto;
-    if (asks && (!info.ok() || info->forms.empty()))
+    if (options.evaluate == Evaluate::Auto && (!info.ok() || info->forms.empty()))
       return std::move(opened);
     if (!info.ok())
       return info.status();

@@ -58,7 +58,6 @@ void write_outcome(JsonWriter &json, const Outcome &outcome) {
 }
 
 void write_exploration(JsonWriter &json, const Exploration &exploration) {
-  json.member("framing", "chance");
   json.key("exploration");
   json.begin_object();
   json.integer_member("seed", exploration.seed);
@@ -146,6 +145,27 @@ std::string hello_line(const OpenOptions &options) {
       json.member("context", options.context);
     if (options.may_decide())
       json.member("evaluate", "here");
+    if (options.exploration) {
+      json.member("framing", "chance");
+      write_exploration(json, *options.exploration);
+    }
+  });
+}
+
+std::string resume_line(const SessionInfo &info, const OpenOptions &options) {
+  const std::string alias = options.policy.version ? "" : options.policy.alias.value_or("latest");
+  return object_line([&](JsonWriter &json) {
+    json.integer_member("policybridge", 1);
+    json.member("resume", info.id);
+    json.member("policy", info.policy.name);
+    json.integer_member("version", info.policy.version);
+    json.member("digest", info.policy.digest);
+    if (!alias.empty() && alias.compare(0, 7, "sha256:") != 0)
+      json.member("alias", alias);
+    write_texts(json, "options", options.options);
+    write_texts(json, "labels", options.labels);
+    if (!options.context.empty())
+      json.member("context", options.context);
     if (options.exploration)
       write_exploration(json, *options.exploration);
   });
@@ -185,6 +205,8 @@ std::string decided_line(std::uint32_t count, std::chrono::nanoseconds time, boo
     }
   });
 }
+
+std::string end_line() { return "{\"end\":true}\n"; }
 
 std::string report_line(std::string_view session_id, const Outcome &outcome) {
   return object_line([&](JsonWriter &json) {

@@ -26,6 +26,9 @@ std::string context_line(std::string_view name);
 std::string outcome_line(const Outcome &outcome);
 std::string form_line(std::string_view digest);
 std::string decided_line(std::uint32_t count, std::chrono::nanoseconds time, bool chances);
+std::string end_line();
+/// The first line of the record of a session.
+std::string resume_line(const SessionInfo &info, const OpenOptions &options);
 std::string report_line(std::string_view session_id, const Outcome &outcome);
 
 /// The line before an observation's payload. Making one allocates nothing.

@@ -122,6 +122,15 @@ Status Session::decided(std::uint32_t, std::chrono::nanoseconds, std::string_vie
   return unimplemented("the channel carries no decisions of the client");
 }
 
+Status Session::finish() {
+  close();
+  return {};
+}
+
+Status Session::send_record(std::string_view, std::chrono::microseconds) {
+  return unimplemented("the channel carries no records");
+}
+
 Status Session::bind(const Signature &) { return unimplemented("the channel has one signature for the whole session"); }
 
 Status OpenOptions::check() const {

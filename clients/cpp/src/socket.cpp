@@ -4,18 +4,48 @@
 #include "protocol.h"
 #include "utf8.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <unistd.h>
 
 namespace policybridge {
 
 namespace {
 
+Result<std::string> round_trip(UnixSocket &socket, std::string_view line) {
+  std::string answer;
+  Status status = socket.send({line});
+  if (status.ok())
+    status = socket.receive_line(answer);
+  if (!status.ok())
+    return status;
+  return answer;
+}
+
+/// The same for all clients: from the root, without empty parts and those that are a dot.
+std::string absolute_path(const std::string &path) {
+  std::string whole;
+  if (path.empty() || path.front() != '/') {
+    char folder[4096];
+    whole = getcwd(folder, sizeof folder) ? folder : "";
+    whole = whole == "/" ? "" : whole;
+  }
+  for (std::size_t at = 0; at <= path.size();) {
+    const std::string part = path.substr(at, path.find('/', at) - at);
+    at += part.size() + 1;
+    if (!part.empty() && part != ".")
+      whole.append("/").append(part);
+  }
+  return whole;
+}
+
 /// One connection is one session.
 class SocketSession final : public Session {
 public:
-  SocketSession(UnixSocket socket, SessionInfo info, const OpenOptions &options, const Signature &signature)
-      : socket_(std::move(socket)), info_(std::move(info)), header_(protocol::header_line(signature)),
+  SocketSession(UnixSocket socket, const std::string &path, const WaitOptions &wait, SessionInfo info,
+                const OpenOptions &options, const Signature &signature)
+      : socket_(std::move(socket)), path_(path), wait_(wait), info_(std::move(info)), header_(protocol::header_line(signature)),
         context_(protocol::context_line(options.context)), explores_(options.exploration.has_value()) {
     lay_out(signature);
   }
@@ -45,8 +75,28 @@ public:
   }
 
   Status report(const Outcome &outcome) override {
-    return ended_by_failure([&] { return request_recording(outcome); });
+    return ended_by_failure([&] { return request_recording(protocol::outcome_line(outcome)); });
   }
+
+  Status finish() override {
+    Status status = ended_by_failure([&] { return request_recording(protocol::end_line()); });
+    close();
+    return status;
+  }
+
+  Status send_record(std::string_view record, std::chrono::microseconds timeout) override {
+    return guarded([&]() -> Status {
+      WaitOptions wait = wait_;
+      wait.timeout = std::min(wait.timeout, timeout);
+      Result<UnixSocket> socket = UnixSocket::connect(path_, wait);
+      if (!socket.ok())
+        return socket.status();
+      Result<std::string> line = round_trip(*socket, record);
+      return line.ok() ? protocol::parse_recorded(*line) : line.status();
+    });
+  }
+
+  std::string server() const override { return "socket:" + absolute_path(path_); }
 
   Result<std::string> form(const FormReference &form) override {
     std::string bytes;
@@ -111,8 +161,7 @@ private:
     return fixed_advice_ ? take_fixed(advice) : take_varying(advice);
   }
 
-  Status request_recording(const Outcome &outcome) {
-    const std::string line = protocol::outcome_line(outcome);
+  Status request_recording(const std::string &line) {
     if (Status status = socket_.send({later_, before_, line}); !status.ok())
       return status;
     sent_all();
@@ -197,6 +246,8 @@ private:
   }
 
   UnixSocket socket_;
+  const std::string path_;
+  const WaitOptions wait_;
   SessionInfo info_;
   std::string header_;  // until it has been sent
   std::string context_; // likewise
@@ -207,16 +258,6 @@ private:
   bool explores_;
   std::vector<char> reply_; // the status byte, and the advice or its size
 };
-
-Result<std::string> round_trip(UnixSocket &socket, const std::string &line) {
-  std::string answer;
-  Status status = socket.send({line});
-  if (status.ok())
-    status = socket.receive_line(answer);
-  if (!status.ok())
-    return status;
-  return answer;
-}
 
 } // namespace
 
@@ -232,7 +273,7 @@ Result<std::unique_ptr<Session>> SocketConnection::open(const OpenOptions &optio
     Result<SessionInfo> info = protocol::parse_opened(*line);
     if (!info.ok())
       return info.status();
-    return std::unique_ptr<Session>(new SocketSession(std::move(*socket), std::move(*info), options, signature));
+    return std::unique_ptr<Session>(new SocketSession(std::move(*socket), path_, wait_, std::move(*info), options, signature));
   });
 }
 

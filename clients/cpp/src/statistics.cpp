@@ -95,6 +95,12 @@ std::string CompilationReport::to_json(std::string_view task, const std::vector<
   json.integer_member("limited", statistics.limited);
   if (!statistics.not_asked.empty())
     json.strings_member("not_asked", statistics.not_asked);
+  if (const RecordCounts &records = *statistics.records; records.kept || records.sent || records.refused)
+    object_member(json, "records", true, [&] {
+      json.integer_member("kept", records.kept);
+      json.integer_member("sent", records.sent);
+      json.integer_member("refused", records.refused);
+    });
   if (statistics.passes)
     write_passes(json, *statistics.passes);
   if (store)

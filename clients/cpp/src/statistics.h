@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -45,6 +46,8 @@ struct Statistics {
   std::uint64_t limited = 0;
   /// Kinds of decisions that the policy declares and LLVM does not ask for in the interactive mode.
   std::vector<std::string> not_asked;
+  /// The records of its sessions, and of earlier ones; set at their end.
+  std::shared_ptr<RecordCounts> records = std::make_shared<RecordCounts>();
   /// Absent: the policy does not choose passes.
   std::optional<PassStatistics> passes;
 

@@ -83,6 +83,21 @@ class FormSession(ClientSession, Protocol):
     """A session over a channel that carries forms (docs/forms.md), and the decisions that the client makes by them."""
 
     @property
+    def server(self) -> str:
+        """The address of the session's server."""
+        ...
+
+    @property
+    def asked(self) -> PolicyReference:
+        """The policy that the client asked for."""
+        ...
+
+    @property
+    def options(self) -> SessionOptions:
+        """The options with which the session was opened."""
+        ...
+
+    @property
     def forms(self) -> Mapping[str, FormReference]:
         """The forms that the client may decide by, by the kinds of decisions; that of an only model by the empty name.
 
@@ -107,6 +122,25 @@ class FormSession(ClientSession, Protocol):
             nanoseconds: the time that they took together.
             payload: their packed observations, one after the other, then their packed advices, and in a session that
                 explores the logarithms of their probabilities as floats.
+
+        """
+        ...
+
+    def finish(self) -> None:
+        """End the session. When this returns, the ledger holds its record, the end included, if there is a ledger.
+
+        Raises:
+            PolicyBridgeError: it does not. The session is closed.
+
+        """
+        ...
+
+    def send_record(self, record: bytes) -> None:
+        """Send the record of an earlier session, which the server has not acknowledged, and wait until it has.
+
+        Raises:
+            UnavailableError: the server takes it later.
+            PolicyBridgeError: the server does not take it.
 
         """
         ...

@@ -31,7 +31,7 @@ class FormCache:
     def find(self, digest: str) -> bytes | None:
         """Give the form of a digest; ``None``: it is not there."""
         # Of another text the server would make a path of its choice.
-        named, folder = _DIGEST.fullmatch(digest), _folder()
+        named, folder = _DIGEST.fullmatch(digest), own_folder("forms")
         if named is None or folder is None:
             return None
         with suppress(OSError):
@@ -41,7 +41,7 @@ class FormCache:
 
     def keep(self, form: bytes) -> None:
         """Keep a form. Where it cannot be written, the next client asks for it again."""
-        folder = _folder()
+        folder = own_folder("forms")
         if folder is None:
             return
         name = content_digest(form).removeprefix("sha256:")
@@ -60,9 +60,10 @@ def _content(file: Path) -> bytes:
         return content.read(MOST_BYTES) if stat.S_ISREG(os.fstat(opened).st_mode) else b""
 
 
-def _folder() -> Path | None:
+def own_folder(name: str) -> Path | None:
+    """Give a folder of PolicyBridge in the user's cache folder, made if it is missing, if it is this user's alone."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = base / "policybridge" / "forms"
+    folder = base / "policybridge" / name
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         about = folder.lstat()

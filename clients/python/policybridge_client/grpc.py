@@ -1,6 +1,6 @@
 """The connection over gRPC: one bidirectional stream per session."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 from weakref import WeakSet
 
@@ -13,6 +13,7 @@ from policybridge_client.contract import FormReference
 from policybridge_client.credentials import Credentials
 from policybridge_client.grpc_channel import open_channel, token_metadata
 from policybridge_client.grpc_stream import Stream, error_of, with_cure
+from policybridge_client.spool import PATIENCE
 from policybridge_core.closing import Closing
 from policybridge_core.errors import DeadlineError, InvalidError, PolicyBridgeError, UnavailableError
 from policybridge_forms.words import MOST_BYTES
@@ -40,6 +41,9 @@ _OPTIONS: Final = (
     ("grpc.enable_http_proxy", 0),
 )
 
+
+_PIECE: Final = 1 << 15
+"""Bytes of a record in one message."""
 
 _LISTS: Final = ("ipv4:", "ipv6:")
 """Beginnings of targets that may name several servers, separated by commas."""
@@ -113,7 +117,11 @@ class GrpcConnection(Closing):
         )
         stream = Stream(self._stub, self._target, self._timeout, self._metadata)
         self._streams.add(stream)
-        return GrpcSession(stream, opening, signature, self._serdes)
+        session = GrpcSession(stream, opening, signature, self._serdes)
+        session.server = f"{'grpcs' if self._secure else 'grpc'}:{self._target}"
+        session.asked, session.options = policy, options
+        session.new_stream = lambda: Stream(self._stub, self._target, self._timeout, self._metadata)
+        return session
 
     def check(self) -> None:
         """Check that the server answers an empty request, with advice or with an error."""
@@ -170,7 +178,17 @@ class SecureGrpcConnection(GrpcConnection):
 
 
 class GrpcSession(Closing):
-    """One session; see `ClientSession`."""
+    """One session; see `ClientSession`.
+
+    Attributes:
+        new_stream: begins another call to the same server.
+
+    """
+
+    new_stream: Callable[[], Stream]
+    server: str
+    asked: PolicyReference
+    options: SessionOptions
 
     def __init__(self, stream: Stream, opening: pb.Open, signature: Signature, serdes: SerDes) -> None:
         self._stream = stream
@@ -228,6 +246,20 @@ class GrpcSession(Closing):
         response = self._stream.ask(pb.SessionRequest(outcome=outcome_to_pb(outcome)))
         if not response.HasField("outcome_recorded"):
             raise self._refused("OutcomeRecorded", response)
+
+    def finish(self) -> None:
+        """End the session, and wait until its record is kept."""
+        self._stream.finish()
+
+    def send_record(self, record: bytes) -> None:
+        """Send the record of an earlier session, in a call of its own."""
+        stream = self.new_stream()
+        try:
+            for start in range(0, len(record), _PIECE):
+                stream.send(pb.SessionRequest(record=record[start : start + _PIECE]))
+            stream.finish(PATIENCE)
+        finally:
+            stream.fail(UnavailableError("it was closed"))
 
     def _refused(self, wanted: str, response: pb.SessionResponse) -> PolicyBridgeError:
         got = response.WhichOneof("message") or "nothing"

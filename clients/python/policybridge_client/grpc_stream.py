@@ -85,6 +85,26 @@ class Stream:
         self._call.cancel()
         self._end(UnavailableError("it was closed"))
 
+    def finish(self, timeout: float | None = None) -> None:
+        """Half-close the stream, and wait for its OK.
+
+        Raises:
+            PolicyBridgeError: it has another status, or does not end in time.
+
+        """
+        if self._over is not None:
+            raise PreconditionError(f"the session is over: {self._over}")
+        self._requests.put(None)
+        try:
+            failure = self._call.exception(timeout or self._timeout)
+        except grpc.FutureTimeoutError:
+            raise self.fail(DeadlineError(f"the server at {self._target} does not end the session")) from None
+        except grpc.FutureCancelledError:
+            raise self._end(UnavailableError(f"the server at {self._target} ended the session")) from None
+        if failure is not None:
+            raise self._end(self._error(failure))
+        self._end(UnavailableError("it was closed"))
+
     def fail(self, error: PolicyBridgeError) -> PolicyBridgeError:
         """End the session at once: the server's answer was wrong, and more of them are not waited for."""
         self._call.cancel()

@@ -10,13 +10,22 @@ import numpy.typing as npt
 
 from policybridge_client.contract import ClientSession, FormReference, FormSession
 from policybridge_client.form_cache import FormCache
+from policybridge_client.record import Record
+from policybridge_client.spool import Spool
 from policybridge_core.closing import Closing
 from policybridge_core.digest import content_digest
-from policybridge_core.errors import InvalidError, PolicyBridgeError, PolicyFailedError, PreconditionError
+from policybridge_core.errors import (
+    DeadlineError,
+    InvalidError,
+    PolicyBridgeError,
+    PolicyFailedError,
+    PreconditionError,
+    UnavailableError,
+)
 from policybridge_forms import Drawing, Form
 from policybridge_forms.evaluating import SAID, Status
 from policybridge_serdes import Exploration, Outcome, Signature, TensorSpec, Values
-from policybridge_serdes.interactive import MOST_DECIDED
+from policybridge_serdes.interactive import MOST_DECIDED, context_line, decided_lines, header_line, outcome_line
 
 _CHANCE: Final = struct.Struct("<f")
 _REPORT_AT: Final = 1 << 16
@@ -24,7 +33,12 @@ _REPORT_AT: Final = 1 << 16
 
 
 def decide_here(
-    session: ClientSession, signature: Signature, exploration: Exploration | None = None, *, asks: bool = True
+    session: ClientSession,
+    signature: Signature,
+    exploration: Exploration | None = None,
+    *,
+    asks: bool = True,
+    spool: Spool | None = None,
 ) -> ClientSession:
     """Make the decisions of a new session in this process, if its version has a form that fits; else give the session.
 
@@ -35,6 +49,8 @@ def decide_here(
         signature: likewise.
         exploration: likewise.
         asks: whether the server is asked where no form fits.
+        spool: keeps the record on disk if the server goes away, and sends those from before; ``None``: the record is
+            lost then.
 
     Raises:
         PreconditionError: no form fits, and the server is not asked. The session is closed.
@@ -43,7 +59,7 @@ def decide_here(
     """
     form = _fitting(session, signature)
     if form is not None and isinstance(session, FormSession):
-        return LocalSession(session, form, signature, exploration)
+        return LocalSession(session, form, signature, exploration, spool)
     if asks:
         return session
     session.close()
@@ -113,12 +129,22 @@ class LocalSession(Closing):
     """
 
     def __init__(
-        self, session: FormSession, form: Form, signature: Signature, exploration: Exploration | None = None
+        self,
+        session: FormSession,
+        form: Form,
+        signature: Signature,
+        exploration: Exploration | None = None,
+        spool: Spool | None = None,
     ) -> None:
         self.log_probability: float | None = None
         self._drawing = None if exploration is None else Drawing(exploration)
         self._chances: list[bytes] = []
         self._session = session
+        self._spool = spool
+        self._kept = Record(session.id, session.policy, session.asked, session.options)
+        self._kept.note(header_line(signature))
+        if spool is None:
+            self._kept.give_up()
         self._form = form
         self._advice = signature.advice_layout
         self.id, self.policy, self.decides = session.id, session.policy, session.decides
@@ -178,7 +204,10 @@ class LocalSession(Closing):
         self._observations.clear()
         self._advices.clear()
         self._chances.clear()
-        if not count or self.lost is not None:
+        if not count:
+            return
+        self._kept.add(decided_lines(count, nanoseconds, payload, chances=self._drawing is not None))
+        if self.lost is not None:
             return
         try:
             self._session.decided(count, nanoseconds, payload)
@@ -188,19 +217,43 @@ class LocalSession(Closing):
     def context(self, name: str) -> None:
         """Name the function or module of the next decisions."""
         self._tell()
+        self._kept.note(context_line(name))
         if self.lost is None:
             self._session.context(name)
 
     def report(self, outcome: Outcome) -> None:
         """Report the outcome, after all decisions."""
         self._tell()
+        self._kept.add(outcome_line(outcome))
         if self.lost is not None:
             raise self.lost
-        self._session.report(outcome)
+        try:
+            self._session.report(outcome)
+        except PolicyBridgeError as error:
+            self.lost = error
+            raise
+        self._kept.settled = True
 
     def close(self) -> None:
         """Report the remaining decisions, and end the session."""
         if not self._over:
             self._over = True
             self._tell()
+            self._settle()
             self._session.close()
+
+    def _settle(self) -> None:
+        """Wait until the server has kept the record; if it does not, keep it for the next client."""
+        if self._spool is None:
+            return
+        if self.lost is None and not self._kept.settled:
+            try:
+                self._session.finish()
+            except PolicyBridgeError as error:
+                self.lost = error
+            else:
+                self._kept.settled = True
+        if self.lost is None:
+            self._spool.send(self._session.server, self._session.send_record)
+        elif isinstance(self.lost, UnavailableError | DeadlineError) and not self._kept.settled:
+            self._spool.keep(self._session.server, self._kept)

@@ -11,6 +11,7 @@ from policybridge_client.connection import connect
 from policybridge_client.contract import ClientSession, Connection
 from policybridge_client.credentials import Credentials
 from policybridge_client.local import decide_here
+from policybridge_client.spool import Spool
 from policybridge_client.trace_context import with_trace_context
 from policybridge_core.errors import UnsupportedError
 from policybridge_serdes import (
@@ -157,6 +158,7 @@ def open_runner(  # noqa: PLR0913 - all but the address by keyword
     labels: Mapping[str, str] | None = None,
     exploration: Exploration | None = None,
     evaluate: Literal["there", "auto", "here"] = "there",
+    spool: bool = True,
     timeout: float = 10.0,
     credentials: Credentials | None = None,
 ) -> ModelRunner:
@@ -175,6 +177,8 @@ def open_runner(  # noqa: PLR0913 - all but the address by keyword
         evaluate: where decisions are made: ``there``, by the server; ``here``, in this process, by the version's form
             (docs/forms.md); ``auto``: here if it has a form that fits, else there. In Python the bundled trees take
             milliseconds, so this is for a server that is far away, and for what must go on without one.
+        spool: whether the record of a session that decides here is kept on disk if the server goes away, for the next
+            client that reaches it (docs/clients.md).
         timeout: limit of each wait for the server, in seconds.
         credentials: for gRPC on TCP; by default those that the environment names.
 
@@ -192,7 +196,8 @@ def open_runner(  # noqa: PLR0913 - all but the address by keyword
         asked = SessionOptions(context, options or {}, told, exploration, evaluates=evaluate != "there")
         session = connection.open(reference, signature, asked)
         if evaluate != "there":
-            session = decide_here(session, signature, exploration, asks=evaluate == "auto")
+            kept = Spool() if spool else None
+            session = decide_here(session, signature, exploration, asks=evaluate == "auto", spool=kept)
     except BaseException:
         connection.close()
         raise

@@ -3,12 +3,14 @@
 import struct
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Final, TypeVar
 
 import msgspec
 
 from policybridge_client.contract import FormReference
 from policybridge_client.socket_wire import Wire
+from policybridge_client.spool import PATIENCE
 from policybridge_core.closing import Closing
 from policybridge_core.errors import (
     InvalidError,
@@ -23,6 +25,7 @@ from policybridge_serdes.bitstream import BitstreamSerDes
 from policybridge_serdes.interactive import (
     context_line,
     decided_lines,
+    end_line,
     form_line,
     header_line,
     observation_lines,
@@ -147,6 +150,7 @@ class SocketSession(Closing):
         self._ended = ended
         self._over: str | None = None
         opened = self._open(policy, options)
+        self.server, self.asked, self.options = f"socket:{Path(wire.path).absolute()}", policy, options
         self.id = opened.session
         self.policy = PolicyVersion(opened.policy, opened.version, opened.digest)
         self.decides = opened.decides
@@ -158,7 +162,7 @@ class SocketSession(Closing):
 
     def report(self, outcome: Outcome) -> None:
         """Report the outcome."""
-        self._ended_by_failure(self._tell, outcome)
+        self._ended_by_failure(self._tell, outcome_line(outcome))
 
     def form(self, form: FormReference) -> bytes:
         """Ask for a form."""
@@ -169,6 +173,20 @@ class SocketSession(Closing):
         lines = decided_lines(count, nanoseconds, payload, chances=self._explores)
         self._ended_by_failure(self._wire.send, self._before + lines)
         self._before = self._header = b""
+
+    def finish(self) -> None:
+        """End the session, and wait until its record is kept."""
+        self._ended_by_failure(self._tell, end_line())
+        self.close()
+
+    def send_record(self, record: bytes) -> None:
+        """Send the record of an earlier session, on a new connection."""
+        wire = Wire(self._wire.path, PATIENCE)
+        try:
+            wire.send(record)
+            _check_recorded(wire.receive_line())
+        finally:
+            wire.close()
 
     def _ended_by_failure(self, ask: Callable[[_A], _T], message: _A) -> _T:
         if self._over is not None:
@@ -227,8 +245,8 @@ class SocketSession(Closing):
             raise self._failure(bytes(status))
         return self._wire.receive(form.size)
 
-    def _tell(self, outcome: Outcome) -> None:
-        self._wire.send(self._before + outcome_line(outcome))
+    def _tell(self, line: bytes) -> None:
+        self._wire.send(self._before + line)
         self._before = self._header = b""
         status = bytearray(1)
         if not self._wire.receive_into(status) or status[0]:

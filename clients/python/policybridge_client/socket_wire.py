@@ -26,6 +26,9 @@ class Wire:
         path: the socket's path.
         timeout: limit of each exchange, in seconds.
 
+    Attributes:
+        path: as given.
+
     Raises:
         DeadlineError: an exchange took longer than the timeout.
         UnavailableError: the server cannot be reached, or went away.
@@ -33,7 +36,7 @@ class Wire:
     """
 
     def __init__(self, path: str, timeout: float) -> None:
-        self._path = path
+        self.path = path
         self._timeout = timeout
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._deadline = monotonic() + timeout
@@ -103,14 +106,14 @@ class Wire:
         # Peek first: the bytes after the line belong to the first reply.
         while b"\n" not in held:
             if len(held) > MAX_LINE:
-                raise TooLargeError(f"the server at {self._path} answered a line of more than {MAX_LINE} bytes")
+                raise TooLargeError(f"the server at {self.path} answered a line of more than {MAX_LINE} bytes")
             seen = self._peek()
             held += self.receive(seen.find(b"\n") + 1 or len(seen))
         return held
 
     def gone(self) -> UnavailableError:
         """Make the error for a server that closed without a reply."""
-        return UnavailableError(f"the server at {self._path} went away without an answer")
+        return UnavailableError(f"the server at {self.path} went away without an answer")
 
     def close(self) -> None:
         """Close the socket. A second call does nothing."""
@@ -147,14 +150,14 @@ class Wire:
             raise self._late(what)
 
     def _late(self, what: str) -> DeadlineError:
-        return DeadlineError(f"could not {what} the server at {self._path} within {self._timeout:g} s")
+        return DeadlineError(f"could not {what} the server at {self.path} within {self._timeout:g} s")
 
     def _error(self, what: str, error: OSError) -> PolicyBridgeError:
         if isinstance(error, BlockingIOError):
             return self._late(what)
-        told = f"could not {what} the server at {self._path}: {error.strerror or error}"
+        told = f"could not {what} the server at {self.path}: {error.strerror or error}"
         if isinstance(error, FileNotFoundError | ConnectionRefusedError):
-            told += f"; start one (policybridge serve --socket {self._path}), or mend the address"
+            told += f"; start one (policybridge serve --socket {self.path}), or mend the address"
         elif error.errno is None:
             told += f"; a socket's path has at most {_LONGEST_PATH} bytes: choose a shorter one"
         return UnavailableError(told)

@@ -293,6 +293,14 @@ class SessionRequest(google.protobuf.message.Message):
     SIGNATURE_FIELD_NUMBER: builtins.int
     FORM_FIELD_NUMBER: builtins.int
     DECIDED_FIELD_NUMBER: builtins.int
+    RECORD_FIELD_NUMBER: builtins.int
+    record: builtins.bytes
+    """Instead of all other messages: the next bytes of the record of an earlier
+    session, whose server went away before it acknowledged it. SOCKET.md has its
+    form. The call is OK when the ledger holds all of it. UNAVAILABLE: the session
+    still runs. PERMISSION_DENIED: another client opened it. FAILED_PRECONDITION:
+    another version decided.
+    """
     @property
     def open(self) -> global___Open:
         """The first message, and only the first."""
@@ -329,10 +337,11 @@ class SessionRequest(google.protobuf.message.Message):
         signature: policybridge.v1.tensor_pb2.Signature | None = ...,
         form: global___FormRequest | None = ...,
         decided: global___Decided | None = ...,
+        record: builtins.bytes = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["context", b"context", "decided", b"decided", "form", b"form", "message", b"message", "observation", b"observation", "open", b"open", "outcome", b"outcome", "signature", b"signature"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["context", b"context", "decided", b"decided", "form", b"form", "message", b"message", "observation", b"observation", "open", b"open", "outcome", b"outcome", "signature", b"signature"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["open", "observation", "context", "outcome", "signature", "form", "decided"] | None: ...
+    def HasField(self, field_name: typing.Literal["context", b"context", "decided", b"decided", "form", b"form", "message", b"message", "observation", b"observation", "open", b"open", "outcome", b"outcome", "record", b"record", "signature", b"signature"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["context", b"context", "decided", b"decided", "form", b"form", "message", b"message", "observation", b"observation", "open", b"open", "outcome", b"outcome", "record", b"record", "signature", b"signature"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["open", "observation", "context", "outcome", "signature", "form", "decided", "record"] | None: ...
 
 global___SessionRequest = SessionRequest
 

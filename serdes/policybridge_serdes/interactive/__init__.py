@@ -8,13 +8,15 @@ PolicyBridge's own clients add lines that LLVM never writes. Where tensors vary 
 ``{"observation":N,"bytes":B}\n``, B being the payload's size in bytes. The outcome of the compilation is the line
 ``{"outcome":{"values":{name:number},"status":"…","contexts":{context:{name:number}}}}\n``. Decisions that the client
 made by the policy's form are ``{"decided":N,"nanoseconds":T}\n``, N observations, N advices and a newline; with
-``"chances":true`` N log-probabilities precede the newline. It asks for a form by ``{"form":"sha256:…"}\n``.
+``"chances":true`` N log-probabilities precede the newline. It asks for a form by ``{"form":"sha256:…"}\n``, and ends
+the session by ``{"end":true}\n``.
 """
 
-from policybridge_serdes.interactive.events import CHANCE_BYTES, Context, Decided, Event, FormWanted, Header
+from policybridge_serdes.interactive.events import CHANCE_BYTES, Context, Decided, End, Event, FormWanted, Header
 from policybridge_serdes.interactive.lines import (
     context_line,
     decided_lines,
+    end_line,
     form_line,
     header_line,
     observation_lines,
@@ -36,6 +38,7 @@ __all__ = [
     "MOST_DECIDED",
     "Context",
     "Decided",
+    "End",
     "Event",
     "FormWanted",
     "Header",
@@ -43,6 +46,7 @@ __all__ = [
     "OutcomeFields",
     "context_line",
     "decided_lines",
+    "end_line",
     "form_line",
     "header_line",
     "observation_lines",

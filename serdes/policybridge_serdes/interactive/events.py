@@ -49,5 +49,10 @@ class FormWanted:
     digest: str
 
 
-Event = bytes | Header | Context | Outcome | Decided | FormWanted
+@dataclass(frozen=True)
+class End:
+    """The client ends the session, and wants to know that its record is kept."""
+
+
+Event = bytes | Header | Context | Outcome | Decided | FormWanted | End
 """``bytes``: an observation's payload, in the bitstream's session form."""

@@ -47,6 +47,11 @@ def form_line(digest: str) -> bytes:
     return msgspec.json.encode({"form": digest}) + b"\n"
 
 
+def end_line() -> bytes:
+    """Make the line that ends a session."""
+    return b'{"end":true}\n'
+
+
 def outcome_line(outcome: Outcome) -> bytes:
     """Make the line that reports the outcome of the compilation."""
     return msgspec.json.encode({"outcome": outcome_fields(outcome)}) + b"\n"

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from functools import lru_cache
 from io import BytesIO
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from policybridge_core.errors import InvalidError, TooLargeError
 from policybridge_core.session import LONGEST_NAME, Outcome
 from policybridge_serdes.checks import decode_json
-from policybridge_serdes.interactive.events import CHANCE_BYTES, Context, Decided, Event, FormWanted, Header
+from policybridge_serdes.interactive.events import CHANCE_BYTES, Context, Decided, End, Event, FormWanted, Header
 from policybridge_serdes.limits import DEFAULT_LIMITS, MessageLimits
 from policybridge_serdes.specs import Layout, Signature, SpecFields, TensorSpec
 
@@ -86,11 +86,16 @@ class _FormJson(msgspec.Struct):
     form: Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 
 
+class _EndJson(msgspec.Struct):
+    end: Literal[True]
+
+
 _HEADER: Final = msgspec.json.Decoder(_HeaderJson)
 _CONTEXT_LINE: Final = msgspec.json.Decoder(_ContextJson)
 _OUTCOME_LINE: Final = msgspec.json.Decoder(_OutcomeJson)
 _DECIDED_LINE: Final = msgspec.json.Decoder(DecidedLine)
 _FORM_LINE: Final = msgspec.json.Decoder(_FormJson)
+_END_LINE: Final = msgspec.json.Decoder(_EndJson)
 _OBSERVATION_LINE: Final = msgspec.json.Decoder(ObservationLine)
 
 
@@ -305,6 +310,9 @@ class InteractiveReader:
             return read_outcome(line, self._limits)
         if line.startswith(b'{"form":'):
             return FormWanted(read_form(line))
+        if line.startswith(b'{"end":'):
+            decode_json(_END_LINE, line, "a line that ends the session")
+            return End()
         shown = line[:60].decode("utf-8", "backslashreplace").rstrip()
         raise InvalidError(f'not a line of LLVM\'s stream ("features", "context" or "observation"): {shown!r}')
 

@@ -18,6 +18,7 @@ from policybridge_server.engine.batcher import Batcher
 from policybridge_server.engine.decision import Decision
 from policybridge_server.engine.loaded_model import LoadedModel
 from policybridge_server.engine.recorder import Recording
+from policybridge_server.engine.resuming import HeldDecisions
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,6 +46,9 @@ class ClientDecisions:
         batcher: of the same.
         recording: the session's record; ``None``: it is not recorded.
 
+    Attributes:
+        held: leaves out those that the ledger holds; ``None``: the session is new.
+
     Raises:
         InvalidError: the signature is of varying size, or has bools or strings.
 
@@ -66,6 +70,7 @@ class ClientDecisions:
         self._choices = None if model.head is None else model.head.count
         self._batcher = batcher
         self._recording = recording
+        self.held: HeldDecisions | None = None
         self._counters = model.counters
         self._told = False
 
@@ -77,14 +82,22 @@ class ClientDecisions:
                 chance is no logarithm of a probability, or lacks though the session explores.
 
         """
-        count, payload = decided.count, decided.payload
-        size, middle = self._features, count * self._features
-        end = middle + count * self._advice.size
-        if len(payload) != end + (count * CHANCE_BYTES if decided.chances else 0):
+        size, advice = self._features, self._advice.size
+        sizes = (size, advice, CHANCE_BYTES if decided.chances else 0)
+        if len(decided.payload) != decided.count * sum(sizes):
             raise InvalidError(
-                f"{len(payload)} bytes are not {count} decisions of {size} and {self._advice.size} bytes"
+                f"{len(decided.payload)} bytes are not {decided.count} decisions of {size} and {advice} bytes"
                 + (f", and of {CHANCE_BYTES} for each chance" if decided.chances else "")
             )
+        if self.held is not None:
+            rest = self.held.rest(decided, sizes)
+            self._count_draws(decided.count - rest.count)
+            decided = rest
+        count, payload = decided.count, decided.payload
+        if not count:
+            taken()
+            return
+        middle, end = count * size, count * (size + advice)
         advices = np.frombuffer(payload, self._advice.dtype, count, middle)
         self._check_choices(advices)
         chances = self._chances(decided, end)

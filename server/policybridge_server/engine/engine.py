@@ -4,15 +4,18 @@ import asyncio
 import itertools
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import perf_counter_ns
 from typing import Final
 
 from policybridge_core.errors import (
     InvalidError,
     PermissionDeniedError,
+    PolicyBridgeError,
+    UnavailableError,
     UnsupportedError,
 )
+from policybridge_core.session import Resumption
 from policybridge_forms import Drawing
 from policybridge_serdes import Exploration, Outcome, PolicyReference, PolicyVersion, SessionOptions
 from policybridge_server.backends.contract import SessionView
@@ -22,7 +25,8 @@ from policybridge_server.engine.decision import Sink
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.loaded_model import LoadedModel
 from policybridge_server.engine.loading import Allowances
-from policybridge_server.engine.recorder import Acknowledge, Forward, Recorder, RecordingSink
+from policybridge_server.engine.recorder import Acknowledge, Forward, Recorder, Recording, RecordingSink
+from policybridge_server.engine.resuming import check_resumption
 from policybridge_server.engine.session import Session
 from policybridge_server.engine.timeouts import Timeouts
 from policybridge_server.engine.tracing import Tracer
@@ -124,16 +128,22 @@ class Engine:
 
         """
         loaded.stored.check_scope(options.labels)
+        resumes = options.resumes
+        if resumes is not None:
+            self._check_resumption(resumes, loaded)
         if options.exploration is not None:
             for model in loaded.models.values():
                 _check_exploration(model, options.exploration)
         view = _view(loaded.stored.policy, options, self.mark)
-        view.alias, view.reporter = alias, reporter
+        view.alias, view.reporter = alias if resumes is None else resumes.alias, reporter
         forms = loaded.forms if options.evaluates and loaded.forms else None
         if forms is not None:
             view.labels = {**view.labels, EVALUATED: "client"}
-        self.trials.opened(view, self.repository.find(view.policy.name))
-        recording_sink = None if self._recorder is None else RecordingSink(self._recorder.opened(view), sink)
+        if resumes is None:
+            self.trials.opened(view, self.repository.find(view.policy.name))
+        recording_sink = None
+        if self._recorder is not None and resumes is None:
+            recording_sink = RecordingSink(self._recorder.opened(view), sink)
         trace = None if self._tracer is None else self._tracer.opened(view)
         session = Session(view, loaded, sink, self, (recording_sink, trace))
         session.forms = forms
@@ -142,6 +152,17 @@ class Engine:
         loaded.begin()
         loaded.counters.opened += 1
         return session
+
+    def _check_resumption(self, resumes: Resumption, loaded: LoadedVersion) -> None:
+        if self._recorder is None:
+            raise UnsupportedError("this server keeps no ledger, so that it takes no record of an earlier session")
+        if resumes.session in self._sessions:
+            raise UnavailableError(f"session {resumes.session} still runs; send its record when it is over")
+        check_resumption(resumes, loaded.stored.policy, loaded.forms)
+
+    def resume(self, session: Session, ready: Callable[[PolicyBridgeError | None, int], None]) -> Recording | None:
+        """Make the record of a session that goes on; see `Recorder.resumed`."""
+        return None if self._recorder is None else self._recorder.resumed(session.view, ready)
 
     def forget(self, session: Session) -> None:
         """End ``session``; a second call does nothing."""
@@ -230,7 +251,7 @@ def _check_exploration(model: LoadedModel, exploration: Exploration) -> None:
 
 
 def _view(policy: PolicyVersion, options: SessionOptions, mark: str) -> SessionView:
-    session_id = uuid.uuid4().hex[: 32 - len(mark)] + mark
+    session_id = uuid.uuid4().hex[: 32 - len(mark)] + mark if options.resumes is None else options.resumes.session
     view = SessionView(
         session_id, policy, options.context, dict(options.options), dict(options.labels), file=options.file
     )

@@ -51,6 +51,12 @@ class Recorder(Protocol):
     def opened(self, session: SessionView) -> Recording:
         """Make the record of a session. A session that ends before its signature is bound leaves no record."""
 
+    def resumed(self, session: SessionView, ready: Callable[[PolicyBridgeError | None, int], None]) -> Recording:
+        """Make the record of a session that goes on.
+
+        ``ready`` is called with the number of decisions that the ledger holds, or with the reason of a refusal.
+        """
+
     def report(self, session_id: str, outcome: Outcome | None, acknowledge: Acknowledge, reporter: str = "") -> None:
         """Record an outcome of a reporter, and acknowledge when it and all decisions of the session so far are durable.
 

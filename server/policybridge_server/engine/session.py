@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
+from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_serdes import Outcome, PolicyVersion, Signature
 from policybridge_serdes.interactive import Decided
 from policybridge_serdes.values import Row
@@ -13,7 +13,8 @@ from policybridge_server.engine.client_decisions import ClientDecisions
 from policybridge_server.engine.decision import Decision, Sink
 from policybridge_server.engine.forms import Forms
 from policybridge_server.engine.loaded import LoadedVersion
-from policybridge_server.engine.recorder import Acknowledge, RecordingSink
+from policybridge_server.engine.recorder import Acknowledge, Forward, Recording, RecordingSink
+from policybridge_server.engine.resuming import HeldDecisions
 from policybridge_server.engine.tracing import SessionTrace, TracingSink
 
 Recorded = tuple[RecordingSink | None, SessionTrace | None]
@@ -25,6 +26,13 @@ class Sessions(Protocol):
 
     def schedule(self, batcher: Batcher) -> None:
         """Let ``batcher`` run at the end of the turn."""
+
+    @property
+    def forward(self) -> Forward:
+        """Reports an outcome in the process that has the session."""
+
+    def resume(self, session: "Session", ready: Callable[[PolicyBridgeError | None, int], None]) -> Recording | None:
+        """Make the record of a session that goes on."""
 
     def report(self, session_id: str, outcome: Outcome | None, acknowledge: Acknowledge, reporter: str = "") -> None:
         """Record the outcome of a session."""
@@ -63,6 +71,8 @@ class Session:
         self._signature: Signature | None = None
         self.forms: Forms | None = None
         self._on_end: Callable[[], None] | None = None
+        self._held: HeldDecisions | None = None
+        self._is_over = False
 
     @property
     def policy(self) -> PolicyVersion:
@@ -138,6 +148,26 @@ class Session:
         self._sent_forms.add(digest)
         return data
 
+    def resume(self, ready: Acknowledge) -> None:
+        """Let the session go on by its client's record; ``ready`` is called with the reason of a refusal, or ``None``.
+
+        Only `bind`, `context`, `decided`, `report` and `finish` may follow.
+        """
+
+        def found(error: PolicyBridgeError | None, held: int) -> None:
+            self._held = HeldDecisions(held)
+            ready(error)
+
+        def look(_: PolicyBridgeError | None = None) -> None:
+            if self._is_over:
+                return
+            recording = self._engine.resume(self, found)
+            self._recording_sink = None if recording is None else RecordingSink(recording, self._sink)
+
+        # Another process of the server may have it, and then first writes down that it runs.
+        if not self._engine.forward(self.view.id, None, look, self.view.reporter):
+            look()
+
     def _begin_client_decisions(self) -> ClientDecisions:
         if self._batcher is None or self._signature is None:
             raise PreconditionError("decisions came before the signature of their features")
@@ -145,7 +175,9 @@ class Session:
             raise PreconditionError(f"{self.loaded.stored} was not opened to be evaluated by the client")
         recording = None if self._recording_sink is None else self._recording_sink.recording
         model = self.loaded.model(self._signature)
-        return ClientDecisions(self.view, self._signature, model, self._batcher, recording)
+        decisions = ClientDecisions(self.view, self._signature, model, self._batcher, recording)
+        decisions.held = self._held
+        return decisions
 
     def context(self, name: str) -> None:
         """Name the function (or module) that the following observations belong to."""
@@ -166,7 +198,13 @@ class Session:
         """End the session, and call ``acknowledge`` when its record, to the end, is durable; at once without a ledger.
 
         All its observations are answered.
+
+        Raises:
+            InvalidError: a record that its client sent again lacks decisions that the ledger holds.
+
         """
+        if self._held is not None:
+            self._held.check_all()
         if self._recording_sink is None:
             acknowledge(None)
         else:
@@ -183,6 +221,7 @@ class Session:
 
     def end(self) -> None:
         """Unbind, and end the session in the model and in the record. Called once, by the engine."""
+        self._is_over = True
         self._unbind()
         self.loaded.end(self.view)
         if self._recording_sink is not None:

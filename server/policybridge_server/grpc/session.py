@@ -6,7 +6,7 @@ from typing import NamedTuple
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge_core.errors import InvalidError, PolicyBridgeError, PreconditionError, UnavailableError
 from policybridge_serdes import Outcome, Values
-from policybridge_serdes.interactive import Decided
+from policybridge_serdes.interactive import Decided, Event
 from policybridge_serdes.limits import LARGE, Buffer
 from policybridge_serdes.messages import options_from_pb, reference_from_pb
 from policybridge_serdes.protobuf import parse
@@ -20,6 +20,7 @@ from policybridge_server.grpc.session_messages import RECORDED, Observation, Ses
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.conversation import Conversation
 from policybridge_server.transports.doors import Wait
+from policybridge_server.transports.record_stream import RecordStream
 
 
 class Caller(NamedTuple):
@@ -37,8 +38,10 @@ class Caller(NamedTuple):
     budget: PeerBudget
 
 
-class SessionCall(Conversation[bytes | None]):
+class SessionCall(Conversation[Event | None]):
     """Serves one stream: its messages are those of the client, and ``None`` is the end of them.
+
+    A message that is not bytes is an event of the record of an earlier session.
 
     Args:
         stream: the call's stream.
@@ -58,6 +61,7 @@ class SessionCall(Conversation[bytes | None]):
         self._open_message = pb.Open()
         self._messages: SessionMessages | None = None
         self._taken = 0
+        self._record_stream: RecordStream | None = None
         calls.add(self)
         host.doors.expect(self, Wait.OPEN)
 
@@ -89,12 +93,21 @@ class SessionCall(Conversation[bytes | None]):
         """End the session because the server shuts down."""
         self.fail(UnavailableError("the server shut down before the session ended"))
 
-    def _take(self, message: bytes | None) -> None:
+    def _take(self, message: Event | None) -> None:
         if message is None:
-            self._finish()
+            self._half_close()
             return
+        if isinstance(message, bytes):
+            self._take_request(message)
+        elif self._session is not None:
+            self._take_recorded(self._session, message)
+
+    def _take_request(self, message: bytes) -> None:
         request, values = _read(message)
         self._release(len(message))
+        if request.WhichOneof("message") == "record" or self._record_stream is not None:
+            self._take_piece(request)
+            return
         if self._messages is None or self._session is None:
             self._host.doors.satisfied(self)
             self._begin(request)
@@ -128,7 +141,28 @@ class SessionCall(Conversation[bytes | None]):
             options = replace(options, labels={TRACEPARENT: self._traceparent, **options.labels})
         self._open(reference_from_pb(request.open.policy), options)
 
+    def _take_piece(self, request: pb.SessionRequest) -> None:
+        """Take a piece of the record of an earlier session."""
+        stream = self._record_stream
+        if stream is None:
+            if self._session is not None:
+                raise PreconditionError("a record is sent instead of `open`")
+            stream = self._record_stream = RecordStream(self._host, self._caller.budget)
+        if request.WhichOneof("message") != "record":
+            raise PreconditionError("after a `record` come only more of its bytes")
+        data = request.record
+        if not stream.begun:
+            resume, data = stream.first(data)
+            if resume is None:
+                return
+            self._host.doors.satisfied(self)
+            self._resumes = True
+            self._open(resume.reference, resume.session_options)
+        self._waiting.extendleft(reversed(stream.events(data)))
+
     def _opened(self, session: Session) -> None:
+        if self._resumes:
+            return
         self._messages = SessionMessages(session, self._open_message, self._host.config.limits)
         self._stream.send(self._messages.opened.SerializeToString())
 
@@ -141,24 +175,21 @@ class SessionCall(Conversation[bytes | None]):
             self._stream.send(data)
 
     def _acknowledge(self) -> None:
-        self._stream.send(RECORDED.SerializeToString())
+        if not self._resumes:
+            self._stream.send(RECORDED.SerializeToString())
 
     def _pause(self, paused: bool) -> None:
         self._stream.hold(paused)
 
-    def _finish(self) -> None:
+    def _half_close(self) -> None:
+        if self._record_stream is not None:
+            raise InvalidError("the record breaks off before its end")
         if self._session is None:
             raise PreconditionError("a session's first message is `open`")
         # The call's OK tells the client that the session is recorded, its end included.
-        self._unanswered = True
-        self._session.finish(self._finished)
+        self._finish(self._session)
 
-    def _finished(self, error: PolicyBridgeError | None) -> None:
-        if self._over:
-            return  # the client has cancelled the call
-        if error is not None:
-            self.fail(error)
-            return
+    def _ended_well(self) -> None:
         self._stream.finish(0)
         self._end()
 
@@ -171,6 +202,8 @@ class SessionCall(Conversation[bytes | None]):
         super()._end()
         # The session refers to this call, its sink: without this both would wait for the garbage collector.
         self._session = self._messages = None
+        if self._record_stream is not None:
+            self._record_stream.close()
         self._host.doors.satisfied(self)
         self._calls.discard(self)
 

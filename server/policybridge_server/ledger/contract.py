@@ -10,7 +10,7 @@ from policybridge_core.plugins import Table
 from policybridge_server.ledger.clock import Clock, SystemClock
 from policybridge_server.ledger.place import DatabaseUrl, Place
 from policybridge_server.ledger.query import Query, SessionRecord
-from policybridge_server.ledger.records import Record
+from policybridge_server.ledger.records import Record, Resumed
 from policybridge_server.ledger.trajectory import DecisionBatch
 
 
@@ -64,6 +64,22 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Close the files."""
+
+
+@runtime_checkable
+class Resuming(Protocol):
+    """A `Store` in which a session can go on whose server was killed. Used by the writer's thread."""
+
+    def resume(self, resumed: Resumed) -> int:
+        """Open the session again, or begin it if it is not there; return the number of decisions that are there.
+
+        Raises:
+            UnavailableError: the session still runs, or nothing can be written.
+            PreconditionError: another version decided in it.
+            PermissionDeniedError: it is another client's.
+            TooLargeError: some of its decisions were lost.
+
+        """
 
 
 @runtime_checkable

@@ -5,14 +5,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from policybridge_core.errors import TooLargeError, UnavailableError
+from policybridge_core.errors import PolicyBridgeError, TooLargeError, UnavailableError
 from policybridge_serdes import Layout, Outcome, Signature, Values
 from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
 from policybridge_server.engine.recorder import Acknowledge
 from policybridge_server.ledger.clock import Clock, SystemClock
 from policybridge_server.ledger.contract import Spooling, Store
-from policybridge_server.ledger.records import Begun, Bulk, DecisionRecord, Ended, Lost, Reported, Segment, Step
+from policybridge_server.ledger.records import (
+    Begun,
+    Bulk,
+    DecisionRecord,
+    Ended,
+    Lost,
+    Reported,
+    Resumed,
+    Segment,
+    Step,
+)
+from policybridge_server.ledger.resuming import Ready
 from policybridge_server.ledger.writer import Writer
 from policybridge_server.repository.rollout import RolloutStep
 
@@ -81,6 +92,12 @@ class LedgerRecorder:
     def opened(self, session: SessionView) -> "LedgerRecording":
         """Make the record of a session."""
         return LedgerRecording(session, self._writer, self._clock, self._open, self._left_out)
+
+    def resumed(self, session: SessionView, ready: Ready) -> "ResumedRecording":
+        """Make the record of a session that goes on, and call ``ready`` when the ledger has found what it holds."""
+        recording = ResumedRecording(session, self._writer, self._clock, self._open, self._left_out)
+        recording.resume(ready)
+        return recording
 
     def report(self, session_id: str, outcome: Outcome | None, acknowledge: Acknowledge, reporter: str = "") -> None:
         """Record an outcome, and the decisions of its session so far."""
@@ -217,7 +234,7 @@ class LedgerRecording:
                 acknowledge(None)
             return
         self.settle()
-        record = Ended(self._session.id, self._clock.now().wall, self._session.failures)
+        record = self._end(whole=acknowledge is not None)
         if acknowledge is None:
             if self.kept:
                 self._writer.put(record)
@@ -225,6 +242,9 @@ class LedgerRecording:
             self._writer.put_urgent(record, acknowledge)
         else:
             acknowledge(_no_record(self._session.id))
+
+    def _end(self, *, whole: bool) -> Ended:  # noqa: ARG002 - of a client that goes away the rest is not known
+        return Ended(self._session.id, self._clock.now().wall, self._session.failures)
 
     def settle(self) -> None:
         """Pass the writer the decisions so far, and the number of dropped ones."""
@@ -248,6 +268,37 @@ class LedgerRecording:
         else:
             self._lost += len(decisions)
             self._left_out.add(len(decisions))
+
+
+class ResumedRecording(LedgerRecording):
+    """The record of a session that goes on, whose end its client tells; else it is interrupted again."""
+
+    _gone = False
+
+    def resume(self, ready: Ready) -> None:
+        """Look the session up; see `LedgerRecorder.resumed`."""
+        record = Resumed(self._session, self._clock.now().wall)
+
+        def found(error: PolicyBridgeError | None) -> None:
+            if error is None:
+                self._step = record.held
+                self._open[self._session.id] = self
+                if self._gone:
+                    self.closed()
+            ready(error, record.held)
+
+        self._writer.put_urgent(record, found)
+
+    def closed(self, acknowledge: Acknowledge | None = None) -> None:
+        """Take the end, which may come before the ledger has found the session."""
+        self._gone = True
+        super().closed(acknowledge)
+
+    def _begin(self) -> None:
+        """Do nothing: it has begun."""
+
+    def _end(self, *, whole: bool) -> Ended:
+        return Ended(self._session.id, self._clock.now().wall, interrupted=not whole)
 
 
 class _LeftOut:

@@ -86,11 +86,12 @@ class Lost:
 
 @dataclass(frozen=True)
 class Ended:
-    """A session ended, with ``failures`` failed evaluations."""
+    """A session ended, with ``failures`` failed evaluations; ``interrupted``: its record has no end."""
 
     session_id: str
     when: float
     failures: int = 0
+    interrupted: bool = False
     size: int = _RECORD
 
 
@@ -114,6 +115,23 @@ class Reported:
         return _RECORD + sum(_TEXT + len(name) for name in names)
 
 
+@dataclass
+class Resumed:
+    """The client of a session sends its record again.
+
+    Attributes:
+        session: as it began.
+        when: seconds since 1970.
+        held: decisions that the ledger holds, set by the writer.
+
+    """
+
+    session: SessionView
+    when: float
+    held: int = 0
+    size: int = _RECORD
+
+
 @dataclass(frozen=True)
 class Step:
     """Something happened to a roll-out."""
@@ -122,4 +140,4 @@ class Step:
     size: int = _RECORD
 
 
-Record = Begun | Segment | Lost | Ended | Reported | Step
+Record = Begun | Segment | Lost | Ended | Reported | Resumed | Step

@@ -37,6 +37,7 @@ _DROP: Final = (
     "DELETE FROM births WHERE session = ?",
     "DELETE FROM files WHERE session = ?",
     "DELETE FROM chosen WHERE session = ?",
+    "DELETE FROM openers WHERE session = ?",
     "DELETE FROM sessions WHERE number = ?",
 )
 

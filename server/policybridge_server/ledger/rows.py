@@ -9,7 +9,7 @@ import numpy as np
 from policybridge_serdes import Signature
 from policybridge_serdes.interactive import header_line
 from policybridge_server.ledger.packing import compressed, pack_numbers, pack_outcomes, pack_rows, packed_rows
-from policybridge_server.ledger.records import Begun, Bulk, Ended, Lost, Record, Reported, Segment, Step
+from policybridge_server.ledger.records import Begun, Bulk, Ended, Lost, Record, Reported, Resumed, Segment, Step
 
 
 class SessionRow(msgspec.Struct, frozen=True, tag=0, array_like=True):
@@ -53,11 +53,12 @@ class LostRow(msgspec.Struct, frozen=True, tag=2, array_like=True):
 
 
 class EndRow(msgspec.Struct, frozen=True, tag=3, array_like=True):
-    """A session ended, with ``failures`` failed evaluations."""
+    """A session ended, with ``failures`` failed evaluations; ``interrupted``: its record has no end."""
 
     session: str
     when: float
     failures: int = 0
+    interrupted: bool = False
 
 
 class OutcomeRow(msgspec.Struct, frozen=True, tag=4, array_like=True):
@@ -126,10 +127,10 @@ class Packer:
         match record:
             case Segment():
                 return self.segment(record, b"".join(packed_observations(record)))
-            case Begun():
+            case Begun() | Resumed():
                 return _session(record)
             case Ended():
-                return EndRow(record.session_id, record.when, record.failures)
+                return EndRow(record.session_id, record.when, record.failures, record.interrupted)
             case Lost():
                 return LostRow(record.session_id, record.count)
             case Reported():
@@ -179,7 +180,7 @@ def _advised(segment: Segment) -> tuple[bytes, bytes | None, bytes]:
     )
 
 
-def _session(record: Begun) -> SessionRow:
+def _session(record: Begun | Resumed) -> SessionRow:
     session, policy = record.session, record.session.policy
     return SessionRow(
         session.id,

@@ -87,6 +87,9 @@ CREATE TABLE IF NOT EXISTS chosen (
   failures INTEGER NOT NULL DEFAULT 0
 );
 
+-- The client that opened a session, if the operator does not trust it; see SessionView.
+CREATE TABLE IF NOT EXISTS openers (session INTEGER PRIMARY KEY, reporter TEXT NOT NULL);
+
 -- What happened to roll-outs, in order: see RolloutStep. `at` is seconds since 1970.
 CREATE TABLE IF NOT EXISTS rollout_steps (
   number INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -15,7 +15,8 @@ from policybridge_server.ledger.database import Database
 from policybridge_server.ledger.failures import mapped, refusal
 from policybridge_server.ledger.large_segments import LARGE_SEGMENT, add_large
 from policybridge_server.ledger.lifetime import Lifetime
-from policybridge_server.ledger.records import Record, Segment
+from policybridge_server.ledger.records import Record, Resumed, Segment
+from policybridge_server.ledger.resuming import Kept, check_resumed
 from policybridge_server.ledger.retention import Retention
 from policybridge_server.ledger.rows import (
     REPORTERS,
@@ -50,6 +51,14 @@ _ADD_SEGMENT: Final = """
 INSERT INTO segments (session, first, count, signature, context, observations, advices, chances, latencies)
 SELECT number, ?, ?, ?, ?, ?, ?, ?, ? FROM sessions WHERE id = ?
 """
+
+_KEPT: Final = """
+SELECT policy, version, digest, coalesce(reporter, ''), closed IS NOT NULL, decisions,
+(SELECT coalesce(max(first + count - 1), 0) FROM segments WHERE segments.session = number), lost
+FROM sessions LEFT JOIN openers ON openers.session = number WHERE id = ?
+"""
+
+_REOPEN: Final = "UPDATE sessions SET closed = NULL, interrupted = 0 WHERE id = ?"
 
 _COUNT_DECISIONS: Final = "UPDATE sessions SET decisions = decisions + ? WHERE id = ?"
 
@@ -119,6 +128,17 @@ class SqliteStore:
         self._written = True
         return refused
 
+    def resume(self, resumed: Resumed) -> int:
+        """Open a session again, or begin it; see `Resuming`."""
+        with self._database.transaction():
+            row = self._run(_KEPT, resumed.session.id).fetchone()
+            if row is None:
+                self._add(self._packer.pack(resumed))
+                return 0
+            held = check_resumed(resumed.session, Kept(row[:3], *row[3:]))
+            self._run(_REOPEN, resumed.session.id)
+            return held
+
     def _add_or_count_lost(self, record: Record) -> PolicyBridgeError | None:
         self._run("SAVEPOINT record")
         try:
@@ -151,7 +171,8 @@ class SqliteStore:
             case SessionRow():
                 self._add_session(row)
             case EndRow():
-                self._run("UPDATE sessions SET closed = ? WHERE id = ?", row.when, row.session)
+                end = row.when, row.interrupted, row.session
+                self._run("UPDATE sessions SET closed = ?, interrupted = ? WHERE id = ?", *end)
                 if row.failures:
                     self._run(_ADD_FAILURES, row.failures, row.session)
                 return self._refusal(row.session)
@@ -174,6 +195,8 @@ class SqliteStore:
         if alias:
             said = line(reporter)
             self._run("INSERT INTO chosen (session, alias, reporters) VALUES (?, ?, ?)", added.lastrowid, alias, said)
+        if reporter:
+            self._run("INSERT INTO openers (session, reporter) VALUES (?, ?)", added.lastrowid, reporter)
 
     def _add_segment(self, row: SegmentRow) -> None:
         session, first, count, signature, *columns = msgspec.structs.astuple(row)

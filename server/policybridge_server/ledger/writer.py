@@ -8,10 +8,10 @@ from contextlib import suppress
 from time import monotonic
 from typing import Final
 
-from policybridge_core.errors import PolicyBridgeError, UnavailableError
+from policybridge_core.errors import PolicyBridgeError, UnavailableError, UnknownError, UnsupportedError
 from policybridge_server.engine.recorder import Acknowledge
-from policybridge_server.ledger.contract import Store
-from policybridge_server.ledger.records import Record, Segment
+from policybridge_server.ledger.contract import Resuming, Store
+from policybridge_server.ledger.records import Record, Resumed, Segment
 
 _LOG = logging.getLogger(__name__)
 
@@ -148,6 +148,8 @@ class Writer:
     def _write(self) -> bool:
         """Write the oldest waiting records, at most one transaction; return whether that worked."""
         items = self._oldest()
+        if items and isinstance(items[0][0], Resumed):
+            return self._resume(*self._waiting.popleft())
         try:
             refused = self._store.write([record for record, _ in items]) if items else {}
         except Exception as error:
@@ -170,10 +172,32 @@ class Writer:
         items, size = list[_Item](), 0
         for item in self._waiting:
             size += item[0].size
-            if items and size > self._step:
+            # A session that goes on is looked up between two transactions.
+            if items and (size > self._step or isinstance(item[0], Resumed)):
                 break
             items.append(item)
+            if isinstance(item[0], Resumed):
+                break
         return items
+
+    def _resume(self, record: Record, acknowledge: Acknowledge | None) -> bool:
+        """Let a session go on; if it may not, its client sends its record to the next server, or no more."""
+        failed: PolicyBridgeError | None = None
+        try:
+            if acknowledge is None:
+                raise UnavailableError(_LATER)  # its client has been told so, and does not wait
+            if not (isinstance(self._store, Resuming) and isinstance(record, Resumed)):
+                raise UnsupportedError("this kind of ledger cannot take the record of an earlier session")
+            record.held = self._store.resume(record)
+        except Exception as error:
+            if not isinstance(error, PolicyBridgeError):
+                _LOG.exception("a session cannot go on in the ledger")
+            failed = error if isinstance(error, PolicyBridgeError) else UnknownError(f"the ledger failed: {error!r}")
+        self._written_bytes += record.size
+        if not self._waiting:
+            self._behind_since = None
+        self._acknowledge([(record, acknowledge)], {}, failed)
+        return True
 
     def _fail(self, error: Exception, size: int) -> None:
         self._step = max(1, min(self._step, size) // 8)

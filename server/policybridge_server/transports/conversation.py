@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter
 from typing import Generic, TypeVar
 
-from policybridge_core.errors import PolicyBridgeError
+from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_serdes import Outcome, PolicyReference, SessionOptions, Values
-from policybridge_serdes.interactive import Decided
+from policybridge_serdes.interactive import Context, Decided, End, Event, Header
 from policybridge_serdes.limits import LARGE, Buffer
 from policybridge_serdes.values import Row
 from policybridge_server.budget import PeerBudget
@@ -50,6 +50,7 @@ class Conversation(ABC, Generic[_Message]):
         self._paused = False
         self._over = False
         self._session: Session | None = None
+        self._resumes = False
 
     @property
     def _client(self) -> str:
@@ -165,7 +166,54 @@ class Conversation(ABC, Generic[_Message]):
     def _begun(self, session: Session) -> None:
         self._session = session
         self._opened(session)
-        self._answered()
+        if self._resumes:
+            self._unanswered = True
+            session.resume(self._resumed)
+        else:
+            self._answered()
+
+    def _resumed(self, error: PolicyBridgeError | None) -> None:
+        """Take the events of a record, or refuse it."""
+        if self._over:
+            return
+        if error is not None:
+            self.fail(error)
+        else:
+            self._answered()
+
+    def _take_recorded(self, session: Session, event: Event) -> None:
+        """Act on an event of a record. The end alone is answered."""
+        match event:
+            case Header():
+                session.bind(event.signature)
+            case Context():
+                session.context(event.name)
+            case Decided():
+                self._record(session, event)
+            case Outcome():
+                self._report(session, event)
+            case End():
+                self._finish(session)
+            case _:
+                raise InvalidError(
+                    "the record of an earlier session has signatures, contexts, decisions, outcomes, an end"
+                )
+
+    def _finish(self, session: Session) -> None:
+        """End the session, and tell the client when its record is durable, its end included."""
+        self._unanswered = True
+        session.finish(self._finished)
+
+    def _finished(self, error: PolicyBridgeError | None) -> None:
+        if self._over:
+            return  # the client has gone away
+        if error is not None:
+            self.fail(error)
+        else:
+            self._ended_well()
+
+    def _ended_well(self) -> None:
+        """Tell the client that the record is durable, and end."""
 
     def _ask(self, session: Session, row: Row) -> None:
         """Ask for one decision."""

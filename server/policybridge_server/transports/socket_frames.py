@@ -5,14 +5,14 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError
-from policybridge_core.session import LONGEST_NAME
+from policybridge_core.session import LONGEST_NAME, Resumption
 from policybridge_core.text import without_paths
 from policybridge_serdes import Exploration, PolicyReference, PolicyVersion, SessionOptions
 from policybridge_serdes.interactive import OutcomeFields
 from policybridge_server.engine.forms import Forms
 
 RECORDED: Final = b'{"recorded":true}\n'
-"""Answers an outcome when the ledger holds it."""
+"""Answers an outcome when the ledger holds it, and the end of a session when it holds all of it."""
 
 
 _Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
@@ -60,9 +60,51 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         if self.evaluate == "here" and self.framing == "raw":
             raise InvalidError("a client that decides by itself needs the framing status or chance, not raw")
-        given = self.exploration
-        exploration = None if given is None else Exploration(given.seed, given.temperature, given.epsilon)
+        exploration = _exploration(self.exploration)
         return SessionOptions(self.context, self.options, self.labels, exploration, self.evaluate == "here")
+
+
+def _exploration(given: Explore | None) -> Exploration | None:
+    return None if given is None else Exploration(given.seed, given.temperature, given.epsilon)
+
+
+class Resume(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The first line of a record that a server did not acknowledge: the session as it was opened.
+
+    Attributes:
+        resume: the session's id.
+        policy: the policy, version and digest that decided.
+        alias: that the client asked for.
+
+    """
+
+    policybridge: Literal[1]
+    resume: _Name
+    policy: _Name
+    version: Annotated[int, msgspec.Meta(ge=0)]
+    digest: _Name
+    alias: _Name = ""
+    options: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    context: str = ""
+    exploration: Explore | None = None
+
+    @property
+    def reference(self) -> PolicyReference:
+        """The version that decided."""
+        return PolicyReference(self.policy, self.version)
+
+    @property
+    def session_options(self) -> SessionOptions:
+        """The options of the session.
+
+        Raises:
+            InvalidError: a value of the exploration is out of its range.
+
+        """
+        resumption = Resumption(self.resume, self.digest, self.alias)
+        exploration = _exploration(self.exploration)
+        return SessionOptions(self.context, self.options, self.labels, exploration, evaluates=True, resumes=resumption)
 
 
 class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,17 +115,20 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     outcome: OutcomeFields
 
 
-def parse_hello(line: bytes) -> Hello | Report:
+def parse_hello(line: bytes) -> Hello | Report | Resume:
     """Read the client's first line.
 
     Raises:
-        InvalidError: the line is neither a hello nor a report; the message names the fault.
+        InvalidError: the line is neither a hello, nor a report, nor that of a record; the message names the fault.
 
     """
     try:
-        # Decide first which of the two it is: msgspec's errors for a union name the fields of neither.
-        if "report" in msgspec.json.decode(line, type=dict[str, msgspec.Raw]):
+        # Decide first which of them it is: msgspec's errors for a union name the fields of none.
+        fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        if "report" in fields:
             return msgspec.json.decode(line, type=Report)
+        if "resume" in fields:
+            return msgspec.json.decode(line, type=Resume)
         return msgspec.json.decode(line, type=Hello)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidError(f"the hello line is malformed: {error}; see proto/SOCKET.md") from error

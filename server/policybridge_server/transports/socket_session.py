@@ -12,6 +12,7 @@ from policybridge_serdes.interactive import (
     MAX_LINE,
     Context,
     Decided,
+    End,
     Event,
     FormWanted,
     Header,
@@ -23,7 +24,7 @@ from policybridge_server.transports.channel import SocketChannel
 from policybridge_server.transports.contract import Host
 from policybridge_server.transports.conversation import ChannelConversation
 from policybridge_server.transports.doors import Wait
-from policybridge_server.transports.socket_frames import RECORDED, Report, error_line, opened_line, parse_hello
+from policybridge_server.transports.socket_frames import RECORDED, Report, Resume, error_line, opened_line, parse_hello
 
 _ADVICE: Final = b"\0"
 _ERROR: Final = b"\1"
@@ -121,11 +122,15 @@ class SocketSession(ChannelConversation[Event]):
             self._hold()
             self._host.opener.engine.report(hello.report, hello.outcome.outcome, self._reported)
             return
-        self._framing = hello.framing
+        if isinstance(hello, Resume):
+            self._resumes = True
+        else:
+            self._framing = hello.framing
         self._open(hello.reference, hello.session_options)
 
     def _opened(self, session: Session) -> None:
-        self._channel.send(opened_line(session.view.id, session.policy, session.decides, session.forms))
+        if not self._resumes:
+            self._channel.send(opened_line(session.view.id, session.policy, session.decides, session.forms))
         self._prefix = b"" if self._framing == "raw" else _ADVICE
         self._sends_chance = self._framing == "chance"
         self._receive_from(self._reader.read(bytes(self._line)))
@@ -135,7 +140,9 @@ class SocketSession(ChannelConversation[Event]):
         session = self._session
         if session is None:
             return
-        if isinstance(message, bytes):
+        if self._resumes:
+            self._take_recorded(session, message)
+        elif isinstance(message, bytes):
             if self._features is None:
                 self._ask(session, message)
             else:
@@ -144,6 +151,8 @@ class SocketSession(ChannelConversation[Event]):
             session.context(message.name)
         elif isinstance(message, Outcome):
             self._report(session, message)
+        elif isinstance(message, End):
+            self._finish(session)
         elif isinstance(message, Decided):
             self._record(session, message)
         elif isinstance(message, FormWanted):
@@ -176,15 +185,20 @@ class SocketSession(ChannelConversation[Event]):
         if self._session is None:
             self._channel.send(RECORDED)
             self._linger()
-        elif self._prefix:
+        elif self._prefix and not self._resumes:
             self._channel.send(_ADVICE + RECORDED)
+
+    def _ended_well(self) -> None:
+        if self._prefix:
+            self._channel.send(RECORDED if self._resumes else _ADVICE + RECORDED)
+        self._linger()
 
     def fail(self, error: PolicyBridgeError) -> None:
         """Send the error if the framing has room for one, and end the session."""
         if self._over:
             return
         self._host.loop.counters.told("socket", error.status)
-        if self._session is None:
+        if self._session is None or self._resumes:
             self._channel.send(error_line(error))
         elif self._prefix:
             self._channel.send(_ERROR + error_line(error))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +10,22 @@ import numpy as np
 import pytest
 
 from policybridge_bench.network import SIGNATURE
-from policybridge_core.errors import NotFoundError, TooLargeError, UnavailableError, UnknownError
+from policybridge_core.errors import (
+    NotFoundError,
+    PermissionDeniedError,
+    PreconditionError,
+    TooLargeError,
+    UnavailableError,
+    UnknownError,
+)
 from policybridge_serdes import ElementType, Exploration, Outcome, PolicyVersion, Signature, TensorSpec, pack
 from policybridge_server.backends.contract import SessionView
-from policybridge_server.ledger.contract import Bounds, Store, load_ledger
+from policybridge_server.ledger.contract import Bounds, Resuming, Store, load_ledger
 from policybridge_server.ledger.export import Score, export_log
 from policybridge_server.ledger.place import parse_place
 from policybridge_server.ledger.query import Query
 from policybridge_server.ledger.reader import LedgerReader
-from policybridge_server.ledger.records import Begun, Bulk, Ended, Lost, Record, Reported, Segment, Step
+from policybridge_server.ledger.records import Begun, Bulk, Ended, Lost, Record, Reported, Resumed, Segment, Step
 from policybridge_server.ledger.summary import open_summary
 from policybridge_server.ledger.trajectory import DecisionBatch
 from policybridge_server.repository.rollout import Rollout, RolloutStep
@@ -244,3 +251,44 @@ def test_an_empty_place_is_told(keep: Keep) -> None:
     for kind in KINDS[:2]:
         with pytest.raises(UnavailableError, match="there is no ledger"):
             LedgerReader(keep(kind).place)
+
+
+def test_a_session_that_a_killed_server_left_goes_on_where_the_ledger_ends(kept: Kept) -> None:
+    store = kept.store()
+    begun, *segments = session("open", 1.0, over=False)
+    assert isinstance(begun, Begun)
+    store.write([begun, *segments])
+    assert isinstance(store, Resuming)
+    with pytest.raises(UnavailableError, match="still runs"):
+        store.resume(Resumed(begun.session, 2.0))
+    store.write([Ended("open", 2.0, interrupted=True)])
+    store.close()
+    with closing(kept.store()) as again:
+        assert isinstance(again, Resuming)
+        held = again.resume(Resumed(begun.session, 3.0))
+        assert held == sum(len(each.decisions) for each in segments if isinstance(each, Segment))
+        again.write([Segment("open", held + 1, SIGNATURE, "f", [(row, ADVICE, None, 5) for row in rows(3)], 1)])
+        assert again.write([Ended("open", 4.0)]) == {}
+    with LedgerReader(kept.place) as reader:
+        (found,) = reader.sessions()
+        assert (found.decisions, found.interrupted, found.closed) == (held + 3, False, 4.0)
+        assert sum(len(batch) for batch in reader.trajectory(found).batches) == held + 3
+
+
+def test_a_session_goes_on_by_the_version_and_the_client_that_it_began_with(kept: Kept) -> None:
+    view = SessionView("open", PolicyVersion("network", 2, "sha256:1"), reporter="one")
+    with closing(kept.store()) as store:
+        assert isinstance(store, Resuming)
+        assert store.resume(Resumed(view, 1.0)) == 0
+        store.write([Ended("open", 2.0, interrupted=True)])
+        for wrong, error in [
+            (replace(view, reporter=""), PermissionDeniedError),
+            (replace(view, reporter="two"), PermissionDeniedError),
+            (replace(view, policy=PolicyVersion("network", 2, "sha256:2")), PreconditionError),
+        ]:
+            with pytest.raises(error):
+                store.resume(Resumed(wrong, 3.0))
+        assert store.resume(Resumed(view, 3.0)) == 0
+        store.write([Lost("open", 2), Ended("open", 4.0)])
+        with pytest.raises(TooLargeError):
+            store.resume(Resumed(view, 5.0))

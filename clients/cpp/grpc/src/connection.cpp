@@ -6,6 +6,7 @@
 #include "session.h"
 #include "stream.h"
 
+#include <algorithm>
 #include <mutex>
 
 #include <grpcpp/create_channel.h>
@@ -19,12 +20,18 @@ constexpr int largest_message = static_cast<int>(largest_values) + (1 << 20);
 
 class GrpcConnection final : public Connection {
 public:
-  GrpcConnection(GrpcServer server, std::array<int, 2> interrupts)
-      : server_(std::move(server)), deadlines_(std::make_shared<CallDeadlines>(server_.timeout, interrupts)) {}
+  GrpcConnection(GrpcServer server, std::string address, std::array<int, 2> interrupts)
+      : server_(std::move(server)), address_(std::move(address)), deadlines_(std::make_shared<CallDeadlines>(server_.timeout, interrupts)) {}
 
   Result<std::unique_ptr<Session>> open(const OpenOptions &options, const Signature &signature) override {
     return guarded([&] {
-      return GrpcSession::open(std::make_unique<Stream>(channel(), server_, deadlines_), options, signature);
+      const auto calls = [channel = channel(), server = server_,
+                          deadlines = deadlines_](std::chrono::microseconds longest) {
+        GrpcServer waited = server;
+        waited.timeout = std::min(waited.timeout, longest);
+        return std::make_unique<Stream>(channel, std::move(waited), deadlines);
+      };
+      return GrpcSession::open(calls, address_, options, signature);
     });
   }
 
@@ -87,6 +94,7 @@ private:
   }
 
   const GrpcServer server_;
+  const std::string address_;
   const std::shared_ptr<CallDeadlines> deadlines_;
   std::mutex mutex_;
   std::shared_ptr<::grpc::Channel> channel_;
@@ -105,7 +113,9 @@ Result<std::shared_ptr<Connection>> connected(std::string_view target, const Con
     if (!access.ok())
       return access.status();
     server.access = *std::move(access);
-    return std::shared_ptr<Connection>(std::make_shared<GrpcConnection>(std::move(server), options.interrupts));
+    std::string address = (secure ? "grpcs:" : "grpc:") + server.target;
+    return std::shared_ptr<Connection>(
+        std::make_shared<GrpcConnection>(std::move(server), std::move(address), options.interrupts));
   });
 }
 

@@ -9,8 +9,9 @@
 
 namespace policybridge {
 
-Result<std::unique_ptr<Session>> GrpcSession::open(std::unique_ptr<Stream> stream, const OpenOptions &options,
+Result<std::unique_ptr<Session>> GrpcSession::open(Calls calls, std::string server, const OpenOptions &options,
                                                    const Signature &signature) {
+  std::unique_ptr<Stream> stream = calls(std::chrono::microseconds::max());
   v1::SessionRequest request;
   *request.mutable_open() = to_message(options, signature);
   v1::SessionResponse response;
@@ -18,7 +19,8 @@ Result<std::unique_ptr<Session>> GrpcSession::open(std::unique_ptr<Stream> strea
     return status;
   if (!response.has_opened())
     return stream->fail(internal_error("the server's first answer is not `opened`"));
-  std::unique_ptr<GrpcSession> session(new GrpcSession(std::move(stream), from_message(response.opened()), options.exploration.has_value()));
+  std::unique_ptr<GrpcSession> session(new GrpcSession(std::move(calls), std::move(server), std::move(stream),
+                                                       from_message(response.opened()), options.exploration.has_value()));
   if (options.several_kinds)
     if (Status status = session->bind(signature); !status.ok())
       return status;
@@ -122,6 +124,29 @@ Status GrpcSession::send_pending() {
   decided_ = decided_bytes_ = 0;
   const std::vector<v1::SessionRequest> messages = std::exchange(pending_, {});
   return stream_->send(messages);
+}
+
+Status GrpcSession::finish() {
+  return ended_by_failure([&]() -> Status {
+    if (Status status = pending_.empty() ? Status() : send_pending(); !status.ok())
+      return status;
+    return stream_->finish();
+  });
+}
+
+Status GrpcSession::send_record(std::string_view record, std::chrono::microseconds timeout) {
+  constexpr std::size_t piece = std::size_t{32} << 10;
+  return guarded([&]() -> Status {
+    const std::unique_ptr<Stream> stream = calls_(timeout);
+    for (std::size_t at = 0; at < record.size(); at += piece) {
+      v1::SessionRequest request;
+      const std::string_view next = record.substr(at, piece);
+      request.mutable_record()->assign(next.data(), next.size());
+      if (Status status = stream->send({request}); !status.ok())
+        return status;
+    }
+    return stream->finish();
+  });
 }
 
 void GrpcSession::close() noexcept {

@@ -6,13 +6,19 @@
 #include "policybridge/session.h"
 #include "policybridge/tensor_spec.h"
 
+#include <functional>
+#include <string>
+
 namespace policybridge {
 
 /// One session over gRPC; see `Session`. A failed step cannot be repeated, because any failure ends the stream.
 class GrpcSession final : public Session {
 public:
-  /// Errors as `Connection::open`.
-  static Result<std::unique_ptr<Session>> open(std::unique_ptr<Stream> stream, const OpenOptions &options,
+  /// Begins a call to the server, whose waits are not longer than this time.
+  using Calls = std::function<std::unique_ptr<Stream>(std::chrono::microseconds longest)>;
+
+  /// `server` is its address. Errors as `Connection::open`.
+  static Result<std::unique_ptr<Session>> open(Calls calls, std::string server, const OpenOptions &options,
                                                const Signature &signature);
 
   Result<SessionInfo> info() const override { return info_; }
@@ -22,6 +28,9 @@ public:
   Status report(const Outcome &outcome) override;
   Result<std::string> form(const FormReference &form) override;
   Status decided(std::uint32_t count, std::chrono::nanoseconds time, std::string_view payload) override;
+  Status finish() override;
+  Status send_record(std::string_view record, std::chrono::microseconds timeout) override;
+  std::string server() const override { return address_; }
   bool is_open() const noexcept override { return stream_->over().ok(); }
   void close() noexcept override;
 
@@ -29,8 +38,9 @@ private:
   /// Bytes of decisions that wait for the next request.
   static constexpr std::size_t send_at = std::size_t{64} << 10;
 
-  GrpcSession(std::unique_ptr<Stream> stream, SessionInfo info, bool explores)
-      : stream_(std::move(stream)), info_(std::move(info)), explores_(explores) {}
+  GrpcSession(Calls calls, std::string address, std::unique_ptr<Stream> stream, SessionInfo info, bool explores)
+      : calls_(std::move(calls)), address_(std::move(address)), stream_(std::move(stream)), info_(std::move(info)),
+        explores_(explores) {}
   template <class Call> Status ended_by_failure(Call &&call);
   Status decide(std::uint64_t step, std::string_view observation, AdviceBuffer &advice);
   Status tell(const Outcome &outcome);
@@ -38,6 +48,8 @@ private:
   Status send_pending();
   Status receive_form(const FormReference &form, std::string &bytes);
 
+  const Calls calls_;
+  const std::string address_;
   const std::unique_ptr<Stream> stream_;
   const SessionInfo info_;
   const bool explores_;

@@ -91,6 +91,17 @@ Status Stream::fail(Status why) {
   return over_;
 }
 
+Status Stream::finish() {
+  if (!over_.ok())
+    return failed_precondition("the session is over: " + over_.message());
+  deadline_.begin(server_.timeout);
+  call_->WritesDone();
+  const ::grpc::Status status = call_->Finish();
+  const WaitEnd end = deadline_.end();
+  over_ = unavailable("it was closed");
+  return end == WaitEnd::Answered && status.ok() ? Status() : server_.status_of(end, status);
+}
+
 void Stream::close() noexcept {
   if (!over_.ok())
     return;

@@ -56,6 +56,9 @@ public:
   /// End the session because of `why`, a failure on this side.
   Status fail(Status why);
 
+  /// Half-close the stream, which ends the session, and wait for the server's status: Ok when it has kept all of it.
+  Status finish();
+
   /// Half-close the stream, which ends the session, and wait up to one second for the server to confirm. A second call
   /// does nothing.
   void close() noexcept;

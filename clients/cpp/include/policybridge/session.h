@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -63,6 +64,14 @@ struct FormReference {
   std::uint64_t bytes = 0;
 };
 
+/// What became of the records of sessions that decide here (docs/clients.md).
+struct RecordCounts {
+  std::uint64_t kept = 0;    ///< on disk, because the server went away before it had acknowledged them
+  std::uint64_t sent = 0;    ///< of earlier sessions, and acknowledged by their server
+  std::uint64_t refused = 0; ///< of earlier sessions, and removed because their server does not take them
+  Status refusal = {};       ///< why the last one was refused
+};
+
 /// The options of a session, besides its signature.
 struct OpenOptions {
   PolicyReference policy;
@@ -80,6 +89,11 @@ struct OpenOptions {
   bool several_kinds = false;
   /// Where the decisions are made.
   Evaluate evaluate = Evaluate::There;
+  /// Whether the record of a session that decides here is kept on disk if the server goes away, for the next client that
+  /// reaches it, and those of earlier sessions are sent. POLICYBRIDGE_SPOOL=0 of the environment switches it off, too.
+  bool spool = true;
+  /// Counts these records where the session is closed; may be null.
+  std::shared_ptr<RecordCounts> records = {};
 
   /// InvalidArgument: both a version and an alias, a text that is no UTF-8, an exploration out of its range.
   Status check() const;
@@ -161,6 +175,17 @@ public:
   /// explores the logarithms of their probabilities, as floats. They are sent together with later messages, at the latest
   /// with `report` or `close`. Unimplemented where the channel carries no forms.
   virtual Status decided(std::uint32_t count, std::chrono::nanoseconds time, std::string_view payload);
+
+  /// End the session, and wait until its record is kept, its end included. Where the channel carries no decisions of the
+  /// client it is closed at once.
+  virtual Status finish();
+
+  /// Send the record of an earlier session that this server has not acknowledged, in the form of proto/SOCKET.md, and wait
+  /// at most `timeout` until it has. Unavailable: it takes it later. Unimplemented where the channel carries none.
+  virtual Status send_record(std::string_view record, std::chrono::microseconds timeout);
+
+  /// The server's address, by which its records are found; empty where the channel carries none.
+  virtual std::string server() const { return {}; }
 
   /// Limit of the decisions in one report.
   static constexpr std::uint32_t most_decided = 1024;

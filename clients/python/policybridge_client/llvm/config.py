@@ -36,6 +36,7 @@ class HostConfig:
         exploration: how the compiler's sessions depart from the policy's best advice, for policies with a ``[head]``;
             ``None``: they do not. The seed is mixed with the source's name; see `Exploration.of_module`.
         evaluate: where decisions are made: ``here``, by the portable form, or by the server (``there``, ``auto``).
+        spool: whether records are kept on disk that a server has not acknowledged, for the next client; see `Spool`.
         credentials: for gRPC on TCP; by default those that the environment names.
 
     Raises:
@@ -54,6 +55,7 @@ class HostConfig:
     labels: Mapping[str, str] = field(default_factory=dict)
     exploration: Exploration | None = None
     evaluate: str = "there"
+    spool: bool = True
     credentials: Credentials | None = None
 
     @property

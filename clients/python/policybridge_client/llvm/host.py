@@ -173,7 +173,8 @@ class _Host:
         )
         session = self.connection.open(self._reference(), signature, options)
         if options.evaluates:
-            session = decide_here(session, signature, options.exploration, asks=False)
+            spool = self.statistics.spool if self.config.spool else None
+            session = decide_here(session, signature, options.exploration, asks=False, spool=spool)
         self.statistics.policy = session.policy
         self.statistics.not_asked = [kind for kind in session.decides if kind != signature.advice.name]
         return session

@@ -121,6 +121,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "socket, asks",
     )
     add(
+        "--no-spool",
+        action="store_true",
+        help="do not keep on disk what the policy decided here and a server that went away has not recorded; else the "
+        "next compilation sends it",
+    )
+    add(
         "--explore",
         metavar="temperature=T,epsilon=E,seed=S",
         help="depart from the policy's best advice, for training: draw it from softmax(scores / T), and with the "
@@ -234,6 +240,7 @@ def _config(arguments: argparse.Namespace) -> HostConfig:
         growth_limit=arguments.growth_limit,
         retry_after=arguments.retry_after,
         evaluate=arguments.evaluate,
+        spool=not arguments.no_spool,
     )
 
 

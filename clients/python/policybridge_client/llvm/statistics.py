@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from policybridge_client.spool import Spool, SpoolCounts
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import PolicyVersion
 
@@ -30,6 +31,7 @@ class CompilationStatistics:
         latencies: nanoseconds from an observation's last byte to its reply, without the time to open a session.
         defaults: decisions answered with LLVM's own default after a failure; not counted in ``decisions``.
         not_asked: kinds of decisions that the policy declares and LLVM does not ask for in the interactive mode.
+        spool: counts the records that were kept for a later compilation, and those of earlier ones that were sent.
         limited: decisions beyond the growth limit, answered with LLVM's own default; not counted in ``decisions``.
 
     """
@@ -44,6 +46,7 @@ class CompilationStatistics:
     defaults: int = 0
     limited: int = 0
     not_asked: Sequence[str] = ()
+    spool: Spool = field(default_factory=Spool)
     failure: PolicyBridgeError | None = None
 
     def count(self, advice: bytes, nanoseconds: int) -> None:
@@ -148,6 +151,7 @@ class Report:
             "advice": _choices(counted.advice),
             "limited": counted.limited,
             **({"not_asked": list(counted.not_asked)} if counted.not_asked else {}),
+            **({"records": asdict(counted.spool.counts)} if counted.spool.counts != SpoolCounts() else {}),
             "latency_us": _latencies(counted.latencies),
             "fallback": asdict(self.fallback) if self.fallback else None,
             "error": _error(self.error),

@@ -36,6 +36,7 @@ class SessionTotals:
     decisions: int = 0
     lost: int = 0
     closed: float | None = None
+    interrupted: int = 0
     reported: float | None = None
     status: str = ""
     reporters: str = ""
@@ -56,7 +57,7 @@ class SessionTotals:
             case LostRow():
                 self.lost += row.count
             case EndRow():
-                self.closed = row.when
+                self.closed, self.interrupted = row.when, int(row.interrupted)
                 self.failures += row.failures
                 self.asked.append(name)
             case OutcomeRow():
@@ -71,9 +72,10 @@ class SessionTotals:
             self.contexts += [] if row.contexts is None else [row.contexts]
 
     @property
-    def columns(self) -> tuple[int, int, float | None, float | None, str, str, int]:
+    def columns(self) -> tuple[int, int, float | None, int, float | None, str, str, int]:
         """Give the changes of the session's own row."""
-        return self.decisions, self.lost, self.closed, self.reported, self.status, self.reporters, self.failures
+        end, reported = (self.closed, self.interrupted), (self.reported, self.status, self.reporters)
+        return self.decisions, self.lost, *end, *reported, self.failures
 
     @property
     def changes_session(self) -> bool:

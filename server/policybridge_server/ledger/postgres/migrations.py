@@ -106,7 +106,12 @@ ALTER TABLE sessions ADD COLUMN alias text COLLATE "C" NOT NULL DEFAULT '',
   ADD COLUMN reporters text COLLATE "C" NOT NULL DEFAULT '', ADD COLUMN failures bigint NOT NULL DEFAULT 0;
 """
 
-MIGRATIONS: Final = (_TABLES, _CHOSEN)
+_OPENER: Final = """
+-- See the table `openers` of the SQLite ledger.
+ALTER TABLE sessions ADD COLUMN opener text COLLATE "C" NOT NULL DEFAULT '';
+"""
+
+MIGRATIONS: Final = (_TABLES, _CHOSEN, _OPENER)
 """The statements that migrate to format 1, 2, … from the format before. They are never changed."""
 
 

@@ -6,6 +6,7 @@ from typing import Final
 import psycopg
 
 from policybridge_core.errors import PolicyBridgeError
+from policybridge_server.backends.contract import SessionView
 from policybridge_server.ledger.contract import Bounds
 from policybridge_server.ledger.place import DatabaseUrl
 from policybridge_server.ledger.postgres.connection import Connected, connect, mapped, transaction
@@ -86,6 +87,11 @@ class Sender:
         """Mark the open sessions as interrupted whose ids end with ``mark``."""
         with mapped(self._url), transaction(self._connection):
             self._connection.execute(_INTERRUPT, (when, f"%{mark}"))
+
+    def resume(self, writer: str, session: SessionView) -> int | None:
+        """Let a session go on; see `Tables.resume`."""
+        with mapped(self._url), transaction(self._connection, _DURABLE):
+            return self._tables.resume(writer, session)
 
     def prune(self) -> bool:
         """Do a part of the retention; return whether there may be more."""

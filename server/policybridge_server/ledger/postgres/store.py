@@ -4,7 +4,7 @@ import hashlib
 import logging
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -17,7 +17,7 @@ from policybridge_server.ledger.postgres.connection import RefusedError
 from policybridge_server.ledger.postgres.drain import Drain
 from policybridge_server.ledger.postgres.reader import PostgresReader, PostgresSummary
 from policybridge_server.ledger.postgres.sender import Sender
-from policybridge_server.ledger.records import Record, Segment
+from policybridge_server.ledger.records import Begun, Record, Resumed, Segment
 from policybridge_server.ledger.rows import EndRow, LostRow, OutcomeRow, Packer, Row, SessionRow
 from policybridge_server.ledger.spool import Batch, left_spools, open_spool
 
@@ -44,6 +44,7 @@ class PostgresStore:
     def __init__(self, url: DatabaseUrl, bounds: Bounds, folder: Path) -> None:
         self._url = url
         self._folder = folder
+        self._bounds = bounds
         self._clock = bounds.clock
         # Spools of different databases may share a folder.
         self._name = hashlib.sha256(str(url).encode()).hexdigest()[:12]
@@ -109,6 +110,17 @@ class PostgresStore:
                     refused[position] = error
         return refused
 
+    def resume(self, resumed: Resumed) -> int:
+        """Open a session again, or begin it; see `Resuming`. The database alone knows it, so it must be there."""
+        told = None if self._drain.away else self._drain.wait(self._spool.last)
+        if told is None:
+            raise _not_known(resumed.session.id)
+        with closing(Sender(self._url, self._bounds, self._spool.writer)) as sender:
+            held = sender.resume(self._spool.writer, resumed.session)
+        if held is None:
+            self.write([Begun(resumed.session, resumed.when)])
+        return held or 0
+
     def prune(self) -> None:
         """Do nothing: the drain prunes when nothing waits."""
 
@@ -165,6 +177,14 @@ class DirectStore:
         with self._connected() as sender:
             told = sender.send([Batch.of(self._batches, self._writer, rows)])
         return refused | told.get(self._batches, {})
+
+    def resume(self, resumed: Resumed) -> int:
+        """Open a session again, or begin it; see `Resuming`."""
+        with self._connected() as sender:
+            held = sender.resume(self._writer, resumed.session)
+        if held is None:
+            self.write([Begun(resumed.session, resumed.when)])
+        return held or 0
 
     def interrupt(self, mark: str) -> None:
         """Mark the open sessions as interrupted whose ids end with ``mark``, because their process has ended."""

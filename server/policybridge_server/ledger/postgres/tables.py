@@ -10,11 +10,13 @@ import msgspec
 import psycopg
 
 from policybridge_core.errors import PolicyBridgeError, UnknownError
+from policybridge_server.backends.contract import SessionView
 from policybridge_server.ledger.failures import refusal
 from policybridge_server.ledger.postgres.changes import Named, SessionTotals, by_session
 from policybridge_server.ledger.postgres.connection import Connected
 from policybridge_server.ledger.postgres.partitions import SHIFT
 from policybridge_server.ledger.postgres.text import escaped
+from policybridge_server.ledger.resuming import Kept, check_resumed
 from policybridge_server.ledger.rows import REPORTERS, InterruptedRow, LostRow, Row, SegmentRow, StepRow, line
 
 _LOG = logging.getLogger(__name__)
@@ -33,11 +35,12 @@ FROM generate_series(1, %s)
 _UPDATE: Final = f"""
 UPDATE sessions SET decisions = sessions.decisions + new.decisions, lost = sessions.lost + new.lost,
 closed = coalesce(new.closed, sessions.closed),
-interrupted = CASE WHEN new.closed IS NULL THEN sessions.interrupted ELSE 0 END,
+interrupted = CASE WHEN new.closed IS NULL THEN sessions.interrupted ELSE new.interrupted END,
 reported = coalesce(new.reported, sessions.reported), status = coalesce(nullif(new.status, ''), sessions.status),
 reporters = left(sessions.reporters || new.reporters, {REPORTERS}), failures = sessions.failures + new.failures
-FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::float8[], %s::float8[], %s::text[], %s::text[], %s::bigint[])
-AS new (number, decisions, lost, closed, reported, status, reporters, failures)
+FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::float8[], %s::smallint[], %s::float8[], %s::text[],
+%s::text[], %s::bigint[])
+AS new (number, decisions, lost, closed, interrupted, reported, status, reporters, failures)
 WHERE sessions.number = new.number AND sessions.number BETWEEN %s AND %s
 """  # noqa: S608 - our own number
 # The first and the last number let the planner skip most of hundreds of partitions.
@@ -72,6 +75,7 @@ _SESSIONS: Final = {
     "alias": "text",
     "reporters": "text",
     "failures": "int8",
+    "opener": "text",
 }
 _SEGMENTS: Final = {
     "session": "int8",
@@ -86,6 +90,15 @@ _SEGMENTS: Final = {
 }
 _OUTCOMES: Final = {"session": "int8", "name": "text", "value": "float8"}
 _CONTEXTS: Final = {"session": "int8", "outcomes": "bytea"}
+
+
+_KEPT: Final = """
+SELECT number, policy, version, digest, opener, closed IS NOT NULL AS is_over, decisions, lost,
+(SELECT coalesce(max(first + count - 1), 0) FROM segments WHERE segments.session = number) AS last
+FROM sessions WHERE id = %s FOR UPDATE
+"""
+
+_REOPEN: Final = "UPDATE sessions SET closed = NULL, interrupted = 0, writer = %s WHERE number = %s"
 
 
 class Tables:
@@ -141,6 +154,22 @@ class Tables:
             if isinstance(row, SegmentRow):
                 self._add(writer, [(name, LostRow(row.session, row.count))])
             return {name: UnknownError(f"the ledger failed: {type(error).__name__}")}
+
+    def resume(self, writer: str, session: SessionView) -> int | None:
+        """Let a session go on, by this server; return the number of its decisions, or ``None``: it is not there.
+
+        Raises:
+            PolicyBridgeError: it may not go on; see `Resuming.resume`.
+
+        """
+        row = self._connection.execute(_KEPT, (session.id,)).fetchone()
+        if row is None:
+            return None
+        version = row["policy"], row["version"], row["digest"]
+        kept = Kept(version, row["opener"], row["is_over"], row["decisions"], row["last"], row["lost"])
+        held = check_resumed(session, kept)
+        self._connection.execute(_REOPEN, (writer, row["number"]))
+        return held
 
     def _add(self, writer: str, rows: Sequence[Named]) -> dict[Any, PolicyBridgeError]:
         changes = by_session(rows)
@@ -271,7 +300,7 @@ def _session(number: int, writer: str, change: SessionTotals) -> Sequence[Any]:
         begun.exploration,
         begun.opened,
         change.closed,
-        0,
+        change.interrupted,
         change.decisions,
         change.lost,
         change.status,
@@ -280,6 +309,7 @@ def _session(number: int, writer: str, change: SessionTotals) -> Sequence[Any]:
         begun.alias,
         line(begun.reporter) + change.reporters,
         change.failures,
+        begun.reporter,
     )
 
 

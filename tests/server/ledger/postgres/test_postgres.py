@@ -180,7 +180,7 @@ def test_tables_of_an_earlier_version_are_brought_to_this_one_and_those_of_a_new
     added = "ALTER TABLE sessions ADD COLUMN added integer DEFAULT 5"
     with monkeypatch.context() as newer:
         newer.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, added))
-        with pytest.raises(UnavailableError, match="is of format 2, and this version of PolicyBridge reads 3"):
+        with pytest.raises(UnavailableError, match="is of format 3, and this version of PolicyBridge reads 4"):
             LedgerReader(url)
         for _ in range(2):
             with closing(direct(url)) as store:
@@ -188,7 +188,7 @@ def test_tables_of_an_earlier_version_are_brought_to_this_one_and_those_of_a_new
         assert names(url) == ["old"]
         assert postgres.run(url, "SELECT added FROM policybridge.sessions") == [(5,)]
     for opened in (lambda: direct(url).write([]), lambda: LedgerReader(url)):
-        with pytest.raises(UnavailableError, match="is of format 3; this version of PolicyBridge knows those up to 2"):
+        with pytest.raises(UnavailableError, match="is of format 4; this version of PolicyBridge knows those up to 3"):
             opened()
 
 
