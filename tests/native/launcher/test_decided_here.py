@@ -10,7 +10,7 @@ from policybridge_server.ledger.reader import LedgerReader
 from tests.client.compilers import write_source
 from tests.conftest import RunningServer, running_server
 from tests.native.launcher.running import HOST, Ran, run
-from tests.server.ledger.asking import await_forms
+from tests.server.ledger.asking import await_forms, keep_refused
 
 COMPILE = ("clang-22", "-Oz", "-c", "module.c", "-o", "made.o")
 
@@ -47,3 +47,18 @@ def test_object_and_record_are_those_of_the_server(launcher: str, bundled: Runni
         assert here.output == asked.output
         assert here.stats["advice"] == asked.stats["advice"]
         assert labels(bundled, here)["evaluated"] == "client"
+
+
+def test_records_of_earlier_sessions_are_sent_unless_the_user_says_no(
+    launcher: str, bundled: RunningServer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_source(folder)
+    words = ("--server", bundled.socket, "--policy", "inliner", "--fallback", "error", "--evaluate", "here")
+    for host in (HOST, [launcher]):
+        keep_refused(bundled.socket)
+        assert "records" not in run(host, (*words, "--no-spool"), COMPILE).stats
+        with monkeypatch.context() as without:
+            without.setenv("POLICYBRIDGE_SPOOL", "0")
+            assert "records" not in run(host, words, COMPILE).stats
+        assert run(host, words, COMPILE).stats["records"] == {"kept": 0, "sent": 0, "refused": 1}
+        assert "records" not in run(host, words, COMPILE).stats

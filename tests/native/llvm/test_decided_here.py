@@ -15,7 +15,7 @@ from tests.measures.kills_here import kill_servers
 from tests.native.conftest import Target, build_grpc
 from tests.native.llvm.plugins import emit_demo
 from tests.native.llvm.stores import Made, Tuner
-from tests.server.ledger.asking import await_forms
+from tests.server.ledger.asking import await_forms, keep_refused
 
 VFPRINTF = "libc/musl/src/stdio/vfprintf.c"
 MODULES = (VFPRINTF, "libunwind/src/libunwind.cpp")
@@ -125,11 +125,23 @@ def test_a_server_over_grpc_gives_the_same_object(
     assert_recorded_alike(recorded(server, made), expected)
 
 
-def test_a_compile_whose_server_is_killed_ends_with_the_object_of_its_version(native: Target, tmp_path: Path) -> None:
+def test_a_compile_whose_server_is_killed_ends_with_the_object_of_its_version_and_its_record_comes_later(
+    native: Target, tmp_path: Path
+) -> None:
     with TemporaryDirectory(prefix="pb-") as folder:
-        found = kill_servers(Tuner.of(native, "22", tmp_path), Path(folder), 3)
-    assert found["wrong"] == 0
-    assert found["the version's"] > 0
+        found = kill_servers(Tuner.of(native, "22", tmp_path), Path(folder), 5)
+    assert (found["wrong"], found["not whole"], found["left"]) == (0, 0, 0)
+    assert found["the version's"] == found["whole"] > 0
+    assert found["sent"] > 0
+
+
+def test_records_of_earlier_sessions_are_sent_unless_the_user_says_no(
+    tuner: Tuner, server: RunningServer, demo: Path
+) -> None:
+    module = emit_demo(tuner.major, VFPRINTF, demo)
+    keep_refused(server.socket)
+    assert "records" not in told(compiled(tuner, module, server.socket, "here", spool="0"))
+    assert told(compiled(tuner, module, server.socket, "here"))["records"] == {"kept": 0, "sent": 0, "refused": 1}
 
 
 def test_an_unknown_place_is_an_error_that_names_the_known_ones(tuner: Tuner, server: RunningServer) -> None:

@@ -8,7 +8,9 @@ import numpy as np
 from policybridge_bench.network import SIGNATURE, observations, write_network
 from policybridge_client.connection import connect
 from policybridge_client.contract import ClientSession, FormSession
-from policybridge_serdes import PolicyReference, SessionOptions, Signature, Values
+from policybridge_client.record import Record
+from policybridge_client.spool import Spool
+from policybridge_serdes import PolicyReference, PolicyVersion, SessionOptions, Signature, Values
 from tests.repositories import answering, write_python
 
 _SCORES = 'advice = {name = "scores", type = "float", shape = [1, 3]}\n[head]\nadvice = "choice"\n'
@@ -54,3 +56,9 @@ def await_forms_of(address: str, policy: str, signature: Signature) -> None:
 def ask(session: ClientSession, observations: list[Values]) -> bytes:
     """Ask for all, and give the advices' bytes."""
     return b"".join(session.evaluate(row).tobytes() for row in observations)
+
+
+def keep_refused(address: str) -> None:
+    """Put a record into this user's spool that the server at ``address`` refuses: of a version that there is not."""
+    version = PolicyVersion("inliner", 99, "sha256:0")
+    assert Spool().keep(address, Record("0" * 32, version, PolicyReference("inliner"), SessionOptions()))
