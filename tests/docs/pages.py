@@ -31,7 +31,7 @@ PAGES: Final = [
     ROOT / "proto" / "SOCKET.md",
 ]
 
-LANGUAGES: Final = ("c", "console", "cpp", "json", "proto", "python", "text", "toml")
+LANGUAGES: Final = ("c", "console", "cpp", "json", "proto", "python", "text", "toml", "yaml")
 
 REASONS: Final = ("a fragment", "needs ", "shows ", "takes ")
 """How a reason begins for which a block is not run: a fragment of a program, something that must be installed, a form

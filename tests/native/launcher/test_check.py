@@ -1,5 +1,6 @@
 """``policybridge check`` with real builds: growth is found, LLVM's own decisions change nothing, failures are shown."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,6 +82,18 @@ def test_a_policy_that_inlines_everything_is_found_and_the_project_stays_as_it_w
     old, new, *_ = rows(told.out)["program", "text"]
     assert int(new.replace(",", "")) > int(old.replace(",", ""))
     assert {path: path.read_bytes() for path in project.iterdir()} == before
+
+
+@pytest.mark.usefixtures("project")
+def test_the_result_as_json_has_the_sizes_of_both_builds_and_the_growth(
+    server: RunningServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check(server, "everything", "--json") == 1
+    told = json.loads(capsys.readouterr().out)
+    (program,) = told["programs"]
+    assert program["name"] == "program"
+    assert program["after"]["text"] > program["before"]["text"] > 0
+    assert [line.partition(":")[0] for line in told["larger"]] == ["program is larger by text"]
 
 
 @pytest.mark.usefixtures("project")

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+import msgspec
 from rich.console import Console
 
 from policybridge_client.connection import SERVER
@@ -24,9 +25,23 @@ _LARGER: Final = 1
 
 _DESCRIPTION: Final = """
 Builds a project twice in a copy of its folder: with the compiler as it is, and with the decisions of a policy or a
-store. Then compares the stripped programs and libraries that the builds linked. Exit status: 0; 1 if one is larger
-with the policy; 2 for a wrong command line, and for a build that fails.
+store. Then compares the stripped programs and libraries that the builds linked.
 """
+
+
+class _Program(msgspec.Struct, frozen=True):
+    """One program or library in both builds."""
+
+    name: str
+    before: Sizes
+    after: Sizes
+
+
+class _Checked(msgspec.Struct, frozen=True):
+    """The result: all programs, and a sentence for each part that grew beyond the tolerance."""
+
+    programs: Sequence[_Program]
+    larger: Sequence[str]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--judge", action="append", choices=PARTS, help="what must not grow; repeatable (default: text)")
     add("--tolerance", type=percent, default=0.0, metavar="PERCENT", help="growth that is no failure (default: 0)")
     add("--work", type=Path, metavar="DIR", help="keep the last build and both logs there (default: removed)")
+    add("--json", action="store_true", help="write all as JSON, not as a table")
     add("build", nargs=argparse.REMAINDER, metavar="-- BUILD…", help="the build, by $CC, $CXX or PATH's compilers")
 
 
@@ -87,8 +103,6 @@ def _launching(arguments: argparse.Namespace) -> Sequence[str]:
 def _told(before: Mapping[str, Sizes], after: Mapping[str, Sizes], arguments: argparse.Namespace) -> int:
     if apart := sorted(before.keys() ^ after.keys()):
         raise InvalidError(f"only one of the builds linked {', '.join(apart)}")
-    rows = [row for name in before for row in _rows(name, before[name], after[name])]
-    print_grid(Grid("programs and libraries, stripped", _COLUMNS, rows), Console())
     judged: Sequence[Part] = arguments.judge or ["text"]
     larger = [
         f"{name} is larger by {part}: {change:+.2f} %"
@@ -96,6 +110,12 @@ def _told(before: Mapping[str, Sizes], after: Mapping[str, Sizes], arguments: ar
         for part in dict.fromkeys(judged)
         if (change := _change(before[name], after[name], part)) > arguments.tolerance
     ]
+    if arguments.json:
+        checked = _Checked([_Program(name, before[name], after[name]) for name in before], larger)
+        print(msgspec.json.format(msgspec.json.encode(checked)).decode())
+    else:
+        rows = [row for name in before for row in _rows(name, before[name], after[name])]
+        print_grid(Grid("programs and libraries, stripped", _COLUMNS, rows), Console())
     for line in larger:
         sys.stderr.write(f"policybridge check: {line}\n")
     return _LARGER if larger else 0

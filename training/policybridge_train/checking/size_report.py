@@ -18,7 +18,7 @@ _LARGER: Final = 1
 
 _DESCRIPTION: Final = """
 Compares the programs and libraries of two builds: bytes by file, by section and by function, and what grew most, as
-Markdown or JSON. Exit status: 0; 1 if their text grew by more than --limit; 2 for what cannot be read.
+Markdown or JSON.
 """
 
 
@@ -54,7 +54,9 @@ class Report(msgspec.Struct, frozen=True):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.epilog = "Exit status: 0; 1 if the limit is passed; 2 for what cannot be done; 130 after an interrupt."
+    parser.epilog = (
+        "Exit status: 0; 1 if their text grew by more than --limit; 2 for what cannot be done; 130 after an interrupt."
+    )
     parser.description = _DESCRIPTION
     add = parser.add_argument
     add("before", type=Path, metavar="BEFORE", help="a build's folder, or one program, library or object")

@@ -34,8 +34,7 @@ _FAILED: Final = 2
 _BATCH: Final = 256
 
 _DESCRIPTION: Final = """
-Gives every recorded observation to the policy in C and to the server's engine, and compares. Exit status: 0; 1 where a
-decision differs; 2 where nothing could be compared.
+Gives every recorded observation to the policy in C and to the server's engine, and compares.
 """
 
 
