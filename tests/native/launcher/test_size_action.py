@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -68,6 +69,8 @@ def runner(tmp_path: Path, native: Target, launcher: str) -> Runner:
     (tmp_path / "output").touch()
     environment = {
         **os.environ,
+        # The environment's own command, as in a shell where it is activated.
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "POLICYBRIDGE_LAUNCHER": launcher,
         "POLICYBRIDGE_PLUGINS": str(built_plugin(native, "inliner", "22").parent),
         "GITHUB_OUTPUT": str(tmp_path / "output"),
