@@ -13,7 +13,9 @@ from policybridge_train.tasks.inline_speed import InlineForSpeed
 from policybridge_train.tasks.task import Asking, Case
 from policybridge_train.trajectories.trajectory import read_back
 from tests.conftest import running_server
+from tests.frameworks import require
 from tests.native.llvm.plugins import need, write_policies
+from tests.training.algorithms.runs import iterations, train
 from tests.training.corpora import write_corpus
 
 _SOURCES = {
@@ -86,3 +88,45 @@ def test_what_is_missing_or_wrong_is_told(corpus: Path, plugin: Path, major: str
     )
     failing = InlineForSpeed(**options, benchmarks=str(tmp_path / "bad.toml"))
     assert "status 10" in failing.run(failing.cases(corpus)[0], None).failure
+
+
+@pytest.fixture
+def speed(tmp_path: Path, major: str, plugin: Path) -> tuple[str, ...]:
+    """Make a corpus of one project with two programs; give the words of a run on them."""
+    sources = {**_SOURCES, **{name.replace("p/", "p/other "): text for name, text in _SOURCES.items()}}
+    halves = [tuple(name for name in sources if (" " in name) is other) for other in (False, True)]
+    programs = [
+        Program(f"build/{name}", "p", "executable", half) for name, half in zip(("one", "two"), halves, strict=True)
+    ]
+    write_corpus(tmp_path / "corpus", sources, programs, compiler=need(f"clang-{major}"))
+    rows = [f'[[benchmark]]\nproject = "p"\nprogram = "{name}"\n' for name in ("one", "two")]
+    (tmp_path / "mine.toml").write_text("".join(rows))
+    corpus, benchmarks = str(tmp_path / "corpus"), f"benchmarks={tmp_path / 'mine.toml'}"
+    compiling = ("--compiler", f"clang-{major}", "--plugins", str(plugin.parent))
+    return ("--corpus", corpus, *compiling, "--option", benchmarks, "--set", "iterations=1")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings"),
+    [("es", ("cases=1", "sets=2", "pairs=1")), ("ppo", ("cases=1", "draws=2", "epochs=1"))],
+)
+def test_speed_is_trained_on_the_two_programs_of_one_project(
+    tmp_path: Path, speed: tuple[str, ...], algorithm: str, settings: tuple[str, ...]
+) -> None:
+    need("valgrind")
+    if algorithm == "ppo":
+        require("torch")
+    words = [word for each in settings for word in ("--set", each)]
+    status, said = train(algorithm, "inline-speed", tmp_path / "run", *speed, *words)
+    assert status == 0, said
+    assert "held out by file" in said
+    done = iterations(tmp_path / "run")
+    assert [each.number for each in done] == [0, 1]
+    assert all(totals["instructions"] > 30000 for each in done for totals in each.costs.values())
+
+
+def test_credit_of_programs_is_refused_with_what_trains_them(tmp_path: Path, speed: tuple[str, ...]) -> None:
+    need("valgrind")
+    status, said = train("credit", "inline-speed", tmp_path / "run", *speed)
+    assert status == 2
+    assert "a case of inline-speed is a program; train it by es or ppo" in said

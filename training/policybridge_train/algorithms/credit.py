@@ -79,6 +79,10 @@ def train(training: Training, settings: Settings) -> None:
     task = training.task
     if not isinstance(task, InlineForSize):
         raise InvalidError(f"the algorithm credit knows flips of inlining alone; train {task.name} by es or ppo")
+    if any(task.modules_of(case) is None for case in training.training):
+        raise InvalidError(
+            f"credit compiles single modules, and a case of {task.name} is a program; train it by es or ppo"
+        )
     trees = Trees()
     done = training.record.iterations()
     if done:
