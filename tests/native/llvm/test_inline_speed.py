@@ -108,7 +108,11 @@ def speed(tmp_path: Path, major: str, plugin: Path) -> tuple[str, ...]:
 
 @pytest.mark.parametrize(
     ("algorithm", "settings"),
-    [("es", ("cases=1", "sets=2", "pairs=1")), ("ppo", ("cases=1", "draws=2", "epochs=1"))],
+    [
+        ("credit", ("compiles=2", "trees=20", "least=0.01")),
+        ("es", ("cases=1", "sets=2", "pairs=1")),
+        ("ppo", ("cases=1", "draws=2", "epochs=1")),
+    ],
 )
 def test_speed_is_trained_on_the_two_programs_of_one_project(
     tmp_path: Path, speed: tuple[str, ...], algorithm: str, settings: tuple[str, ...]
@@ -125,8 +129,17 @@ def test_speed_is_trained_on_the_two_programs_of_one_project(
     assert all(totals["instructions"] > 30000 for each in done for totals in each.costs.values())
 
 
-def test_credit_of_programs_is_refused_with_what_trains_them(tmp_path: Path, speed: tuple[str, ...]) -> None:
+def test_a_flip_of_a_program_has_its_credit_in_instructions_of_the_functions_alone(
+    corpus: Path, plugin: Path, major: str
+) -> None:
     need("valgrind")
-    status, said = train("credit", "inline-speed", tmp_path / "run", *speed)
-    assert status == 2
-    assert "a case of inline-speed is a program; train it by es or ppo" in said
+    task = InlineForSpeed(f"clang-{major}", str(plugin.parent), benchmarks=str(corpus.parent / "mine.toml"))
+    (case,) = task.cases(corpus)
+    plain = task.measured(case, {})
+    again = task.measured(case, {})
+    assert (again.totals, again.costs) == (plain.totals, plain.costs)
+    assert {site.callee for site in plain.sites} >= {"twice", "often"}
+    called = task.measured(case, {site.key: False for site in plain.sites if site.callee == "twice"})
+    functions = ("twice", "often", "work")
+    cost = sum(called.costs.get(name, 0) for name in functions) - sum(plain.costs.get(name, 0) for name in functions)
+    assert cost == called.totals["instructions"] - plain.totals["instructions"] > 0

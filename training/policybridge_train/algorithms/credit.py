@@ -4,7 +4,7 @@ An iteration has four steps:
 
 1. Compile the training modules with the newest version on the server, and read the decisions from the ledger.
 2. Compile each module a few more times with many of these decisions flipped, so that each flip has its own credit in
-   bytes.
+   bytes. The case of a task for speed is a program, whose functions' own instructions are counted instead.
 3. Fit trees to all flips so far.
 4. Publish a version that takes LLVM's own decision, unless the trees predict that the other decision saves more than
    ``least`` bytes.
@@ -28,9 +28,10 @@ from policybridge_train.compiling.job import compile_module, retried
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.farms.contract import Machine, Shared
 from policybridge_train.learning.record import Iteration
-from policybridge_train.learning.training import Training, factor
+from policybridge_train.learning.training import Training, total_factor
 from policybridge_train.learning.trees import Trees, TreeSettings, fit, to_onnx
 from policybridge_train.tasks.inline import TOLD, InlineForSize
+from policybridge_train.tasks.inline_speed import InlineForSpeed
 from policybridge_train.tasks.modules import distinct
 from policybridge_train.tasks.task import Asking, Case, Task
 from policybridge_train.trajectories.trajectory import Collecting, Trajectory
@@ -47,6 +48,10 @@ _PATIENCE: Final = 2
 """Iterations without a gain on the validation projects, after which a run ends."""
 
 
+_PARTS: Final = 10_000
+"""Of a program's instructions: so no program outweighs others, and the settings in bytes have a like size."""
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of ``--set``.
 
@@ -58,8 +63,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         rate: the learning rate.
         fraction: the share of the features that each tree may split on.
         l2: see `TreeSettings`.
-        most: bytes to which a larger credit is cut.
-        least: bytes; the policy deviates from LLVM only if the predicted saving is larger.
+        most: bytes to which a larger credit is cut; of programs, ten-thousandths of the instructions.
+        least: the same; the policy deviates from LLVM only if the predicted saving is larger.
 
     """
 
@@ -79,10 +84,6 @@ def train(training: Training, settings: Settings) -> None:
     task = training.task
     if not isinstance(task, InlineForSize):
         raise InvalidError(f"the algorithm credit knows flips of inlining alone; train {task.name} by es or ppo")
-    if any(task.modules_of(case) is None for case in training.training):
-        raise InvalidError(
-            f"credit compiles single modules, and a case of {task.name} is a program; train it by es or ppo"
-        )
     trees = Trees()
     done = training.record.iterations()
     if done:
@@ -90,7 +91,7 @@ def train(training: Training, settings: Settings) -> None:
     else:
         last = _publish(training, 0, trees, settings.least)
         done = [last]
-    cases = distinct(task, training.training)
+    cases = training.training if isinstance(task, InlineForSpeed) else distinct(task, training.training)
     while last.number < settings.iterations and not training.over and not _is_flat(done):
         _collect(training, last, trees, settings.compiles, cases)
         trees = _fitted(training, last.number + 1, settings)
@@ -99,7 +100,7 @@ def train(training: Training, settings: Settings) -> None:
 
 
 def _is_flat(done: Sequence[Iteration]) -> bool:
-    factors = [factor(each.costs, done[0].costs, "text") for each in done]
+    factors = [total_factor(each.costs, done[0].costs) for each in done]
     return len(done) > _PATIENCE and min(factors[-_PATIENCE:]) >= min(factors[:-_PATIENCE])
 
 
@@ -172,20 +173,29 @@ class _Trying:
 
     def _flipped(self, machine: Machine, task: InlineForSize, trajectory: Trajectory) -> Iterator[Labels]:
         chance = random.Random(f"{self.seed} {trajectory.case.name}")  # noqa: S311 - no secret
-        ground = Ground(trajectory, _measured(task, trajectory.case, decisions_of(trajectory)), FEATURES)
+        pinned = _measured(task, trajectory.case, decisions_of(trajectory))
+        ground, scale = Ground(trajectory, pinned, FEATURES), _scale(pinned)
         rest = ground.order(self.trees.at(machine).predict, chance)
         for _ in range(self.compiles):
             flips, rest = ground.fitting(rest)
             if not flips:
                 return
             seen = _measured(task, trajectory.case, ground.decisions(flips))
-            yield ground.labels(list(ground.credits(flips, seen)))
+            yield ground.labels([(flip, credit * scale) for flip, credit in ground.credits(flips, seen)])
 
 
 def _measured(task: InlineForSize, case: Case, decisions: Mapping[str, bool]) -> CompileResult:
+    if isinstance(task, InlineForSpeed):
+        return task.measured(case, decisions)
     module, decider = task.module(case), ByDecisions(decisions)
     made = retried(lambda _: compile_module(task.tool, module, decider, TUNED), task.tool.running, asks=False)
     return made.checked(module.name)
+
+
+def _scale(pinned: CompileResult) -> float:
+    """Give the unit of a case's credits: a byte, or of a program a ten-thousandth of its instructions."""
+    instructions = pinned.totals.get("instructions")
+    return _PARTS / instructions if instructions else 1.0
 
 
 def _packed(labels: Labels) -> Mapping[str, bytes]:

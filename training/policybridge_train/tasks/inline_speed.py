@@ -10,10 +10,11 @@ from typing import Final
 
 from policybridge_client.llvm.tasks import INLINE
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
-from policybridge_train.compiling.decider import Plain
+from policybridge_train.compiling.decider import Decider, Plain
+from policybridge_train.compiling.decisions import ByDecisions, Decisions
 from policybridge_train.compiling.job import Wanted, compile_module
 from policybridge_train.compiling.module import Module, Program
-from policybridge_train.compiling.result import CompileResult
+from policybridge_train.compiling.result import CompileResult, DecisionLog, keyed_by_utf8
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.processes.process import compile_by
 from policybridge_train.tasks.allocation import SPEED
@@ -91,24 +92,44 @@ class InlineForSpeed(InlineForSize):
 
         ``instructions`` is the total of the run.
         """
-        if case.name not in self._programs:
-            raise NotFoundError(f"there is no program {case.name!r} with a benchmark in the corpus that was opened")
-        program, benchmark = self._programs[case.name]
+        self._check(case)
+        decider = asking.decider(INLINE.name) if asking else Plain()
         try:
-            with TemporaryDirectory(prefix="policybridge-train-") as name:
-                folder, sessions, objects = Path(name), list[str](), list[Path]()
-                decider = asking.decider(INLINE.name) if asking else Plain()
-                for number, module in enumerate(program.modules):
-                    made = compile_module(self.tool, self._module(module), decider, _OBJECT).checked(module)
-                    objects.append(folder / f"{number}.o")
-                    objects[-1].write_bytes(made.content)
-                    sessions += made.sessions
-                linked = self._link(program, objects, folder)
-                benchmark.write(folder)
-                counts = count(linked, benchmark.arguments, folder, self.tool.limits, self.tool.running)
-            return self._ran(counts, sessions)
+            counts, made = self._built(case, decider)
         except (PolicyBridgeError, OSError) as error:
             return CompileResult.failed(str(error))
+        return self._ran(counts, [session for each in made for session in each.sessions])
+
+    def measured(self, case: Case, decisions: Decisions) -> CompileResult:
+        """Compile a program with decisions by site; the costs are the functions' own instructions, which add up.
+
+        Raises:
+            NotFoundError: there is no such program.
+            PolicyBridgeError: it cannot be built or run.
+
+        """
+        self._check(case)
+        counts, made = self._built(case, ByDecisions(decisions))
+        logs = [each.log for each in made if each.log is not None]
+        log = DecisionLog([site for each in logs for site in each.sites], logs[0].level)
+        return CompileResult(keyed_by_utf8(counts.own), [], {"instructions": float(counts.total)}, log=log)
+
+    def _check(self, case: Case) -> None:
+        if case.name not in self._programs:
+            raise NotFoundError(f"there is no program {case.name!r} with a benchmark in the corpus that was opened")
+
+    def _built(self, case: Case, decider: Decider) -> tuple[Counted, Sequence[CompileResult]]:
+        """Compile a program's modules, link them, and count the instructions of the run."""
+        program, benchmark = self._programs[case.name]
+        with TemporaryDirectory(prefix="policybridge-train-") as name:
+            folder, made, objects = Path(name), list[CompileResult](), list[Path]()
+            for number, module in enumerate(program.modules):
+                made.append(compile_module(self.tool, self._module(module), decider, _OBJECT).checked(module))
+                objects.append(folder / f"{number}.o")
+                objects[-1].write_bytes(made[-1].content)
+            linked = self._link(program, objects, folder)
+            benchmark.write(folder)
+            return count(linked, benchmark.arguments, folder, self.tool.limits, self.tool.running), made
 
     def _ran(self, counts: Counted, sessions: Sequence[str]) -> CompileResult:
         shown = counts.own if self._counted == "own" else counts.inclusive
