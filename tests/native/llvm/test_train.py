@@ -100,4 +100,4 @@ def test_what_cannot_be_trained_is_told(tmp_path: Path, corpus: Corpus, major: s
 
     assert "it takes, with these defaults: iterations=6" in refused("--set", "iteration=3")
     assert "does not take these options" in refused("--option", "compilr=clang")
-    assert "of 0 cases, 0 are for training" in refused("--module", "*nothing has this name*")
+    assert "there are 0: add modules" in refused("--module", "*nothing has this name*")
