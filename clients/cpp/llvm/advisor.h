@@ -10,6 +10,7 @@
 #include "llvm/ADT/StringRef.h"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -52,8 +53,9 @@ public:
   /// which keeps LLVM's own.
   std::size_t choose_passes(llvm::StringRef function, llvm::ArrayRef<Feature> features);
 
-  /// End the module's session, and report its outcome if there is a ledger.
-  virtual void finish() {}
+  /// End the module's session, report its outcome if there is a ledger, and then call `then`; perhaps in another thread,
+  /// while LLVM goes on.
+  virtual void finish(std::function<void()> then) { then(); }
 
   ModuleReport &report() { return report_; }
 
@@ -81,6 +83,9 @@ private:
   const char *kind_ = nullptr; // of the decisions that the session is ready for; null: there is no session
   ModuleReport report_;
 };
+
+/// Prepare to be asked about this module; the other arguments are those of `make_advisor`.
+void expect_module(const Settings &settings, std::string module, std::map<std::string, std::string> labels);
 
 /// Make the advisor of this plugin: by a server, or by the policy that is linked into it. `module` is its name, `labels`
 /// are those of its session besides the settings' ones.

@@ -45,6 +45,8 @@ Result<std::int64_t> EmbeddedAdvisor::evaluate(llvm::ArrayRef<Feature> features)
 
 } // namespace
 
+void expect_module(const Settings &, std::string, std::map<std::string, std::string>) {}
+
 std::unique_ptr<Advisor> make_advisor(const Settings &, std::string, std::map<std::string, std::string> labels) {
   return std::make_unique<EmbeddedAdvisor>(std::move(labels));
 }

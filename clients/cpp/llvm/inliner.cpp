@@ -1,5 +1,6 @@
 #include "host_version.h"
 #include "inline_advisor.h"
+#include "module_names.h"
 #include "module_session.h"
 #include "module_stage.h"
 #include "owned_by_module.h"
@@ -9,6 +10,7 @@
 
 #include "llvm/Analysis/InlineAdvisor.h"
 #include "llvm/Config/llvm-config.h"
+#include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/CommandLine.h"
@@ -128,12 +130,28 @@ struct AdvisorAnalysis : PluginInlineAdvisorAnalysis {
   Shared configuration;
 };
 
-/// Numbers the calls, where the pipeline starts.
+/// Whether a policy may be asked about the module, as far as its functions show it.
+bool may_ask(const Settings &settings, const Module &module) {
+  const bool passes = settings.decides.empty() || is_contained(settings.decides, pass_choice);
+  const auto calls = [](const Instruction &instruction) {
+    const auto *call = dyn_cast<CallBase>(&instruction);
+    const Function *callee = call ? call->getCalledFunction() : nullptr;
+    return callee && !callee->isDeclaration();
+  };
+  return any_of(module, [&](const Function &function) {
+    return !function.isDeclaration() && (passes || any_of(instructions(function), calls));
+  });
+}
+
+/// Numbers the calls, and has the session prepared, where the pipeline starts.
 struct StartOfPipeline : PassInfoMixin<StartOfPipeline> {
   explicit StartOfPipeline(Shared shared) : configuration(std::move(shared)) {}
 
   PreservedAnalyses run(Module &module, ModuleAnalysisManager &analyses) {
     number_calls(*configuration, module, analyses);
+    const Settings &settings = configuration->settings;
+    if (settings.early && settings.phases.holds(phase_of(module, analyses)) && may_ask(settings, module))
+      expect_module(settings, name_of(module), scope_labels(module, analyses));
     return PreservedAnalyses::all();
   }
   static bool isRequired() { return true; }

@@ -107,7 +107,7 @@ void ModuleSession::fail_without_default() {
     return;
   report.fatal = true;
   // Written now, because opt exits at the error.
-  write_statistics();
+  statistics_writer()();
   module_.getContext().emitError("policybridge: no advice: " + failure.message());
 }
 
@@ -116,20 +116,21 @@ ModuleSession::~ModuleSession() {
   const Statistics &statistics = report.statistics;
   report.instructions_after = instructions_of(module_);
   report.seconds = seconds_since(begun_);
-  advisor_->finish();
+  advisor_->finish(statistics_writer());
   if (!statistics.failure.ok() && !report.fatal && !is_idle_by_order())
     tell_defaults(statistics);
   tell_limited(statistics, configuration_->settings.growth_limit, "the module's size");
-  write_statistics();
 }
 
-void ModuleSession::write_statistics() {
+/// What writes the statistics, as they are now but for the counts of records, which the end of the session changes.
+std::function<void()> ModuleSession::statistics_writer() const {
   const ModuleReport &report = advisor_->report();
   CompilationReport written;
   written.statistics = report.statistics;
   written.seconds = seconds_since(begun_);
-  plugin::write_statistics(configuration_->settings.stats, name_of(module_), "inline", report.fatal,
-                           std::move(written));
+  return [pattern = configuration_->settings.stats, name = name_of(module_), fatal = report.fatal, written] {
+    plugin::write_statistics(pattern, name, "inline", fatal, written);
+  };
 }
 
 } // namespace policybridge::plugin

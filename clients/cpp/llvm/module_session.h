@@ -8,6 +8,7 @@
 #include "llvm/IR/PassManager.h"
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -62,7 +63,7 @@ private:
   Status check_phase() const;
   bool is_idle_by_order() const;
   void fail_without_default();
-  void write_statistics();
+  std::function<void()> statistics_writer() const;
 
   llvm::Module &module_;
   llvm::ModuleAnalysisManager &analyses_;

@@ -13,6 +13,8 @@ namespace policybridge::plugin {
 
 namespace {
 
+constexpr const char *client = "policybridge-inliner-" LLVM_VERSION_STRING;
+
 /// The name of a function, which may hold any bytes; where it is no UTF-8, those beyond ASCII are %XX.
 std::string as_utf8(llvm::StringRef name) {
   if (is_utf8({name.data(), name.size()}))
@@ -28,12 +30,12 @@ class ServerAdvisor final : public Advisor {
 public:
   /// Nothing is sent before the first decision. `module` is the session's context.
   ServerAdvisor(const Settings &settings, std::string module, std::map<std::string, std::string> labels)
-      : session_(settings, std::move(module), "policybridge-inliner-" LLVM_VERSION_STRING, std::move(labels)),
+      : session_(settings, std::move(module), client, std::move(labels)),
         asked_(settings.decides) {}
 
   bool is_ready() override;
   bool may_decide(const char *kind) const override { return asked_.empty() || llvm::is_contained(asked_, kind); }
-  void finish() override;
+  void finish(std::function<void()> then) override;
 
 private:
   Status open(const char *kind, llvm::ArrayRef<Feature> features) override;
@@ -92,12 +94,19 @@ Result<std::int64_t> ServerAdvisor::evaluate(llvm::ArrayRef<Feature> features) {
   return session_.evaluate();
 }
 
-void ServerAdvisor::finish() {
+void ServerAdvisor::finish(std::function<void()> then) {
   if (session_.is_open())
-    session_.finish(report().to_outcome());
+    session_.finish(report().to_outcome(), std::move(then));
+  else
+    then();
 }
 
 } // namespace
+
+void expect_module(const Settings &settings, std::string module, std::map<std::string, std::string> labels) {
+  if (settings.early)
+    ServerSession(settings, std::move(module), client, std::move(labels)).expect(true);
+}
 
 std::unique_ptr<Advisor> make_advisor(const Settings &settings, std::string module,
                                       std::map<std::string, std::string> labels) {

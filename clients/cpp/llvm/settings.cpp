@@ -3,6 +3,7 @@
 #include "advisor.h"
 #include "cache_key.h"
 #include "compiler_cache.h"
+#include "early.h"
 #include "host_version.h"
 
 #include "llvm/ADT/SmallVector.h"
@@ -71,6 +72,9 @@ struct Options {
 /// in an LLVM of another major, where making them could crash.
 const Options *const made = is_right_host("policybridge-inliner") ? new Options : nullptr;
 
+/// LLVM has not read its command line yet, so this goes by the words of the process. It saves the time of reading the source.
+[[maybe_unused]] const bool has_begun = made && begin_early();
+
 /// LLVM's command line, which it has parsed.
 class CommandLine final : public SettingsSource {
 public:
@@ -123,6 +127,12 @@ bool may_take(std::string_view) { return true; }
 const char *plugin_version() { return LLVM_VERSION_STRING; }
 
 Status Settings::read() {
+  Status status = read_all();
+  early = early_connection(status.ok() && !is_local() ? this : nullptr);
+  return status;
+}
+
+Status Settings::read_all() {
   const CommandLine source;
   stats = source.value("stats");
   decisions = source.value("decisions");

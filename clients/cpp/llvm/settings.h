@@ -45,6 +45,7 @@ struct Settings : ServerSettings {
   Status read();
 
 private:
+  Status read_all();
   Status read_phases(const SettingsSource &source);
   Status read_decides(const SettingsSource &source);
   Status read_plain(const SettingsSource &source);

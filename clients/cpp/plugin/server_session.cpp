@@ -4,37 +4,43 @@
 #include "trace_context.h"
 
 #include <chrono>
+#include <utility>
 
 namespace policybridge::plugin {
 
-Outage ServerSession::outage() const {
-  const auto policy = PolicyReference::parse(settings_.policy);
-  return Outage(settings_.server, policy.ok() ? *policy : PolicyReference{},
-                Outage::Time(settings_.default_stands_in ? settings_.retry_after : 0));
-}
-
-void ServerSession::remember(const Status &failure) const { outage().remember(failure); }
+void ServerSession::remember(const Status &failure) const { settings_.outage().remember(failure); }
 
 Status ServerSession::reach() {
   if (connection_)
     return {};
+  if (settings_.early) {
+    if (Status reported = settings_.outage().check(); !reported.ok())
+      return reported;
+    if (settings_.early->take()) {
+      early_ = settings_.early;
+      return reach(early_);
+    }
+  }
   ConnectOptions options;
   options.timeout = settings_.timeout;
   options.schemes = {loaded_grpc_scheme, loaded_grpcs_scheme};
   auto connection = connect(settings_.server, options);
   if (!connection.ok())
     return connection.status();
-  if (Status reported = outage().check(); !reported.ok())
+  if (Status reported = settings_.outage().check(); !reported.ok())
     return reported;
-  Status reached = (*connection)->check();
+  return reach(*connection);
+}
+
+Status ServerSession::reach(std::shared_ptr<Connection> connection) {
+  Status reached = connection->check();
   remember(reached);
   if (reached.ok())
-    connection_ = *connection;
+    connection_ = std::move(connection);
   return reached;
 }
 
-Status ServerSession::open(const std::vector<TensorSpec> &features, const char *advice, Statistics &statistics,
-                           bool several_kinds) {
+Result<OpenOptions> ServerSession::options(bool several_kinds, std::shared_ptr<RecordCounts> records) const {
   auto policy = PolicyReference::parse(settings_.policy);
   if (!policy.ok())
     return policy.status();
@@ -44,10 +50,24 @@ Status ServerSession::open(const std::vector<TensorSpec> &features, const char *
   options.several_kinds = several_kinds;
   options.evaluate = settings_.evaluate;
   options.spool = settings_.spool;
-  options.records = statistics.records;
+  options.records = std::move(records);
   options.labels.insert(labels_.begin(), labels_.end());
   add_trace_context(options.labels);
-  auto runner = ModelRunner::open(connection_, options, features, TensorSpec::of<std::int64_t>(advice));
+  return options;
+}
+
+void ServerSession::expect(bool several_kinds) {
+  Result<OpenOptions> expected = options(several_kinds, nullptr);
+  if (settings_.early && expected.ok() && expected->check().ok())
+    settings_.early->expect(*std::move(expected));
+}
+
+Status ServerSession::open(const std::vector<TensorSpec> &features, const char *advice, Statistics &statistics,
+                           bool several_kinds) {
+  Result<OpenOptions> options = this->options(several_kinds, statistics.records);
+  if (!options.ok())
+    return options.status();
+  auto runner = ModelRunner::open(connection_, *std::move(options), features, TensorSpec::of<std::int64_t>(advice));
   if (!runner.ok())
     return runner.status();
   runner_ = std::move(*runner);
@@ -73,15 +93,24 @@ void ServerSession::fail(const Status &failure) {
   close();
 }
 
-void ServerSession::finish(const Outcome &outcome) {
+void ServerSession::finish(const Outcome &outcome, std::function<void()> then) {
+  if (const auto early = std::exchange(early_, nullptr)) {
+    connection_.reset();
+    return early->finish(std::move(runner_), outcome, std::move(then));
+  }
   // The status is ignored: most servers keep no ledger.
   (void)runner_->report_outcome(outcome);
   close();
+  if (then)
+    then();
 }
 
 void ServerSession::close() {
   runner_.reset();
   connection_.reset();
+  if (early_)
+    early_->end();
+  early_.reset();
 }
 
 } // namespace policybridge::plugin

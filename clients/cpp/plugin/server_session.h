@@ -1,6 +1,7 @@
 #ifndef POLICYBRIDGE_PLUGIN_SERVER_SESSION_H
 #define POLICYBRIDGE_PLUGIN_SERVER_SESSION_H
 
+#include "early_connection.h"
 #include "outage.h"
 #include "patience.h"
 #include "server_settings.h"
@@ -8,6 +9,7 @@
 
 #include "policybridge/policybridge.h"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -26,6 +28,9 @@ public:
       : settings_(settings), context_(std::move(context)), labels_(std::move(labels)), patience_(settings.timeout) {
     labels_["client"] = std::move(client);
   }
+
+  /// Open the session ahead, where a connection is made early. `several_kinds` as in `open`.
+  void expect(bool several_kinds);
 
   /// Connect, and see whether somebody answers; nothing happens after it has succeeded once.
   Status reach();
@@ -50,20 +55,23 @@ public:
   /// did not answer in time. Nothing of them is left when the compiler exits because of it.
   void fail(const Status &failure);
 
-  /// Report the outcome and close the session, which is open.
-  void finish(const Outcome &outcome);
+  /// Report the outcome and close the session, which is open; over an early connection this goes on beside the compiler.
+  /// Then call `then`.
+  void finish(const Outcome &outcome, std::function<void()> then = {});
 
   /// Close the session without an outcome.
   void close();
 
 private:
+  Result<OpenOptions> options(bool several_kinds, std::shared_ptr<RecordCounts> records) const;
+  Status reach(std::shared_ptr<Connection> connection);
   void remember(const Status &failure) const;
-  Outage outage() const;
 
   const ServerSettings &settings_;
   const std::string context_;
   std::map<std::string, std::string> labels_;
   std::shared_ptr<Connection> connection_;
+  std::shared_ptr<EarlyConnection> early_; // is the connection, if it was made early
   std::unique_ptr<ModelRunner> runner_;
   std::vector<std::string> kinds_;
   Patience patience_;

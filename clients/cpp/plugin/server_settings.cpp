@@ -40,6 +40,11 @@ Status ServerSettings::check_cached(const SettingsSource &source, const std::vec
   return status;
 }
 
+Outage ServerSettings::outage() const {
+  const auto read = PolicyReference::parse(policy);
+  return Outage(server, read.ok() ? *read : PolicyReference{}, Outage::Time(default_stands_in ? retry_after : 0));
+}
+
 Status ServerSettings::read_server(const SettingsSource &source) {
   if (Status status = source.require("server", server); !status.ok())
     return status;

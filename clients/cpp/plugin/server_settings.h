@@ -1,18 +1,22 @@
 #ifndef POLICYBRIDGE_PLUGIN_SERVER_SETTINGS_H
 #define POLICYBRIDGE_PLUGIN_SERVER_SETTINGS_H
 
+#include "outage.h"
 #include "settings_source.h"
 
 #include "policybridge/session.h"
 
 #include <chrono>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace policybridge::plugin {
+
+class EarlyConnection;
 
 /// Whom a plugin asks, and how.
 struct ServerSettings {
@@ -37,11 +41,16 @@ struct ServerSettings {
   Evaluate evaluate = Evaluate::There;
   /// Whether the records of sessions that decide here are kept on disk if the server goes away.
   bool spool = true;
+  /// The connection that is made while the compiler reads its source, for the first session; null: there is none.
+  std::shared_ptr<EarlyConnection> early;
 
   /// Read all but `default_stands_in`.
   ///
   /// InvalidArgument: server or policy is missing, or a value is out of its range; the message names both spellings.
   Status read_server(const SettingsSource &source);
+
+  /// What is remembered of the server; nothing where the compiler's own decisions cannot stand in.
+  Outage outage() const;
 
   /// Check the settings under a compiler cache, whose key is the command line: all that changes the object is in it. Fails
   /// where a setting is in the environment, the policy's version is open, or an object could be made without the policy.

@@ -110,6 +110,11 @@ public:
     return made.ok() ? (*made)->check() : made.status();
   }
 
+  void prepare(const std::function<bool()> &goes_on) override {
+    if (const Made &made = connection(); made.ok())
+      (*made)->prepare(goes_on);
+  }
+
   Status report_outcome(const std::string &session_id, const Outcome &outcome) override {
     const Made &made = connection();
     return made.ok() ? (*made)->report_outcome(session_id, outcome) : made.status();
@@ -142,6 +147,10 @@ Result<std::shared_ptr<Connection>> loading(std::string_view target, const Conne
 }
 
 } // namespace
+
+Status load_grpc_part() {
+  return guarded([] { return load_module().status(); });
+}
 
 bool has_grpc_module() {
   const std::vector<std::string> files = places();

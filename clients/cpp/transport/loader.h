@@ -14,6 +14,9 @@ Result<std::shared_ptr<Connection>> load_grpc(std::string_view target, const Con
 /// The same for `connect_grpcs`.
 Result<std::shared_ptr<Connection>> load_grpcs(std::string_view target, const ConnectOptions &options);
 
+/// Load policybridge-grpc.so now, if this has not been done. Unavailable: it cannot be loaded.
+Status load_grpc_part();
+
 /// Whether policybridge-grpc.so is where these look for it.
 bool has_grpc_module();
 

@@ -203,7 +203,7 @@ where it starts another process, and where it writes to standard error."""
     [("echo", {"spawn"}), ("echo", {"thread", "spawn"}), ("dying", {"thread", "spawn", "report"})],
     ids=["nothing to ask", "decisions", "a dead server"],
 )
-def test_grpc_has_threads_from_the_first_question_on_and_none_when_the_compiler_ends_links_or_reports(
+def test_grpc_has_no_threads_when_the_compiler_ends_links_or_reports(
     compilation: Compilation, server_factory: ServerFactory, tmp_path: Path, policy: str, moments: set[str]
 ) -> None:
     write_policies(tmp_path / "policies")
@@ -222,7 +222,9 @@ def test_grpc_has_threads_from_the_first_question_on_and_none_when_the_compiler_
     for program, moment, count in told:
         if program.startswith("clang"):
             threads.setdefault(moment, set()).add(int(count))
-    assert {*threads} == {"start", "exit", *moments}
+    # Where nothing is asked, the connection that was begun may have come to threads, too.
+    assert {*threads} | {"thread"} == {"start", "exit", "thread", *moments}
+    assert {*threads} >= {"start", "exit", *moments}
     assert max(threads.pop("thread", {2})) > 1
     assert {*map(max, threads.values())} == {1}
 

@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <mutex>
+#include <thread>
 
+#include <grpc/grpc.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 
@@ -17,6 +19,22 @@ namespace {
 
 /// The values, and room for the other fields of a message.
 constexpr int largest_message = static_cast<int>(largest_values) + (1 << 20);
+
+/// Waits when it is destroyed until no thread of gRPC is left, as long as that mostly takes: one may still be closing a
+/// channel that was given up. The process may be about to exit, which destroys what these threads use.
+struct EndOfGrpc {
+  ~EndOfGrpc() {
+    if (!waits)
+      return;
+    for (int tries = 0; grpc_is_initialized() && tries < 100; ++tries)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    // Ends in this thread what gRPC has begun to end in one of its own.
+    grpc_init();
+    grpc_shutdown_blocking();
+  }
+
+  bool waits = false;
+};
 
 class GrpcConnection final : public Connection {
 public:
@@ -37,6 +55,19 @@ public:
 
   Status check() override {
     return guarded([&] { return evaluate_nothing(); });
+  }
+
+  void prepare(const std::function<bool()> &goes_on) override {
+    (void)guarded([&]() -> Status {
+      end_.waits = true;
+      const std::shared_ptr<::grpc::Channel> channel = this->channel();
+      // The channel gets ahead only while somebody waits for it.
+      for (auto state = channel->GetState(true);
+           state != GRPC_CHANNEL_READY && state != GRPC_CHANNEL_TRANSIENT_FAILURE && goes_on();
+           state = channel->GetState(true))
+        channel->WaitForStateChange(state, std::chrono::system_clock::now() + std::chrono::milliseconds(5));
+      return {};
+    });
   }
 
   Status report_outcome(const std::string &session_id, const Outcome &outcome) override {
@@ -93,6 +124,7 @@ private:
     return ::grpc::CreateCustomChannel(server_.target, server_.access.channel(), arguments);
   }
 
+  EndOfGrpc end_; // the last to be destroyed
   const GrpcServer server_;
   const std::string address_;
   const std::shared_ptr<CallDeadlines> deadlines_;

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -28,6 +29,10 @@ public:
 
   /// Find out whether the server can be reached. Unavailable: it cannot. DeadlineExceeded: it does not answer in time.
   virtual Status check() = 0;
+
+  /// Connect ahead of the first call, as far as the kind of connection has that. Returns when the server is connected or
+  /// cannot be reached, and soon after `goes_on`, which is called again and again, is false.
+  virtual void prepare(const std::function<bool()> &goes_on) { (void)goes_on; }
 
   /// Report the outcome of a session's compilation, from any process, also after the end of the session.
   /// NotFound: the ledger has no such session. Unimplemented: there is no ledger.

@@ -1,0 +1,135 @@
+#include "early_connection.h"
+
+#include "guard.h"
+#include "loader.h"
+#include "queued_session.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <sys/eventfd.h>
+#include <tuple>
+#include <utility>
+
+namespace policybridge::plugin {
+namespace {
+
+using Opened = Result<std::unique_ptr<Session>>;
+
+bool is_same(const std::optional<Exploration> &one, const std::optional<Exploration> &other) {
+  const auto parts = [](const Exploration &each) { return std::tie(each.seed, each.temperature, each.epsilon); };
+  return one.has_value() == other.has_value() && (!one || parts(*one) == parts(*other));
+}
+
+bool is_same(const OpenOptions &one, const OpenOptions &other) {
+  const auto parts = [](const OpenOptions &each) {
+    return std::tie(each.policy.name, each.policy.version, each.policy.alias, each.context, each.options, each.labels,
+                    each.several_kinds, each.evaluate); // what the server is told
+  };
+  return parts(one) == parts(other) && is_same(one.exploration, other.exploration);
+}
+
+bool is_away(const Status &status) {
+  return status.code() == StatusCode::Unavailable || status.code() == StatusCode::DeadlineExceeded;
+}
+
+} // namespace
+
+bool is_far(const std::string &server) {
+  const auto has = [&](const char *part) { return server.find(part) != std::string::npos; };
+  const bool is_path = has("/") && !has(":");
+  return !(has("socket:") || has("pipe:") || is_path);
+}
+
+std::shared_ptr<EarlyConnection> EarlyConnection::begin(const std::string &server, std::chrono::milliseconds timeout,
+                                                        void (*at_exit)()) {
+  Descriptor alarm(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!alarm.is_open())
+    return nullptr;
+  ConnectOptions options;
+  options.timeout = timeout;
+  options.schemes = {loaded_grpc_scheme, loaded_grpcs_scheme};
+  options.interrupts = {alarm.get(), -1};
+  auto made = connect(server, options);
+  if (!made.ok())
+    return nullptr;
+  std::shared_ptr<EarlyConnection> early(new EarlyConnection(*std::move(made), std::move(alarm)));
+  if (!early->worker_.start())
+    return nullptr;
+  early->worker_.post([self = early.get(), timeout, at_exit] { self->prepare(timeout, at_exit); });
+  return early;
+}
+
+void EarlyConnection::prepare(std::chrono::milliseconds timeout, void (*at_exit)()) {
+  const bool is_loaded = load_grpc_part().ok();
+  // Registered after the libraries' own functions, and so called before them.
+  std::atexit(at_exit);
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  if (is_loaded)
+    connection_->prepare([&] { return !is_needed_ && std::chrono::steady_clock::now() < end; });
+}
+
+void EarlyConnection::expect(OpenOptions options) {
+  is_needed_ = true;
+  if (is_expected_.exchange(true))
+    return;
+  worker_.post([this, given = std::move(options)] { open_ahead(given); });
+}
+
+void EarlyConnection::open_ahead(const OpenOptions &options) {
+  options_ = options;
+  ahead_ = connection_->open(options, {});
+  const Status &status = ahead_->ok() ? Status() : ahead_->status();
+  reached_ = status.code() == StatusCode::Unavailable ? connection_->check() : is_away(status) ? status : Status();
+}
+
+Status EarlyConnection::check() {
+  is_needed_ = true;
+  worker_.settle();
+  return reached_ ? *reached_ : connection_->check();
+}
+
+Opened EarlyConnection::open(const OpenOptions &options, const Signature &signature) {
+  is_needed_ = true;
+  worker_.settle();
+  return guarded([&]() -> Opened {
+    std::optional<Opened> ahead = std::exchange(ahead_, std::nullopt);
+    const bool fits = ahead && is_same(options, options_);
+    Opened opened = fits ? *std::move(ahead) : connection_->open(options, signature);
+    if (!opened.ok() || !fits)
+      return opened;
+    if (Status status = (*opened)->bind(signature); !status.ok())
+      return status;
+    if (!options.may_decide())
+      return opened;
+    return std::unique_ptr<Session>(std::make_unique<QueuedSession>(worker_, *std::move(opened)));
+  });
+}
+
+Status EarlyConnection::report_outcome(const std::string &session_id, const Outcome &outcome) {
+  worker_.settle();
+  return connection_->report_outcome(session_id, outcome);
+}
+
+void EarlyConnection::finish(std::unique_ptr<ModelRunner> runner, Outcome outcome, std::function<void()> then) {
+  finishes_ = true;
+  worker_.post([own = std::shared_ptr<ModelRunner>(std::move(runner)), given = std::move(outcome), then = std::move(then)] {
+    // The status is ignored: most servers keep no ledger.
+    (void)own->report_outcome(given);
+    own->close();
+    if (then)
+      then();
+  });
+}
+
+void EarlyConnection::end() noexcept {
+  constexpr std::uint64_t once = 1;
+  // It fails only where the alarm is on already.
+  if (!finishes_)
+    (void)!write(alarm_.get(), &once, sizeof once);
+  is_needed_ = true;
+  worker_.join();
+  ahead_.reset();
+  connection_.reset();
+}
+
+} // namespace policybridge::plugin

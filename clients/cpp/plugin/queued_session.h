@@ -1,0 +1,50 @@
+#ifndef POLICYBRIDGE_PLUGIN_QUEUED_SESSION_H
+#define POLICYBRIDGE_PLUGIN_QUEUED_SESSION_H
+
+#include "worker.h"
+
+#include "policybridge/session.h"
+
+#include <atomic>
+#include <memory>
+
+namespace policybridge::plugin {
+
+/// A session whose messages without an answer are sent by a worker, so that the compiler does not wait until the server
+/// takes them. What has an answer waits for the worker first.
+class QueuedSession final : public Session {
+public:
+  /// `worker` outlives this.
+  QueuedSession(Worker &worker, std::unique_ptr<Session> server) : worker_(worker), server_(std::move(server)) {}
+  ~QueuedSession() override { close(); }
+
+  Result<SessionInfo> info() const override { return server_->info(); }
+  Status evaluate(std::uint64_t step, std::string_view observation, AdviceBuffer &advice) override;
+  Status bind(const Signature &signature) override;
+  Status set_context(std::string_view name) override;
+  Status report(const Outcome &outcome) override;
+  Result<std::string> form(const FormReference &form) override;
+  Status decided(std::uint32_t count, std::chrono::nanoseconds time, std::string_view payload) override;
+  Status finish() override;
+  Status send_record(std::string_view record, std::chrono::microseconds timeout) override;
+  std::string server() const override { return server_->server(); }
+  bool is_open() const noexcept override { return is_open_; }
+  void close() noexcept override;
+
+private:
+  /// Bytes of reports that wait for the worker; beyond that the compiler waits, too.
+  static constexpr std::size_t most_waiting = std::size_t{16} << 20;
+
+  template <class Call> auto at_once(Call &&call) -> decltype(call());
+  template <class Call> Status later(std::size_t size, Call &&call);
+
+  Worker &worker_;
+  const std::unique_ptr<Session> server_;
+  std::atomic<std::size_t> waiting_{0};
+  std::atomic<bool> is_open_{true};
+  Status lost_; // the worker's, read where it has settled
+};
+
+} // namespace policybridge::plugin
+
+#endif
