@@ -300,3 +300,23 @@ def test_the_session_of_another_client_does_not_go_on(policies: Path, tmp_path: 
         with using(server.grpc, shown("one")) as own:
             own.send_record(record_of(session, [9]))
     assert state_of(ledger, session.id) == (9, 0, False, True)
+
+
+def test_each_worker_of_a_server_takes_the_records_of_the_others_sessions(policies: Path, tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.db"
+    with running_server(policies, tmp_path, "--ledger", ledger, "--workers", "2") as server:
+        for _ in range(8):
+            await_forms(server.socket)
+        over = [ended(server.socket) for _ in range(4)]
+        with using(server.socket) as running, using(server.socket) as another:
+            running.decided(1, 0, payload(1))
+            running.report(Outcome())
+            for sender in (running, another):
+                # Each record comes by a connection of its own, to either worker.
+                for _ in range(4):
+                    with pytest.raises(UnavailableError, match="still runs"):
+                        sender.send_record(record_of(running, [9]))
+            for session in over:
+                another.send_record(record_of(session, [9]))
+    assert [state_of(ledger, session.id) for session in over] == [(9, 0, False, True)] * 4
+    assert state_of(ledger, running.id)[0] == 1
