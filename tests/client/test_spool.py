@@ -1,6 +1,7 @@
 """Records that a killed server has not acknowledged, on disk until the next client sends them."""
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -158,6 +159,25 @@ def test_without_a_spool_nothing_is_kept_and_nothing_sent(policies: Path, place:
             server.kill()
         local.close()
     assert len(names(folder)) == 1
+
+
+@pytest.mark.parametrize("transport", ["socket", "grpc"])
+def test_a_record_that_its_server_acknowledges_too_late_stands_once(
+    policies: Path, place: Path, folder: Path, transport: str
+) -> None:
+    spool = Spool()
+    with serving(policies, place) as server, ExitStack() as stack:
+        local = opened(stack, address_of(server, place, transport), spool)
+        ask(local, rows(5))
+        server.process.send_signal(signal.SIGSTOP)
+        local.close()
+        server.process.send_signal(signal.SIGCONT)
+        assert (spool.counts.kept, len(names(folder))) == (1, 1)
+        opened(stack, address_of(server, place, transport), spool).close()
+        assert (spool.counts.sent, names(folder)) == (1, [])
+    with LedgerReader(place / "ledger.db") as reader:
+        found = reader.session(local.id)
+    assert (found.decisions, found.lost, found.interrupted) == (5, 0, False)
 
 
 def test_a_session_that_its_server_has_acknowledged_is_not_kept(policies: Path, place: Path, folder: Path) -> None:

@@ -79,8 +79,11 @@ public:
   }
 
   Status finish() override {
-    Status status = ended_by_failure([&] { return request_recording(protocol::end_line()); });
-    close();
+    if (!is_open())
+      return failed_precondition("the session is over");
+    socket_.begin_last_exchange(closing);
+    Status status = guarded([&] { return request_recording(protocol::end_line()); });
+    socket_.close();
     return status;
   }
 
@@ -88,6 +91,7 @@ public:
     return guarded([&]() -> Status {
       WaitOptions wait = wait_;
       wait.timeout = std::min(wait.timeout, timeout);
+      wait.interrupts = {-1, -1};
       Result<UnixSocket> socket = UnixSocket::connect(path_, wait);
       if (!socket.ok())
         return socket.status();
@@ -128,6 +132,9 @@ public:
 private:
   /// Bytes of decisions that wait for the next message.
   static constexpr std::size_t send_at = std::size_t{64} << 10;
+
+  /// How long to wait for a server to confirm the end of a session.
+  static constexpr std::chrono::microseconds closing = std::chrono::seconds(1);
 
   void lay_out(const Signature &signature) {
     before_ = header_ + context_;

@@ -6,6 +6,7 @@
 #include "policybridge/span.h"
 #include "policybridge/status.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <memory>
@@ -55,6 +56,15 @@ public:
   void begin_exchange() {
     deadline_ = Deadline(options_.timeout);
     waited_ = false;
+  }
+
+  /// Begin the last exchange, of at most so long, which nothing interrupts: the compiler may have ended.
+  void begin_last_exchange(std::chrono::microseconds longest) {
+    options_.timeout = std::min(options_.timeout, longest);
+    options_.interrupts = {-1, -1};
+    deadline_ = Deadline(options_.timeout);
+    // The kernel's time-out is longer.
+    waited_ = true;
   }
 
   /// Send up to 5 parts as one. If the server has closed, this is Ok and the next receive fails: the reason that the server

@@ -249,7 +249,7 @@ class GrpcSession(Closing):
 
     def finish(self) -> None:
         """End the session, and wait until its record is kept."""
-        self._stream.finish()
+        self._stream.finish(PATIENCE)
 
     def send_record(self, record: bytes) -> None:
         """Send the record of an earlier session, in a call of its own."""

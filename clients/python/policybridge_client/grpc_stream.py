@@ -85,7 +85,7 @@ class Stream:
         self._call.cancel()
         self._end(UnavailableError("it was closed"))
 
-    def finish(self, timeout: float | None = None) -> None:
+    def finish(self, longest: float) -> None:
         """Half-close the stream, and wait for its OK.
 
         Raises:
@@ -96,7 +96,7 @@ class Stream:
             raise PreconditionError(f"the session is over: {self._over}")
         self._requests.put(None)
         try:
-            failure = self._call.exception(timeout or self._timeout)
+            failure = self._call.exception(min(self._timeout, longest))
         except grpc.FutureTimeoutError:
             raise self.fail(DeadlineError(f"the server at {self._target} does not end the session")) from None
         except grpc.FutureCancelledError:

@@ -176,8 +176,13 @@ class SocketSession(Closing):
 
     def finish(self) -> None:
         """End the session, and wait until its record is kept."""
-        self._ended_by_failure(self._tell, end_line())
-        self.close()
+        if self._over is not None:
+            raise PreconditionError(f"the session is over: {self._over}")
+        self._wire.begin_last_exchange(PATIENCE)
+        try:
+            self._tell(end_line())
+        finally:
+            self._end("it was closed")
 
     def send_record(self, record: bytes) -> None:
         """Send the record of an earlier session, on a new connection."""

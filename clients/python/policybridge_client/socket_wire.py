@@ -58,6 +58,12 @@ class Wire:
         self._deadline = monotonic() + self._timeout
         self._waited = False
 
+    def begin_last_exchange(self, seconds: float) -> None:
+        """Begin an exchange that lasts at most so long."""
+        self._deadline = monotonic() + min(self._timeout, seconds)
+        # The kernel's time-out is longer.
+        self._waited = True
+
     def send(self, data: bytes) -> None:
         """Send all bytes. If the server has closed the connection, the next read reports it."""
         view = memoryview(data)

@@ -128,24 +128,20 @@ Status GrpcSession::send_pending() {
 
 Status GrpcSession::finish() {
   return ended_by_failure([&]() -> Status {
-    if (Status status = pending_.empty() ? Status() : send_pending(); !status.ok())
-      return status;
-    return stream_->finish();
+    const std::vector<v1::SessionRequest> messages = std::exchange(pending_, {});
+    return stream_->finish(messages);
   });
 }
 
 Status GrpcSession::send_record(std::string_view record, std::chrono::microseconds timeout) {
   constexpr std::size_t piece = std::size_t{32} << 10;
   return guarded([&]() -> Status {
-    const std::unique_ptr<Stream> stream = calls_(timeout);
+    std::vector<v1::SessionRequest> messages;
     for (std::size_t at = 0; at < record.size(); at += piece) {
-      v1::SessionRequest request;
       const std::string_view next = record.substr(at, piece);
-      request.mutable_record()->assign(next.data(), next.size());
-      if (Status status = stream->send({request}); !status.ok())
-        return status;
+      messages.emplace_back().mutable_record()->assign(next.data(), next.size());
     }
-    return stream->finish();
+    return calls_(timeout)->finish(messages);
   });
 }
 

@@ -91,10 +91,12 @@ Status Stream::fail(Status why) {
   return over_;
 }
 
-Status Stream::finish() {
+Status Stream::finish(Span<const v1::SessionRequest> messages) {
   if (!over_.ok())
     return failed_precondition("the session is over: " + over_.message());
-  deadline_.begin(server_.timeout);
+  deadline_.begin_last(std::min(server_.timeout, closing));
+  // Where they cannot be written, the status says why.
+  (void)write(messages);
   call_->WritesDone();
   const ::grpc::Status status = call_->Finish();
   const WaitEnd end = deadline_.end();

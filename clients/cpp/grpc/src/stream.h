@@ -56,8 +56,9 @@ public:
   /// End the session because of `why`, a failure on this side.
   Status fail(Status why);
 
-  /// Half-close the stream, which ends the session, and wait for the server's status: Ok when it has kept all of it.
-  Status finish();
+  /// Send messages that get no answer, half-close the stream, which ends the session, and wait up to one second for the
+  /// server's status: Ok when it has kept all of it. Nothing interrupts this.
+  Status finish(Span<const v1::SessionRequest> messages);
 
   /// Half-close the stream, which ends the session, and wait up to one second for the server to confirm. A second call
   /// does nothing.
