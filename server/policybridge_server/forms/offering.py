@@ -12,6 +12,10 @@ _LOG = logging.getLogger(__name__)
 
 def forms_of_version(stored: StoredVersion) -> Forms:
     """Make the forms of a version's models; those that have none are left out, and the log says why. Blocks."""
+    if stored.config.backend != "onnx":
+        # Without the import: a server of policies in Python need not load ONNX Runtime for clients that may decide.
+        _LOG.info("clients of %s ask for each decision: %s has no portable form", stored, stored.config.backend)
+        return NO_FORMS
     try:
         # Heavy, and only for clients that want forms.
         making = import_module("policybridge_server.forms.making")

@@ -28,6 +28,7 @@ from policybridge_forms import Form
 from policybridge_serdes import Outcome, PolicyReference, SessionOptions
 from policybridge_serdes.interactive import MOST_DECIDED
 from tests.conftest import running_server
+from tests.repositories import answering, write_python
 from tests.server.ledger.asking import ask, await_forms, open_network, rows
 from tests.server.ledger.conftest import Recording
 from tests.serving import started
@@ -274,3 +275,12 @@ def test_no_forms_are_given_if_the_operator_says_so(policies: Path, tmp_path: Pa
     with running_server(policies, tmp_path, "--no-forms") as server, closing(open_forms(server.socket)) as session:
         assert session.forms == {}
         assert decide_here(session, SIGNATURE) is session
+
+
+def test_a_server_of_policies_in_python_loads_no_onnx_runtime_for_clients_that_may_decide(tmp_path: Path) -> None:
+    write_python(tmp_path / "policies", "first", answering("[0]"))
+    with running_server(tmp_path / "policies", tmp_path) as server:
+        with connect(server.socket).open(PolicyReference("first"), SIGNATURE, EVALUATES) as session:
+            assert len(ask(session, rows(1))) == 8
+        mapped = Path(f"/proc/{server.process.pid}/maps").read_text()
+    assert "onnxruntime" not in mapped
