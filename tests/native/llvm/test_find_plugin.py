@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from policybridge_client.llvm.compilers import CompilerCommand
-from policybridge_train.compiling.plugins import find_plugin
+from policybridge_client.llvm.plugins import find_plugin
 from tests.client.compilers import ZIG
 from tests.native.conftest import MAJORS, Target
 from tests.native.llvm.plugins import need

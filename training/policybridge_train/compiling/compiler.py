@@ -14,9 +14,9 @@ from typing import Final
 
 from policybridge_client.decisions import By, Store, read_store
 from policybridge_client.llvm.compilers import CompilerCommand
+from policybridge_client.llvm.plugins import find_plugin, loads_early
 from policybridge_core.errors import NotFoundError, PreconditionError
 from policybridge_train.compiling.limits import Limits
-from policybridge_train.compiling.plugins import find_plugin, loads_early
 from policybridge_train.farms.contract import Machine
 from policybridge_train.processes.process import Running
 

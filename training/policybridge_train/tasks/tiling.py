@@ -15,11 +15,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_client.llvm.plugins import plugin_folders
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_serdes import ElementType, TensorSpec, Values
 from policybridge_train.compiling.decider import sessions_of
 from policybridge_train.compiling.limits import Limits
-from policybridge_train.compiling.plugins import plugin_folders
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.processes.process import Running, compile_by
 from policybridge_train.tasks.cachegrind import Misses, count_misses

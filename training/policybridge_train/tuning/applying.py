@@ -10,9 +10,9 @@ from typing import Final
 from policybridge_client.decisions.finding import NAME, find_store
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.launcher import find_launcher
+from policybridge_client.llvm.plugins import loads_early
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.lto import Mode
-from policybridge_train.compiling.plugins import loads_early
 from policybridge_train.tuning.compilers import BuildCompilers
 
 _CMAKE: Final = ("cmake", "ninja")

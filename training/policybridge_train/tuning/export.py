@@ -12,12 +12,12 @@ from typing import Final
 
 from policybridge_client.decisions import SiteLog, Store, format_store, read_sites, read_store
 from policybridge_client.llvm.compilers import CompilerCommand, Kind
+from policybridge_client.llvm.plugins import find_plugin, loads_early
 from policybridge_client.llvm.record import output_index
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.decider import compile_command
 from policybridge_train.compiling.limits import Limits
-from policybridge_train.compiling.plugins import find_plugin, loads_early
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.processes.process import compile_by
 from policybridge_train.tuning.replaying import Replay, flags_for, replay_of
