@@ -5,6 +5,7 @@ sessions of one decision, some sessions of many, and sessions that the client de
 """
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.measures.costs", description=__doc__)
     parser.add_argument("--sessions", type=int, default=1000, help="of one decision each (default: %(default)s)")
     parser.add_argument("--decisions", type=int, default=50_000, help="in ten sessions (default: %(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE")
     asked = parser.parse_args(words)
     with tempfile.TemporaryDirectory(prefix="policybridge-bench-") as name:
         folder = Path(name)
@@ -48,14 +50,16 @@ def main(words: Sequence[str] | None = None) -> int:
             )
         try:
             wait_ready(process, folder / "log")
-            _measure(folder, psutil.Process(process.pid), asked.sessions, asked.decisions)
+            figures = _measure(folder, psutil.Process(process.pid), asked.sessions, asked.decisions)
         finally:
             process.terminate()
             process.wait()
+    if asked.json:
+        asked.json.write_text(json.dumps(figures), encoding="utf-8")
     return 0
 
 
-def _measure(folder: Path, server: psutil.Process, sessions: int, decisions: int) -> None:
+def _measure(folder: Path, server: psutil.Process, sessions: int, decisions: int) -> dict[str, float]:
     _ask(folder, 20, 1)
     short, kept = _spent(lambda: _ask(folder, sessions, 1), folder, server, sessions)
     print(f"a session of one decision: {short * 1e3:.3f} ms of the server's processor time, {kept:.0f} bytes of ledger")
@@ -68,6 +72,14 @@ def _measure(folder: Path, server: psutil.Process, sessions: int, decisions: int
         f"a session of {_MODULE} decisions that the client makes: {own * 1e3:.3f} ms of the server's processor time, "
         f"{stored:.0f} bytes of ledger"
     )
+    return {
+        "short": short,
+        "kept": kept,
+        "decision": long / each,
+        "decision_bytes": bytes_ / each,
+        "own": own,
+        "stored": stored,
+    }
 
 
 def _spent(asking: Callable[[], None], folder: Path, server: psutil.Process, sessions: int) -> tuple[float, float]:

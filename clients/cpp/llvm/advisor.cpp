@@ -54,8 +54,10 @@ bool Advisor::chooses_passes(llvm::ArrayRef<Feature> features) {
   Status &failure = report_.statistics.failure;
   if (begin(pass_choice, features) && decides(pass_choice))
     return true;
-  // Nobody asked for a decision yet. So a module without any is compiled as if there were no policy, even if there is none.
-  if (is_new && (failure.ok() || failure.code() == StatusCode::NotFound)) {
+  // Nobody asked for a decision yet. So a module without any is compiled as if there were no policy, even if there is none,
+  // or it has no form for these decisions.
+  const bool is_missing = failure.code() == StatusCode::NotFound || failure.code() == StatusCode::FailedPrecondition;
+  if (is_new && (failure.ok() || is_missing)) {
     failure = Status();
     forget();
     kind_ = nullptr;

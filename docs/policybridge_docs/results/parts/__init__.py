@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from policybridge_docs.results.parts.built import demo, link_time, packages
+from policybridge_docs.results.parts.here import here
 from policybridge_docs.results.parts.running import Made
 from policybridge_docs.results.parts.scored import chosen, passes, scores, sqlite, tuned
 from policybridge_docs.results.parts.speed import embedded, speed
@@ -26,4 +27,5 @@ PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
     "attacks": attacks,
     "differential": differential,
     "link_time": link_time,
+    "here": here,
 }
