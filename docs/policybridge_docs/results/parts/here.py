@@ -4,13 +4,19 @@ import json
 from argparse import Namespace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 
 from policybridge_docs.results.figures import Figure
 from policybridge_docs.results.parts.running import Made, run_module
 
+_LINK: Final = 125e6
+"""Bytes that a link of a gigabit carries in a second."""
+_REPORT: Final = 8 * 48
+"""Bytes of a decision in a report: 47 features and the advice."""
+
 
 def here(options: Namespace) -> Made:
-    """Time compiles that decide here, over gRPC 20 ms away and on the socket, and the server's cost of their sessions."""
+    """Time compiles that decide here, over gRPC 20 ms away and on the socket, and their sessions at the server."""
     figures: dict[str, Figure] = {}
     with TemporaryDirectory() as name:
         file = Path(name) / "figures.json"
@@ -27,10 +33,10 @@ def here(options: Namespace) -> Made:
         for way in ("socket", "far"):
             added = far[f"{module}.plugin {way} here"] - far[f"{module}.plain"]
             figures[f"{module}.{way}"] = Figure(added, "ms")
-    figures["files"] = Figure(wall["files"], "files")
     figures |= {way: Figure(100 * (wall[f"{way}.factor"] - 1), "%", 1) for way in ("advisor", "policy")}
     figures["session"] = Figure(1e3 * costs["own"], "ms", 2)
     figures["session.bytes"] = Figure(costs["stored"], "bytes", -2)
-    figures["decision"] = Figure(1e6 * costs["decision"], "µs")
+    figures["rate"] = Figure(281 / costs["own"], "decisions/s", -3)
+    figures["link.rate"] = Figure(_LINK / _REPORT, "decisions/s", -3)
     command = "python -m tests.measures.far_server --only plugin; … wall_here --work DIR; … costs"
     return Made(command, figures, "clang-22", decided="inliner")
