@@ -144,6 +144,16 @@ def test_records_of_earlier_sessions_are_sent_unless_the_user_says_no(
     assert told(compiled(tuner, module, server.socket, "here"))["records"] == {"kept": 0, "sent": 0, "refused": 1}
 
 
+def test_a_module_without_calls_is_plain_where_the_policy_has_no_form_for_passes(
+    tuner: Tuner, server: RunningServer
+) -> None:
+    source = tuner.folder / "alone.c"
+    source.write_text("int f(int a) { return a + 1; }\n")
+    made = tuner.compile(source, server=server.socket, policy="inliner", evaluate="here", fallback="error")
+    assert (made.status, made.said) == (0, "")
+    assert made.output == tuner.plain(source)
+
+
 def test_an_unknown_place_is_an_error_that_names_the_known_ones(tuner: Tuner, server: RunningServer) -> None:
     source = tuner.folder / "empty.c"
     source.write_text("int x;\n")
