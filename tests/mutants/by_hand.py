@@ -14,8 +14,8 @@ _CHANGES: Final = [
         "return [self._failures.add(error)] * len(decisions)",
     ),
     ("engine/evaluator.py", "if np.isnan(_elements(row[name])).any():", "if False:"),
-    ("engine/head.py", "logits = np.where(legal, logits, -np.inf)", "pass"),
-    ("engine/head.py", "if np.isneginf(logits[best]):", "if False:"),
+    ("engine/head.py", "scores = np.where(legal, scores, -np.inf)", "pass"),
+    ("engine/head.py", "if np.isneginf(scores[best]):", "if False:"),
     # More than 200 loaded versions are counted together; the numbers of the last 16 unloaded ones stay.
     ("counters.py", "_MOST_LOADED: Final = 200", "_MOST_LOADED: Final = 100_000"),
     ("counters.py", "_MOST_GONE: Final = 16", "_MOST_GONE: Final = 4"),

@@ -37,7 +37,7 @@ def texts(found: list[Iteration]) -> list[float]:
         ("es", ("iterations=4", "cases=20", "sets=32", "rate=0.8", "sigma=0.8")),
         ("es", ("iterations=3", "cases=8", "reward=module", "pairs=2", "rate=0.8", "sigma=0.5")),
         ("ppo", ("iterations=3", "cases=8", "lean=1", "rate=0.05", "batch=32")),
-        ("bcmax", ("iterations=2", "cases=8", "lean=1", "rate=0.02", "batch=32")),
+        ("bcmax", ("iterations=2", "cases=20", "draws=8", "lean=1", "rate=0.05", "batch=32")),
     ],
 )
 def test_an_algorithm_finds_decisions_that_are_better_than_the_default(
