@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -425,3 +426,20 @@ def test_the_result_as_json_is_alone_on_the_standard_output(tmp_path: Path) -> N
     assert (told["failures"], told["duplicates"]) == ({}, {})
     shown = corpus_command("show", "--json", "corpus", cwd=folder)
     assert json.loads(shown.stdout)["projects"] == told["projects"]
+
+
+def test_an_interrupt_amid_the_builds_start_ends_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, started = subprocess.Popen, list["subprocess.Popen[bytes]"]()
+
+    def start_and_interrupt(words: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+        process = start(words, **options)
+        if words[0] == "sleep":
+            started.append(process)
+            signal.raise_signal(signal.SIGINT)
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", start_and_interrupt)
+    status, commands = record_build(["sleep", "600"], tmp_path, preload=False)
+    assert (status, commands) == (130, [])
+    (build,) = started
+    assert build.poll() is not None

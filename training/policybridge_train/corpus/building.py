@@ -5,8 +5,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
@@ -36,8 +37,20 @@ def running(
         OSError: the command cannot be started.
 
     """
+    with _held_back() as release:
+        process = _started(command, environment, folder, output)
+        try:
+            release()
+            yield process
+        finally:
+            _end_session(process)
+
+
+def _started(
+    command: Sequence[str], environment: Mapping[str, str], folder: Path, output: IO[bytes] | None
+) -> "subprocess.Popen[bytes]":
     try:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             command,
             env=environment,
             cwd=folder,
@@ -50,10 +63,32 @@ def running(
         raise NotFoundError(
             f"there is no program {command[0]!r}: give the build's command behind --, as you would type it"
         ) from error
+
+
+@contextmanager
+def _held_back() -> Iterator[Callable[[], None]]:
+    """Hold back interrupts until the given function is called: one amid a start would leave the process behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    came: list[int] = []
+    set_now = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    # The system's own handlers end this process at once, or do nothing.
+    handlers = {number: handler for number, handler in set_now.items() if callable(handler)}
+
+    def release() -> None:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        handlers.clear()
+        while came:
+            signal.raise_signal(came.pop())
+
+    for number in handlers:
+        signal.signal(number, lambda caught, _: came.append(caught))
     try:
-        yield process
+        yield release
     finally:
-        _end_session(process)
+        release()
 
 
 def _end_session(leader: "subprocess.Popen[bytes]") -> None:
