@@ -1,6 +1,7 @@
 """Figures in ``results/NAME.json``: how they are written, read and shown."""
 
 import subprocess
+from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Final
 
@@ -48,7 +49,8 @@ class Figure(msgspec.Struct, frozen=True, omit_defaults=True):
         return f" ({self._shown(self.low, signed=self.signed)} to {self._shown(self.high, signed=self.signed)})"
 
     def _shown(self, value: float, *, signed: bool) -> str:
-        rounded = round(value, self.digits)
+        # Half up, so that two values one step apart never show the same.
+        rounded = float(Decimal(repr(value)).quantize(Decimal(1).scaleb(-self.digits), ROUND_HALF_UP))
         # Without a sign where the shown digits are all 0: "−0.00" would promise a decrease.
         sign = "+" if signed and rounded else ""
         return f"{rounded + 0.0:{sign},.{max(self.digits, 0)}f}".replace("-", "−")
