@@ -57,9 +57,16 @@ class FolderWatcher:
         except ImportError as error:
             _LOG.info("folders are not watched, %s: pip install 'policybridge[server]'", error)
             return
-        await self._publish_new()
-        async for _ in changes:
+        # The watch begins with the first wait, and so before the first look: nothing changes between the two unseen.
+        waiting = asyncio.ensure_future(anext(changes, None))
+        try:
+            await asyncio.sleep(0)
             await self._publish_new()
+            while await waiting is not None:
+                waiting = asyncio.ensure_future(anext(changes, None))
+                await self._publish_new()
+        finally:
+            waiting.cancel()
 
     async def _publish_new(self) -> None:
         await asyncio.to_thread(self._tell_changed_configs)
