@@ -64,8 +64,15 @@ void EarlyConnection::prepare(std::chrono::milliseconds timeout, void (*at_exit)
   // Registered after the libraries' own functions, and so called before them.
   std::atexit(at_exit);
   const auto end = std::chrono::steady_clock::now() + timeout;
-  if (is_loaded)
-    connection_->prepare([&] { return !is_needed_ && std::chrono::steady_clock::now() < end; });
+  const auto goes_on = [&] { return !is_needed_ && std::chrono::steady_clock::now() < end; };
+  if (!is_loaded || connection_->prepare(goes_on))
+    return;
+  // The second try, which has the reason, is the last one.
+  if (Status status = connection_->check(); !status.ok()) {
+    reached_ = std::move(status);
+    // Its threads end while the compiler works.
+    connection_.reset();
+  }
 }
 
 void EarlyConnection::expect(OpenOptions options) {
@@ -76,6 +83,8 @@ void EarlyConnection::expect(OpenOptions options) {
 }
 
 void EarlyConnection::open_ahead(const OpenOptions &options) {
+  if (reached_)
+    return;
   options_ = options;
   ahead_ = connection_->open(options, {});
   const Status &status = ahead_->ok() ? Status() : ahead_->status();
@@ -91,6 +100,8 @@ Status EarlyConnection::check() {
 Opened EarlyConnection::open(const OpenOptions &options, const Signature &signature) {
   is_needed_ = true;
   worker_.settle();
+  if (!connection_)
+    return *reached_;
   return guarded([&]() -> Opened {
     std::optional<Opened> ahead = std::exchange(ahead_, std::nullopt);
     const bool fits = ahead && is_same(options, options_);
@@ -107,7 +118,7 @@ Opened EarlyConnection::open(const OpenOptions &options, const Signature &signat
 
 Status EarlyConnection::report_outcome(const std::string &session_id, const Outcome &outcome) {
   worker_.settle();
-  return connection_->report_outcome(session_id, outcome);
+  return connection_ ? connection_->report_outcome(session_id, outcome) : *reached_;
 }
 
 void EarlyConnection::finish(std::unique_ptr<ModelRunner> runner, Outcome outcome, std::function<void()> then) {

@@ -110,9 +110,9 @@ public:
     return made.ok() ? (*made)->check() : made.status();
   }
 
-  void prepare(const std::function<bool()> &goes_on) override {
-    if (const Made &made = connection(); made.ok())
-      (*made)->prepare(goes_on);
+  bool prepare(const std::function<bool()> &goes_on) override {
+    const Made &made = connection();
+    return made.ok() && (*made)->prepare(goes_on);
   }
 
   Status report_outcome(const std::string &session_id, const Outcome &outcome) override {

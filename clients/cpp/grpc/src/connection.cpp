@@ -57,17 +57,20 @@ public:
     return guarded([&] { return evaluate_nothing(); });
   }
 
-  void prepare(const std::function<bool()> &goes_on) override {
+  bool prepare(const std::function<bool()> &goes_on) override {
+    bool has_failed = false;
     (void)guarded([&]() -> Status {
       end_.waits = true;
       const std::shared_ptr<::grpc::Channel> channel = this->channel();
       // The channel gets ahead only while somebody waits for it.
-      for (auto state = channel->GetState(true);
-           state != GRPC_CHANNEL_READY && state != GRPC_CHANNEL_TRANSIENT_FAILURE && goes_on();
+      auto state = channel->GetState(true);
+      for (; state != GRPC_CHANNEL_READY && state != GRPC_CHANNEL_TRANSIENT_FAILURE && goes_on();
            state = channel->GetState(true))
         channel->WaitForStateChange(state, std::chrono::system_clock::now() + std::chrono::milliseconds(5));
+      has_failed = state == GRPC_CHANNEL_TRANSIENT_FAILURE;
       return {};
     });
+    return !has_failed;
   }
 
   Status report_outcome(const std::string &session_id, const Outcome &outcome) override {

@@ -32,7 +32,11 @@ public:
 
   /// Connect ahead of the first call, as far as the kind of connection has that. Returns when the server is connected or
   /// cannot be reached, and soon after `goes_on`, which is called again and again, is false.
-  virtual void prepare(const std::function<bool()> &goes_on) { (void)goes_on; }
+  /// False: a try to reach it has failed.
+  virtual bool prepare(const std::function<bool()> &goes_on) {
+    (void)goes_on;
+    return true;
+  }
 
   /// Report the outcome of a session's compilation, from any process, also after the end of the session.
   /// NotFound: the ledger has no such session. Unimplemented: there is no ledger.
