@@ -90,8 +90,11 @@ std::shared_ptr<EarlyConnection> early_connection(const ServerSettings *settings
     return nullptr;
   const std::lock_guard<std::mutex> lock(held->mutex);
   const bool fits = settings && settings->server == held->settings.server && settings->timeout == held->settings.timeout;
-  if (!fits && held->connection)
+  if (!fits && held->connection) {
     held->connection->end();
+    // A later module must not get a connection that has ended.
+    held->connection.reset();
+  }
   return fits ? held->connection : nullptr;
 }
 
