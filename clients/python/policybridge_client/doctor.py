@@ -37,7 +37,7 @@ _LLVM: Final = ("19", "22")
 _OPTIONS: Final = {"clang": "LLVM", "opt": "LLVM", "gcc": "GCC", "mlir-opt": "MLIR"}
 
 
-class Compiler(msgspec.Struct, frozen=True):
+class FoundCompiler(msgspec.Struct, frozen=True):
     """A compiler on PATH.
 
     Attributes:
@@ -52,7 +52,7 @@ class Compiler(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-class Server(msgspec.Struct, frozen=True):
+class FoundServer(msgspec.Struct, frozen=True):
     """An address of a server; ``error`` is empty if the server answers."""
 
     address: str
@@ -74,8 +74,8 @@ class Diagnosis(msgspec.Struct, frozen=True):
     launcher: str
     store: str
     folders: Sequence[str]
-    compilers: Sequence[Compiler]
-    servers: Sequence[Server]
+    compilers: Sequence[FoundCompiler]
+    servers: Sequence[FoundServer]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -128,19 +128,19 @@ def _on_path() -> Sequence[str]:
     return sorted(name for name in names if shutil.which(name))
 
 
-def _compiler(name: str, plugins: Path | None) -> Compiler:
+def _compiler(name: str, plugins: Path | None) -> FoundCompiler:
     kind, told = name.rstrip("0123456789").rstrip("-"), _VERSION.search(_said(name))
     if told is None:
-        return Compiler(name, "", "", "it does not tell its version")
+        return FoundCompiler(name, "", "", "it does not tell its version")
     file = _PLUGINS[kind].format(told[1])
     found = _plugin(name, kind, file, plugins)
     if found:
-        return Compiler(name, told[0], str(found))
+        return FoundCompiler(name, told[0], str(found))
     if _OPTIONS[kind] == "LLVM" and told[1] not in _LLVM:
         tried = " and ".join(_LLVM)
-        return Compiler(name, told[0], "", f"there are plugins for LLVM {tried} alone; docs/llvm.md needs none")
+        return FoundCompiler(name, told[0], "", f"there are plugins for LLVM {tried} alone; docs/llvm.md needs none")
     cure = f"build it with -DPOLICYBRIDGE_{_OPTIONS[kind]}={told[1]}, or name its folder in {VARIABLE}"
-    return Compiler(name, told[0], "", f"it loads no {file}: {cure}")
+    return FoundCompiler(name, told[0], "", f"it loads no {file}: {cure}")
 
 
 def _plugin(name: str, kind: str, file: str, plugins: Path | None) -> Path | None:
@@ -159,13 +159,13 @@ def _said(name: str) -> str:
     return done.stdout
 
 
-def _server(address: str) -> Server:
+def _server(address: str) -> FoundServer:
     try:
         with connect(address, timeout=_ANSWER) as connection:
             connection.check()
     except PolicyBridgeError as error:
-        return Server(address, str(error))
-    return Server(address, "")
+        return FoundServer(address, str(error))
+    return FoundServer(address, "")
 
 
 def _lines(found: Diagnosis) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -68,6 +69,11 @@ class Split:
         text = "".join(f"{part.value} {name}\n" for part, name in self.rows or ())
         path.write_text(text, encoding="utf-8", errors="surrogateescape")
 
+    @cached_property
+    def _named(self) -> Mapping[str, Part]:
+        """The rows by their names, of equal ones the first."""
+        return {name: part for part, name in reversed(self.rows or ())}
+
     def part(self, name: str, project: str) -> Part:
         """Give the part of a case.
 
@@ -77,8 +83,7 @@ class Split:
         """
         if self.rows is None:
             return part_of(project)
-        named = next((part for part, pattern in self.rows if pattern == name), None)
-        found = named or next((part for part, pattern in self.rows if fnmatchcase(name, pattern)), None)
+        found = self._named.get(name) or next((part for part, pattern in self.rows if fnmatchcase(name, pattern)), None)
         if found is None:
             raise InvalidError(f"the split has no line for {name}; a last line 'training *' takes all others")
         return found

@@ -72,7 +72,7 @@ class Rows:
             body.line(f"(void){each.name};")
 
     def row(self, operand: Operand, count: int) -> Row:
-        """Give so many elements of an operand."""
+        """Give the first ``count`` elements of an operand."""
         if not count:
             return Row("", operand.dtype)
         if operand.space is Space.CONSTANTS:

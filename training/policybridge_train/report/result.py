@@ -8,7 +8,7 @@ import msgspec
 from policybridge_train.learning.training import Training, factor
 
 
-class Made(msgspec.Struct, frozen=True):
+class TrainedVersion(msgspec.Struct, frozen=True):
     """A version that the run published.
 
     Attributes:
@@ -39,7 +39,7 @@ class TrainingResult(msgspec.Struct, frozen=True):
     policy: str
     best: int
     folder: str
-    versions: Sequence[Made]
+    versions: Sequence[TrainedVersion]
 
 
 def result_json(run: Training, folder: Path) -> str:
@@ -48,7 +48,7 @@ def result_json(run: Training, folder: Path) -> str:
     first, best = done[0].costs, run.best().version
     measures = sorted({name for totals in first.values() for name in totals})
     versions = [
-        Made(
+        TrainedVersion(
             each.version,
             each.digest,
             each.compiles,

@@ -114,7 +114,7 @@ class OfPlugin(OfCorpus):
         if self.tool.plugin is None:
             raise NotFoundError(
                 f"there is no policybridge-inliner-{self.compiler.major}.so that {self.compiler.name} loads; give its "
-                "folder by --plugins, or in POLICYBRIDGE_PLUGINS; policybridge doctor tells what is here"
+                "folder by --plugins, or in POLICYBRIDGE_PLUGINS; policybridge doctor shows the plugins of this machine"
             )
 
 
