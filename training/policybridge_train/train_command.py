@@ -1,11 +1,9 @@
 """``policybridge train``: a policy that is better than the compiler's own decisions, on code that it never saw."""
 
 import argparse
-import hashlib
 import shutil
 import sys
 import textwrap
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -18,16 +16,14 @@ import msgspec
 from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_train.command_line import count, status_of
 from policybridge_train.compiling.options import Selection, add_compiler, add_limits, add_plugins, add_selection
-from policybridge_train.corpus.parts import Part
-from policybridge_train.corpus.splitting import Split
 from policybridge_train.farms.options import add_farm, farm_of
+from policybridge_train.learning.cases import RunCases
 from policybridge_train.learning.record import Record
-from policybridge_train.learning.training import ALGORITHMS, Training, cases_of
+from policybridge_train.learning.training import ALGORITHMS, Training
 from policybridge_train.report.making import report, show
 from policybridge_train.report.result import result_json
-from policybridge_train.tasks.raising import told_by
 from policybridge_train.tasks.recipe import TaskRecipe, make_task
-from policybridge_train.tasks.task import TASKS, Case, Task
+from policybridge_train.tasks.task import TASKS
 from policybridge_train.trajectories.server import TrainingServer
 from policybridge_train.trajectories.trajectory import Collector
 
@@ -95,9 +91,7 @@ def _run(arguments: argparse.Namespace) -> int:
     task = make_task(arguments.task, options)
     algorithm = cast("Algorithm", ALGORITHMS.load(arguments.algo))
     settings = settings_of(algorithm.Settings, pairs(arguments.set))
-    selection = Selection.of(arguments)
-    cases = [case for case in _told_apart(task, arguments.corpus) if selection.has_module(case.name, case.project)]
-    split, training, validation = _split(cases, arguments.split)
+    cases = RunCases.of(task, arguments.corpus, Selection.of(arguments), arguments.split)
     say = partial(print, flush=True, file=sys.stderr if arguments.json else None)
     arguments.output.mkdir(parents=True, exist_ok=True)
     began = monotonic()
@@ -107,11 +101,10 @@ def _run(arguments: argparse.Namespace) -> int:
         "algorithm": arguments.algo,
         "settings": msgspec.json.encode(settings).decode(),
         "seed": str(arguments.seed),
-        **_told(split, arguments, say),
+        **_split_note(cases, arguments.output, say),
     }
-    features = ", ".join(map(str, task.features))
+    learnt_from = {"features": ", ".join(map(str, task.features)), "cases": cases.fingerprint}
     title = f"{task.name} by {arguments.algo}"
-    learnt_from = {"features": features, "cases": _described(split, training, validation)}
     recipe = TaskRecipe.of(task, arguments.task, options, arguments.corpus)
     with (
         farm_of(arguments) as farm,
@@ -125,8 +118,8 @@ def _run(arguments: argparse.Namespace) -> int:
             Collector(recipe, farm),
             server,
             record,
-            training,
-            validation,
+            cases.training,
+            cases.validation,
             arguments.seed,
             say,
             None if arguments.minutes is None else began + 60 * arguments.minutes,
@@ -137,15 +130,29 @@ def _run(arguments: argparse.Namespace) -> int:
             finished=lambda run: show(run, title, made_by, arguments.output),
         )
         algorithm.train(run, settings)
-        best = run.best().version
-        say(f"the best on the validation projects is {task.name}@{best}")
+        say(f"the best on the validation projects is {task.name}@{run.best().version}")
         report(run, title, made_by, arguments.output)
-        if arguments.export is not None:
-            made = arguments.output / "policies" / task.name / str(best)
-            shutil.copytree(made, arguments.export, dirs_exist_ok=True)
-        if arguments.json:
-            print(result_json(run, arguments.output))
+        _give(run, arguments)
     return 0
+
+
+def _split_note(cases: RunCases, output: Path, say: Callable[[str], None]) -> Mapping[str, str]:
+    """Describe a split that is not by project, and write its rows into the run's folder."""
+    if cases.note is None:
+        return {}
+    written = output / "split.txt"
+    cases.split.write(written)
+    say(f"split {cases.note}; its parts are in {written}")
+    return {"split": cases.note}
+
+
+def _give(run: Training, arguments: argparse.Namespace) -> None:
+    """Copy the best version and print the result, as far as they are asked for."""
+    if arguments.export is not None:
+        made = arguments.output / "policies" / run.task.name / str(run.best().version)
+        shutil.copytree(made, arguments.export, dirs_exist_ok=True)
+    if arguments.json:
+        print(result_json(run, arguments.output))
 
 
 def add_task_options(parser: argparse.ArgumentParser) -> None:
@@ -170,59 +177,6 @@ def options_of(arguments: argparse.Namespace) -> dict[str, str]:
         if name in own:
             raise InvalidError(f"--option {name}={own[name]}: this is an option of the command: --{name} {own[name]}")
     return {name: str(value) for name in COMMON if (value := getattr(arguments, name)) is not None} | own
-
-
-def _told_apart(task: Task, corpus: Path | None) -> Sequence[Case]:
-    """Give the cases of a task.
-
-    Raises:
-        InvalidError: two have one name, which is a case's key in the record.
-
-    """
-    with told_by(task.name, "cases"):
-        cases = task.cases(corpus)
-    name, times = next(iter(Counter(case.name for case in cases).most_common(1)), ("", 0))
-    if times > 1:
-        raise InvalidError(f"the task {task.name} gives {times} cases the name {name!r}; each must have one of its own")
-    return cases
-
-
-def _split(cases: Sequence[Case], path: Path | None) -> tuple[Split, Sequence[Case], Sequence[Case]]:
-    """Give the split, the cases to learn from, and those to choose versions by.
-
-    Raises:
-        InvalidError: there are too few cases, or the user's list puts none into one of the parts.
-        NotFoundError: there is no such list.
-
-    """
-    split = Split.of({case.name: case.project for case in cases}) if path is None else Split.read(path)
-    training, validation = (cases_of(cases, part, split) for part in (Part.TRAINING, Part.VALIDATION))
-    if not (training and validation):
-        raise InvalidError(
-            f"by {path}, {len(training)} of {len(cases)} cases are for training and {len(validation)} for validation; "
-            "there must be some of each"
-        )
-    return split, training, validation
-
-
-def _told(split: Split, arguments: argparse.Namespace, say: Callable[[str], None]) -> Mapping[str, str]:
-    """Describe a split that is not by project, and write its rows into the run's folder."""
-    if split.rows is None:
-        return {}
-    written = arguments.output / "split.txt"
-    split.write(written)
-    told = f"by {arguments.split}" if arguments.split else "held out by file: expect less on other projects"
-    say(f"split {told}; its parts are in {written}")
-    return {"split": told}
-
-
-def _described(split: Split, training: Sequence[Case], validation: Sequence[Case]) -> str:
-    """Tell the cases of a run from those of another one."""
-    names = "\n".join(sorted(case.name for case in (*training, *validation)))
-    if split.rows is not None:
-        names = "\n".join(f"{part.value} {name}" for part, name in split.rows) + names
-    digest = hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest()[:8]
-    return f"{len(training)} for training and {len(validation)} for validation ({digest})"
 
 
 def _minutes(text: str) -> float:

@@ -51,13 +51,14 @@ def test_a_command_of_the_build_that_takes_longer_than_its_limit_is_ended_and_na
     assert said.endswith(" failed: timeout: it was ended after 1 seconds\n")
 
 
-@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("named", ["{0}/own", "own", ""])
 def test_the_plugins_own_part_is_built_in_the_folder_that_is_named_else_in_the_users_cache(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], named: bool
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], named: str
 ) -> None:
     own = tmp_path / "own"
-    embed(tmp_path, monkeypatch, COMMANDS[0], "exit 1", *(["--build", str(own)] if named else []))
+    monkeypatch.chdir(tmp_path)
+    embed(tmp_path, monkeypatch, COMMANDS[0], "exit 1", *(["--build", named.format(tmp_path)] if named else []))
     said = capsys.readouterr().err
-    assert (f" -B {own} " in said) == named
-    assert (f" -B {cache}/policybridge/embed/llvm-22-" in said) != named
-    assert (own.exists(), cache.exists()) == (named, not named)
+    assert (f" -B {own} " in said) == bool(named)
+    assert (f" -B {cache}/policybridge/embed/llvm-22-" in said) != bool(named)
+    assert (own.exists(), cache.exists()) == (bool(named), not named)

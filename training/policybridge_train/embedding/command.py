@@ -105,7 +105,9 @@ def _plugin(host: Host, major: str, arguments: argparse.Namespace) -> None:
         raise InvalidError("--kind is for C; a plugin has all kinds of decisions that the policy makes")
     if len(arguments.output) != 1:
         raise InvalidError(f"-o takes one file, the plugin, not {' '.join(map(str, arguments.output))}")
-    building = Building(Toolchain.of(arguments), arguments.growth_limit, arguments.build, arguments.sources)
+    # The linker runs in a folder of its own.
+    build = arguments.build and arguments.build.absolute()
+    building = Building(Toolchain.of(arguments), arguments.growth_limit, build, arguments.sources)
     policies = read_policies(arguments.policy, arguments.repository)
     build_plugin(list(policies.values()), host, major, arguments.output[0], building)
 
