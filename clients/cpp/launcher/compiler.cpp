@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <sys/stat.h>
 
 namespace policybridge {
 
@@ -190,6 +191,15 @@ std::string Compiler::level() const {
   return last == "Os" || last == "Oz" ? "Os" : "O2";
 }
 
+bool Compiler::is_thinlto_backend() const {
+  constexpr std::string_view option = "-fthinlto-index=";
+  const auto index = std::find_if(arguments.rbegin(), arguments.rend(),
+                                  [&](const std::string &argument) { return starts_with(argument, option); });
+  struct stat file;
+  return kind == CompilerKind::Clang && index != arguments.rend() &&
+         stat(index->c_str() + option.size(), &file) == 0 && file.st_size > 0;
+}
+
 std::map<std::string, std::string> Compiler::scope_labels() const {
   const auto is_response = [](const std::string &argument) { return starts_with(argument, "@"); };
   if (kind == CompilerKind::Opt || kind == CompilerKind::Llc ||
@@ -199,7 +209,8 @@ std::map<std::string, std::string> Compiler::scope_labels() const {
     return argument == "-flto" || starts_with(argument, "-flto=") || argument == "-fno-lto";
   });
   const bool links_later = lto != arguments.rend() && *lto != "-fno-lto";
-  return {{"level", level()}, {"phase", links_later ? "pre-link" : "compile"}};
+  const char *phase = is_thinlto_backend() ? "link" : links_later ? "pre-link" : "compile";
+  return {{"level", level()}, {"phase", phase}};
 }
 
 bool Compiler::optimises_for_size() const {

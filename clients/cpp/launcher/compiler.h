@@ -42,8 +42,12 @@ struct Compiler {
   /// The level of the functions, as far as the command says it: Oz, Os, or O2 for all others; zig turns its -Oz into -Os.
   std::string level() const;
 
-  /// The labels that a policy's scope is compared with: `level`, and `phase` (compile or pre-link); none where opt or llc
-  /// runs, or a response file may hold the options.
+  /// Whether clang generates one module's code of a distributed ThinLTO build (`-fthinlto-index`); with an empty index it
+  /// compiles as usual.
+  bool is_thinlto_backend() const;
+
+  /// The labels that a policy's scope is compared with: `level`, and `phase` (compile, pre-link or link); none where opt
+  /// or llc runs, or a response file may hold the options.
   std::map<std::string, std::string> scope_labels() const;
 
   /// Whether LLVM optimises at -Oz; zig turns its -Oz into -Os.

@@ -59,6 +59,8 @@ Result<CompilationReport> Decided::run() {
   const Result<DecisionStore> store = DecisionStore::open(config_.decisions);
   if (!store.ok())
     return run_without(store.status());
+  if (compiler_.is_thinlto_backend())
+    return run_plain_saying("clang runs no plugins with -fthinlto-index");
   const Result<int> major = llvm_version(compiler_.start, signals_);
   if (!major.ok())
     return major.status();

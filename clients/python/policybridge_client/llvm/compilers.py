@@ -152,6 +152,19 @@ class CompilerCommand:
         return self.kind is not Kind.LLC and levels[-1:] == ["-Oz"]
 
     @property
+    def is_thinlto_backend(self) -> bool:
+        """Whether clang generates one module's code of a distributed ThinLTO build (``-fthinlto-index``).
+
+        With an empty index it compiles as usual.
+        """
+        option = "-fthinlto-index="
+        index = [word.removeprefix(option) for word in self.arguments if word.startswith(option)]
+        try:
+            return self.kind is Kind.CLANG and bool(index) and Path(index[-1]).stat().st_size > 0
+        except OSError:
+            return False
+
+    @property
     def repeatable(self) -> bool:
         """Whether the command can be run again: it neither reads stdin nor writes to stdout."""
         if {"-", "-o-", "-o=-", "--o=-"} & set(self.arguments):

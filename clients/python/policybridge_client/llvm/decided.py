@@ -101,6 +101,8 @@ class _Run:
             store = read_store(self.config.store)
         except PolicyBridgeError as error:
             return self._without(error)
+        if self.compiler.is_thinlto_backend:
+            return self._plainly("clang runs no plugins with -fthinlto-index")
         section = self._section(store, "sequence")
         if section is None:
             return self._plainly(self._unused(store))

@@ -62,7 +62,7 @@ class Compilation(msgspec.Struct, frozen=True):
 
 
 def scope_labels(compiler: CompilerCommand) -> dict[str, str]:
-    """Return the labels that a policy's scope is compared with: ``level``, and ``phase`` (compile or pre-link).
+    """Return the labels that a policy's scope is compared with: ``level``, and ``phase``: compile, pre-link or link.
 
     There are none where opt or llc runs, or a response file may hold the options.
     """
@@ -70,7 +70,8 @@ def scope_labels(compiler: CompilerCommand) -> dict[str, str]:
     if compiler.kind in (Kind.OPT, Kind.LLC) or any(word.startswith("@") for word in words):
         return {}
     lto = [word for word in words if word in ("-flto", "-fno-lto") or word.startswith("-flto=")]
-    return {"level": level_of(compiler), "phase": "compile" if lto[-1:] in ([], ["-fno-lto"]) else "pre-link"}
+    phase = "compile" if lto[-1:] in ([], ["-fno-lto"]) else "pre-link"
+    return {"level": level_of(compiler), "phase": "link" if compiler.is_thinlto_backend else phase}
 
 
 def output_index(arguments: Sequence[str]) -> int | None:
