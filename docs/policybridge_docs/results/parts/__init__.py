@@ -4,7 +4,7 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from policybridge_docs.results.parts.built import demo, link_time, packages
+from policybridge_docs.results.parts.built import demo, link_time, link_tuned, packages
 from policybridge_docs.results.parts.here import here
 from policybridge_docs.results.parts.running import Made
 from policybridge_docs.results.parts.scored import chosen, passes, scores, sqlite, tuned
@@ -27,5 +27,6 @@ PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
     "attacks": attacks,
     "differential": differential,
     "link_time": link_time,
+    "link_tuned": link_tuned,
     "here": here,
 }

@@ -16,6 +16,7 @@ from policybridge_docs.results.parts.running import Made, clang, run_module
 _SIDES: Final = ("plain", "tuned")
 _LINKED: Final = ("text", "file")
 _PHASES: Final = ("pre-link", "link", "both")
+_TUNED: Final = ("libwoff2enc.so", "libwoff2dec.so", "libgraphite2.so", "libre2.so", "xmltest")
 
 
 def demo(_: Namespace) -> Made:
@@ -78,15 +79,26 @@ def link_time(options: Namespace) -> Made:
 
     What an earlier call has built in ``--linked`` is not built again.
     """
-    words = ["tests.measures.link_time"]
-    command = module(*words, "--work", options.linked)
-    told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return _link_time(options, {f"inliner {way}": way for way in _PHASES}, decided="inliner")
+
+
+def link_tuned(options: Namespace) -> Made:
+    """Link programs with LTO by stores that were tuned for them, with builds as those of `link_time`."""
+    programs = [word for name in _TUNED for word in ("--program", name)]
+    return _link_time(options, {"tuned": "tuned"}, "--tuned", *programs)
+
+
+def _link_time(options: Namespace, ways: Mapping[str, str], *words: str, decided: str = "") -> Made:
+    """Give the text by LLVM's own decisions, and the change by each way; `ways` has the name of its figure."""
+    command = ["tests.measures.link_time", *words]
+    there = module(*command, "--work", options.linked)
+    told = json.loads(subprocess.run(there, capture_output=True, text=True, check=True).stdout)
     figures: dict[str, Figure] = {}
     for program, modes in told.items():
         for mode, sizes in modes.items():
             plain = sizes["none"]["text"]
             figures[f"{program}.{mode}.plain"] = Figure(plain)
-            for way in _PHASES:
-                change = 100 * (sizes[f"inliner {way}"]["text"] / plain - 1)
-                figures[f"{program}.{mode}.{way}"] = Figure(change, "%", 2, signed=True)
-    return Made(f"python -m {words[0]} --work DIR", figures, clang(), decided="inliner")
+            for way, name in ways.items():
+                change = 100 * (sizes[way]["text"] / plain - 1)
+                figures[f"{program}.{mode}.{name}"] = Figure(change, "%", 2, signed=True)
+    return Made(f"python -m {' '.join(command)} --work DIR", figures, clang(), decided=decided)
