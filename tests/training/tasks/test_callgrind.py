@@ -3,7 +3,7 @@
 import pytest
 
 from policybridge_core.errors import InvalidError
-from policybridge_train.tasks.callgrind import read_counts
+from policybridge_train.tasks.callgrind import COSTS, read_counts
 
 _OUTPUT = """# callgrind format
 version: 1
@@ -51,3 +51,31 @@ def test_a_function_has_its_own_instructions_and_those_of_what_it_calls_but_not_
 def test_output_that_is_cut_off_or_none_is_an_error(text: bytes) -> None:
     with pytest.raises(InvalidError, match="no line 'summary:'"):
         read_counts(text.splitlines(), "/tmp/a program")
+
+
+_EVENTS = """events: Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw Bc Bcm Bi Bim
+summary: 1000 1 1 1 1 1 1 1 1 10 2 10 3
+
+ob=/tmp/a program
+fn=main
+0 100 0 0 0 0 0 0 0 0 10 2
+cob=/lib/libc.so
+cfn=memcpy
+calls=3 0
+0 50 1 1 0 1
+cfn=f
+calls=7 0
+0 400
+
+fn=f
+0 400
+"""
+
+
+def test_cycles_are_instructions_with_misses_and_mispredicted_branches_and_calls_outside_are_apart() -> None:
+    counted = read_counts(_EVENTS.encode().splitlines(), "/tmp/a program", COSTS["cycles"])
+    assert counted.total == 1000 + 3 * 10 + 3 * 100 + (2 + 3) * 10
+    assert counted.own == {"main": 100 + 2 * 10, "f": 400}
+    assert counted.outside == {"main": 50 + 10}
+    assert counted.calls == {("main", "f"): 7}
+    assert counted.inclusive == {"main": 120 + 60 + 400, "f": 400}

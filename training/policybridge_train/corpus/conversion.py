@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -48,11 +48,12 @@ class Project:
 
 @dataclass
 class Converted:
-    """How many units became modules, so far."""
+    """How many units became modules, so far; ``names`` has the module of each of their objects."""
 
     total: int
     done: int = 0
     failed: int = 0
+    names: dict[Path, str] = field(default_factory=dict)
 
 
 Progress = Callable[[Converted], None]
@@ -81,7 +82,7 @@ def convert(  # noqa: PLR0913 - each is a choice of the caller's
     units = _named(units_of(commands), project)
     converted = Converted(len(units))
     progress(converted)
-    names: dict[Path, str] = {}
+    names = converted.names
 
     def make(named: tuple[str, Unit]) -> tuple[Module, Path]:
         return _make(*named, project, front_end, writer)

@@ -6,7 +6,7 @@ import select
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -14,6 +14,7 @@ from threading import Lock
 from typing import Self
 
 import msgspec
+from msgspec.structs import replace
 
 from policybridge_client.llvm.process import KEPT_OUTPUT, CompilerLimits
 from policybridge_core.errors import PreconditionError
@@ -35,6 +36,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         status: how it ended.
         seconds: its processor time.
+        user: the part of it that was not the system's.
         message: why it failed; if it is ``OK``, a remark, mostly empty.
         signal: the signal that ended it; 0 for none.
 
@@ -42,6 +44,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
     status: Status = Status.OK
     seconds: float = 0.0
+    user: float = 0.0
     message: str = ""
     signal: int = 0
 
@@ -144,6 +147,8 @@ def compile_by(  # noqa: PLR0913 - each is a choice of the caller's
     *,
     running: Running | None = None,
     last: bool = False,
+    stdin: Path | None = None,
+    stdout: Path | None = None,
 ) -> Ended:
     """Run a compiler to its end, or to that of its limits; its whole process group is ended then.
 
@@ -154,17 +159,20 @@ def compile_by(  # noqa: PLR0913 - each is a choice of the caller's
         cwd: its folder; that of this process by default.
         running: where it is counted while it runs, so that another thread can end it.
         last: whether the message is the end of the output, and not its beginning.
+        stdin: the file of its standard input; by default that is empty.
+        stdout: the file for its standard output, which is no part of the message then.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: it cannot be started, or one of the files cannot be opened.
         PreconditionError: all compilers of ``running`` were ended before.
 
     """
-    with TemporaryFile() as said:
+    with ExitStack() as held:
+        said = held.enter_context(TemporaryFile())
         process = subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
-            stdout=said,
+            stdin=held.enter_context(stdin.open("rb")) if stdin else subprocess.DEVNULL,
+            stdout=held.enter_context(stdout.open("wb")) if stdout else said,
             stderr=said,
             env=environment,
             cwd=cwd,
@@ -183,7 +191,8 @@ def compile_by(  # noqa: PLR0913 - each is a choice of the caller's
         said.seek(max(0, said.seek(0, os.SEEK_END) - KEPT_OUTPUT) if last else 0)
         words = said.read(KEPT_OUTPUT).decode(errors="replace").strip()
     seconds = usage.ru_utime + usage.ru_stime
-    return Ended.of(process.returncode, seconds, words, limits.seconds if late else None)
+    ended = Ended.of(process.returncode, seconds, words, limits.seconds if late else None)
+    return replace(ended, user=usage.ru_utime)
 
 
 def _limit(process: int, limits: CompilerLimits) -> None:

@@ -1,36 +1,54 @@
-"""Counting the instructions that a program takes, exactly, by valgrind's tool callgrind."""
+"""Counting what a program takes, exactly, by valgrind's tool callgrind: instructions, or estimated cycles."""
 
 import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.processes.process import Running, compile_by
 
 _OUTPUT: Final = "callgrind.out"
-_NUMBERS: Final = re.compile(rb"[-+*\d]\S* (\d+)$")
+_NUMBERS: Final = re.compile(rb"[-+*\d]\S*((?: \d+)+) *$")
 _RECURSION: Final = re.compile(rb"'\d+$")
+
+Weights: TypeAlias = Mapping[str, int]
+"""By event of callgrind's: its share of a cost."""
+
+COSTS: Final[Mapping[str, Weights]] = {
+    "instructions": {"Ir": 1},
+    "cycles": {
+        "Ir": 1,
+        **dict.fromkeys(("I1mr", "D1mr", "D1mw"), 10),
+        **dict.fromkeys(("ILmr", "DLmr", "DLmw"), 100),
+        **dict.fromkeys(("Bcm", "Bim"), 10),
+    },
+}
+"""Costs by name. An access that misses the last level missed the first one, too, and counts as both."""
 
 
 @dataclass(frozen=True)
 class Counted:
-    """Instructions of one run, within ``main``.
+    """The cost of one run, within ``main``; instructions, if no weights say otherwise.
 
     Attributes:
         total: of the whole run.
-        own: by function of the program, those of the function itself.
-        inclusive: those of all that it calls, too. A call of a function to itself is counted once.
+        own: by function of the program, that of the function itself.
+        inclusive: that of all that it calls, too. A call of a function to itself is counted once.
+        outside: by function of the program, that of its calls into other objects, such as the C library.
+        calls: by caller and callee, both of the program: how often one calls the other.
 
     """
 
     total: int
     own: Mapping[str, int]
     inclusive: Mapping[str, int]
+    outside: Mapping[str, int] = field(default_factory=dict)
+    calls: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 def find_valgrind() -> str:
@@ -67,65 +85,95 @@ def count(program: Path, arguments: Sequence[str], folder: Path, limits: Limits,
     return read_counts(output.read_bytes().splitlines(), str(program))
 
 
-def read_counts(lines: Iterable[bytes], program: str) -> Counted:
-    """Read callgrind's output (https://valgrind.org/docs/manual/cl-format.html), of which it uses one event.
+def read_counts(lines: Iterable[bytes], program: str, weights: Weights = COSTS["instructions"]) -> Counted:
+    """Read callgrind's output (https://valgrind.org/docs/manual/cl-format.html).
 
     Args:
         lines: of the file.
         program: the path of the program; functions of other objects are not told.
+        weights: of the events; others, and events that were not counted, cost nothing.
 
     Raises:
         InvalidError: there is no total.
 
     """
-    reading = _Reading(program.encode(errors="surrogateescape"))
+    reading = _Reading(program.encode(errors="surrogateescape"), weights)
     for line in lines:
         reading.line(line)
     if reading.total is None:
         raise InvalidError("callgrind's output has no line 'summary:': the program ended before its main function did")
-    return Counted(reading.total, _named(reading.own), _named(reading.inclusive))
+    own, inclusive, outside = map(_named, (reading.own, reading.inclusive, reading.outside))
+    calls = {(_name(caller), _name(callee)): often for (caller, callee), often in reading.calls.items()}
+    return Counted(reading.total, own, inclusive, outside, calls)
 
 
 def _named(counts: Mapping[bytes, int]) -> Mapping[str, int]:
-    return {name.decode(errors="surrogateescape"): value for name, value in counts.items()}
+    return {_name(name): value for name, value in counts.items()}
+
+
+def _name(name: bytes) -> str:
+    return name.decode(errors="surrogateescape")
 
 
 class _Reading:
     """The lines so far: cost lines belong to the last ``fn=``; the line after ``calls=`` is a call's inclusive cost."""
 
-    def __init__(self, program: bytes) -> None:
+    def __init__(self, program: bytes, weights: Weights) -> None:
         self.total: int | None = None
         self.own: Counter[bytes] = Counter()
         self.inclusive: Counter[bytes] = Counter()
+        self.outside: Counter[bytes] = Counter()
+        self.calls: Counter[tuple[bytes, bytes]] = Counter()
         self._program = program
+        self._weights = weights
+        self._events = [weights.get("Ir", 0)]
         self._ours = False
         self._function = self._callee = b""
-        self._called = False
+        self._callee_object: bytes | None = None
+        self._called = 0
 
     def line(self, line: bytes) -> None:
         key, equals, value = line.partition(b"=")
-        if equals and key in (b"ob", b"fn", b"cfn", b"calls"):
+        if equals and key in (b"ob", b"fn", b"cob", b"cfn", b"calls"):
             self._header(key, value)
         elif found := _NUMBERS.match(line):
-            self._cost(int(found[1]))
+            self._cost(self._weighed(found[1].split()))
         elif line.startswith(b"summary: "):
-            self.total = int(line.split()[1])
+            self.total = self._weighed(line.split()[1:])
+        elif line.startswith(b"events: "):
+            self._events = [self._weights.get(event.decode(errors="replace"), 0) for event in line.split()[1:]]
+
+    def _weighed(self, counts: Sequence[bytes]) -> int:
+        # Zeros at the end of a line are left out.
+        return sum(weight * int(count) for weight, count in zip(self._events, counts, strict=False))
 
     def _header(self, key: bytes, value: bytes) -> None:
         if key == b"ob":
             self._ours = value == self._program
         elif key == b"fn":
             self._function = _RECURSION.sub(b"", value)
+        elif key == b"cob":
+            self._callee_object = value
         elif key == b"cfn":
             self._callee = _RECURSION.sub(b"", value)
         else:
-            self._called = True
+            often = value.split()[:1]
+            self._called = int(often[0]) if often and often[0].isdigit() else 1
 
     def _cost(self, count: int) -> None:
-        called, self._called = self._called, False
+        called, self._called = self._called, 0
+        if not called and self._ours:
+            self.own[self._function] += count
+            self.inclusive[self._function] += count
+        if not called:
+            return
+        # Without a line cob=, the callee is of the caller's object.
+        outside, self._callee_object = self._callee_object not in (None, self._program), None
         if not self._ours:
             return
-        if not called:
-            self.own[self._function] += count
-        if not called or self._callee != self._function:
+        if self._callee != self._function or outside:
             self.inclusive[self._function] += count
+        if outside:
+            self.outside[self._function] += count
+        else:
+            self.calls[self._function, self._callee] += called

@@ -34,8 +34,12 @@ def built(build: Sequence[str], output: IO[bytes] | None = None) -> Sequence[Bui
     return commands
 
 
-def converted(commands: Sequence[BuildCommand], front_end: FrontEnd, output: Path, jobs: int) -> Corpus:
+def converted(
+    commands: Sequence[BuildCommand], front_end: FrontEnd, output: Path, jobs: int
+) -> tuple[Corpus, Mapping[Path, str]]:
     """Give a build's modules, and those of earlier builds whose sources and flags are unchanged.
+
+    The second is the module of each object that this build made.
 
     Raises:
         NotFoundError: there are none.
@@ -43,14 +47,14 @@ def converted(commands: Sequence[BuildCommand], front_end: FrontEnd, output: Pat
     """
     folder = Path.cwd()
     writer = CorpusWriter(output)
-    convert(commands, Project(folder.name, folder), front_end, writer, jobs=jobs)
+    made = convert(commands, Project(folder.name, folder), front_end, writer, jobs=jobs)
     whole = writer.write()
     # A source that was removed or renamed since is none of the project's any more.
     corpus = whole.select(module.name for module in whole.modules if (folder / module.source).is_file())
     tell_untuned(corpus.failures)
     if not corpus.modules:
         raise NotFoundError(NOTHING)
-    return corpus
+    return corpus, made.names
 
 
 def tell_untuned(failures: Mapping[str, str]) -> None:

@@ -118,14 +118,15 @@ class Gains:
 
     Args:
         late: whether only choices about code generation have an effect, as in full LTO.
+        prior: the choices, and the share that each is assumed to save before any was tried; see `PRIOR`.
 
     """
 
-    def __init__(self, *, late: bool = False) -> None:
+    def __init__(self, *, late: bool = False, prior: Mapping[str, float] = PRIOR) -> None:
         self.late = late
         self._lock = Lock()
-        self._gained = {words: part * _PRIOR_BYTES for words, part in PRIOR.items()}
-        self._bytes = dict.fromkeys(PRIOR, float(_PRIOR_BYTES))
+        self._gained = {words: part * _PRIOR_BYTES for words, part in prior.items()}
+        self._bytes = dict.fromkeys(prior, float(_PRIOR_BYTES))
 
     def add(self, choice: Choice, size: float, credit: float) -> None:
         """Learn from a tried choice."""
@@ -136,7 +137,7 @@ class Gains:
     def parts(self) -> list[tuple[str, float]]:
         """Give each choice with the part of a function's bytes that it saves on average, the greatest part first."""
         with self._lock:
-            found = [(words, self._gained[words] / self._bytes[words]) for words in PRIOR]
+            found = [(words, self._gained[words] / self._bytes[words]) for words in self._gained]
         return sorted(found, key=lambda each: -each[1])
 
     def best(self, search: Search, graph: CallGraph, without: Collection[str]) -> list[tuple[float, Choice]]:

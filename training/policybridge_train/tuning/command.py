@@ -5,7 +5,7 @@ import fcntl
 import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +40,7 @@ from policybridge_train.corpus.notes import BuildCommand
 from policybridge_train.corpus.selecting import selected
 from policybridge_train.farms.contract import Farm
 from policybridge_train.farms.options import add_farm, farm_of
+from policybridge_train.speed.tuning import SpeedTuning, add_speed, asked_of, check_speed
 from policybridge_train.tasks.inline import InlineForSize
 from policybridge_train.tasks.recipe import TaskRecipe
 from policybridge_train.tuning.applying import Ending
@@ -98,6 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_plugins(parser)
     add_farm(parser)
     add_limits(parser, Limits())
+    add_speed(parser)
     add("--linked", action="store_true", help="make programs smaller, with what their modules share counted once")
     add("--json", action="store_true", help="write the result as JSON to standard output, all else to standard error")
     add("build", nargs="*", metavar="-- COMMAND", help="the build: make -j8")
@@ -127,8 +129,16 @@ def _tune(arguments: argparse.Namespace) -> int:
         if arguments.lto:
             check_link_time(tool, farm, Selection.of(arguments))
         compiling = FarmCompiler(farm, tool.recipe)
+        ending = Ending(
+            arguments.store, compiler, arguments.build, compilers, arguments.plugins, arguments.lto, tool.plugin
+        )
+        corpus, names = _opened(commands, arguments, tool, work)
+        kinds = arguments.decide or (KINDS if tool.plugin else (INLINE,))
+        if arguments.objective == "cycles":
+            modules = selected(corpus, Selection.of(arguments))
+            faster = SpeedTuning(commands, modules, names, compiling, farm.running, farm.slots, keeper, work)
+            return faster.run(arguments, asked_of(arguments, kinds), tool.limits, ending)
         progress = held.enter_context(Progress(work / "progress.db"))
-        corpus = Corpus.open(arguments.corpus) if arguments.corpus else _converted(commands, arguments, tool, work)
         at_link = _at_link_time(corpus, arguments, tool, farm, work) if arguments.lto else None
         chosen = _chosen(corpus, arguments) if at_link is None else [part for each in at_link for part in each.parts]
         keeper.expect(corpus.modules if at_link is None else chosen)
@@ -140,7 +150,6 @@ def _tune(arguments: argparse.Namespace) -> int:
         searching = f"{compiler.version} by {tool.by}{' linked' * arguments.linked}"
         searching += f" from {arguments.policy}" if arguments.policy else ""
         searching += f" lto {arguments.lto}" if arguments.lto else ""
-        kinds = arguments.decide or (KINDS if tool.plugin else (INLINE,))
         searching += f" decide {','.join(kinds)}"
         searching += f" spare {','.join(sorted(arguments.spare))}" if arguments.spare else ""
         start, running = keeper.start, farm.running
@@ -148,9 +157,6 @@ def _tune(arguments: argparse.Namespace) -> int:
         tools = replace(tools, spared=arguments.spare, gains=Gains(late=arguments.lto == "full"))
         tunings = [ModuleTuning(module, tools) for module in chosen]
         until = None if arguments.minutes is None else monotonic() + 60 * arguments.minutes
-        ending = Ending(
-            arguments.store, compiler, arguments.build, compilers, arguments.plugins, arguments.lto, tool.plugin
-        )
         with Telling(tunings, ending, json=arguments.json) as telling:
             status = _run(telling, keeper, Autotuner(tunings, farm.slots, running, until))
             if linker:
@@ -169,6 +175,7 @@ def _check(arguments: argparse.Namespace) -> None:
         raise InvalidError("--level is for a build; the modules of a corpus have their own levels")
     if arguments.lto and (arguments.linked or arguments.policy):
         raise InvalidError("--lto tunes programs already, from LLVM's own decisions: leave out --linked and --from")
+    check_speed(arguments)
     if arguments.compiler:
         _tool(arguments, compiler_of(arguments))
     with suppress(NotFoundError):
@@ -196,11 +203,12 @@ def _tool(arguments: argparse.Namespace, compiler: Compiler) -> CompileTool:
     found = CompileTool(compiler, limits_of(arguments), plugins=arguments.plugins)
     # Raises now if the program is no clang.
     _ = found.compiler.version
+    wanted = f"policybridge-inliner-{found.compiler.major}.so"
     if found.plugin is None and PASSES in (arguments.decide or ()):
-        wanted = f"policybridge-inliner-{found.compiler.major}.so"
         raise PreconditionError(f"passes are chosen by the plugin {wanted}: give its folder (--plugins)")
+    if found.plugin is None and arguments.objective == "cycles":
+        raise PreconditionError(f"--objective cycles needs the plugin {wanted}: give its folder (--plugins)")
     if found.plugin is None and arguments.plugins is not None:
-        wanted = f"policybridge-inliner-{found.compiler.major}.so"
         raise NotFoundError(f"{arguments.plugins} holds no {wanted} that {found.compiler.name} loads")
     return found
 
@@ -220,9 +228,12 @@ def _policy_start(arguments: argparse.Namespace, tool: CompileTool, farm: Farm) 
     return PolicyStart(task, recipe, farm, arguments.repository or BUNDLED, arguments.policy)
 
 
-def _converted(
+def _opened(
     commands: Sequence[BuildCommand], arguments: argparse.Namespace, tool: CompileTool, work: Path
-) -> Corpus:
+) -> tuple[Corpus, Mapping[Path, str]]:
+    """Give the corpus, and the module of each object of a build."""
+    if arguments.corpus:
+        return Corpus.open(arguments.corpus), {}
     level = None if arguments.level == "own" else arguments.level
     front_end = FrontEnd(tool.compiler, level, lines=False, limits=tool.limits)
     return converted(commands, front_end, work / "corpus", arguments.jobs or os.cpu_count() or 1)

@@ -1,0 +1,71 @@
+"""Linking a program again by the build's own command."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from policybridge_core.errors import NotFoundError, PreconditionError
+from policybridge_train.compiling.limits import Limits
+from policybridge_train.corpus.notes import BuildCommand
+from policybridge_train.processes.process import Running
+from policybridge_train.speed.relinking import Relinking
+from tests.native.llvm.plugins import need
+
+_SOURCES = {
+    "main.c": "int one(void); int two(void); int three(void);\nint main(void) { return one() + two() + three(); }\n",
+    "a/util.c": "int one(void) { return 1; }\n",
+    "b/util.c": "int two(void) { return 2; }\n",
+    "three.c": "int three(void) { return 3; }\n",
+    "other.c": "int three(void) { return 30; }\n",
+}
+_BUILD = [
+    *(f"gcc -c {name} -o {name[:-2]}.o" for name in ("a/util.c", "b/util.c", "three.c", "other.c")),
+    "ar rcs libhelp.a a/util.o b/util.o three.o",
+    "gcc -x c main.c -x none -L . -lhelp -o prog",
+]
+
+
+@pytest.fixture
+def commands(tmp_path: Path) -> list[BuildCommand]:
+    need("gcc")
+    for name, text in _SOURCES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    for command in _BUILD:
+        subprocess.run(command.split(), cwd=tmp_path, check=True)
+    return [BuildCommand(tmp_path, words[0], tuple(words[1:])) for words in map(str.split, _BUILD)]
+
+
+def _names(folder: Path) -> dict[Path, str]:
+    objects = {folder / f"{name}.o": name for name in ("a/util", "b/util", "three", "other")}
+    return {**objects, folder / "prog-main.c": "main"}
+
+
+def test_a_program_is_linked_with_changed_objects_also_those_of_an_archive(
+    tmp_path: Path, commands: list[BuildCommand]
+) -> None:
+    relinking = Relinking.of(tmp_path / "prog", commands, _names(tmp_path))
+    subprocess.run(["gcc", "-c", "main.c", "-o", "main.o"], cwd=tmp_path, check=True)
+    changed = {"three": tmp_path / "other.o", "main": tmp_path / "main.o"}
+    before = (tmp_path / "libhelp.a").read_bytes()
+    made, work = tmp_path / "made", tmp_path / "work"
+    work.mkdir()
+    relinking.link(changed, made, work, Limits(), Running())
+    assert subprocess.run([made], check=False).returncode == 33
+    assert subprocess.run([tmp_path / "prog"], check=False).returncode == 6
+    assert (tmp_path / "libhelp.a").read_bytes() == before
+
+
+def test_objects_of_one_name_in_an_archive_are_not_changed(tmp_path: Path, commands: list[BuildCommand]) -> None:
+    relinking = Relinking.of(tmp_path / "prog", commands, _names(tmp_path))
+    assert set(relinking.modules) == {"main", "three"}
+
+
+def test_what_the_build_did_not_link_or_compile_is_refused_with_the_programs_that_it_links(
+    tmp_path: Path, commands: list[BuildCommand]
+) -> None:
+    with pytest.raises(NotFoundError, match=r"which the build did not link: run a program that it links \(prog\)"):
+        Relinking.of(tmp_path / "a script", commands, _names(tmp_path))
+    with pytest.raises(PreconditionError, match="compiled no source"):
+        Relinking.of(tmp_path / "prog", commands, {})

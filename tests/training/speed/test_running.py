@@ -1,0 +1,92 @@
+"""The user's command that runs a program, and counts that are the same in each folder."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from policybridge_core.errors import InvalidError, NotFoundError
+from policybridge_train.compiling.limits import Limits
+from policybridge_train.processes.process import Running
+from policybridge_train.speed.running import RunCommand, Runner
+from policybridge_train.tasks.callgrind import Counted
+from tests.native.llvm.plugins import need
+
+_SOURCE = """
+#include <stdio.h>
+#include <string.h>
+int main(int count, char **words) {
+  char text[4096];
+  unsigned sum = 0;
+  for (int i = 0; i < 300; i++) {
+    memset(text, i, sizeof text);
+    for (unsigned at = 0; at < sizeof text; at += 64) sum += text[at] * strlen(words[count - 1]);
+    if (sum % 3) sum ^= (unsigned)(__UINTPTR_TYPE__)text >> 4;
+  }
+  return puts(sum == 7 ? "seven" : "another") < 0;
+}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "bench").write_bytes(b"")
+    (tmp_path / "my text").write_bytes(b"")
+    return tmp_path
+
+
+def test_a_command_has_settings_before_its_program_and_an_input_behind_it(folder: Path) -> None:
+    command = RunCommand.parse("A=1 LD_LIBRARY_PATH= ./bench -c 'a b' < 'my text'", folder)
+    assert command.program == folder / "bench"
+    assert command.arguments == ("-c", "a b")
+    assert command.stdin == folder / "my text"
+    assert command.environment["A"] == "1"
+    assert {"PATH", "LC_ALL", "LD_LIBRARY_PATH"} <= command.environment.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "words"),
+    [
+        ("", InvalidError, "names no program"),
+        ("A=1", InvalidError, "names no program"),
+        ("'./bench", InvalidError, "cannot be read"),
+        ("./bench | sort", InvalidError, "there is no shell"),
+        ("./bench < input -c", InvalidError, "there is no shell"),
+        ("./bench < gone", NotFoundError, "no file"),
+        ("./gone", NotFoundError, "left no program './gone'"),
+    ],
+)
+def test_a_command_that_cannot_be_run_is_refused_with_the_reason(
+    folder: Path, text: str, error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        RunCommand.parse(text, folder)
+
+
+def _counted(folder: Path) -> Counted:
+    folder.mkdir(parents=True)
+    (folder / "main.c").write_text(_SOURCE)
+    subprocess.run(["gcc", "-O1", "-w", "main.c", "-o", "bench"], cwd=folder, check=True)
+    with Runner(RunCommand.parse("./bench word", folder), Limits(), Running()) as runner:
+        program = runner.place("a")
+        program.write_bytes((folder / "bench").read_bytes())
+        program.chmod(0o755)
+        counted, ran = runner.count(program)
+        assert ran.output == runner.time(program).output
+        return counted
+
+
+def test_a_run_costs_the_same_in_two_folders_with_another_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("valgrind")
+    need("gcc")
+    first = _counted(tmp_path / "a")
+    monkeypatch.setenv("A_VARIABLE_OF_THE_USER", "x" * 777)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    second = _counted(tmp_path / "a folder" / ("with a long name" * 9))
+    assert first == second
+    assert first.own["main"] > 0
+    assert first.outside["main"] > 0
+    # Misses and mispredicted branches cost, too.
+    assert first.total > sum(first.own.values())

@@ -1,0 +1,293 @@
+"""The moves that one run of a program tries in one module, and what each has saved.
+
+A move changes a few functions of its module, and costs or saves what these take by themselves. Other modules' functions
+are never inlined here, so that many moves share a run, each with its own credit.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from policybridge_train.compiling.decisions import Decided
+from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.result import CompileResult
+from policybridge_train.tasks.callgrind import Counted
+from policybridge_train.tuning.choices import Choice, Gains
+from policybridge_train.tuning.flips import CallGraph, Flip, flips_of
+from policybridge_train.tuning.round import Sharers
+from policybridge_train.tuning.search import Accepted, Search, Tried
+
+Move: TypeAlias = "Flip | Choice"
+
+LISTED: Final[Mapping[str, float]] = {
+    "skip early-machinelicm": 0.0060,
+    "skip machine-cse": 0.0050,
+    "skip block-placement": 0.0030,
+    "set ext-tsp": 0.0030,
+    "skip LoopUnrollPass": 0.0030,
+    "skip LICMPass": 0.0028,
+    "skip loop-reduce": 0.0026,
+    "skip codegenprepare": 0.0025,
+    "skip x86-cmov-conversion": 0.0024,
+    "skip machine-sink": 0.0022,
+    "skip SimplifyCFGPass": 0.0020,
+    "skip LoopVectorizePass": 0.0019,
+    "skip SLPVectorizerPass": 0.0018,
+    "add gvn@early": 0.0017,
+    "skip peephole-opt": 0.0016,
+    "add loop-mssa(licm)@last": 0.0015,
+    "skip InstCombinePass": 0.0014,
+    "skip machinelicm": 0.0013,
+    "skip x86-optimize-leas": 0.0012,
+    "add jump-threading@early": 0.0011,
+    "add loop(loop-reduce)@last": 0.0010,
+    "skip LoopRotatePass": 0.0010,
+    "skip machine-scheduler": 0.0009,
+    "skip x86-fixup-leas": 0.0008,
+    "set split-conditions": 0.0008,
+    "skip shrink-wrap": 0.0008,
+    "set list-burr": 0.0007,
+    "set reverse-assignment": 0.0007,
+    "skip tailduplication": 0.0007,
+    "skip early-tailduplication": 0.0007,
+    "skip branch-folder": 0.0006,
+    "skip early-ifcvt": 0.0006,
+    "set spare-callee-saved": 0.0006,
+    "skip VectorCombinePass": 0.0005,
+    "skip consthoist": 0.0005,
+    "skip twoaddressinstruction": 0.0005,
+    "skip SROAPass": 0.0004,
+    "add early-cse<memssa>@last": 0.0004,
+    "add instcombine@last": 0.0004,
+    "add dse@last": 0.0004,
+    "add constraint-elimination@early": 0.0004,
+    "add correlated-propagation@early": 0.0004,
+    "add slsr@last": 0.0003,
+    "add newgvn@early": 0.0003,
+    "add simplifycfg<switch-to-lookup>@last": 0.0003,
+    "add sink@last": 0.0003,
+}
+"""Choices to try, and the share of a function's cycles that each is assumed to save, before any was tried."""
+
+_SCALE: Final = 200_000
+"""The whole program's cycles, in the units of `Gains`, where a prior weighs as much as 20,000: a tenth of a program."""
+
+_LEAST: Final = 0.0002
+"""The share of the program's cycles that a move must save: the code of others moves, too, and so do their misses."""
+
+_CALL: Final = 8
+"""Cycles that a call costs beside what the callee does, about: call, return, saved registers, arguments."""
+
+_UNKNOWN: Final = 0.001
+"""The share of its functions' cycles that a flip is expected to save beside that."""
+
+
+_ALIGNED: Final = 16
+"""Bytes at whose multiples functions begin, unless they are optimised for size."""
+
+
+@dataclass
+class Room:
+    """The bytes of text that accepted moves may still add to the program."""
+
+    left: float
+
+    def take(self, growth: float) -> bool:
+        """Take room for a move; ``False`` if there is not enough."""
+        if growth > max(0.0, self.left):
+            return False
+        self.left -= growth
+        return True
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Which moves are accepted, of all modules of a program.
+
+    Attributes:
+        room: for text.
+        gains: learn from choices.
+        cycles: of the whole program by LLVM's own decisions.
+
+    """
+
+    room: Room
+    gains: Gains
+    cycles: int
+
+    @property
+    def least(self) -> float:
+        """Cycles that a move must save."""
+        return _LEAST * self.cycles
+
+    @property
+    def scale(self) -> float:
+        """What makes cycles the units of the gains."""
+        return _SCALE / max(1, self.cycles)
+
+
+@dataclass
+class Part:
+    """A module of the program while it is tuned.
+
+    Attributes:
+        module: the module.
+        search: its state; sizes are cycles here.
+        bytes: by function, its bytes under the accepted decisions.
+
+    """
+
+    module: Module
+    search: Search
+    bytes: dict[str, int]
+
+    def settle(self, moves: Sequence[Move], seen: "Seen", rules: "Rules") -> int:
+        """Accept the moves that saved cycles, the greatest first, as far as there is room; give how many."""
+        search, before, graph = self.search, self.search.sizes, CallGraph(self.search.sites, self.search.sizes)
+        credited = []
+        for move in moves:
+            names = graph.names(move.affected)
+            credit = search.credit(names, before, seen.result.costs)
+            credited.append((credit, move, names))
+            search.tried[move.name] = Tried(move.surroundings(before), credit)
+            if isinstance(move, Choice):
+                rules.gains.add(move, before[move.function] * rules.scale, credit * rules.scale)
+        changed: set[str] = set()
+        accepted = 0
+        for credit, move, names in sorted(credited, key=lambda each: each[0]):
+            if credit <= -rules.least and rules.room.take(self._growth(names, seen)):
+                search.accept(Accepted(move.turned, names))
+                changed.update(names)
+                accepted += 1
+        search.update(seen.result, changed)
+        self.bytes = {
+            **{name: size for name, size in self.bytes.items() if name not in changed},
+            **{name: size for name, size in seen.bytes.items() if name in changed},
+        }
+        return accepted
+
+    def refuse(self, move: Move) -> None:
+        """Note a move that must not be tried again."""
+        self.search.tried[move.name] = Tried(move.surroundings(self.search.sizes), math.nan)
+
+    def _growth(self, names: Collection[str], seen: "Seen") -> int:
+        return sum(_aligned(seen.bytes.get(name, 0)) - _aligned(self.bytes.get(name, 0)) for name in names)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNED) * _ALIGNED
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One module's compile in a run.
+
+    Attributes:
+        result: of the compile; its costs are the cycles of the module's functions, its total ``text`` their sum.
+        bytes: of each function.
+
+    """
+
+    result: CompileResult
+    bytes: Mapping[str, int]
+
+    @classmethod
+    def of(cls, result: CompileResult, counted: Counted, owned: Collection[str]) -> "Seen":
+        """Join a compile and a run.
+
+        Args:
+            result: of the compile, with bytes by function.
+            counted: of the run.
+            owned: the functions that no other module of the program has under the same name.
+
+        """
+        costs = {
+            name: float(counted.own.get(name, 0) + counted.outside.get(name, 0)) if name in owned else 0.0
+            for name in result.costs
+        }
+        totals = {"text": sum(costs.values()), "exec": float(result.text)}
+        return cls(replace_costs(result, costs, totals), result.sizes)
+
+
+def replace_costs(result: CompileResult, costs: Mapping[str, float], totals: Mapping[str, float]) -> CompileResult:
+    """Give a compile's result with other costs, and without its object."""
+    return CompileResult(costs=costs, totals=totals, digest=result.digest, log=result.log, sections=result.sections)
+
+
+class Trying:
+    """Finds the next moves of modules.
+
+    Args:
+        gains: say which choices of passes to try first.
+        spared: the names of functions that no move may touch.
+        inline: whether decisions about calls are tried.
+        passes: whether choices of passes are.
+
+    """
+
+    def __init__(self, gains: Gains, *, inline: bool, passes: bool) -> None:
+        self._gains = gains
+        self._inline = inline
+        self._passes = passes
+
+    def moves(self, part: Part, hot: Collection[str], spared: Collection[str], counted: Counted) -> list[Move]:
+        """Give moves of a module that share a compile, those that are expected to save most first.
+
+        Args:
+            part: the module.
+            hot: the functions that cost much.
+            spared: the functions that no move may touch.
+            counted: the last run without moves.
+
+        """
+        search = part.search
+        graph = CallGraph(search.sites, search.sizes)
+        heat, untouched = graph.set_of(hot), graph.set_of(spared)
+        found: list[tuple[float, Move]] = []
+        if self._inline:
+            flips = (_with_callee(flip, graph) for flip in flips_of(search.sites, graph))
+            found += [
+                (_expected(flip, graph, search, counted), flip)
+                for flip in flips
+                if flip.affected & heat and not flip.affected & untouched and _is_new(flip, search)
+            ]
+        if self._passes:
+            best = self._gains.best(search, graph, ())
+            found += [(gain, choice) for gain, choice in best if choice.affected & heat & ~untouched]
+        return list(_shared(found, graph))
+
+
+def _shared(found: Sequence[tuple[float, Move]], graph: CallGraph) -> Iterator[Move]:
+    sharers = Sharers(graph)
+    for _, move in sorted(found, key=lambda each: (-each[0], each[1].name)):
+        if sharers.take_choice(move) if isinstance(move, Choice) else sharers.take(move):
+            yield move
+
+
+def _with_callee(flip: Flip, graph: CallGraph) -> Flip:
+    # The callee runs less often, or more often, if not its code: so its cycles change.
+    return replace(flip, affected=flip.affected | graph.set_of((flip.callee,)))
+
+
+def _is_new(flip: Flip, search: Search) -> bool:
+    tried = search.tried.get(flip.name)
+    return tried is None or (not math.isnan(tried.credit) and tried.surroundings != flip.surroundings(search.sizes))
+
+
+def _expected(flip: Flip, graph: CallGraph, search: Search, counted: Counted) -> float:
+    """Give the cycles that a flip is expected to save."""
+    unknown = _UNKNOWN * search.cost(search.sizes, graph.names(flip.affected))
+    if not flip.inline:
+        return unknown
+    pairs = {(name, flip.callee) for site in flip.sites for name in graph.names(graph.above(site.caller))}
+    called = sum(counted.calls.get(pair, 0) for pair in pairs)
+    there = sum(1 for site in graph.calls[flip.callee] if not site.inlined)
+    return _CALL * called * min(1.0, len(flip.sites) / max(1, there)) + unknown
+
+
+def turned(decided: Decided, moves: Sequence[Move]) -> Decided:
+    """Give decisions after moves, of which each touches other functions."""
+    inlining = {site: inline for move in moves for site, inline in move.turned.inlining.items()}
+    passes = {function: its for move in moves for function, its in move.turned.passes.items()}
+    return decided.turned(Decided(inlining, passes))

@@ -1,0 +1,153 @@
+"""Linking a program of a recorded build again, by the build's own command, with some of its objects changed."""
+
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from policybridge_core.errors import NotFoundError, PreconditionError
+from policybridge_train.compiling.limits import Limits
+from policybridge_train.corpus.invocation import Invocation, parse_compiler
+from policybridge_train.corpus.linking import Linked, read_links
+from policybridge_train.corpus.notes import BuildCommand
+from policybridge_train.corpus.programs import Programs
+from policybridge_train.processes.process import Running, compile_by
+
+_ARCHIVERS: Final = ("llvm-ar", "ar")
+_THIN: Final = b"!<thin>"
+
+
+@dataclass(frozen=True)
+class Relinking:
+    """One program's last link.
+
+    Attributes:
+        command: the compiler's that linked it.
+        objects: by the paths of the program's objects, the names of their modules.
+        archives: by the paths of the build's archives among the link's inputs, the objects in them that are modules'.
+
+    """
+
+    command: Invocation
+    objects: Mapping[Path, str]
+    archives: Mapping[Path, Sequence[Path]]
+
+    @classmethod
+    def of(cls, program: Path, commands: Sequence[BuildCommand], names: Mapping[Path, str]) -> "Relinking":
+        """Find how a program was linked.
+
+        Args:
+            program: its file.
+            commands: of the build, in their order.
+            names: by object: the name of its module.
+
+        Raises:
+            NotFoundError: the build did not link it by a compiler.
+            PreconditionError: nothing of it was compiled by the build.
+
+        """
+        links = list(_links(commands))
+        found = next((each for each in reversed(links) if each[1].path == program), None)
+        if found is None:
+            known = ", ".join(sorted({each.path.name for _, each in links if each.kind == "executable"})) or "none"
+            raise NotFoundError(
+                f"--run starts {program}, which the build did not link: run a program that it links ({known}), not a "
+                "script or a copy of one"
+            )
+        programs = Programs(names)
+        programs.follow(read_links(commands))
+        objects = next((objects for path, _, objects in programs if path == program), [])
+        if not objects:
+            raise PreconditionError(f"--run starts {program}, of which the build compiled no source to be tuned")
+        archives = {path: its for path, made, its in programs if made == "archive" and path in found[1].inputs}
+        return cls(found[0], {path: names[path] for path in objects}, archives)
+
+    @property
+    def modules(self) -> Sequence[str]:
+        """The names of the program's modules, in the order of the link, that can be changed."""
+        twice = {path for members in self.archives.values() for path in _of_one_name(members)}
+        return list(dict.fromkeys(name for path, name in self.objects.items() if path not in twice))
+
+    def link(self, changed: Mapping[str, Path], output: Path, folder: Path, limits: Limits, running: Running) -> None:
+        """Link the program with objects in place of its own.
+
+        Args:
+            changed: by module.
+            output: the program.
+            folder: for files of the link.
+            limits: of the linker.
+            running: where it is counted.
+
+        Raises:
+            PreconditionError: it cannot be linked.
+
+        """
+        words = [self.command.command.tool, *self._words(changed, output, folder, limits)]
+        done = compile_by(words, limits, cwd=self.command.command.folder, running=running)
+        if not done.ok:
+            raise PreconditionError(f"{output.name} cannot be linked again by the build's command: {done.failure}")
+
+    def _words(self, changed: Mapping[str, Path], output: Path, folder: Path, limits: Limits) -> Iterator[str]:
+        own = {path: changed[name] for path, name in self.objects.items() if name in changed}
+        swapped = {path: str(made) for path, made in own.items()}
+        swapped |= {path: self._archive(path, own, folder, limits) for path in self.archives}
+        sources = {source.word: self.command.object_of(source) for source in self.command.sources}
+        libraries = {f"-l{path.stem.removeprefix('lib')}": path for path in self.archives}
+        words = iter(self.command.command.arguments)
+        for word in words:
+            if word in ("-o", "-x"):
+                next(words, None)
+                continue
+            if (word.startswith("-o") and not word.startswith("-objc")) or word.startswith("-x"):
+                continue
+            path = sources.get(word) or libraries.get(word) or self.command.command.path(word)
+            yield swapped.get(path, word)
+        yield from ("-o", str(output))
+
+    def _archive(self, archive: Path, own: Mapping[Path, Path], folder: Path, limits: Limits) -> str:
+        """Give an archive with the changed objects in it; the archive itself if none is."""
+        members = [path for path in self.archives[archive] if path in own and path not in self._twice(archive)]
+        if not members:
+            return str(archive)
+        with archive.open("rb") as file:
+            if file.read(len(_THIN)) == _THIN:
+                raise PreconditionError(f"{archive} is a thin archive, which cannot be changed: build without ar's T")
+        place = folder / archive.name
+        place.mkdir(exist_ok=True)
+        copy = place / "copy.a"
+        shutil.copyfile(archive, copy)
+        for path in members:
+            shutil.copyfile(own[path], place / path.name)
+        words = [_archiver(), "r", str(copy), *(str(place / path.name) for path in members)]
+        done = compile_by(words, limits)
+        if not done.ok:
+            raise PreconditionError(f"{archive} cannot be changed: {done.failure}")
+        return str(copy)
+
+    def _twice(self, archive: Path) -> set[Path]:
+        return set(_of_one_name(self.archives[archive]))
+
+
+def _of_one_name(members: Iterable[Path]) -> Iterator[Path]:
+    """Give the members whose name another one has, too: an archiver would replace the first of them alone."""
+    members = list(members)
+    often = Counter(path.name for path in members)
+    yield from (path for path in members if often[path.name] > 1)
+
+
+def _links(commands: Iterable[BuildCommand]) -> Iterator[tuple[Invocation, Linked]]:
+    for command in commands:
+        invocation = parse_compiler(command)
+        if invocation is not None and invocation.stage == "link":
+            for linked in read_links([command]):
+                if isinstance(linked, Linked):
+                    yield invocation, linked
+
+
+def _archiver() -> str:
+    for name in _ARCHIVERS:
+        if path := shutil.which(name):
+            return path
+    raise NotFoundError("there is no ar on PATH, which changes archives: install binutils")

@@ -1,0 +1,226 @@
+"""Runs of a program: the same each time, under callgrind or timed.
+
+A program's stack has its command line and its environment, and so its addresses depend on their lengths. Here all of
+these are the same in every run and every folder: the program is a file of a fixed name in a folder whose path is always
+as long, and the environment has nothing of the user's.
+"""
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
+from policybridge_train.compiling.limits import Limits
+from policybridge_train.processes.process import Ended, Running, Status, compile_by
+from policybridge_train.tasks.cachegrind import CACHE
+from policybridge_train.tasks.callgrind import COSTS, Counted, find_valgrind, read_counts
+
+_SETTING: Final = re.compile(r"[A-Za-z_]\w*=")
+_SHELL: Final = frozenset((">", ">>", "|", "||", "&&", "&", ";", "2>", "<<"))
+_FOLDER: Final = "/tmp"  # noqa: S108 - a folder of our own is made in it; TMPDIR is as long as the user likes
+_WARNING: Final = re.compile(r"(signal \d+: )?--\d+-- warning")
+"""A line of valgrind's about this processor's own caches, which are not those of the model."""
+
+_SLOTS: Final = 10_000
+
+_STACK: Final = 8 << 20
+"""Bytes. Else it depends on the user's limit."""
+
+_FIXED: Final[Mapping[str, str]] = {"LC_ALL": "C", "PATH": "/usr/bin:/bin", "TZ": "UTC", "LD_BIND_NOW": "1"}
+"""The environment. Functions of libraries are bound before ``main``: binding is counted else, and is no part of it."""
+
+
+@dataclass(frozen=True)
+class RunCommand:
+    """The user's command that runs a program.
+
+    Attributes:
+        program: the file, absolute and without links.
+        arguments: of the program.
+        folder: where it runs.
+        variables: of its environment, beside those that are the same for all.
+        stdin: the file of its standard input, if it has one.
+
+    """
+
+    program: Path
+    arguments: tuple[str, ...]
+    folder: Path
+    variables: Mapping[str, str] = field(default_factory=dict)
+    stdin: Path | None = None
+
+    @classmethod
+    def parse(cls, text: str, folder: Path) -> "RunCommand":
+        """Read a command: ``NAME=VALUE`` before the program, arguments, and ``< FILE``, quoted as for a shell.
+
+        Raises:
+            InvalidError: it has no program, or something else of a shell's.
+            NotFoundError: there is no such program, or no such input.
+
+        """
+        words = _split(text)
+        variables: dict[str, str] = {}
+        while words and _SETTING.match(words[0]):
+            name, _, value = words.pop(0).partition("=")
+            variables[name] = value
+        stdin = None
+        if len(words) > 1 and words[-2] == "<":
+            stdin = folder / words.pop()
+            words.pop()
+            if not stdin.is_file():
+                raise NotFoundError(f"--run: there is no file {stdin} for the program's standard input")
+        if not words:
+            raise InvalidError("--run names no program: give --run './bench input'")
+        if odd := next((word for word in words if word in _SHELL or word == "<"), None):
+            raise InvalidError(
+                f"--run has {odd!r}, and there is no shell: give a program, its arguments, and at the end '< FILE'"
+            )
+        return cls(_program(words[0], folder), tuple(words[1:]), folder, variables, stdin)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The whole environment of a run."""
+        return {**_FIXED, **self.variables}
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise InvalidError(f"--run cannot be read: {error}") from error
+
+
+def _program(word: str, folder: Path) -> Path:
+    path = Path(os.path.realpath(folder / word))
+    if not path.is_file():
+        raise NotFoundError(
+            f"--run: the build left no program {word!r} in {folder}: give its path as seen from there, such as ./bench"
+        )
+    return path
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run that ended well.
+
+    Attributes:
+        output: SHA-256 of what it printed to standard output, in hex.
+        user: seconds of user time.
+
+    """
+
+    output: str
+    user: float
+
+
+class Runner(AbstractContextManager["Runner"]):
+    """Runs programs by the user's command, in place of the command's own. For one thread.
+
+    Args:
+        command: the user's.
+        limits: of one run.
+        running: where each run is counted while it runs.
+        cost: the name of the cost, in `COSTS`.
+
+    Raises:
+        NotFoundError: there is no valgrind.
+        OSError: there is no folder for the program.
+
+    """
+
+    def __init__(self, command: RunCommand, limits: Limits, running: Running, cost: str = "cycles") -> None:
+        self._valgrind = _without_wrapper(find_valgrind())
+        self._command = command
+        self._limits = limits
+        self._running = running
+        self._weights = COSTS[cost]
+        self.folder = _slot()
+        """For the programs, each of which is in a folder of its own with a name of one letter."""
+        self.runs = 0
+
+    def place(self, letter: str) -> Path:
+        """Give the path of a program that is to be run; its folder is there then."""
+        folder = self.folder / letter
+        folder.mkdir(exist_ok=True)
+        return folder / self._command.program.name
+
+    def count(self, program: Path) -> tuple[Counted, Ran]:
+        """Run a program of `place` under callgrind.
+
+        Raises:
+            PreconditionError: it fails, or takes too long.
+            InvalidError: it ended before ``main`` did.
+
+        """
+        profile = self.folder / "callgrind.out"
+        options = ["--tool=callgrind", f"--callgrind-out-file={profile}", "--toggle-collect=main", "--quiet"]
+        options += ["--demangle=no", "--compress-strings=no", "--compress-pos=no", f"--main-stacksize={_STACK}"]
+        options += ["--cache-sim=yes", "--branch-sim=yes", *CACHE]
+        ran = self._run([self._valgrind, *options, str(program)], "under valgrind ")
+        counted = read_counts(profile.read_bytes().splitlines(), os.path.realpath(program), self._weights)
+        return counted, ran
+
+    def time(self, program: Path) -> Ran:
+        """Run a program of `place` as it is; see `count`."""
+        return self._run([str(program)])
+
+    def _run(self, words: Sequence[str], how: str = "") -> Ran:
+        self.runs += 1
+        output = self.folder / "stdout"
+        command, given = [*words, *self._command.arguments], self._command
+        done = compile_by(
+            command,
+            self._limits,
+            given.environment,
+            given.folder,
+            running=self._running,
+            stdin=given.stdin,
+            stdout=output,
+        )
+        if not done.ok:
+            raise PreconditionError(_failure(done, given.program.name, how))
+        return Ran(hashlib.sha256(output.read_bytes()).hexdigest(), done.user)
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _without_wrapper(valgrind: str) -> str:
+    """Give Debian's own program behind its shell script: a shell adds the folder to the environment (PWD)."""
+    program = f"{valgrind}.bin"
+    return program if os.access(program, os.X_OK) else valgrind
+
+
+def _slot() -> Path:
+    """Make the first free one of folders whose names are of one length.
+
+    The letters of a random name would change the branches of the dynamic linker that come before ``main``, and with
+    them the state of the simulated caches.
+
+    Raises:
+        OSError: none can be made.
+
+    """
+    for number in range(_SLOTS):
+        path = Path(_FOLDER, f"policybridge-{number:04}")
+        with suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+            return path
+    raise PreconditionError(
+        f"{_FOLDER} has {_SLOTS:,} folders policybridge-*: remove those of searches that have ended"
+    )
+
+
+def _failure(done: Ended, program: str, how: str) -> str:
+    said = " ".join(line for line in done.failure.splitlines() if not _WARNING.match(line)) or "it says nothing"
+    words = f"--run: {program} {how}does not end well: {said}"
+    if done.status is Status.TIMEOUT:
+        return f"{words}; valgrind takes some 50 times as long: give a smaller input, or more time (--seconds)"
+    return f"{words}; it has to exit with 0, without the user's environment (set variables by --run 'NAME=VALUE …')"

@@ -1,0 +1,88 @@
+"""What a search for speed has come to, for people and as JSON."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from policybridge_train.speed.confirming import Times
+from policybridge_train.tuning.applying import Ending
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """What was used: compiles of how many modules, and runs under callgrind."""
+
+    compiles: int
+    modules: int
+    runs: int
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """A number by LLVM's own decisions and by the best found."""
+
+    before: int
+    after: int
+
+    @property
+    def percent(self) -> float:
+        """The change in percent."""
+        return 100 * (self.after / self.before - 1) if self.before else 0.0
+
+
+class Speed(msgspec.Struct, frozen=True):
+    """The result.
+
+    Attributes:
+        program: its file's name.
+        cycles: estimated, of the run.
+        text: bytes.
+        time: ``None`` if nothing was found.
+        hot: the functions that were tuned, and their shares of the cycles, the greatest first.
+        decisions: about calls.
+        passes: choices of passes.
+        spent: compiles and runs.
+        failures: moves that made no program that works.
+        stored: whether the store has the decisions.
+
+    """
+
+    program: str
+    cycles: Pair
+    text: Pair
+    time: Times | None
+    hot: dict[str, float]
+    decisions: int
+    passes: int
+    spent: Spent
+    failures: Sequence[str]
+    stored: bool
+
+    def lines(self, ending: Ending) -> Iterator[str]:
+        """Give the lines for people."""
+        spent = self.spent
+        yield (
+            f"{self.program}: {len(self.hot)} functions cost 0.5 % or more; {spent.compiles:,} compiles of "
+            f"{spent.modules:,} modules and {spent.runs:,} counted runs of it by {ending.compiler.name}"
+        )
+        yield from (f"not kept: {why}" for why in self.failures)
+        cycles, text, time = self.cycles, self.text, self.time
+        yield f"estimated cycles {cycles.before:,}, tuned {cycles.after:,} ({cycles.percent:+.2f} %)"
+        yield f"text {text.before:,}, tuned {text.after:,} ({text.percent:+.2f} %)"
+        if time is None:
+            yield "nothing was found that saves cycles, so there is nothing to store"
+            return
+        runs = f"{time.pairs} pairs of {time.seconds:.3f} s"
+        yield f"user time × {time.factor:.4f} (95 %: {time.low:.4f} to {time.high:.4f}; {runs}): {time.verdict}"
+        if not self.stored:
+            yield "the store is left as it is: what is confirmed to be slower is not kept"
+            return
+        yield f"{self.decisions:,} decisions about calls and {self.passes:,} choices of passes; apply {ending.store}:"
+        yield from (f"  {line}" for line in ending.applying())
+
+    def write_json(self, store: Path, applying: Sequence[str]) -> None:
+        """Write the result to standard output."""
+        told = {**msgspec.to_builtins(self), "store": str(store), "apply": list(applying) if self.stored else []}
+        if self.time is not None:
+            told["time"]["verdict"] = self.time.verdict
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(told)) + b"\n")
