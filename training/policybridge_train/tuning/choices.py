@@ -4,12 +4,12 @@ The effect of a choice on a function does not depend on the choices for other fu
 function tries a choice of its own in each compile in which no flip touches it.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Final
+from typing import Final, NamedTuple
 
-from policybridge_client.decisions.passes import CODEGEN_PASSES
+from policybridge_client.decisions.passes import ALTERNATIVES, CODEGEN_PASSES
 from policybridge_train.compiling.decisions import MODULE, Decided
 from policybridge_train.tuning.flips import CallGraph
 from policybridge_train.tuning.search import Search
@@ -17,48 +17,64 @@ from policybridge_train.tuning.search import Search
 OUTLINER: Final = Decided(passes={MODULE: ["add iroutliner@last"]})
 """LLVM's outliner: a choice of the module, because the size that it gives a function depends on the other functions."""
 
+_AND: Final = " & "
+_TIGHT: Final = _AND.join(ALTERNATIVES["tight"])
+_SIZE: Final = _AND.join(ALTERNATIVES["size"])
+
 _LISTED: Final[Mapping[str, float]] = {
-    "set ext-tsp & skip early-machinelicm & skip loop-reduce": 0.0250,
-    "set ext-tsp": 0.0087,
+    _TIGHT: 0.0300,
+    _SIZE: 0.0150,
+    "skip machine-cse": 0.0086,
+    "add early-cse<memssa>@last & add newgvn@early & add separate-const-offset-from-gep@last & "
+    "skip shrink-wrap & skip x86-execution-domain-fix": 0.0050,
+    "set spare-callee-saved": 0.0048,
+    "skip codegenprepare": 0.0060,
     "skip x86-isel": 0.0060,
-    "add gvn-hoist@early & skip shrink-wrap": 0.0037,
-    "skip codegenprepare": 0.0044,
-    "skip machine-sink": 0.0042,
-    "add sink@last": 0.0040,
-    "skip machine-cse": 0.0030,
-    "add gvn-hoist@early": 0.0021,
+    "set aggressive-cse": 0.0030,
+    "set no-edge-splits": 0.0030,
+    "skip machine-sink": 0.0033,
+    "add reg2mem,sroa,instcombine,simplifycfg@last": 0.0020,
+    "add newgvn@early": 0.0020,
+    "set ext-tsp": 0.0015,
+    "skip twoaddressinstruction": 0.0012,
+    "skip shrink-wrap": 0.0011,
+    "skip postra-machine-sink": 0.0011,
+    "add sink@last": 0.0011,
+    "add lower-switch,simplifycfg@last": 0.0010,
+    "skip early-machinelicm": 0.0010,
+    "skip loop-reduce": 0.0010,
+    "skip machine-cp": 0.0009,
+    "add separate-const-offset-from-gep@last": 0.0008,
     "add mergereturn,simplifycfg@last & skip InstCombinePass & skip LoopRotatePass & "
-    "skip LoopUnrollPass & skip SLPVectorizerPass & skip x86-cmov-conversion": 0.0020,
-    "skip shrink-wrap": 0.0016,
-    "add newgvn@early & skip x86-fixup-leas & skip x86-optimize-leas": 0.0012,
-    "add reg2mem,sroa,instcombine,simplifycfg@last": 0.0012,
-    "add aggressive-instcombine@early & add instcombine@last & add nary-reassociate@last & "
-    "add separate-const-offset-from-gep@last & add slsr@last": 0.0012,
-    "skip InstCombinePass": 0.0010,
-    "skip machine-scheduler": 0.0009,
-    "add lower-switch,simplifycfg@last": 0.0007,
-    "skip x86-optimize-leas": 0.0007,
+    "skip LoopUnrollPass & skip SLPVectorizerPass & skip x86-cmov-conversion": 0.0008,
+    "skip machine-scheduler": 0.0006,
+    "set list-burr": 0.0006,
+    "add gvn-hoist@early": 0.0006,
     "skip block-placement": 0.0006,
-    "skip early-machinelicm": 0.0005,
-    "skip loop-reduce": 0.0005,
-    "skip x86-fixup-leas": 0.0005,
-    "skip twoaddressinstruction": 0.0003,
-    "add constraint-elimination@early & skip consthoist & "
-    "skip expand-memcmp & skip machinelicm & skip tailduplication": 0.0003,
-    "add adce@last & add bdce@last & add dse@last & add early-cse<memssa>@last & "
+    "skip x86-fixup-leas": 0.0006,
+    "set reverse-assignment": 0.0005,
+    "set no-small-tables": 0.0005,
+    "add gvn@last": 0.0004,
+    "skip x86-cf-opt": 0.0004,
+    "add aggressive-instcombine@early & add instcombine@last & add nary-reassociate@last & "
+    "add memcpyopt@last & add slsr@last": 0.0004,
+    "add constraint-elimination@early & skip consthoist & skip expand-memcmp & skip tailduplication": 0.0004,
+    "skip x86-optimize-leas": 0.0003,
+    "skip branch-folder": 0.0003,
+    "skip SimplifyCFGPass": 0.0003,
+    "set split-conditions": 0.0003,
+    "add adce@last & add bdce@last & add dse@last & "
     "add jump-threading@early & add mldst-motion@early & add reassociate@early & add sccp@early": 0.0003,
-    "skip early-tailduplication & skip machine-latecleanup & skip opt-phis & skip postra-machine-sink & "
+    "skip early-tailduplication & skip machine-latecleanup & skip opt-phis & "
     "skip stack-slot-coloring & skip x86-avoid-sfb & skip lrshrink": 0.0003,
     "add loop(indvars)@last & add loop-mssa(licm)@last & "
     "add simplifycfg<switch-to-lookup>@last & add tailcallelim@last": 0.0003,
-    "add loop(loop-reduce)@last": 0.0002,
-    "add gvn@early": 0.0002,
+    "add loop(loop-reduce)@last": 0.0003,
+    "set split-for-size": 0.0002,
+    "skip InstCombinePass": 0.0002,
     "skip LICMPass": 0.0002,
-    "skip SimplifyCFGPass": 0.0002,
-    "skip branch-folder": 0.0001,
     "add simplifycfg<hoist-common-insts;sink-common-insts>@last": 0.0001,
     "skip SROAPass": 0.0001,
-    "skip machine-cp": 0.0001,
     "skip peephole-opt": 0.0001,
 }
 """Choices to try, and the share of a function's bytes that each saved in earlier searches.
@@ -70,16 +86,27 @@ few functions. Where they change nothing together, none of them is tried alone i
 _ALONE: Final = 0.0002
 """The share assumed for a choice that is listed only as a part of a group."""
 
-_AND: Final = " & "
-_GROUP_OF: Final = {each: words for words in _LISTED if _AND in words for each in words.split(_AND)}
-PRIOR: Final[Mapping[str, float]] = {**_LISTED, **{each: _ALONE for each in _GROUP_OF if each not in _LISTED}}
+_BACK: Final = 0.0004
+"""The share assumed for a choice that is taken back."""
+
+
+def _groups() -> Mapping[str, Sequence[str]]:
+    found: dict[str, list[str]] = {}
+    for words in _LISTED:
+        for each in words.split(_AND) if _AND in words else ():
+            found.setdefault(each, []).append(words)
+    return found
+
+
+_GROUPS_OF: Final = _groups()
+PRIOR: Final[Mapping[str, float]] = {**_LISTED, **{each: _ALONE for each in _GROUPS_OF if each not in _LISTED}}
 """All choices that are tried, together and alone."""
 
 _PRIOR_BYTES: Final = 20_000
 """The prior weighs as much as trials on functions of this many bytes."""
 
 _AGAIN: Final = 0.1
-"""The part of the gain that is expected of a choice that did not help the function as it was, or is taken back."""
+"""The part of the gain that is expected of a choice that did not help the function as it was."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +117,14 @@ class Choice:
         function: whose passes it is about.
         words: the action and the name; of several choices with ``&`` between.
         affected: the function, as a set (`CallGraph`).
+        back: whether it is taken back.
 
     """
 
     function: str
     words: str
     affected: int
+    back: bool = False
     read: int = 0
 
     @property
@@ -113,6 +142,14 @@ class Choice:
         return sizes.get(self.function, 0)
 
 
+class Part(NamedTuple):
+    """The part of a function's bytes that a choice saves on average; or that taking it back saves."""
+
+    words: str
+    back: bool
+    saved: float
+
+
 class Gains:
     """The gain that is expected of choices, learnt from those tried in all modules. Usable from any thread.
 
@@ -125,20 +162,20 @@ class Gains:
     def __init__(self, *, late: bool = False, prior: Mapping[str, float] = PRIOR) -> None:
         self.late = late
         self._lock = Lock()
-        self._gained = {words: part * _PRIOR_BYTES for words, part in prior.items()}
-        self._bytes = dict.fromkeys(prior, float(_PRIOR_BYTES))
+        self._gained = {(words, back): (_BACK if back else part) * _PRIOR_BYTES for words, part, back in _moves(prior)}
+        self._bytes = dict.fromkeys(self._gained, float(_PRIOR_BYTES))
 
     def add(self, choice: Choice, size: float, credit: float) -> None:
         """Learn from a tried choice."""
         with self._lock:
-            self._gained[choice.words] += max(0.0, -credit)
-            self._bytes[choice.words] += size
+            self._gained[choice.words, choice.back] += max(0.0, -credit)
+            self._bytes[choice.words, choice.back] += size
 
-    def parts(self) -> list[tuple[str, float]]:
+    def parts(self) -> list[Part]:
         """Give each choice with the part of a function's bytes that it saves on average, the greatest part first."""
         with self._lock:
-            found = [(words, self._gained[words] / self._bytes[words]) for words in self._gained]
-        return sorted(found, key=lambda each: -each[1])
+            found = [Part(*move, gained / self._bytes[move]) for move, gained in self._gained.items()]
+        return sorted(found, key=lambda each: -each.saved)
 
     def best(self, search: Search, graph: CallGraph, without: Collection[str]) -> list[tuple[float, Choice]]:
         """Give the choice that each function tries next, with the bytes that it is expected to save.
@@ -151,12 +188,12 @@ class Gains:
         """
         late = self.late or MODULE in search.decided.passes
         # After the outliner, which is the last of LLVM's passes, only code generation works on one function at a time.
-        parts = [each for each in self.parts() if not late or is_codegen(each[0])]
+        parts = [each for each in self.parts() if not late or is_codegen(each.words)]
         found = []
         for (function, size), alone in zip(search.sizes.items(), graph.each_of(search.sizes), strict=True):
             best = max(_untried(search, function, parts, without), default=None)
             if best is not None:
-                found.append((best[0] * size, Choice(function, best[1], alone)))
+                found.append((best[0] * size, Choice(function, best[1], alone, best[2])))
         return found
 
 
@@ -166,22 +203,32 @@ def is_codegen(words: str) -> bool:
     return all(action == "set" or (action == "skip" and name in CODEGEN_PASSES) for action, name in pairs)
 
 
+def _moves(prior: Mapping[str, float]) -> Iterator[tuple[str, float, bool]]:
+    """Give what can be chosen, with the share of its prior; and what can be taken back: each choice alone."""
+    for words, part in prior.items():
+        yield words, part, False
+        if _AND not in words:
+            yield words, part, True
+
+
 def _untried(
-    search: Search, function: str, parts: list[tuple[str, float]], without: Collection[str]
-) -> Iterator[tuple[float, str]]:
+    search: Search, function: str, parts: list[Part], without: Collection[str]
+) -> Iterator[tuple[float, str, bool]]:
     """Give the choices that the function has not tried as it is, up to the first that it never tried."""
-    for words, part in parts:
+    chosen, size = search.decided.passes.get(function, ()), search.sizes[function]
+    for words, back, part in parts:
+        if back != (words in chosen) or (_AND in words and any(each in chosen for each in words.split(_AND))):
+            continue
         name = f"{words} {function}"
         tried = search.tried.get(name)
-        if name in without or (tried is not None and tried.surroundings == search.sizes[function]):
+        if name in without or (tried is not None and tried.surroundings == size):
             continue
-        group = search.tried.get(f"{_GROUP_OF.get(words)} {function}")
-        if group is not None and group.surroundings == search.sizes[function] and not group.credit:
+        groups = (search.tried.get(f"{group} {function}") for group in _GROUPS_OF.get(words, ()))
+        if any(group is not None and group.surroundings == size and not group.credit for group in groups):
             continue
-        chosen = search.decided.passes.get(function, ())
-        if tried is None and not any(each in chosen for each in words.split(_AND)):
-            yield part, words
+        if tried is None:
+            yield part, words, back
             return
-        if tried is None or abs(tried.credit) > 0:
+        if abs(tried.credit) > 0:
             # It changed the function: as the function is now, it may help, or help no more.
-            yield part * _AGAIN, words
+            yield part * _AGAIN, words, back
