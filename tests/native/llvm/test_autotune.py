@@ -231,6 +231,19 @@ def test_a_search_begins_with_a_policys_decisions_where_they_make_functions_smal
     assert search.best_text < search.default_text
 
 
+def test_a_search_begins_with_the_passes_that_a_policy_chooses_and_leaves_inlining_where_only_passes_are_decided(
+    tmp_path: Path, corpus: Corpus, compiler: CountedCompiler
+) -> None:
+    store = tmp_path / "tuned.db"
+    started = ("--from", "size", "--decide", "passes", "--budget", 3, "--module", "*a.c*")
+    assert compiler.tune(store, "--corpus", corpus.folder, *started) == 0
+    search = searches(store)["p/a.c"]
+    assert search.spent == 3
+    assert search.best_text < search.default_text
+    assert search.best.passes
+    assert not search.best.inlining
+
+
 def test_a_policy_that_is_not_there_is_told_and_llvm_s_own_decisions_are_tuned(
     tmp_path: Path, corpus: Corpus, compiler: CountedCompiler, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -160,15 +160,16 @@ def _acknowledge(done: CompileResult, server: str, ledger: Path) -> None:
 
 
 def read_back(task: Task, case: Case, done: CompileResult, ledger: Path) -> Trajectory:
-    """Read the decisions of a compilation from the ledger.
+    """Read the decisions of a compilation from the ledger: those of the task's kind, if a policy made several kinds.
 
     Raises:
         NotFoundError: the ledger has none of its sessions.
         InvalidError: the task does not give a unit for each decision.
 
     """
-    with LedgerReader(ledger) as reader:
-        batches = [batch for name in done.sessions for batch in reader.trajectory(reader.session(name)).batches]
+    batches = _batches(done, ledger)
+    if len({batch.signature.advice.name for batch in batches}) > 1:
+        batches = _of_kind(batches, task.advice.name)
     if not batches:
         return Trajectory(case, done)
     whole = joined(batches)
@@ -181,6 +182,28 @@ def read_back(task: Task, case: Case, done: CompileResult, ledger: Path) -> Traj
     return Trajectory(
         case, done, whole.sessions[0].policy, whole.observations, _advice(whole), whole.log_probabilities, units
     )
+
+
+def read_choices(done: CompileResult, ledger: Path, kind: str) -> list[tuple[str, int]]:
+    """Read a policy's decisions of a kind that is about functions: the function's key, and the advice.
+
+    Raises:
+        NotFoundError: the ledger has none of the compilation's sessions.
+
+    """
+    found: list[tuple[str, int]] = []
+    for batch in _of_kind(_batches(done, ledger), kind):
+        found += zip(names_in_hex(batch.observations, "function"), map(int, _advice(batch)), strict=True)
+    return found
+
+
+def _batches(done: CompileResult, ledger: Path) -> list[DecisionBatch]:
+    with LedgerReader(ledger) as reader:
+        return [batch for name in done.sessions for batch in reader.trajectory(reader.session(name)).batches]
+
+
+def _of_kind(batches: Sequence[DecisionBatch], kind: str) -> list[DecisionBatch]:
+    return [batch for batch in batches if batch.signature.advice.name == kind]
 
 
 def _advice(batch: DecisionBatch) -> npt.NDArray[Any]:

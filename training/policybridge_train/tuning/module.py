@@ -1,6 +1,6 @@
 """Tuning one module: compile by compile, within its budget."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from threading import Lock
@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_train.compiling.decisions import MODULE, Decided, Decisions
+from policybridge_train.compiling.decisions import MODULE, Decided
 from policybridge_train.compiling.job import FarmCompiler
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult
@@ -75,7 +75,7 @@ class Tools:
     running: Running
     searching: str
     sharing: Sharing | None = None
-    policy: Callable[[Module], Decisions] | None = None
+    policy: Callable[[Module, Iterable[str]], Decided] | None = None
     kinds: Sequence[str] = (INLINE,)
     gains: Gains = field(default_factory=Gains)
     spared: Sequence[str] = ()
@@ -263,11 +263,14 @@ class ModuleTuning:
         search.started = search.start is not None
         if search.start is None and self._tools.policy is not None:
             search.spent += 1
-            search.start = self._decided(self._tools.policy)
+            search.start = self._decided(search)
 
-    def _decided(self, policy: Callable[[Module], Decisions]) -> Decided | None:
+    def _decided(self, search: Search) -> Decided | None:
+        tools = self._tools
         try:
-            return Decided(dict(policy(self.module)))
+            made = tools.policy(self.module, search.sizes) if tools.policy else Decided()
+            start = Decided(made.inlining if INLINE in tools.kinds else {}, made.passes if tools.chooses else {})
+            return start if start.count else None
         except PolicyBridgeError as error:
             # The search begins with LLVM's own decisions then.
             self.failure = str(error)
