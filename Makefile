@@ -201,6 +201,18 @@ policy-packages: $(VENV)/test.stamp
 replays: $(VENV)/test.stamp
 	$(BIN)/python -m tests.measures.replays
 
+# The packages of a release, into dist/: wheels, Debian packages and the sources. They run on systems with a glibc as new as
+# this machine's or newer; `make dist BASE=debian:bookworm-slim` makes them in a container of that base (ENGINE=podman).
+# It needs what distribution/Dockerfile installs.
+.PHONY: dist
+ENGINE ?= docker
+dist:
+ifdef BASE
+	$(ENGINE) build --file distribution/Dockerfile --build-arg BASE=$(BASE) --output dist .
+else
+	$(PYTHON) distribution/make.py $(DIST)
+endif
+
 # Each tutorial in an environment of its own, with what its first command installs: minutes.
 .PHONY: tutorials
 tutorials: $(VENV)/test.stamp

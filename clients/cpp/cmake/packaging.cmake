@@ -28,5 +28,8 @@ function(install_package)
     INSTALL_DESTINATION ${destination})
   write_basic_package_version_file(PolicyBridgeConfigVersion.cmake COMPATIBILITY SameMinorVersion)
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/PolicyBridgeConfig.cmake
-    ${CMAKE_CURRENT_BINARY_DIR}/PolicyBridgeConfigVersion.cmake DESTINATION ${destination})
+    ${CMAKE_CURRENT_BINARY_DIR}/PolicyBridgeConfigVersion.cmake
+    ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/PolicyBridgeDecisions.cmake
+    ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/PolicyBridgeToolchain.cmake
+    DESTINATION ${destination} COMPONENT run)
 endfunction()

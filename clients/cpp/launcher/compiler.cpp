@@ -146,7 +146,8 @@ Strings Compiler::with_flags(const Strings &flags) const {
   return words;
 }
 
-Strings Compiler::with_plugin(const std::string &plugin, const Strings &options, bool loads_early) const {
+Strings Compiler::with_plugin(const std::string &plugin, const Strings &options, bool loads_early,
+                              const std::string &dependency) const {
   Strings words = start;
   if (kind == CompilerKind::Opt) {
     words.push_back("-load-pass-plugin=" + plugin);
@@ -158,6 +159,8 @@ Strings Compiler::with_plugin(const std::string &plugin, const Strings &options,
     words.push_back("-fpass-plugin=" + plugin);
     for (const std::string &option : options)
       words.insert(words.end(), {"-mllvm", option});
+    if (!dependency.empty())
+      words.insert(words.end(), {"-Xclang", "-fdepfile-entry=" + dependency});
     words.emplace_back("--end-no-unused-arguments");
   }
   words.insert(words.end(), arguments.begin(), arguments.end());

@@ -33,7 +33,9 @@ struct Compiler {
 
   /// The command with a plugin of LLVM's passes, and the plugin's options. `loads_early` is for LLVM before 22, whose
   /// clang reads the options before it loads such plugins: the plugin is loaded as one of clang's own, too.
-  Strings with_plugin(const std::string &plugin, const Strings &options, bool loads_early) const;
+  /// Where clang writes the list of the files that the object depends on, it adds the `dependency`.
+  Strings with_plugin(const std::string &plugin, const Strings &options, bool loads_early,
+                      const std::string &dependency = {}) const;
 
   /// Whether the command surely compiles alone, so that options of a plugin reach no other tool: LLVM's assembler and
   /// linker have not loaded the plugin, and refuse them.

@@ -117,7 +117,10 @@ Result<CompilationReport> Decided::run_without(const Status &why) {
 Status Decided::become_with(const std::string &plugin) {
   Compiler compiler = compiler_;
   const std::string store = absolute(config_.decisions);
+  const bool under_sccache =
+      compiler.start.size() > 1 && file_name(compiler.start[compiler.start.size() - 2]) == "sccache";
   Strings options;
+  std::string dependency;
   if (compiler_.only_compiles()) {
     options.push_back("-policybridge-decisions=" + store);
     // Given, so that the plugin does not say for each file that LLVM decides before linking.
@@ -128,19 +131,22 @@ Status Decided::become_with(const std::string &plugin) {
       options.emplace_back("-policybridge-fallback=error");
     for (const char *name : extra_files_variables)
       append_to_variable(name, plugin + ":" + store);
+    // A build compiles again what depends on a changed store. sccache would not cache the command.
+    if (!under_sccache)
+      dependency = store;
   } else {
     setenv("POLICYBRIDGE_DECISIONS", store.c_str(), 1);
     setenv("POLICYBRIDGE_GROWTH_LIMIT", general(config_.growth_limit).c_str(), 1);
     setenv("POLICYBRIDGE_FALLBACK", config_.falls_back ? "default" : "error", 1);
     setenv("CCACHE_DISABLE", "1", 1);
     // This cache cannot be switched off by a variable.
-    if (compiler.start.size() > 1 && file_name(compiler.start[compiler.start.size() - 2]) == "sccache")
+    if (under_sccache)
       compiler.start = {compiler.start.back()};
   }
   if (!config_.stats.empty())
     setenv("POLICYBRIDGE_STATS", config_.stats.c_str(), 1);
   signals_.restore();
-  return become(compiler.with_plugin(plugin, options, major_ < first_major_that_reads_late));
+  return become(compiler.with_plugin(plugin, options, major_ < first_major_that_reads_late, dependency));
 }
 
 Result<CompilationReport> Decided::run_by_sequence(const DecisionStore &store, const DecisionStore::Section &section) {

@@ -11,8 +11,10 @@ from typing import Final
 from policybridge_client.llvm.config import GROWTH_LIMIT
 from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_train.embedding.c_files import prefix_of, write_header, write_source
+from policybridge_train.embedding.hosts import LLVM, MLIR, Host
 from policybridge_train.embedding.interface import Embedded, read_policies, read_policy
-from policybridge_train.embedding.plugin import LLVM, MLIR, Building, Host, build_plugin
+from policybridge_train.embedding.parts import Building
+from policybridge_train.embedding.plugin import build_plugin
 from policybridge_train.embedding.release import write_class
 from policybridge_train.embedding.toolchain import Toolchain, add_toolchain
 

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,9 +25,9 @@ _READS_LATE: Final = 22
 def find_plugin(compiler: CompilerCommand, folder: Path | None = None) -> Path | None:
     """Return the inliner's plugin for a compiler; ``None`` if the compiler loads no plugin.
 
-    The plugin may be in ``folder``, in the folders of `VARIABLE`, and where CMake installs: ``lib/policybridge`` (and
-    ``lib/ARCHITECTURE/policybridge``) under /usr/local and /usr. Each plugin is tried once with the compiler, and the
-    result is cached: a clang with a statically linked LLVM loads none.
+    The plugin may be in ``folder``, in the folders of `VARIABLE`, where pip installs the wheels of plugins, and where
+    CMake installs: ``lib/policybridge`` (and ``lib/ARCHITECTURE/policybridge``) under /usr/local and /usr. Each plugin
+    is tried once with the compiler, and the result is cached: a clang with a statically linked LLVM loads none.
     """
     major = llvm_version(compiler.start)
     if compiler.is_zig or compiler.kind is Kind.LLC or not major:
@@ -45,6 +46,8 @@ def plugin_folders(folder: Path | None = None) -> Iterator[Path]:
     if folder is not None:
         yield folder
     yield from (Path(word) for word in os.environ.get(VARIABLE, "").split(":") if word)
+    for scheme in (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")):
+        yield Path(sysconfig.get_path("data", scheme)) / "lib" / "policybridge"
     for prefix in _PREFIXES:
         for libraries in ("lib", "lib64"):
             yield prefix / libraries / "policybridge"
