@@ -218,12 +218,12 @@ endif
 tutorials: $(VENV)/test.stamp
 	$(BIN)/python -m pytest --fresh tests/docs/test_fresh.py
 
-# The stack of docker/compose.yaml in real containers, by podman as root: ten minutes, and four when the images are there, in
+# The stack of docker/compose.yaml, and the packages of make dist, in real containers, by podman as root: ten minutes, and four when the images are there, in
 # .cache/containers. It needs Debian's podman runc containernetworking-plugins dnsmasq-base iptables debootstrap
 # golang-github-containernetworking-plugin-dnsname.
 .PHONY: compose
 compose: $(VENV)/test.stamp
-	$(BIN)/python -m pytest --containers $(COMPOSE) tests/docker/test_stack.py
+	$(BIN)/python -m pytest --containers $(COMPOSE) tests/docker/test_stack.py tests/docker/test_dist.py
 
 # Small changes of the server, by hand and by chance, that the tests must notice; hours. MUTANTS='--count 50 --only ledger' takes fewer.
 mutants: $(VENV)/test.stamp

@@ -17,7 +17,7 @@ from tests.needs import needs_more
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="leave out the files that need a compiler or a framework")
-    parser.addoption("--containers", action="store_true", help="run the compose stack, too: minutes, as root")
+    parser.addoption("--containers", action="store_true", help="run what needs containers, too: minutes, as root")
     parser.addoption(
         "--fresh", action="store_true", help="run each tutorial in an environment of its own, too: minutes"
     )
@@ -28,7 +28,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
     if collection_path == _FRESH and not config.getoption("fresh"):
         return True
-    if collection_path == _STACK and not config.getoption("containers"):
+    if collection_path in _CONTAINERS and not config.getoption("containers"):
         return True
     return True if config.getoption("quick") and is_test and needs_more(collection_path) else None
 
@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "cluster" not in getattr(item, "fixturenames", ()))
 
 
-_STACK = Path(__file__).parent / "docker" / "test_stack.py"
+_CONTAINERS = [Path(__file__).parent / "docker" / f"test_{name}.py" for name in ("stack", "dist")]
 _FRESH = Path(__file__).parent / "docs" / "test_fresh.py"
 
 

@@ -13,6 +13,8 @@ BASE: Final = "localhost/policybridge-base"
 SERVER: Final = "localhost/policybridge:slim"
 TOOLS: Final = "localhost/policybridge:tools"
 PROMETHEUS: Final = "localhost/policybridge-prometheus"
+EMPTY: Final = "localhost/policybridge-empty"
+"""Compilers and CMake on the base, and nothing of ours."""
 
 _WHEELS: Final = ROOT / "docker" / "wheelhouse"
 _EXTRAS: Final = "onnx,http,otel,bench,tensorboard,train"
@@ -22,6 +24,13 @@ COPY prometheus promtool /usr/bin/
 RUN install --directory --owner nobody /prometheus
 USER nobody
 ENTRYPOINT ["prometheus"]
+"""
+
+
+_EMPTY: Final = """
+FROM {base}
+RUN apt-get update --quiet && DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends \\
+      clang-19 clang-22 cmake make && rm -rf /var/lib/apt/lists/*
 """
 
 
@@ -35,6 +44,17 @@ def make_images(podman: Engine) -> None:
         podman.build(tag, ROOT, *file, "--target", target)
     if not podman.has(PROMETHEUS):
         _make_prometheus(podman)
+
+
+def make_empty(podman: Engine) -> None:
+    """Make the image `EMPTY`, and the folder of wheels that others need."""
+    if not podman.has(BASE):
+        _make_base(podman)
+    _fill_wheelhouse()
+    context = podman.folder / "empty"
+    context.mkdir(exist_ok=True)
+    (context / "Dockerfile").write_text(_EMPTY.format(base=BASE))
+    podman.build(EMPTY, context)
 
 
 def _make_base(podman: Engine) -> None:

@@ -31,7 +31,7 @@ PAGES: Final = [
     ROOT / "proto" / "SOCKET.md",
 ]
 
-LANGUAGES: Final = ("c", "console", "cpp", "json", "proto", "python", "text", "toml", "yaml")
+LANGUAGES: Final = ("c", "cmake", "console", "cpp", "json", "proto", "python", "text", "toml", "yaml")
 
 REASONS: Final = ("a fragment", "needs ", "shows ", "takes ")
 """How a reason begins for which a block is not run: a fragment of a program, something that must be installed, a form
@@ -39,7 +39,7 @@ or an output that is shown, or more time than a test has."""
 
 _FENCE: Final = re.compile(r"^```(\w*)$")
 _COMMENT: Final = re.compile(r"^<!-- (not run|before|needs): (.+) -->$")
-_PATH: Final = re.compile(r"^(?:#|//) ((?:[\w.-]+/)*[\w-]+\.(?:toml|py|c|cpp|proto))(?:\n|:)")
+_PATH: Final = re.compile(r"^(?:#|//) ((?:[\w.-]+/)*[\w-]+\.(?:toml|py|c|cpp|proto|build|txt))(?:\n|:)")
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ class Block:
         reason: why it is not run; empty where it is run.
         before: a shell command that is run before it; empty for none.
         needs: a program that it needs; empty for none but those of a test environment.
+        heading: of the section that it stands in.
 
     """
 
@@ -64,6 +65,7 @@ class Block:
     reason: str = ""
     before: str = ""
     needs: str = ""
+    heading: str = ""
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
@@ -79,14 +81,16 @@ def blocks(page: Path) -> Iterator[Block]:
     """Give the code blocks of ``page`` in their order."""
     lines = page.read_text(encoding="utf-8").splitlines()
     said: dict[str, str] = {}
-    number = 0
+    number, heading = 0, ""
     while number < len(lines):
         fence, comment = _FENCE.match(lines[number]), _COMMENT.match(lines[number])
         if fence:
             end = lines.index("```", number + 1)
             text = "\n".join(lines[number + 1 : end]) + "\n"
             reason, before, needs = (said.get(word, "") for word in ("not run", "before", "needs"))
-            yield Block(page, number + 1, fence[1], text, reason, before, needs)
+            yield Block(page, number + 1, fence[1], text, reason, before, needs, heading)
             number = end
+        elif lines[number].startswith("#"):
+            heading = lines[number].lstrip("# ")
         said = {**said, comment[1]: comment[2]} if comment else {}
         number += 1

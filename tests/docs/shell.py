@@ -15,6 +15,7 @@ from typing import Final
 
 _MARK: Final = "--- the command ended with"
 _SECONDS: Final = 600.0
+_BASH: Final = ("/bin/bash", "--noprofile", "--norc")
 
 
 @dataclass
@@ -114,11 +115,11 @@ def _is_ready(printed: Sequence[str]) -> bool:
 
 
 @contextmanager
-def opened_shell(folder: Path, environment: Mapping[str, str]) -> Iterator[Shell]:
+def opened_shell(folder: Path, environment: Mapping[str, str], start: Sequence[str] = _BASH) -> Iterator[Shell]:
     """Start a bash in ``folder``; it ends with all that it started."""
     shell = Shell(
         subprocess.Popen(
-            ["/bin/bash", "--noprofile", "--norc"],
+            start,
             cwd=folder,
             env=dict(environment),
             stdin=subprocess.PIPE,

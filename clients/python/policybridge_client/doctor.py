@@ -139,7 +139,10 @@ def _compiler(name: str, plugins: Path | None) -> FoundCompiler:
     if _OPTIONS[kind] == "LLVM" and told[1] not in _LLVM:
         tried = " and ".join(_LLVM)
         return FoundCompiler(name, told[0], "", f"there are plugins for LLVM {tried} alone; docs/llvm.md needs none")
-    cure = f"build it with -DPOLICYBRIDGE_{_OPTIONS[kind]}={told[1]}, or name its folder in {VARIABLE}"
+    package = (
+        f"install policybridge-llvm{told[1]} (docs/install.md), " if file.startswith("policybridge-inliner") else ""
+    )
+    cure = f"{package}build it with -DPOLICYBRIDGE_{_OPTIONS[kind]}={told[1]}, or name its folder in {VARIABLE}"
     return FoundCompiler(name, told[0], "", f"it loads no {file}: {cure}")
 
 
@@ -170,7 +173,7 @@ def _server(address: str) -> FoundServer:
 
 def _lines(found: Diagnosis) -> Iterator[str]:
     yield f"policybridge  {found.version}, Python {found.python}"
-    yield f"launcher      {found.launcher or 'none of this version: install policybridge-run (docs/launcher.md)'}"
+    yield f"launcher      {found.launcher or 'none of this version: install policybridge-run (docs/install.md)'}"
     yield f"store         {found.store or 'none from this folder up to the root of its repository'}"
     yield f"plugins       {', '.join(found.folders)}"
     for each in found.compilers:

@@ -47,7 +47,10 @@ def test_a_missing_plugin_is_told_with_its_cure(capsys: pytest.CaptureFixture[st
     (folder / f"policybridge-inliner-{major}.so").write_text("junk")
     found = by_name(diagnosed(capsys, "--plugins", str(folder)))[name]
     assert not found["plugin"]
-    assert f"loads no policybridge-inliner-{major}.so: build it with -DPOLICYBRIDGE_LLVM={major}" in found["note"]
+    assert (
+        f"loads no policybridge-inliner-{major}.so: install policybridge-llvm{major} (docs/install.md)" in found["note"]
+    )
+    assert f"build it with -DPOLICYBRIDGE_LLVM={major}" in found["note"]
 
 
 def test_the_launcher_and_the_store_of_the_folder_are_told(

@@ -1,0 +1,165 @@
+"""CMake, Meson, Make and autotools build with a store, by the lines of docs/install.md."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.docs.pages import ROOT, blocks
+from tests.docs.reader import Runner
+from tests.docs.shell import opened_shell
+from tests.native.conftest import Target, build_grpc, missing
+from tests.native.llvm.plugins import built_plugin, need
+
+MAJOR = "22"
+PAGE = ROOT / "docs" / "install.md"
+STORE = "policybridge.decisions"
+SHARED = "Tune your own build"
+EMPTY = "policybridge-decisions 1\n"
+
+CONFIGURE = """AC_INIT([words], [1])
+AM_INIT_AUTOMAKE([foreign])
+AC_PROG_CXX
+AC_CONFIG_FILES([Makefile])
+AC_OUTPUT
+"""
+AUTOMAKE = """bin_PROGRAMS = words
+words_SOURCES = words.cpp
+"""
+
+
+@pytest.fixture(scope="module")
+def prefix(native: Target, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install what the packages policybridge-run and policybridge-llvm22 have."""
+    need(f"clang++-{MAJOR}")
+    folder = tmp_path_factory.mktemp("prefix")
+    native("policybridge-run")
+    build_grpc(native)
+    built_plugin(native, "passes", MAJOR)
+    build = built_plugin(native, "inliner", MAJOR).parents[1]
+    for component in ("run", f"llvm{MAJOR}"):
+        words = ["cmake", "--install", str(build), "--prefix", str(folder), "--component", component]
+        subprocess.run(words, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def environment(prefix: Path) -> dict[str, str]:
+    """Give the environment of somebody who has installed them."""
+    path = os.pathsep.join([str(prefix / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
+    (plugins,) = (each.parent for each in prefix.rglob(f"policybridge-inliner-{MAJOR}.so"))
+    left = {name: value for name, value in os.environ.items() if name not in ("CC", "CXX", "POLICYBRIDGE_SERVER")}
+    return {**left, "PATH": path, "POLICYBRIDGE_PLUGINS": str(plugins), "CCACHE_DISABLE": "1"}
+
+
+def follow(folder: Path, environment: dict[str, str], *headings: str) -> None:
+    """Do in a folder what the page's sections say."""
+    with opened_shell(folder, environment) as shell:
+        runner = Runner(folder, shell, environment)
+        for block in blocks(PAGE):
+            if block.heading in headings and not block.reason.startswith("a fragment"):
+                runner.run(block)
+
+
+@pytest.fixture(scope="module")
+def tuned(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Do with the page's project what the section about CMake says."""
+    folder = tmp_path_factory.mktemp("tuned")
+    (folder / ".git").mkdir()
+    follow(folder, environment, SHARED, "CMake")
+    return folder
+
+
+@pytest.fixture
+def project(tuned: Path, tmp_path: Path) -> Path:
+    """Give the project with its store, not built."""
+    (tmp_path / ".git").mkdir()
+    for name in ("words.cpp", "CMakeLists.txt", STORE):
+        shutil.copy(tuned / name, tmp_path)
+    return tmp_path
+
+
+def run(folder: Path, environment: dict[str, str], *words: str) -> str:
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def text(program: Path) -> int:
+    """Give the bytes of a program's text."""
+    return int(run(program.parent, dict(os.environ), "size", program.name).splitlines()[1].split()[0])
+
+
+@pytest.fixture(scope="module")
+def plain(tuned: Path, tmp_path_factory: pytest.TempPathFactory) -> int:
+    """Give the bytes of the program's text without decisions."""
+    program = tmp_path_factory.mktemp("plain") / "words"
+    words = (f"clang++-{MAJOR}", "-Oz", str(tuned / "words.cpp"), "-o", str(program))
+    run(program.parent, dict(os.environ), *words)
+    return text(program)
+
+
+def test_cmake_builds_a_smaller_program(tuned: Path, plain: int) -> None:
+    assert text(tuned / "build" / "words") < plain
+    assert text(tuned / "other" / "words") == text(tuned / "build" / "words")
+
+
+class System(NamedTuple):
+    """A build system: its section, the program that must be installed, what is built, and how again."""
+
+    heading: str
+    tool: str
+    program: str
+    again: tuple[str, ...] = ()
+
+
+SYSTEMS = (
+    System("Meson", "meson", "mesonbuild/words", ("ninja", "-C", "mesonbuild")),
+    System("Autotools", "autoreconf", "words", ("make",)),
+    System("Make", "make", "words"),
+)
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=[each.heading for each in SYSTEMS])
+def test_another_build_system_builds_it_too_and_again_where_the_store_has_changed(
+    project: Path, plain: int, environment: dict[str, str], system: System
+) -> None:
+    if shutil.which(system.tool) is None:
+        missing(system.tool)
+    if system.heading == "Autotools":
+        (project / "configure.ac").write_text(CONFIGURE)
+        (project / "Makefile.am").write_text(AUTOMAKE)
+        run(project, environment, "autoreconf", "--install")
+    follow(project, environment, system.heading)
+    small = text(project / system.program)
+    assert small < plain
+    if system.again:
+        (project / STORE).write_text(EMPTY)
+        run(project, environment, *system.again)
+        assert text(project / system.program) > small
+
+
+@pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
+def test_a_target_of_cmake_asks_for_decisions_by_itself(
+    project: Path, plain: int, environment: dict[str, str], generator: str
+) -> None:
+    with (project / "CMakeLists.txt").open("a") as file:
+        file.write("find_package(PolicyBridge REQUIRED)\npolicybridge_decisions(words kept.decisions)\n")
+    options = ("-DCMAKE_CXX_COMPILER=clang++-22", "-DCMAKE_CXX_FLAGS=-Oz", "-DCMAKE_CXX_COMPILER_LAUNCHER=env")
+    configure = ("cmake", "-G", generator, "-S", ".", "-B", "build", *options)
+    assert "there is no" in run(project, environment, *configure)
+    run(project, environment, "cmake", "--build", "build")
+    # Without a store in the project's own place the launcher is not even started.
+    assert text(project / "build" / "words") == plain
+    # As new as a search leaves it.
+    (project / STORE).rename(project / "kept.decisions").touch()
+    run(project, environment, *configure)
+    assert "-- env" in run(project, environment, "cmake", "--build", "build", "--verbose")
+    assert text(project / "build" / "words") < plain
+    (project / "kept.decisions").write_text(EMPTY)
+    run(project, environment, "cmake", "--build", "build")
+    assert text(project / "build" / "words") == plain
