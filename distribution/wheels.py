@@ -59,5 +59,5 @@ def write(package: Package, version: str, files: Path, output: Path, builder: Pa
     (files / "pyproject.toml").write_text(_PYPROJECT.format(package=package, version=version, needs=needs, data=data))
     shutil.copy(_HERE / "platform_tag.py", files)
     shutil.copy(_LICENSE, files)
-    words = [builder, "-m", "hatchling", "build", "--target", "wheel", "--directory", output]
+    words: list[str | Path] = [builder, "-m", "hatchling", "build", "--target", "wheel", "--directory", output]
     subprocess.run(words, check=True, cwd=files)
