@@ -1,6 +1,6 @@
-"""The floors of the packages, read from their drawing in docs/architecture.md, and every import of the code.
+"""The floors of the packages, read from their drawing in tests/floors.txt, and every import of the code.
 
-The drawing is a block of lines from the top floor down. A line at the margin names a package by its path; each line
+The drawing has lines from the top floor down. A line at the margin names a package by its path; each line
 indented below it is one floor of that package, and names the modules and sub-packages that stand there, with commas
 between. Two spaces end the names; a description follows. A package without such lines is one floor.
 """
@@ -15,7 +15,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-PAGE: Final = Path("docs/architecture.md")
+DRAWING: Final = Path("tests/floors.txt")
 
 ROOTS: Final = ("proto", "core", "serdes", "server", "clients/python", "training", "demo", "bench")
 
@@ -47,7 +47,7 @@ class House:
 
     Args:
         repository: its folder.
-        drawing: the page with the drawing.
+        drawing: the file with the drawing.
 
     Attributes:
         floors: the packages and modules of each floor, from the ground up.
@@ -126,13 +126,11 @@ class House:
         return module.file.relative_to(self._repository)
 
 
-def read_floors(page: str) -> list[tuple[str, ...]]:
-    """Read the drawing of a page; give the names of each floor, from the ground up."""
-    block = re.search(r"^## Floors\n.*?^```text\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    assert block, "the page has no drawing of the floors"
+def read_floors(drawing: str) -> list[tuple[str, ...]]:
+    """Read the drawing; give the names of each floor, from the ground up."""
     floors: list[tuple[str, ...]] = []
     package = ""
-    lines = block[1].splitlines()
+    lines = drawing.splitlines()
     for line, below in pairwise([*lines, ""]):
         names = re.split(r"\s{2,}", line.strip())[0].split(", ")
         if line.startswith(" "):

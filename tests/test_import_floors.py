@@ -1,4 +1,4 @@
-"""Every package stands on a floor and imports only packages below it; docs/architecture.md draws the floors."""
+"""Every package stands on a floor and imports only packages below it; tests/floors.txt draws the floors."""
 
 import shutil
 from collections import Counter
@@ -7,11 +7,11 @@ from typing import Final
 
 import pytest
 
-from tests.floors import PAGE, ROOTS, House
+from tests.floors import DRAWING, ROOTS, House
 
 REPOSITORY: Final = Path(__file__).parents[1]
 
-WHOLE: Final = House(REPOSITORY, REPOSITORY / PAGE)
+WHOLE: Final = House(REPOSITORY, REPOSITORY / DRAWING)
 
 
 def test_no_package_imports_one_above_it_or_beside_it() -> None:
@@ -157,4 +157,4 @@ def _changed(folder: Path, file: str, line: str) -> House:
     changed.parent.mkdir(exist_ok=True)
     with changed.open("a") as source:
         source.write(f"\n{line}\n")
-    return House(folder, REPOSITORY / PAGE)
+    return House(folder, REPOSITORY / DRAWING)

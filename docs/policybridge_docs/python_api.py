@@ -42,7 +42,7 @@ PAGES: Final[Mapping[str, ApiPage]] = {
         "`policybridge_client.llvm` starts an unmodified LLVM and answers it, as [`policybridge run`](../../llvm.md) "
         "does; "
         "`policybridge_client.environment`, of the extra `gym`, is a compiler that is itself "
-        "[a server while it compiles](../../ml-compiler-bridge-pipes.md#training-mode-the-compiler-is-the-server).",
+        "[a server while it compiles](../../ml-compiler-bridge.md#training-mode-the-compiler-is-the-server).",
         [
             "policybridge_client.llvm",
             "policybridge_client.llvm.tasks.Task",
@@ -52,8 +52,9 @@ PAGES: Final[Mapping[str, ApiPage]] = {
     ),
     "train": ApiPage(
         "Training",
-        "A [task](../../tasks.md) is a problem that a policy is trained for; [environments](../../gymnasium.md) are "
-        "compilers for your own trainers. They are of the extras `train` and `gym`.",
+        "A [task](../../training.md#tasks) is a problem that a policy is trained for; "
+        "[environments](../../gymnasium.md) are compilers for your own trainers. They are of the extras `train` and "
+        "`gym`.",
         [
             "policybridge_train.tasks.task.Task",
             "policybridge_train.tasks.task.Asking",

@@ -78,7 +78,7 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         list[str | dict[str, Any]],
         _option(
             "BASE[:FORMAT],policy=NAME,advice=TYPE",
-            "FIFOs BASE.in and BASE.out for ML-Compiler-Bridge; see docs/ml-compiler-bridge-pipes.md",
+            "FIFOs BASE.in and BASE.out for ML-Compiler-Bridge; see docs/ml-compiler-bridge.md",
         ),
     ] = []
     http: Annotated[list[str], _option("ADDR", "Open Inference Protocol over HTTP: HOST:PORT")] = []

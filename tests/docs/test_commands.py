@@ -12,7 +12,7 @@ from tests.docs.shell import commands
 
 _PAGES = [
     ROOT / "CONTRIBUTING.md",
-    *(ROOT / "docs" / f"{name}.md" for name in ("benchmarks", "comparison", "failures", "gallery", "speed", "testing")),
+    *(ROOT / "docs" / f"{name}.md" for name in ("benchmarks", "gallery", "testing")),
 ]
 _TARGETS = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 

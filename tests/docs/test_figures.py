@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 import pytest
 
-from policybridge_docs.results import pages, parts
+from policybridge_docs.results import pages, parts, picture
 from policybridge_docs.results.__main__ import PAGES
 from policybridge_docs.results.figures import FOLDER, Figure, Results, bundled_digest, read_results
 from tests.docs.pages import ROOT
@@ -16,6 +16,7 @@ from tests.docs.pages import ROOT
 RESULTS: Final = read_results()
 TEXTS: Final = {page: page.read_text(encoding="utf-8") for page in PAGES}
 _SPECIFIED: Final = tomllib.loads((ROOT / "docs/policybridge_docs/results/specified.toml").read_text(encoding="utf-8"))
+PICTURE: Final = picture.FILE.read_text(encoding="utf-8")
 PUBLISHED: Final = "published"
 
 
@@ -25,6 +26,8 @@ def wrong(results: dict[str, Results]) -> Iterator[str]:
         for each in pages.marked(text, results):
             if each.shown != each.wanted:
                 yield f"{page.name}: {each.key} is {each.wanted} and the page shows {each.shown}; run make figures"
+    if picture.drawn(results["demo"]) != PICTURE:
+        yield from (f"{picture.FILE.name}: {key} is drawn otherwise; run make figures" for key in picture.KEYS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -17,7 +17,7 @@ from tests.docs.reader import Runner
 from tests.docs.shell import opened_shell
 
 _TUTORIALS = sorted((ROOT / "docs").glob("tutorial-*.md"))
-_INSTALL = re.compile(r"^\$ pip install 'policybridge(\[[\w,]+\])'(.*)$", re.MULTILINE)
+_INSTALL = re.compile(r"^\$ pip install '\.(\[[\w,]+\])'([^#\n]*)", re.MULTILINE)
 
 
 @pytest.fixture

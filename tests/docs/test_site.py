@@ -28,8 +28,8 @@ _IN_STYLE = re.compile(r"@import|url\(\s*['\"]?(?!data:)(?:https?:)?//")
 LOOKED_AT = [
     "index.html",
     "tutorial-tune.html",
-    "migrate-compilergym.html",
-    "comparison.html",
+    "migrate-mlgo.html",
+    "benchmarks.html",
     "gallery.html",
     "configuration.html",
     "reference/commands.html",

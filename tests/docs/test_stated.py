@@ -1,17 +1,13 @@
 """The numbers and defaults that pages state are those of the code."""
 
-import ast
-import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import pytest
 
 from policybridge_server.backends.python.backend import EpisodeConfig, PythonSettings
-from policybridge_server.config import ServerConfig
 from policybridge_server.mlbridge.grpc.config import MlBridgeConfig
 from policybridge_server.mlbridge.pipes.config import PipeConfig
 from policybridge_server.repository.config import HeadConfig, PolicyConfig
@@ -21,7 +17,6 @@ from tests.docs.promising import plain
 _CONFIGURATION: Final = ROOT / "docs" / "configuration.md"
 _POLICY_TOML: Final = ROOT / "docs" / "policy-toml.md"
 _SERVER: Final = ROOT / "server" / "policybridge_server"
-_RAISED: Final = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 
 STATED: Final = [
     ("docs/autotune.md", "Every twelve compiles", "policybridge_train.tuning.module", "_CHECKED_EVERY", 12),
@@ -62,38 +57,9 @@ def test_a_number_on_a_page_is_that_of_the_code(page: str, words: str, module: s
     assert told.stdout == str(value)
 
 
-def rows(page: Path, columns: int) -> dict[str, list[str]]:
-    """Give the rows of a page's tables of this number of columns, by their keys in backticks."""
-    found: dict[str, list[str]] = {}
-    for line in page.read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if len(cells) == columns and (key := re.fullmatch(r"`(\w+)`", cells[0])):
-            found.setdefault(key[1], cells[1:])
-    return found
-
-
-def value_of(cell: str) -> Any:
-    """Give the value that a cell states; ``None``: it states none, or says in words where the value comes from."""
-    text = cell.strip("`")
-    if power := re.fullmatch(r"2([⁰¹²³⁴⁵⁶⁷⁸⁹]+)", text):
-        return 1 << int(power[1].translate(_RAISED))
-    if text == "no":
-        return False
-    try:
-        return ast.literal_eval(text.replace(",", ""))
-    except (SyntaxError, ValueError):
-        return None
-
-
 def default_of(struct: type[msgspec.Struct], name: str) -> Any:
     (field,) = [each for each in msgspec.structs.fields(struct) if each.name == name]
     return field.default if field.default is not msgspec.NODEFAULT else None
-
-
-def test_every_default_in_the_configuration_is_that_of_the_server() -> None:
-    stated = {key: value_of(cells[1]) for key, cells in rows(_CONFIGURATION, 4).items()}
-    assert len(stated) == len(msgspec.structs.fields(ServerConfig))
-    assert {key: value for key, value in stated.items() if value != default_of(ServerConfig, key)} == {}
 
 
 @pytest.mark.parametrize(

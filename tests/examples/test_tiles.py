@@ -1,4 +1,4 @@
-"""The task of docs/tasks.md, trained as the contract of tasks allows: explore, read the ledger, fit, publish."""
+"""The task of docs/training.md, trained as the contract of tasks allows: explore, read the ledger, fit, publish."""
 
 import importlib.util
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from policybridge_train.learning.training import cases_of
 from policybridge_train.tasks.task import Asking, Case
 from policybridge_train.trajectories.trajectory import Trajectory, read_back
 from tests.conftest import RunningServer, running_server
-from tests.docs.pages import ROOT, blocks
+from tests.docs.pages import ROOT
 from tests.repositories import write_python
 
 EXAMPLE = ROOT / "examples" / "tasks" / "tiles.py"
@@ -117,7 +117,5 @@ def test_without_a_server_a_case_fails_and_says_why(task: Any, tmp_path: Path) -
     assert not ran.costs
 
 
-def test_the_page_shows_the_example_as_it_is_in_at_most_sixty_lines() -> None:
-    shown = [block.text for block in blocks(ROOT / "docs" / "tasks.md") if block.path == "tiles.py"]
-    assert [text.partition("\n")[2] for text in shown] == [EXAMPLE.read_text()]
+def test_the_example_has_at_most_sixty_lines() -> None:
     assert len(EXAMPLE.read_text().splitlines()) <= 60

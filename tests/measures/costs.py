@@ -1,4 +1,4 @@
-"""``python -m tests.measures.costs``: what sessions and decisions cost a server, for the plan in docs/scale.md.
+"""``python -m tests.measures.costs``: what sessions and decisions cost a server, for the plan in docs/benchmarks.md.
 
 A server with the bundled policy and a ledger, and one client over its Unix socket, as a compiler of a build asks: many
 sessions of one decision, some sessions of many, and sessions that the client decides by the policy's form.

@@ -1,4 +1,4 @@
-"""The measurements of docs/ray.md and docs/scale.md run and print their figures."""
+"""The measurements of docs/ray.md and docs/benchmarks.md run and print their figures."""
 
 import re
 import subprocess

@@ -10,6 +10,7 @@ from pathlib import Path
 from policybridge_bench.results import machine
 from policybridge_core.errors import PolicyBridgeError, PolicyFailedError
 from policybridge_docs.links import ROOT
+from policybridge_docs.results import picture
 from policybridge_docs.results.figures import Results, bundled_digest, commit, read_results, write_results
 from policybridge_docs.results.pages import keys, rewritten
 from policybridge_docs.results.parts import PARTS
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _measure(name: str, options: argparse.Namespace) -> None:
     made = PARTS[name](options)
     # A figure that no page shows is not kept.
-    shown = {key for page in PAGES for key in keys(page.read_text(encoding="utf-8"))}
+    shown = {key for page in PAGES for key in keys(page.read_text(encoding="utf-8"))} | picture.KEYS
     figures = {key: figure for key, figure in made.figures.items() if f"{name}:{key}" in shown}
     wanted = {key for key in shown if key.startswith(f"{name}:")}
     if missing := sorted(wanted - {f"{name}:{key}" for key in figures}):
@@ -92,6 +93,7 @@ def _rewrite() -> None:
         if (new := rewritten(old, results)) != old:
             page.write_text(new, encoding="utf-8")
             print(os.path.relpath(page))
+    picture.FILE.write_text(picture.drawn(results["demo"]), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -12,12 +12,12 @@ import pytest
 
 from policybridge_train.tasks.cachegrind import CACHE, read_misses
 from tests.conftest import RunningServer, ServerFactory, running_server
-from tests.docs.pages import ROOT, blocks
+from tests.docs.pages import ROOT
 from tests.native.conftest import Target, missing
 from tests.repositories import answering, dying, write_python
 
 EXAMPLE = ROOT / "examples" / "compilers" / "polyhedral.c"
-PAGE = ROOT / "docs" / "polyhedral.md"
+POLICIES = ROOT / "examples" / "polyhedral"
 WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror")
 SANITIZERS = ("-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
@@ -78,13 +78,9 @@ def compiler(native: Target, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def page_server() -> Iterator[RunningServer]:
-    """Serve the policies of the example's page."""
+    """Serve the example's policies."""
     with TemporaryDirectory(prefix="pb-") as name:
-        for block in blocks(PAGE):
-            if block.path:
-                path = Path(name) / block.path
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(block.text)
+        shutil.copytree(POLICIES, Path(name) / "policies")
         with running_server(Path(name) / "policies", Path(name)) as server:
             yield server
 

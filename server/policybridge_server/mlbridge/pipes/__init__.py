@@ -1,1 +1,1 @@
-"""ML-Compiler-Bridge's pipes: its compilers ask through a pair of FIFOs; see docs/ml-compiler-bridge-pipes.md."""
+"""ML-Compiler-Bridge's pipes: its compilers ask through a pair of FIFOs; see docs/ml-compiler-bridge.md."""
