@@ -27,12 +27,14 @@ struct StoredDecisions {
 /// Advises one compiler: with the policy's advice; after a failure, and beyond the growth limit, with LLVM's own default.
 class Advisor {
 public:
-  /// `continues`: whether the defaults may answer after a failure. `stored`: what answers in the place of a server; null
-  /// for a server.
+  using Server = Result<std::shared_ptr<Connection>>;
+
+  /// `continues`: whether the defaults may answer after a failure. `server` outlives this. `stored`: what answers in its
+  /// place; null for a server.
   Advisor(const Config &config, const std::map<std::string, std::string> &labels, Defaults defaults,
-          Statistics &statistics, Interrupts interrupts, bool continues, StoredDecisions *stored)
+          Statistics &statistics, Interrupts interrupts, bool continues, const Server &server, StoredDecisions *stored)
       : config_(config), defaults_(defaults), statistics_(statistics), interrupts_(interrupts), continues_(continues),
-        server_(connect_server(config, interrupts)),
+        server_(server),
         stored_(stored), options_{config.policy, source_of(config.command), config.options, labels, {}}, patience_(config.timeout),
         growth_(config.growth_limit) {
     if (config.exploration)
@@ -51,6 +53,9 @@ public:
   /// and has to be ended.
   Status receive(const Message &message, const Channel &channel);
 
+  /// Give the session away, to report its outcome; null if none is open.
+  std::unique_ptr<Session> take_session() { return std::move(session_); }
+
 private:
   Status begin(std::string_view header);
   Status answer(std::string_view payload, const Channel &channel);
@@ -65,7 +70,7 @@ private:
   Statistics &statistics_;
   Interrupts interrupts_;
   const bool continues_;
-  const Result<std::shared_ptr<Connection>> server_;
+  const Server &server_;
   StoredDecisions *const stored_;
   OpenOptions options_;
   std::string header_;

@@ -34,9 +34,12 @@ class Host {
 public:
   Host(const Config &config, const Compiler &compiler, Signals &signals, StoredDecisions *stored)
       : config_(config), compiler_(compiler), signals_(signals), stored_(stored),
-        outage_(config.server, config.policy, Outage::Time(config.falls_back ? config.retry_after : 0)) {}
+        server_(connect_server(config, Interrupts(signals, compiler_end_.descriptor()))), outage_(config.server, config.policy, Outage::Time(config.falls_back ? config.retry_after : 0)) {}
 
   Result<CompilationReport> run();
+
+  /// Give the session away that was open when the compiler ended; null if none was. This outlives it.
+  std::unique_ptr<Session> take_session() { return std::move(session_); }
 
 private:
   Status check_server();
@@ -57,6 +60,10 @@ private:
   const Compiler &compiler_;
   Signals &signals_;
   StoredDecisions *const stored_;
+  CompilerEnd compiler_end_;
+  // One for all that is asked: over a far way another costs as much as the decisions.
+  const Result<std::shared_ptr<Connection>> server_;
+  std::unique_ptr<Session> session_;
   const Outage outage_;
   CompilationReport report_;
   bool started_ = false;
@@ -88,8 +95,7 @@ Result<CompilationReport> Host::run() {
 Status Host::check_server() {
   if (!config_.falls_back || stored_)
     return {};
-  const auto server = connect_server(config_, Interrupts(signals_));
-  return server.ok() ? (*server)->check() : server.status();
+  return server_.ok() ? (*server_)->check() : server_.status();
 }
 
 /// Start the compiler with its channel in the first folder for temporary files that can hold one.
@@ -123,7 +129,8 @@ Result<HostedCompiler> Host::start_in(const std::string &folder, const Defaults 
 Result<int> Host::serve(HostedCompiler hosted, const Defaults &defaults) {
   const Interrupts interrupts(signals_, hosted.process.descriptor());
   Advisor advisor(config_, session_labels(config_, compiler_), defaults, report_.statistics, interrupts,
-                  config_.falls_back && defaults.known(), stored_);
+                  config_.falls_back && defaults.known(), server_, stored_);
+  compiler_end_.watch(hosted.process.descriptor());
   InteractiveReader reader;
   pollfd sources[] = {{hosted.process.descriptor(), POLLIN, 0},
                       {signals_.descriptor(), POLLIN, 0},
@@ -133,8 +140,10 @@ Result<int> Host::serve(HostedCompiler hosted, const Defaults &defaults) {
       continue;
     if (sources[1].revents && signals_.received())
       return interrupted();
-    if (sources[0].revents)
+    if (sources[0].revents) {
+      session_ = advisor.take_session();
       return hosted.process.reap();
+    }
     Status status = answer_all(reader, hosted.channel, advisor);
     if (!status.ok() && signals_.received())
       return interrupted();
@@ -188,11 +197,12 @@ Result<CompilationReport> Host::finish_without(Status failure) {
 Result<CompilationReport> run_compiler(const Config &config, const Compiler &compiler, Signals &signals,
                                        StoredDecisions *stored) {
   const Clock::time_point begun = Clock::now();
-  Result<CompilationReport> report = Host(config, compiler, signals, stored).run();
+  Host host(config, compiler, signals, stored);
+  Result<CompilationReport> report = host.run();
   if (!report.ok())
     return report;
   report->seconds = seconds_since(begun);
-  if (Status status = report_outcome(*report, config, signals); !status.ok())
+  if (Status status = report_outcome(*report, config, signals, host.take_session()); !status.ok())
     return status;
   return report;
 }

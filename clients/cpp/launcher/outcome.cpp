@@ -77,18 +77,26 @@ std::map<std::string, std::string> session_labels(const Config &config, const Co
   return labels;
 }
 
-Status report_outcome(const CompilationReport &report, const Config &config, Signals &signals) {
+Status report_outcome(const CompilationReport &report, const Config &config, Signals &signals,
+                      std::unique_ptr<Session> open) {
+  std::vector<std::string> sessions = report.statistics.sessions;
+  if (sessions.empty())
+    return {};
+  const Outcome outcome = outcome_of(report, config);
+  if (open && outcome.check().ok()) {
+    const Status status = open->conclude(outcome);
+    // Another server with the same ledger may have come in its place. Most servers keep none; the error says no more.
+    if (status.code() != StatusCode::Unavailable)
+      sessions.pop_back();
+  }
   // A server that did not answer a moment ago is not waited for again.
   const StatusCode failure = report.statistics.failure.code();
-  if (report.statistics.sessions.empty() || failure == StatusCode::Unavailable ||
-      failure == StatusCode::DeadlineExceeded)
+  if (sessions.empty() || failure == StatusCode::Unavailable || failure == StatusCode::DeadlineExceeded)
     return {};
   const auto server = connect_server(config, Interrupts(signals));
   if (!server.ok())
     return {};
-  const Outcome outcome = outcome_of(report, config);
-  for (const std::string &session : report.statistics.sessions) {
-    // Most servers keep no ledger; the error says no more than that.
+  for (const std::string &session : sessions) {
     (void)(*server)->report_outcome(session, outcome);
     if (signals.received())
       return interrupted();

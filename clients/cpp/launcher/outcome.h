@@ -2,10 +2,12 @@
 
 #include "arguments.h"
 #include "compiler.h"
+#include "policybridge/session.h"
 #include "signals.h"
 #include "statistics.h"
 
 #include <map>
+#include <memory>
 #include <string>
 
 namespace policybridge {
@@ -14,8 +16,10 @@ namespace policybridge {
 /// which win.
 std::map<std::string, std::string> session_labels(const Config &config, const Compiler &compiler);
 
-/// Report the compilation's outcome to the ledger, for each of its sessions. A server without a ledger, or one that
+/// Report the compilation's outcome to the ledger, for each of its sessions; `open` is the last of them if it is still open,
+/// else null, and ends with it. A server without a ledger, or one that
 /// cannot be reached, changes nothing. Cancelled: a signal came.
-Status report_outcome(const CompilationReport &report, const Config &config, Signals &signals);
+Status report_outcome(const CompilationReport &report, const Config &config, Signals &signals,
+                      std::unique_ptr<Session> open);
 
 } // namespace policybridge

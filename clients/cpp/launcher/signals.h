@@ -7,6 +7,7 @@
 #include <csignal>
 #include <optional>
 #include <poll.h>
+#include <sys/epoll.h>
 
 namespace policybridge {
 
@@ -56,6 +57,23 @@ public:
 private:
   Signals &signals_;
   int compiler_;
+};
+
+/// The end of a compiler that does not run yet: what a connection that is made before waits for, too.
+class CompilerEnd {
+public:
+  /// Becomes readable when the descriptor that was watched does; −1 if there is none.
+  int descriptor() const { return epoll_.get(); }
+
+  void watch(int descriptor) {
+    epoll_event event = {};
+    event.events = EPOLLIN;
+    // It cannot fail but for want of memory; then a wait goes on until its time-out.
+    (void)epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event);
+  }
+
+private:
+  const Descriptor epoll_{epoll_create1(EPOLL_CLOEXEC)};
 };
 
 } // namespace policybridge

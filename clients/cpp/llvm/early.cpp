@@ -76,7 +76,10 @@ bool begin_early() {
   const Words words(command);
   ServerSettings settings;
   if (!optimises(command) || is_local(words) || !words.read_fallback(settings.default_stands_in).ok() ||
-      !settings.read_server(words).ok() || !is_far(settings.server))
+      !settings.read_server(words).ok())
+    return false;
+  const bool pays = is_near(settings.server) ? settings.evaluate != Evaluate::There : is_far(settings.server);
+  if (!pays)
     return false;
   if (!settings.outage().check().ok())
     return false;

@@ -9,7 +9,8 @@
 namespace policybridge::plugin {
 
 /// Begin to reach the server, if the words of this process are those of a clang that compiles with optimisation, and they
-/// or the environment name a server that is far. Returns whether it has begun.
+/// or the environment name a server that is far, or one on this machine whose policy the compiler may evaluate. Returns
+/// whether it has begun.
 bool begin_early();
 
 /// The connection that `begin_early` began, if it is the one of these settings. Else it is given up; null: no server is

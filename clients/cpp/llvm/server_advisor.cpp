@@ -105,7 +105,7 @@ void ServerAdvisor::finish(std::function<void()> then) {
 
 void expect_module(const Settings &settings, std::string module, std::map<std::string, std::string> labels) {
   if (settings.early)
-    ServerSession(settings, std::move(module), client, std::move(labels)).expect(true);
+    ServerSession(settings, std::move(module), client, std::move(labels)).expect(true, inlining);
 }
 
 std::unique_ptr<Advisor> make_advisor(const Settings &settings, std::string module,

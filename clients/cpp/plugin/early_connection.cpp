@@ -2,7 +2,7 @@
 
 #include "guard.h"
 #include "loader.h"
-#include "queued_session.h"
+#include "session_forms.h"
 
 #include <cstdint>
 #include <cstdlib>
@@ -32,12 +32,25 @@ bool is_away(const Status &status) {
   return status.code() == StatusCode::Unavailable || status.code() == StatusCode::DeadlineExceeded;
 }
 
+bool has_forms(const Session &session) {
+  const Result<SessionInfo> info = session.info();
+  return info.ok() && !info->forms.empty();
+}
+
 } // namespace
 
 bool is_far(const std::string &server) {
   const auto has = [&](const char *part) { return server.find(part) != std::string::npos; };
   const bool is_path = has("/") && !has(":");
   return !(has("socket:") || has("pipe:") || is_path);
+}
+
+bool is_near(const std::string &server) {
+  constexpr std::string_view scheme = "socket:";
+  const bool is_socket = server.compare(0, scheme.size(), scheme) == 0;
+  const std::string_view path = std::string_view(server).substr(is_socket ? scheme.size() : 0);
+  // With a comma it may be several addresses.
+  return path.find_first_of(":,") == path.npos && (is_socket || path.find('/') != path.npos);
 }
 
 std::shared_ptr<EarlyConnection> EarlyConnection::begin(const std::string &server, std::chrono::milliseconds timeout,
@@ -52,7 +65,8 @@ std::shared_ptr<EarlyConnection> EarlyConnection::begin(const std::string &serve
   auto made = connect(server, options);
   if (!made.ok())
     return nullptr;
-  std::shared_ptr<EarlyConnection> early(new EarlyConnection(*std::move(made), std::move(alarm)));
+  std::shared_ptr<EarlyConnection> early(
+      new EarlyConnection(server, std::move(options), std::move(alarm), *std::move(made)));
   if (!early->worker_.start())
     return nullptr;
   early->worker_.post([self = early.get(), timeout, at_exit] { self->prepare(timeout, at_exit); });
@@ -60,7 +74,7 @@ std::shared_ptr<EarlyConnection> EarlyConnection::begin(const std::string &serve
 }
 
 void EarlyConnection::prepare(std::chrono::milliseconds timeout, void (*at_exit)()) {
-  const bool is_loaded = load_grpc_part().ok();
+  const bool is_loaded = !is_near(server_) && load_grpc_part().ok();
   // Registered after the libraries' own functions, and so called before them.
   std::atexit(at_exit);
   const auto end = std::chrono::steady_clock::now() + timeout;
@@ -75,20 +89,36 @@ void EarlyConnection::prepare(std::chrono::milliseconds timeout, void (*at_exit)
   }
 }
 
-void EarlyConnection::expect(OpenOptions options) {
+void EarlyConnection::expect(OpenOptions options, std::string kind) {
   is_needed_ = true;
   if (is_expected_.exchange(true))
     return;
-  worker_.post([this, given = std::move(options)] { open_ahead(given); });
+  worker_.post([this, given = std::move(options), kind = std::move(kind)] { open_ahead(given, kind); });
 }
 
-void EarlyConnection::open_ahead(const OpenOptions &options) {
+void EarlyConnection::open_ahead(const OpenOptions &options, const std::string &kind) {
   if (reached_)
     return;
   options_ = options;
   ahead_ = connection_->open(options, {});
   const Status &status = ahead_->ok() ? Status() : ahead_->status();
   reached_ = status.code() == StatusCode::Unavailable ? connection_->check() : is_away(status) ? status : Status();
+  if (!ahead_->ok() || !options.may_decide())
+    return;
+  const Result<SessionInfo> info = (**ahead_)->info();
+  if (const FormReference *form = info.ok() ? form_for(*info, kind) : nullptr)
+    form_.emplace(QueuedSession::Ahead{form->digest, guarded([&] { return read_form(***ahead_, *form); })});
+}
+
+/// Open a session that no thread has opened. On this machine's socket without the alarm, which costs each decision that
+/// is asked a call.
+Opened EarlyConnection::open_now(const OpenOptions &options, const Signature &signature) {
+  if (!is_near(server_))
+    return connection_->open(options, signature);
+  ConnectOptions connecting = connecting_;
+  connecting.interrupts = {-1, -1};
+  const auto made = connect(server_, connecting);
+  return made.ok() ? (*made)->open(options, signature) : made.status();
 }
 
 Status EarlyConnection::check() {
@@ -105,14 +135,18 @@ Opened EarlyConnection::open(const OpenOptions &options, const Signature &signat
   return guarded([&]() -> Opened {
     std::optional<Opened> ahead = std::exchange(ahead_, std::nullopt);
     const bool fits = ahead && is_same(options, options_);
-    Opened opened = fits ? *std::move(ahead) : connection_->open(options, signature);
-    if (!opened.ok() || !fits)
+    if (!fits)
+      return open_now(options, signature);
+    Opened opened = *std::move(ahead);
+    if (!opened.ok())
       return opened;
+    if (is_near(server_) && !has_forms(**opened))
+      return open_now(options, signature);
     if (Status status = (*opened)->bind(signature); !status.ok())
       return status;
     if (!options.may_decide())
       return opened;
-    return std::unique_ptr<Session>(std::make_unique<QueuedSession>(worker_, *std::move(opened)));
+    return std::unique_ptr<Session>(std::make_unique<QueuedSession>(worker_, *std::move(opened), std::move(form_)));
   });
 }
 
@@ -125,8 +159,7 @@ void EarlyConnection::finish(std::unique_ptr<ModelRunner> runner, Outcome outcom
   finishes_ = true;
   worker_.post([own = std::shared_ptr<ModelRunner>(std::move(runner)), given = std::move(outcome), then = std::move(then)] {
     // The status is ignored: most servers keep no ledger.
-    (void)own->report_outcome(given);
-    own->close();
+    (void)own->conclude(given);
     if (then)
       then();
   });

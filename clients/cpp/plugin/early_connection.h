@@ -2,6 +2,7 @@
 #define POLICYBRIDGE_PLUGIN_EARLY_CONNECTION_H
 
 #include "descriptor.h"
+#include "queued_session.h"
 #include "worker.h"
 
 #include "policybridge/policybridge.h"
@@ -18,6 +19,9 @@ namespace policybridge::plugin {
 /// Whether a round trip to the server at this address may take long: it is reached by gRPC, and no socket may answer first.
 bool is_far(const std::string &server);
 
+/// Whether the address is one socket of this machine.
+bool is_near(const std::string &server);
+
 /// A connection that a thread makes while the compiler does other work. The thread opens one session ahead, sends its
 /// reports, and ends it. For one other thread at a time.
 class EarlyConnection final : public Connection {
@@ -32,8 +36,8 @@ public:
   bool take() { return !is_taken_.exchange(true); }
 
   /// Open a session ahead, which a later `open` with the same options gets; only of several kinds. It has no signature
-  /// before, and a server records none without a signature.
-  void expect(OpenOptions options);
+  /// before, and a server records none without a signature. If decisions may be made here, read the form of this kind.
+  void expect(OpenOptions options, std::string kind);
 
   Result<std::unique_ptr<Session>> open(const OpenOptions &options, const Signature &signature) override;
   Status check() override;
@@ -46,11 +50,15 @@ public:
   void end() noexcept;
 
 private:
-  EarlyConnection(std::shared_ptr<Connection> connection, Descriptor alarm)
-      : alarm_(std::move(alarm)), connection_(std::move(connection)) {}
+  EarlyConnection(std::string server, ConnectOptions options, Descriptor alarm, std::shared_ptr<Connection> connection)
+      : server_(std::move(server)), connecting_(std::move(options)), alarm_(std::move(alarm)),
+        connection_(std::move(connection)) {}
   void prepare(std::chrono::milliseconds timeout, void (*at_exit)());
-  void open_ahead(const OpenOptions &options);
+  void open_ahead(const OpenOptions &options, const std::string &kind);
+  Result<std::unique_ptr<Session>> open_now(const OpenOptions &options, const Signature &signature);
 
+  const std::string server_;
+  const ConnectOptions connecting_;
   const Descriptor alarm_; // an eventfd; readable when nobody needs the server any more
   std::shared_ptr<Connection> connection_;
   std::atomic<bool> is_expected_{false};
@@ -61,6 +69,7 @@ private:
   std::optional<Status> reached_;
   std::optional<Result<std::unique_ptr<Session>>> ahead_;
   OpenOptions options_; // of the session ahead
+  std::optional<QueuedSession::Ahead> form_;
   Worker worker_;
 };
 

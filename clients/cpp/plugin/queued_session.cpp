@@ -59,10 +59,18 @@ Result<std::string> QueuedSession::form(const FormReference &form) {
   return at_once([&] { return server_->form(form); });
 }
 
+std::optional<Result<std::optional<Form>>> QueuedSession::form_ahead(const std::string &digest) {
+  return ahead_ && ahead_->digest == digest ? std::optional(ahead_->form) : std::nullopt;
+}
+
 Status QueuedSession::decided(std::uint32_t count, std::chrono::nanoseconds time, std::string_view payload) {
   return later(payload.size(), [this, count, time, own = std::string(payload)] {
     return server_->decided(count, time, own);
   });
+}
+
+Status QueuedSession::conclude(const Outcome &outcome) {
+  return at_once([&] { return server_->conclude(outcome); });
 }
 
 Status QueuedSession::finish() {

@@ -7,6 +7,8 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
+#include <string>
 
 namespace policybridge::plugin {
 
@@ -14,8 +16,15 @@ namespace policybridge::plugin {
 /// takes them. What has an answer waits for the worker first.
 class QueuedSession final : public Session {
 public:
+  /// A form that has been read ahead, by its digest.
+  struct Ahead {
+    std::string digest;
+    Result<std::optional<Form>> form;
+  };
+
   /// `worker` outlives this.
-  QueuedSession(Worker &worker, std::unique_ptr<Session> server) : worker_(worker), server_(std::move(server)) {}
+  QueuedSession(Worker &worker, std::unique_ptr<Session> server, std::optional<Ahead> ahead)
+      : worker_(worker), server_(std::move(server)), ahead_(std::move(ahead)) {}
   ~QueuedSession() override { close(); }
 
   Result<SessionInfo> info() const override { return server_->info(); }
@@ -24,7 +33,9 @@ public:
   Status set_context(std::string_view name) override;
   Status report(const Outcome &outcome) override;
   Result<std::string> form(const FormReference &form) override;
+  std::optional<Result<std::optional<Form>>> form_ahead(const std::string &digest) override;
   Status decided(std::uint32_t count, std::chrono::nanoseconds time, std::string_view payload) override;
+  Status conclude(const Outcome &outcome) override;
   Status finish() override;
   Status send_record(std::string_view record, std::chrono::microseconds timeout) override;
   std::string server() const override { return server_->server(); }
@@ -40,6 +51,7 @@ private:
 
   Worker &worker_;
   const std::unique_ptr<Session> server_;
+  const std::optional<Ahead> ahead_;
   std::atomic<std::size_t> waiting_{0};
   std::atomic<bool> is_open_{true};
   Status lost_; // the worker's, read where it has settled

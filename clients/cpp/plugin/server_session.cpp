@@ -56,10 +56,10 @@ Result<OpenOptions> ServerSession::options(bool several_kinds, std::shared_ptr<R
   return options;
 }
 
-void ServerSession::expect(bool several_kinds) {
+void ServerSession::expect(bool several_kinds, const char *kind) {
   Result<OpenOptions> expected = options(several_kinds, nullptr);
   if (settings_.early && expected.ok() && expected->check().ok())
-    settings_.early->expect(*std::move(expected));
+    settings_.early->expect(*std::move(expected), kind);
 }
 
 Status ServerSession::open(const std::vector<TensorSpec> &features, const char *advice, Statistics &statistics,
@@ -99,7 +99,7 @@ void ServerSession::finish(const Outcome &outcome, std::function<void()> then) {
     return early->finish(std::move(runner_), outcome, std::move(then));
   }
   // The status is ignored: most servers keep no ledger.
-  (void)runner_->report_outcome(outcome);
+  (void)runner_->conclude(outcome);
   close();
   if (then)
     then();

@@ -29,8 +29,8 @@ public:
     labels_["client"] = std::move(client);
   }
 
-  /// Open the session ahead, where a connection is made early. `several_kinds` as in `open`.
-  void expect(bool several_kinds);
+  /// Open the session ahead, where a connection is made early, for decisions of this kind. `several_kinds` as in `open`.
+  void expect(bool several_kinds, const char *kind);
 
   /// Connect, and see whether somebody answers; nothing happens after it has succeeded once.
   Status reach();

@@ -25,18 +25,22 @@ Result<Form> Form::read(std::string_view bytes) {
     return status;
   if (Status status = forms::check_program(*program); !status.ok())
     return status;
-  std::vector<std::shared_ptr<const forms::Walk>> walks;
-  for (const forms::Forest &forest : program->forests) {
-    walks.push_back(forms::walk_of(forest));
-    program->tests = std::max(program->tests, walks.back()->tests);
-    program->trees = std::max(program->trees, walks.back()->trees);
-  }
+  std::vector<std::shared_ptr<const forms::Walk>> walks(program->forests.size());
+  // Of a forest that an instruction takes alone: its columns have been checked.
+  const auto walk_of = [&](std::size_t number) {
+    std::shared_ptr<const forms::Walk> &walk = walks[number];
+    if (!walk)
+      walk = forms::walk_of(program->forests[number]);
+    program->tests = std::max(program->tests, walk->tests);
+    program->trees = std::max(program->trees, walk->trees);
+    return walk;
+  };
   for (forms::Instruction &each : program->instructions) {
     each.run = forms::run_of(each);
     if (!each.run)
       return invalid_argument("the form has an instruction that this program does not run");
     if (each.opcode == forms::Opcode::Forest)
-      each.walk = walks[each.sizes[0]];
+      each.walk = walk_of(each.sizes[0]);
   }
   // The walks have all that they say.
   program->forests.clear();

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
-#include <tuple>
 #include <utility>
 
 namespace policybridge::forms {
@@ -45,8 +43,7 @@ template <class Real, class Index> class Trees final : public Walk {
 public:
   Trees(const Forest &forest, std::vector<Group> groups, std::vector<Real> thresholds, std::vector<Node<Index>> nodes)
       : groups_(std::move(groups)), thresholds_(std::move(thresholds)), nodes_(std::move(nodes)),
-        targets_(forest.targets), aggregate_(forest.aggregate), owners_(forest.owners),
-        weights_(forest.weights.begin(), forest.weights.end()) {
+        targets_(forest.targets), aggregate_(forest.aggregate) {
     // The answers to the tests, later which targets have a weight.
     tests = std::max<std::size_t>(thresholds_.size() + 1 + stride, targets_);
     trees = forest.sizes.size();
@@ -54,14 +51,10 @@ public:
       most_ = std::max<std::size_t>(most_, group.count);
     answers_.assign(most_, 1);
     answers_.resize(2 * most_ + stride, 0);
-    for (std::size_t node = 0; node < forest.kinds.size(); ++node) {
-      begins_.push_back(static_cast<std::uint32_t>(begin_));
-      begin_ += forest.kinds[node] & 1 ? 0 : forest.links[node];
-    }
-    begins_.push_back(static_cast<std::uint32_t>(begin_));
-    // With one target each leaf has one weight; those of the splits are not read.
-    for (std::size_t node = 0; targets_ == 1 && node < forest.kinds.size(); ++node)
-      leaves_.push_back(forest.kinds[node] & 1 ? Real(0) : weights_[begins_[node]]);
+    if (is_summed())
+      lay_out_leaves(forest);
+    else
+      lay_out_weights(forest);
     order(forest);
   }
 
@@ -75,13 +68,37 @@ public:
   }
 
 private:
+  /// Whether each leaf has one weight, and these are added up.
+  bool is_summed() const noexcept { return targets_ == 1 && aggregate_ <= Aggregate::Average; }
+
+  void lay_out_leaves(const Forest &forest) {
+    leaves_.resize(forest.kinds.size());
+    std::size_t weight = 0;
+    for (std::size_t node = 0; node < leaves_.size(); ++node)
+      if (!(forest.kinds[node] & 1))
+        leaves_[node] = static_cast<Real>(forest.weights[weight++]);
+  }
+
+  void lay_out_weights(const Forest &forest) {
+    owners_ = forest.owners;
+    weights_.assign(forest.weights.begin(), forest.weights.end());
+    begins_.reserve(forest.kinds.size() + 1);
+    std::uint32_t begin = 0;
+    for (std::size_t node = 0; node < forest.kinds.size(); ++node) {
+      begins_.push_back(begin);
+      begin += forest.kinds[node] & 1 ? 0 : forest.links[node];
+    }
+    begins_.push_back(begin);
+  }
+
   /// Trees that are about as deep are walked together: their steps do not wait for each other.
   void order(const Forest &forest) {
     std::vector<std::uint32_t> depths;
     std::vector<std::uint32_t> roots;
+    std::vector<std::uint32_t> levels;
     std::uint32_t root = 0;
     for (const std::uint32_t size : forest.sizes) {
-      std::vector<std::uint32_t> levels(size);
+      levels.assign(size, 0);
       for (std::uint32_t node = 0; node < size; ++node)
         if (const std::uint32_t skip = nodes_[root + node].skip)
           levels[node + skip] = levels[node + skip + 1] = levels[node] + 1;
@@ -146,7 +163,7 @@ private:
   }
 
   void join(const std::uint32_t *leaves, unsigned char *seen, Real *out) const noexcept {
-    if (targets_ == 1 && aggregate_ <= Aggregate::Average) {
+    if (is_summed()) {
       Real all = 0;
       for (std::size_t tree = 0; tree < trees; ++tree)
         all += leaves_[leaves[tree]];
@@ -179,8 +196,8 @@ private:
   std::vector<std::uint32_t> order_;
   std::vector<std::uint32_t> roots_;
   std::vector<std::uint32_t> depths_;
+  // Of the leaves: their first weights; of a sum of one target the weights themselves.
   std::vector<std::uint32_t> begins_;
-  std::size_t begin_ = 0;
   std::uint32_t targets_;
   Aggregate aggregate_;
   std::vector<std::uint32_t> owners_;
@@ -188,54 +205,83 @@ private:
   std::vector<Real> leaves_;
 };
 
-/// The distinct tests of a forest, numbered from 1: by column, whether NaN passes, and threshold.
-using Tests = std::map<std::tuple<std::uint32_t, bool, double>, std::uint32_t>;
-
-template <class Real, class Index> std::shared_ptr<const Walk> made(const Forest &forest, const Tests &tests) {
+/// The distinct tests of a forest, numbered from 1 by column, whether NaN passes, and threshold.
+struct Tests {
   std::vector<Group> groups;
-  std::vector<Real> thresholds;
-  for (const auto &[test, number] : tests) {
-    const auto [column, nan, threshold] = test;
-    if (groups.empty() || groups.back().column != column || groups.back().nan != nan)
-      groups.push_back({column, nan, static_cast<std::uint32_t>(thresholds.size()), 0});
-    ++groups.back().count;
-    thresholds.push_back(static_cast<Real>(threshold));
+  std::vector<double> thresholds;
+  std::vector<std::uint32_t> of_node; // 0 of a leaf
+};
+
+/// The bits of a number that is not NaN, in the order of such numbers.
+std::uint64_t ordered_bits(double number) noexcept {
+  constexpr std::uint64_t sign = std::uint64_t{1} << 63;
+  number += 0.0; // −0 and 0 are one
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &number, sizeof bits);
+  return bits & sign ? ~bits : bits | sign;
+}
+
+/// Sorted, column by column: a form can make many tests, but no collisions.
+Tests tests_of(const Forest &forest) {
+  using Placed = std::pair<std::uint64_t, std::uint32_t>; // a threshold's bits, and its node
+  const auto group_of = [&](std::size_t node) { return 2 * std::size_t{forest.links[node]} + (forest.kinds[node] == 3); };
+  // The input has these columns, so there are not many.
+  std::vector<std::uint32_t> ends(2 * std::size_t{forest.columns});
+  for (std::size_t node = 0; node < forest.kinds.size(); ++node)
+    if (forest.kinds[node] & 1)
+      ++ends[group_of(node)];
+  std::uint32_t splits = 0;
+  for (std::uint32_t &end : ends)
+    splits = end += splits;
+  std::vector<Placed> placed(splits);
+  std::vector<std::uint32_t> begins(ends);
+  for (std::size_t node = forest.kinds.size(); node-- > 0;)
+    if (forest.kinds[node] & 1)
+      placed[--begins[group_of(node)]] = {ordered_bits(forest.thresholds[node]), static_cast<std::uint32_t>(node)};
+  Tests tests;
+  tests.of_node.resize(forest.kinds.size());
+  for (std::size_t group = 0; group < ends.size(); ++group) {
+    const auto begin = placed.begin() + static_cast<std::ptrdiff_t>(begins[group]);
+    const auto end = placed.begin() + static_cast<std::ptrdiff_t>(ends[group]);
+    if (begin == end)
+      continue;
+    std::sort(begin, end);
+    const auto first = static_cast<std::uint32_t>(tests.thresholds.size());
+    for (auto each = begin; each != end; ++each) {
+      if (each == begin || each->first != (each - 1)->first)
+        tests.thresholds.push_back(forest.thresholds[each->second]);
+      tests.of_node[each->second] = static_cast<std::uint32_t>(tests.thresholds.size());
+    }
+    const auto count = static_cast<std::uint32_t>(tests.thresholds.size()) - first;
+    tests.groups.push_back({static_cast<std::uint32_t>(group / 2), group % 2 == 1, first, count});
   }
-  std::vector<Node<Index>> nodes;
-  nodes.reserve(forest.kinds.size());
+  return tests;
+}
+
+template <class Real, class Index> std::shared_ptr<const Walk> made(const Forest &forest, Tests tests) {
+  std::vector<Node<Index>> nodes(forest.kinds.size());
   std::size_t node = 0;
   for (const std::uint32_t size : forest.sizes) {
     std::uint32_t splits = 0;
-    for (std::uint32_t own = 0; own < size; ++own, ++node) {
-      if (!(forest.kinds[node] & 1)) {
-        nodes.push_back({0, 0});
-        continue;
-      }
-      const auto test = tests.at({forest.links[node], forest.kinds[node] == 3, forest.thresholds[node]});
-      nodes.push_back({static_cast<Index>(test), static_cast<Index>(2 * splits + 1 - own)});
-      ++splits;
-    }
+    for (std::uint32_t own = 0; own < size; ++own, ++node)
+      if (forest.kinds[node] & 1)
+        nodes[node] = {static_cast<Index>(tests.of_node[node]), static_cast<Index>(2 * splits++ + 1 - own)};
   }
-  return std::make_shared<Trees<Real, Index>>(forest, std::move(groups), std::move(thresholds), std::move(nodes));
+  std::vector<Real> thresholds(tests.thresholds.begin(), tests.thresholds.end());
+  return std::make_shared<Trees<Real, Index>>(forest, std::move(tests.groups), std::move(thresholds), std::move(nodes));
 }
 
 } // namespace
 
 std::shared_ptr<const Walk> walk_of(const Forest &forest) {
-  Tests tests;
-  for (std::size_t node = 0; node < forest.kinds.size(); ++node)
-    if (forest.kinds[node] & 1)
-      tests.emplace(std::tuple(forest.links[node], forest.kinds[node] == 3, forest.thresholds[node]), 0);
-  std::uint32_t number = 0;
-  for (auto &test : tests)
-    test.second = ++number;
-  std::uint32_t most = 0;
+  Tests tests = tests_of(forest);
+  std::size_t most = tests.thresholds.size();
   for (const std::uint32_t size : forest.sizes)
-    most = std::max(most, size);
-  const bool small = std::max(number, most) <= 0xFFFF;
+    most = std::max<std::size_t>(most, size);
+  const bool small = most <= 0xFFFF;
   if (forest.kind == Kind::Float)
-    return small ? made<float, std::uint16_t>(forest, tests) : made<float, std::uint32_t>(forest, tests);
-  return small ? made<double, std::uint16_t>(forest, tests) : made<double, std::uint32_t>(forest, tests);
+    return small ? made<float, std::uint16_t>(forest, std::move(tests)) : made<float, std::uint32_t>(forest, std::move(tests));
+  return small ? made<double, std::uint16_t>(forest, std::move(tests)) : made<double, std::uint32_t>(forest, std::move(tests));
 }
 
 } // namespace policybridge::forms

@@ -2,6 +2,7 @@
 
 #include "utf8.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -67,6 +68,13 @@ void JsonWriter::quote(std::string_view text) {
   constexpr std::string_view plain = "\"\\\b\f\n\r\t", letters = "\"\\bfnrt", digits = "0123456789abcdef";
   text_ += '"';
   while (!text.empty()) {
+    // Names are of such bytes alone.
+    const auto is_plain = [](unsigned char byte) { return byte >= 0x20 && byte < 0x80 && byte != '"' && byte != '\\'; };
+    const auto end = static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), is_plain) - text.begin());
+    text_ += text.substr(0, end);
+    text.remove_prefix(end);
+    if (text.empty())
+      break;
     const std::size_t length = utf8_length(text);
     const auto first = static_cast<unsigned char>(text.front());
     if (!length)

@@ -1,9 +1,8 @@
 #include "local_session.h"
 
 #include "bound_form.h"
-#include "form_cache.h"
-#include "form_program.h"
 #include "guard.h"
+#include "session_forms.h"
 #include "spool.h"
 #include "utf8.h"
 
@@ -54,14 +53,15 @@ public:
   Status bind(const Signature &signature) override;
   Status set_context(std::string_view name) override;
   Status report(const Outcome &outcome) override;
+  Status conclude(const Outcome &outcome) override;
   bool is_open() const noexcept override { return is_open_ && (bound_ || server_->is_open()); }
   void close() noexcept override;
 
 private:
   Result<std::optional<Form>> form_of(const std::string &kind);
-  Result<std::optional<Form>> read_form(const FormReference &reference);
   Status decide(std::string_view observation, AdviceBuffer &advice);
   Status send();
+  Status note(const Outcome &outcome);
 
   const std::unique_ptr<Session> server_;
   const SessionInfo info_;
@@ -94,37 +94,17 @@ Status LocalSession::turn_to(const Signature &signature) {
 
 /// Nothing if there is none, or if this client cannot read it.
 Result<std::optional<Form>> LocalSession::form_of(const std::string &kind) {
-  auto found = info_.forms.find(kind);
-  if (found == info_.forms.end())
-    found = info_.forms.find("");
-  if (found == info_.forms.end())
+  const FormReference *found = form_for(info_, kind);
+  if (!found)
     return std::optional<Form>();
-  const auto known = forms_.find(found->second.digest);
+  const auto known = forms_.find(found->digest);
   if (known != forms_.end())
     return known->second;
-  Result<std::optional<Form>> form = read_form(found->second);
+  std::optional<Result<std::optional<Form>>> ahead = server_->form_ahead(found->digest);
+  Result<std::optional<Form>> form = ahead ? *std::move(ahead) : read_form(*server_, *found);
   if (form.ok())
-    forms_.emplace(found->second.digest, *form);
+    forms_.emplace(found->digest, *form);
   return form;
-}
-
-Result<std::optional<Form>> LocalSession::read_form(const FormReference &reference) {
-  const FormCache cache;
-  std::optional<std::string> bytes = cache.find(reference.digest);
-  if (!bytes) {
-    if (reference.bytes > forms::most_form_bytes)
-      return resource_exhausted("the server announces a form of " + std::to_string(reference.bytes) +
-                                " bytes; at most " + std::to_string(forms::most_form_bytes) + " are taken");
-    Result<std::string> sent = server_->form(reference);
-    if (!sent.ok())
-      return sent.status();
-    if (!is_form_of(reference.digest, *sent))
-      return invalid_argument("the server sent another form than " + reference.digest);
-    cache.keep(reference.digest, *sent);
-    bytes = *std::move(sent);
-  }
-  Result<Form> form = Form::read(*bytes);
-  return form.ok() ? std::optional<Form>(*std::move(form)) : std::nullopt;
 }
 
 Status LocalSession::evaluate(std::uint64_t, std::string_view observation, AdviceBuffer &advice) {
@@ -203,13 +183,28 @@ Status LocalSession::set_context(std::string_view name) {
   });
 }
 
-Status LocalSession::report(const Outcome &outcome) {
-  const auto record = [&] {
+Status LocalSession::note(const Outcome &outcome) {
+  return guarded([&] {
     Status status = send();
     record_.add_outcome(outcome);
     return status;
-  };
-  if (Status status = guarded(record); !status.ok())
+  });
+}
+
+Status LocalSession::conclude(const Outcome &outcome) {
+  if (Status status = note(outcome); !status.ok())
+    return status;
+  if (lost_.ok()) {
+    lost_ = server_->conclude(outcome);
+    if (lost_.ok())
+      record_.settle();
+  }
+  close();
+  return lost_;
+}
+
+Status LocalSession::report(const Outcome &outcome) {
+  if (Status status = note(outcome); !status.ok())
     return status;
   if (!lost_.ok())
     return lost_;

@@ -255,6 +255,18 @@ Status ModelRunner::report_outcome(const Outcome &outcome) {
   });
 }
 
+Status ModelRunner::conclude(const Outcome &outcome) {
+  return guarded([&]() -> Status {
+    if (Status status = outcome.check(); !status.ok())
+      return status;
+    if (!over_.ok())
+      return failed_precondition("the session is over: " + over_.message());
+    Status status = session_->conclude(outcome);
+    close();
+    return status;
+  });
+}
+
 Result<SessionInfo> ModelRunner::session() const { return session_ ? session_->info() : Result<SessionInfo>(over_); }
 
 Result<PolicyVersion> ModelRunner::policy() const {

@@ -118,8 +118,16 @@ bool SessionInfo::declares(std::string_view kind) const {
 
 Result<std::string> Session::form(const FormReference &) { return unimplemented("the channel carries no forms"); }
 
+std::optional<Result<std::optional<Form>>> Session::form_ahead(const std::string &) { return std::nullopt; }
+
 Status Session::decided(std::uint32_t, std::chrono::nanoseconds, std::string_view) {
   return unimplemented("the channel carries no decisions of the client");
+}
+
+Status Session::conclude(const Outcome &outcome) {
+  Status status = report(outcome);
+  close();
+  return status;
 }
 
 Status Session::finish() {

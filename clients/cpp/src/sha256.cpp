@@ -3,6 +3,10 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#ifdef __x86_64__
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
 
 namespace policybridge {
 
@@ -13,7 +17,7 @@ constexpr std::size_t block = 64;
 using Words = std::array<std::uint32_t, 8>;
 
 // FIPS 180-4, 4.2.2: of the cube roots of the first 64 primes the first 32 bits behind the point.
-constexpr std::array<std::uint32_t, 64> constants = {
+alignas(16) constexpr std::array<std::uint32_t, 64> constants = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
     0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
@@ -58,12 +62,73 @@ void compress(Words &state, const unsigned char *bytes) {
     state[n] += added[n];
 }
 
+void compress_all(Words &state, const unsigned char *bytes, std::size_t blocks) {
+  for (std::size_t n = 0; n < blocks; ++n)
+    compress(state, bytes + n * block);
+}
+
+#ifdef __x86_64__
+/// Whether the processor has the instructions of `compress_by_processor`.
+bool has_instructions() {
+  constexpr unsigned sse41 = 1u << 19, sha = 1u << 29;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) && c & sse41 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && b & sha;
+}
+
+/// The same by the processor's own instructions, which take a fifth of the time: a form is hashed in each compile.
+__attribute__((target("sha,sse4.1"))) void compress_by_processor(Words &words, const unsigned char *bytes,
+                                                                 std::size_t blocks) {
+  const __m128i order = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+  auto *const state = reinterpret_cast<__m128i *>(words.data());
+  const __m128i cdab = _mm_shuffle_epi32(_mm_loadu_si128(state), 0xb1);
+  const __m128i efgh = _mm_shuffle_epi32(_mm_loadu_si128(state + 1), 0x1b);
+  __m128i abef = _mm_alignr_epi8(cdab, efgh, 8), cdgh = _mm_blend_epi16(efgh, cdab, 0xf0);
+  for (; blocks > 0; --blocks, bytes += block) {
+    const __m128i abef_before = abef, cdgh_before = cdgh;
+    __m128i message[4];
+#pragma GCC unroll 16
+    for (std::size_t four = 0; four < 16; ++four) {
+      __m128i &next = message[four % 4];
+      if (four < 4) {
+        next = _mm_shuffle_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i *>(bytes) + four), order);
+      } else {
+        const __m128i late = message[(four + 3) % 4];
+        const __m128i middle = _mm_alignr_epi8(late, message[(four + 2) % 4], 4);
+        next = _mm_add_epi32(_mm_sha256msg1_epu32(next, message[(four + 1) % 4]), middle);
+        next = _mm_sha256msg2_epu32(next, late);
+      }
+      const auto *constant = reinterpret_cast<const __m128i *>(constants.data()) + four;
+      const __m128i rounds = _mm_add_epi32(next, _mm_load_si128(constant));
+      cdgh = _mm_sha256rnds2_epu32(cdgh, abef, rounds);
+      abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(rounds, 0x0e));
+    }
+    abef = _mm_add_epi32(abef, abef_before);
+    cdgh = _mm_add_epi32(cdgh, cdgh_before);
+  }
+  const __m128i feba = _mm_shuffle_epi32(abef, 0x1b), dchg = _mm_shuffle_epi32(cdgh, 0xb1);
+  _mm_storeu_si128(state, _mm_blend_epi16(feba, dchg, 0xf0));
+  _mm_storeu_si128(state + 1, _mm_alignr_epi8(dchg, feba, 8));
+}
+#endif
+
+using Compress = void (*)(Words &, const unsigned char *, std::size_t);
+
+/// How to hash so many bytes. Few are not worth the question what the processor has.
+Compress compress_for([[maybe_unused]] std::size_t size) {
+#ifdef __x86_64__
+  constexpr std::size_t many = 4096;
+  if (size >= many && has_instructions())
+    return compress_by_processor;
+#endif
+  return compress_all;
+}
+
 Words hash_of(std::string_view bytes) {
+  const Compress compress_blocks = compress_for(bytes.size());
   Words state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   const auto *data = reinterpret_cast<const unsigned char *>(bytes.data());
   const std::size_t whole = bytes.size() / block * block, rest = bytes.size() - whole;
-  for (std::size_t start = 0; start < whole; start += block)
-    compress(state, data + start);
+  compress_blocks(state, data, whole / block);
   unsigned char last[2 * block] = {};
   if (rest)
     std::memcpy(last, data + whole, rest);
@@ -72,8 +137,7 @@ Words hash_of(std::string_view bytes) {
   const std::uint64_t bits = std::uint64_t{bytes.size()} * 8;
   for (std::size_t n = 0; n < 8; ++n)
     last[size - 1 - n] = static_cast<unsigned char>(bits >> 8 * n);
-  for (std::size_t start = 0; start < size; start += block)
-    compress(state, last + start);
+  compress_all(state, last, size / block);
   return state;
 }
 

@@ -78,6 +78,15 @@ public:
     return ended_by_failure([&] { return request_recording(protocol::outcome_line(outcome)); });
   }
 
+  Status conclude(const Outcome &outcome) override {
+    if (!is_open())
+      return failed_precondition("the session is over");
+    socket_.begin_last_exchange(wait_.timeout);
+    Status status = guarded([&] { return request_concluding(outcome); });
+    socket_.close();
+    return status;
+  }
+
   Status finish() override {
     if (!is_open())
       return failed_precondition("the session is over");
@@ -172,6 +181,18 @@ private:
     if (Status status = socket_.send({later_, before_, line}); !status.ok())
       return status;
     sent_all();
+    return receive_recording();
+  }
+
+  Status request_concluding(const Outcome &outcome) {
+    // Only a server with forms knows the line that ends a session.
+    const bool ends = !info_.forms.empty();
+    const std::string end = ends ? protocol::end_line() : "";
+    Status status = request_recording(protocol::outcome_line(outcome) + end);
+    return status.ok() && ends ? receive_recording() : status;
+  }
+
+  Status receive_recording() {
     if (Status status = receive_status(1); !status.ok())
       return status;
     std::string answer;

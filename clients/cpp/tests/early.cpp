@@ -59,7 +59,7 @@ int main(int count, char **words) {
   if (mode == "differs")
     expected.context = "other.c";
   if (mode != "connects")
-    early->expect(expected);
+    early->expect(expected, signature->advice.name);
   if (mode == "decides" || mode == "differs" || mode == "fails")
     if (const Status failure = ask(options, *signature, mode); !failure.ok())
       std::printf("%s\n", failure.message().c_str());

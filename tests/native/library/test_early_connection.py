@@ -1,6 +1,7 @@
 """The connection that plugins make while a compiler reads its source, by the program clients/cpp/tests/early.cpp."""
 
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,22 +54,27 @@ def ledger(server: RunningServer) -> LedgerReader:
 
 
 @pytest.mark.parametrize("mode", ["decides", "differs"])
+@pytest.mark.parametrize("door", ["grpc", "socket"])
 def test_all_decisions_and_the_outcome_are_in_the_ledger_when_the_process_has_ended(
-    program: Path, server: RunningServer, mode: str
+    program: Path, server: RunningServer, mode: str, door: str
 ) -> None:
-    session = run(program, server.grpc, mode)
+    session = run(program, getattr(server, door), mode)
     with ledger(server) as reader:
         found = reader.session(session)
         assert found.decisions == DECISIONS
         assert found.outcome is not None
         assert found.outcome.values["decisions"] == DECISIONS
+        assert not found.interrupted
 
 
 @pytest.mark.parametrize("mode", ["expects", "connects"])
-def test_a_session_that_nothing_was_asked_in_leaves_no_record(program: Path, server: RunningServer, mode: str) -> None:
+@pytest.mark.parametrize("door", ["grpc", "socket"])
+def test_a_session_that_nothing_was_asked_in_leaves_no_record(
+    program: Path, server: RunningServer, mode: str, door: str
+) -> None:
     with ledger(server) as reader:
         before = len(list(reader.sessions()))
-        assert run(program, server.grpc, mode) == ""
+        assert run(program, getattr(server, door), mode) == ""
         assert len(list(reader.sessions())) == before
 
 
@@ -88,5 +94,14 @@ def test_a_server_that_does_not_answer_is_not_waited_for_by_what_asks_nothing(pr
             assert run(program, f"grpc:127.0.0.1:{port}", mode) == ""
 
 
-def test_an_absent_server_is_told_as_such(program: Path) -> None:
-    assert "could not reach the server" in run(program, "grpc:127.0.0.1:1", "decides")
+def test_a_socket_that_does_not_answer_is_not_waited_for_by_what_asks_nothing(program: Path) -> None:
+    with TemporaryDirectory(prefix="pb-") as folder, socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"{folder}/s")
+        listening.listen()
+        for mode in ("expects", "connects"):
+            assert run(program, f"socket:{folder}/s", mode) == ""
+
+
+@pytest.mark.parametrize("address", ["grpc:127.0.0.1:1", "socket:/no/such"])
+def test_an_absent_server_is_told_as_such(program: Path, address: str) -> None:
+    assert "could not reach the server" in run(program, address, "decides")

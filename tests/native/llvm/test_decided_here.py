@@ -121,6 +121,7 @@ def test_a_server_over_grpc_gives_the_same_object(
     asked = compiled(tuner, module, server.socket, "there")
     expected = recorded(server, asked)
     made = compiled(tuner, module, server.grpc, "here")
+    assert told(made)["fallback"] is None
     assert made.output == asked.output
     assert_recorded_alike(recorded(server, made), expected)
 

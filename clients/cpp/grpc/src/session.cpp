@@ -95,7 +95,8 @@ Result<std::string> GrpcSession::form(const FormReference &form) {
 Status GrpcSession::receive_form(const FormReference &form, std::string &bytes) {
   v1::SessionRequest request;
   request.mutable_form()->set_digest(form.digest);
-  Status status = this->request(request);
+  // What waits to be sent has time, and a session that was opened ahead has no signature yet.
+  Status status = stream_->request({}, request, response_);
   while (status.ok()) {
     if (!response_.has_form() || bytes.size() + response_.form().data().size() > form.bytes)
       return internal_error("the server's answer to a request for a form is not that form");
@@ -124,6 +125,17 @@ Status GrpcSession::send_pending() {
   decided_ = decided_bytes_ = 0;
   const std::vector<v1::SessionRequest> messages = std::exchange(pending_, {});
   return stream_->send(messages);
+}
+
+Status GrpcSession::conclude(const Outcome &outcome) {
+  return ended_by_failure([&]() -> Status {
+    v1::SessionRequest request;
+    *request.mutable_outcome() = to_message(outcome);
+    const std::vector<v1::SessionRequest> before = std::exchange(pending_, {});
+    if (Status status = stream_->conclude(before, request, response_); !status.ok())
+      return status;
+    return recorded();
+  });
 }
 
 Status GrpcSession::finish() {
@@ -161,6 +173,10 @@ Status GrpcSession::tell(const Outcome &outcome) {
   *request.mutable_outcome() = to_message(outcome);
   if (Status status = this->request(request); !status.ok())
     return status;
+  return recorded();
+}
+
+Status GrpcSession::recorded() const {
   return response_.has_outcome_recorded()
              ? Status()
              : internal_error("the server's answer to an outcome is not `outcome_recorded`");

@@ -28,6 +28,7 @@ public:
   Status report(const Outcome &outcome) override;
   Result<std::string> form(const FormReference &form) override;
   Status decided(std::uint32_t count, std::chrono::nanoseconds time, std::string_view payload) override;
+  Status conclude(const Outcome &outcome) override;
   Status finish() override;
   Status send_record(std::string_view record, std::chrono::microseconds timeout) override;
   std::string server() const override { return address_; }
@@ -44,6 +45,7 @@ private:
   template <class Call> Status ended_by_failure(Call &&call);
   Status decide(std::uint64_t step, std::string_view observation, AdviceBuffer &advice);
   Status tell(const Outcome &outcome);
+  Status recorded() const;
   Status request(const v1::SessionRequest &request);
   Status send_pending();
   Status receive_form(const FormReference &form, std::string &bytes);

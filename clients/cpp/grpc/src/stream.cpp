@@ -104,6 +104,18 @@ Status Stream::finish(Span<const v1::SessionRequest> messages) {
   return end == WaitEnd::Answered && status.ok() ? Status() : server_.status_of(end, status);
 }
 
+Status Stream::conclude(Span<const v1::SessionRequest> before, const v1::SessionRequest &last,
+                        v1::SessionResponse &response) {
+  if (!over_.ok())
+    return failed_precondition("the session is over: " + over_.message());
+  deadline_.begin_last(server_.timeout);
+  const bool answered = write(before) && call_->Write(last, ::grpc::WriteOptions().set_last_message()) && call_->Read(&response);
+  const ::grpc::Status status = call_->Finish();
+  const WaitEnd end = deadline_.end();
+  over_ = unavailable("it was closed");
+  return answered && end == WaitEnd::Answered && status.ok() ? Status() : server_.status_of(end, status);
+}
+
 void Stream::close() noexcept {
   if (!over_.ok())
     return;

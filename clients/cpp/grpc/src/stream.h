@@ -60,6 +60,10 @@ public:
   /// server's status: Ok when it has kept all of it. Nothing interrupts this.
   Status finish(Span<const v1::SessionRequest> messages);
 
+  /// Send the last request after messages that get no answer, half-close the stream, and wait for the answer and for the
+  /// server's status. Nothing but the time-out ends this.
+  Status conclude(Span<const v1::SessionRequest> before, const v1::SessionRequest &last, v1::SessionResponse &response);
+
   /// Half-close the stream, which ends the session, and wait up to one second for the server to confirm. A second call
   /// does nothing.
   void close() noexcept;

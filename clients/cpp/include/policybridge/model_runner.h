@@ -129,6 +129,9 @@ public:
   /// errors.
   Status report_outcome(const Outcome &outcome);
 
+  /// Report the outcome and end the session: one exchange instead of two where decisions are made here.
+  Status conclude(const Outcome &outcome);
+
   /// The exact version that answers, and the session's id. Unimplemented where the channel does not carry them; where
   /// there is no session, the status with which opening failed.
   Result<SessionInfo> session() const;

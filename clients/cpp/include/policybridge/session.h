@@ -1,6 +1,7 @@
 #ifndef POLICYBRIDGE_SESSION_H
 #define POLICYBRIDGE_SESSION_H
 
+#include "policybridge/form.h"
 #include "policybridge/status.h"
 #include "policybridge/tensor_spec.h"
 
@@ -170,11 +171,18 @@ public:
   /// Ask for the bytes of a form in `SessionInfo::forms`, once for each. Unimplemented where the channel carries none.
   virtual Result<std::string> form(const FormReference &form);
 
+  /// The form of a digest, if another thread has read it ahead, or why it could not; nothing if none has.
+  virtual std::optional<Result<std::optional<Form>>> form_ahead(const std::string &digest);
+
   /// Report `count` decisions, 1 to `most_decided`, that this client made by a form: `payload` holds their observations
   /// in the session form of the SerDes `bitstream`, one after the other, then their advices, and in a session that
   /// explores the logarithms of their probabilities, as floats. They are sent together with later messages, at the latest
   /// with `report` or `close`. Unimplemented where the channel carries no forms.
   virtual Status decided(std::uint32_t count, std::chrono::nanoseconds time, std::string_view payload);
+
+  /// Report the outcome and end the session, in one exchange where the server makes no decisions. Ok: the ledger holds all
+  /// of it, the end too if it is in the exchange. Nothing but its time-out ends the wait. Errors as of `report`.
+  virtual Status conclude(const Outcome &outcome);
 
   /// End the session, and wait until its record is kept, its end included. Where the channel carries no decisions of the
   /// client it is closed at once.
