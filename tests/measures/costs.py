@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import psutil
 
 from policybridge_bench.processes import wait_ready
@@ -22,6 +23,7 @@ from policybridge_client import open_runner
 from policybridge_client.connection import connect
 from policybridge_client.contract import FormSession
 from policybridge_core.errors import PreconditionError
+from policybridge_forms import Form
 from policybridge_serdes import PolicyReference, SessionOptions, Signature
 from policybridge_train.tasks.inline import NUMBERS, InlineForSize
 
@@ -108,12 +110,28 @@ def _report(folder: Path, sessions: int) -> None:
     """Report the decisions of a module, in the bytes of the protocol."""
     signature = Signature.of(InlineForSize.features, InlineForSize.advice)
     drawn = np.random.default_rng(1).poisson(3, (_MODULE, len(InlineForSize.features)))
-    payload = drawn.astype("<i8").tobytes() + bytes(_MODULE * signature.advice.size)
+    payload = b""
     for _ in range(sessions):
         with connect(f"socket:{folder / 's'}").open(PolicyReference(_POLICY), signature, _EVALUATES) as session:
             if not (isinstance(session, FormSession) and session.forms):
                 raise PreconditionError(f"{_POLICY} has no form; the measure needs one")
+            if not payload:
+                payload = drawn.astype("<i8").tobytes() + _advices(session, drawn)
             session.decided(_MODULE, 0, payload)
+
+
+def _advices(session: FormSession, drawn: npt.NDArray[np.int64]) -> bytes:
+    """Decide as a client does: the server makes some decisions again, and tells of others than its own."""
+    (offered,) = session.forms.values()
+    form = Form.read(session.form(offered))
+    columns = {spec.name: column for spec, column in zip(InlineForSize.features, drawn.T, strict=True)}
+    records = np.zeros(len(drawn), form.record)
+    for name in form.record.names or ():
+        records[name] = columns[name].reshape(records[name].shape)
+    advices, statuses = form.decide(records)
+    if statuses.any():
+        raise PreconditionError(f"{_POLICY} does not decide on the measure's observations")
+    return advices.tobytes()
 
 
 if __name__ == "__main__":

@@ -208,8 +208,10 @@ class LedgerRecording:
         self.hand_over()
         self._context = self._session.context
         observation, advice, chance = (len(each) // count for each in (observations, advices, chances))
-        for first in range(0, count, self._most):
-            last = min(first + self._most, count)
+        # They are here already, and one segment takes less time than several.
+        most = max(1, _BYTES // max(observation, 1))
+        for first in range(0, count, most):
+            last = min(first + most, count)
             bulk = Bulk(
                 observations[first * observation : last * observation],
                 advices[first * advice : last * advice],

@@ -2,7 +2,7 @@
 
 import logging
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -112,11 +112,22 @@ class SqliteStore:
 
     def write(self, records: Sequence[Record]) -> Mapping[int, PolicyBridgeError]:
         """Write all ``records`` in one transaction."""
+        try:
+            refused = self._write(records, self._add_fitting)
+        except _UnfitError:
+            # To be ready for this costs two statements for each record.
+            refused = self._write(records, self._add_or_count_lost)
+        self._written = True
+        return refused
+
+    def _write(
+        self, records: Sequence[Record], add: Callable[[Record], PolicyBridgeError | None]
+    ) -> dict[int, PolicyBridgeError]:
         refused: dict[int, PolicyBridgeError] = {}
         try:
             with self._database.transaction():
                 for position, record in enumerate(records):
-                    error = self._add_or_count_lost(record)
+                    error = add(record)
                     if error is not None:
                         refused[position] = error
         except BaseException:
@@ -125,7 +136,6 @@ class SqliteStore:
             # The log may still fit into the file; then it is reused from its beginning.
             self._database.empty_log()
             raise
-        self._written = True
         return refused
 
     def resume(self, resumed: Resumed) -> int:
@@ -139,12 +149,20 @@ class SqliteStore:
             self._run(_REOPEN, resumed.session.id)
             return held
 
+    def _add_fitting(self, record: Record) -> PolicyBridgeError | None:
+        try:
+            return self._add_record(record)
+        except Exception as error:
+            if _is_of_the_file(error):
+                raise
+            raise _UnfitError from error
+
     def _add_or_count_lost(self, record: Record) -> PolicyBridgeError | None:
         self._run("SAVEPOINT record")
         try:
             refused = self._add_record(record)
         except Exception as error:
-            if isinstance(error, sqlite3.Error) and not isinstance(error, _OWN_ERRORS):
+            if _is_of_the_file(error):
                 raise
             # A record that cannot be packed or stored must not cost the records of other sessions.
             _LOG.exception("a record cannot be written to the ledger")
@@ -262,6 +280,14 @@ class SqliteStore:
     def close(self) -> None:
         """Close the file."""
         self._database.close()
+
+
+class _UnfitError(Exception):
+    """A record cannot be packed or stored."""
+
+
+def _is_of_the_file(error: Exception) -> bool:
+    return isinstance(error, sqlite3.Error) and not isinstance(error, _OWN_ERRORS)
 
 
 class SqliteLedger:

@@ -51,6 +51,8 @@ class Conversation(ABC, Generic[_Message]):
         self._over = False
         self._session: Session | None = None
         self._resumes = False
+        self._reporting = False
+        self._ending = False
 
     @property
     def _client(self) -> str:
@@ -93,6 +95,8 @@ class Conversation(ABC, Generic[_Message]):
     def _advance(self) -> None:
         waiting, end = self._waiting, 0.0
         try:
+            if self._reporting:
+                self._join_end()
             while (waiting or (self._coming is not None and self._parsed(self._coming))) and not self._unanswered:
                 if end and perf_counter() > end:
                     self._queue()
@@ -258,15 +262,30 @@ class Conversation(ABC, Generic[_Message]):
 
     def _report(self, session: Session, outcome: Outcome | None) -> None:
         """Record an outcome, or with ``None`` the decisions so far; it is answered like an observation."""
-        self._unanswered = True
+        self._unanswered = self._reporting = True
         session.report(outcome, self._reported)
+        if self._reporting:
+            self._join_end()
+
+    def _join_end(self) -> None:
+        """Take the end of the session beside the outcome before it, if it has come: the ledger writes both together."""
+        waiting = self._waiting
+        if not waiting and self._coming is not None:
+            self._parsed(self._coming)
+        if waiting and (waiting[0] is None or isinstance(waiting[0], End)):
+            self._reporting, self._ending = False, True
+            self._take(waiting.popleft())
 
     def _reported(self, error: PolicyBridgeError | None) -> None:
+        self._reporting = False
+        if self._over:
+            return
         if error is not None:
             self.fail(error)
             return
         self._acknowledge()
-        self._answered()
+        if not self._ending:
+            self._answered()
 
     def _break(self, error: Exception) -> None:
         self.fail(as_error(error, self._name, "" if self._session is None else self._session.view.id))
