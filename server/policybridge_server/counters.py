@@ -89,6 +89,7 @@ class VersionCounters:
         outcomes: reports of clients by status, one of `OUTCOMES`, ``other`` or ``unset``.
         fallbacks: decisions that clients report to have made without the policy.
         made_by_clients: decisions that clients made by the policy's form.
+        asked_by_clients: decisions that clients asked for which have the policy's form.
         checked: reported decisions that the server made again.
         differing: checked decisions in which the server's advice is another one.
 
@@ -96,6 +97,7 @@ class VersionCounters:
 
     __slots__ = (
         "answered",
+        "asked_by_clients",
         "batches",
         "checked",
         "closed",
@@ -119,7 +121,7 @@ class VersionCounters:
         self.opened = self.closed = 0
         self.outcomes: Counter[str] = Counter()
         self.fallbacks = 0.0
-        self.made_by_clients = self.checked = self.differing = 0
+        self.made_by_clients = self.asked_by_clients = self.checked = self.differing = 0
 
     @property
     def decisions(self) -> int:
@@ -139,6 +141,7 @@ class VersionCounters:
         made.batches, made.outcomes = self.batches.copy(), self.outcomes.copy()
         made.opened, made.closed, made.fallbacks = self.opened, self.closed, self.fallbacks
         made.made_by_clients, made.checked, made.differing = self.made_by_clients, self.checked, self.differing
+        made.asked_by_clients = self.asked_by_clients
         return made
 
     def batch(self, count: int, read: int, queued: int, evaluated: int, answered: int) -> None:

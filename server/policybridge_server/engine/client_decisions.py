@@ -110,7 +110,8 @@ class ClientDecisions:
             # Reports come faster than a disk takes them. Else they would fill the room of all sessions.
             taken = partial(self._recording.keep_pace, taken)
         drawn = _RANDOM.randrange(max(count, _ONE_OF))
-        if drawn >= count:
+        # A record does not say which draws the server made in between, so that the numbers of its own are not known.
+        if drawn >= count or (self.held is not None and self._session.drawing is not None):
             taken()
             return
         check = _Check(self, advices[drawn : drawn + 1], None if chances is None else float(chances[drawn]), taken)

@@ -115,6 +115,8 @@ class Session:
         """
         if self._batcher is None:
             raise PreconditionError("an observation came before the signature of its features")
+        if self.forms is not None and self._signature is not None:
+            self.loaded.model(self._signature).counters.asked_by_clients += 1
         if self._recording_sink is not None:
             self._recording_sink.submitted(row)
         sink = self._sink if self._trace is None else self._trace.sink(self._sink)

@@ -68,6 +68,7 @@ def _version(parts: Sequence[VersionSnapshot], past: bool) -> VersionSnapshot:
         made.closed += part.counters.closed
         made.fallbacks += part.counters.fallbacks
         made.made_by_clients += part.counters.made_by_clients
+        made.asked_by_clients += part.counters.asked_by_clients
         made.checked += part.counters.checked
         made.differing += part.counters.differing
     if past:

@@ -127,12 +127,13 @@ def _decisions(versions: Sequence[VersionSnapshot]) -> Iterator[Metric]:
     by_clients = CounterMetricFamily(
         "policybridge_client_decisions",
         "Decisions that clients made by the policy's form: all, those that the server made again, and those of them "
-        "in which its advice is another one.",
+        "in which its advice is another one; and those that such clients asked for.",
         labels=[*_OF, "result"],
     )
     for each in versions:
         made.add_metric(_labels(each), each.counters.decisions)
         by_clients.add_metric([*_labels(each), "reported"], each.counters.made_by_clients)
+        by_clients.add_metric([*_labels(each), "asked"], each.counters.asked_by_clients)
         by_clients.add_metric([*_labels(each), "checked"], each.counters.checked)
         by_clients.add_metric([*_labels(each), "differing"], each.counters.differing)
         if each.failures is not None:

@@ -226,8 +226,8 @@ def test_an_advice_that_is_no_choice_of_the_policy_ends_the_session(address: str
             session.report(Outcome())
 
 
-def counted_of(policies: Path, tmp_path: Path, messages: Sequence[int]) -> dict[str, int]:
-    """Report wrong advices in messages of these numbers of decisions; give the server's counts by result."""
+def counted_of(policies: Path, tmp_path: Path, messages: Sequence[int], asks: int = 0) -> dict[str, int]:
+    """Report wrong advices in messages of these numbers of decisions, and ask; give the server's counts by result."""
     words = ("--repository", policies, "--allow-python", "--socket", tmp_path / "s", "--http", "127.0.0.1:0")
     with started(*words, log=tmp_path / "log") as (_, addresses):
         await_forms(f"socket:{tmp_path / 's'}")
@@ -235,6 +235,7 @@ def counted_of(policies: Path, tmp_path: Path, messages: Sequence[int]) -> dict[
         with closing(open_forms(f"socket:{tmp_path / 's'}")) as session:
             for count in messages:
                 session.decided(count, 0, payload(count, advice=5))
+            ask(session, rows(asks))
             with pytest.raises(UnsupportedError):
                 session.report(Outcome())
             text = urllib.request.urlopen(f"{http}/metrics", timeout=60).read().decode()
@@ -246,6 +247,10 @@ def counted_of(policies: Path, tmp_path: Path, messages: Sequence[int]) -> dict[
 def test_a_client_that_reports_other_advice_is_counted_and_told(policies: Path, tmp_path: Path) -> None:
     assert counted_of(policies, tmp_path, [64]) == {"reported": 64, "checked": 1, "differing": 1}
     assert "reported another advice" in (tmp_path / "log").read_text()
+
+
+def test_what_a_client_with_a_form_asks_for_is_counted(policies: Path, tmp_path: Path) -> None:
+    assert counted_of(policies, tmp_path, [], asks=3) == {"asked": 3}
 
 
 def test_of_short_reports_a_sample_is_made_again(policies: Path, tmp_path: Path) -> None:

@@ -14,9 +14,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from policybridge_client.connection import connect
 from policybridge_client.contract import ClientSession, FormSession
 from policybridge_client.local import LocalSession, decide_here
+from policybridge_client.record import Record
 from policybridge_client.runner import open_runner
 from policybridge_core.errors import InvalidError, PreconditionError
 from policybridge_serdes import Exploration, Outcome, PolicyReference, SessionOptions, Values
+from policybridge_serdes.interactive import decided_lines, header_line
 from policybridge_server.ledger.reader import LedgerReader
 from policybridge_server.ledger.trajectory import DecisionBatch
 from tests.conftest import RunningServer, running_server
@@ -162,6 +164,20 @@ def test_a_draw_with_another_log_probability_is_counted_and_one_that_agrees_is_n
         session.decided(64, 0, payload(rows, drawn))
         session.report(Outcome())
     assert differing_of(server) - before == differing
+
+
+def test_a_record_without_the_draws_that_the_server_made_differs_in_nothing(server: RunningServer) -> None:
+    rows = rows_of("here", 90)
+    with opened(server.socket, EXPLORATIONS[1], evaluates=False) as session:
+        drawn = asked(session, rows)
+    before = differing_of(server)
+    with closing(forms(server.socket, EXPLORATIONS[1])) as session:
+        record = Record(f"{9:032x}", session.policy, session.asked, session.options)
+        record.note(header_line(ONE))
+        # The first 20 were asked for, and are not in the record.
+        record.add(decided_lines(70, 0, payload(rows[20:], drawn[20:]), chances=True))
+        session.send_record(record.whole())
+    assert differing_of(server) == before
 
 
 def differing_of(server: RunningServer) -> int:
