@@ -24,6 +24,7 @@ from tests.attacks.door_attacks import DOOR_ATTACKS, Attack
 from tests.attacks.form_attacks import FORM_ATTACKS
 from tests.attacks.measure import Memory
 from tests.attacks.observation_attacks import OBSERVATION_ATTACKS
+from tests.attacks.record_attacks import RECORD_ATTACKS
 from tests.attacks.signature_attacks import SIGNATURE_ATTACKS
 from tests.attacks.target import Times, asking, served
 
@@ -42,6 +43,7 @@ ATTACKS: Final[Mapping[str, Attack]] = MappingProxyType(
         **SIGNATURE_ATTACKS,
         **CROWD_ATTACKS,
         **FORM_ATTACKS,
+        **RECORD_ATTACKS,
     }
 )
 

@@ -1,10 +1,11 @@
 """Sessions whose client decides by a form of the version: their reports, and the form itself, on the Unix socket."""
 
+import json
 import time
 from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from policybridge_bench.network import SIGNATURE, observations
 from policybridge_serdes import ElementType, Signature, TensorSpec
@@ -20,7 +21,8 @@ _LARGE_HEADER: Final = header_line(
 )
 
 
-def _decided(count: int) -> bytes:
+def decided(count: int) -> bytes:
+    """Make a report of so many decisions of the network."""
     advices = bytes(SIGNATURE.advice_layout.size * count)
     rows = b"".join(observations(count, 1))
     return b'{"decided":%d}\n' % count + rows + advices + b"\n"
@@ -30,15 +32,20 @@ def _sent(target: Target, *parts: bytes) -> None:
     target.send("socket", _HELLO, *parts)
 
 
-def _open(target: Target) -> bytes:
-    """Open a session until its version has its form; give the digest."""
+def open_session(target: Target) -> dict[str, Any]:
+    """Open sessions until the version has its form; give what the server said of the last one, which stays open."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
-        opened = target.send("socket", _HELLO).makefile("rb").readline()
-        _, found, digest = opened.partition(b'"forms":{"":{"digest":"')
-        if found:
-            return digest.partition(b'"')[0]
+        opened: dict[str, Any] = json.loads(target.send("socket", _HELLO).makefile("rb").readline())
+        if opened.get("forms"):
+            return opened
     raise AssertionError("the policy has no form")
+
+
+def _open(target: Target) -> bytes:
+    """Open a session until its version has its form; give the digest."""
+    digest: str = open_session(target)["forms"][""]["digest"]
+    return digest.encode()
 
 
 def _flood(target: Target, message: bytes) -> None:
@@ -49,17 +56,17 @@ def _flood(target: Target, message: bytes) -> None:
 
 def _count(target: Target) -> None:
     _open(target)
-    _flood(target, _decided(MOST_DECIDED))
+    _flood(target, decided(MOST_DECIDED))
 
 
 def _repeat(target: Target) -> None:
     _open(target)
-    _flood(target, _decided(1) * 256)
+    _flood(target, decided(1) * 256)
 
 
 def _two(target: Target) -> None:
     _open(target)
-    together(*[partial(_flood, target, _decided(MOST_DECIDED))] * 8)
+    together(*[partial(_flood, target, decided(MOST_DECIDED))] * 8)
 
 
 def _size(target: Target) -> None:
@@ -71,13 +78,13 @@ def _size(target: Target) -> None:
 
 def _half(target: Target) -> None:
     _open(target)
-    message = _decided(MOST_DECIDED)
+    message = decided(MOST_DECIDED)
     repeat(300, lambda: _sent(target, _HEADER, message[: len(message) // 2]))
 
 
 def _lie(target: Target) -> None:
     _open(target)
-    for line in (b'{"decided":%d}\n' % (1 << 60), b'{"decided":-1}\n', b'{"decided":2}\n' + _decided(1), b"{}\n"):
+    for line in (b'{"decided":%d}\n' % (1 << 60), b'{"decided":-1}\n', b'{"decided":2}\n' + decided(1), b"{}\n"):
         target.asked("socket", _HELLO, _HEADER, line)
     for digest in (b"sha256:" + b"0" * 64, b"../secret", b"x" * 900_000):
         target.asked("socket", _HELLO, b'{"form":"%s"}\n' % digest)
