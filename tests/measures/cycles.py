@@ -1,0 +1,260 @@
+"""Autotune for speed on Debian programs: ``python -m tests.measures.cycles --package bzip2 --work DIR --plugins DIR``.
+
+Each program of cycles.toml is built at -O2 by clang-22 and tuned on its first input, as by ``policybridge autotune
+--objective cycles``. On its third input, which the search has not seen, the tuned program is counted and timed beside
+LLVM's own; the second is for choosing between settings. With ``--choices``, programs with one choice of passes for
+all functions are counted and timed, too. The end says how often the estimate and the time have one sign, where the time
+differs by more than 1 % and its interval has no 1.
+
+It needs Debian's packages clang-22, valgrind and dpkg-dev, and the build dependencies. Downloads and builds are kept.
+"""
+
+import argparse
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import chdir
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from policybridge_core.errors import PolicyBridgeError
+from policybridge_train.compiling.compiler import Compiler, CompileTool
+from policybridge_train.compiling.decisions import MODULE, Decided
+from policybridge_train.compiling.job import FarmCompiler
+from policybridge_train.compiling.limits import Limits
+from policybridge_train.corpus.bitcode import FrontEnd
+from policybridge_train.corpus.debian.apt import Apt
+from policybridge_train.corpus.parts import part_of
+from policybridge_train.farms.local import LocalFarm
+from policybridge_train.speed.confirming import Times, compare
+from policybridge_train.speed.relinking import Relinking
+from policybridge_train.speed.running import RunCommand, Runner
+from policybridge_train.speed.search import Asked, Making, SpeedSearch
+from policybridge_train.tuning.building import built, converted
+from tests.measures.cycles_inputs import make
+
+TABLE: Final = Path(__file__).with_suffix(".toml")
+INPUTS: Final = ("tune", "choose", "held")
+"""What an input is for; its place is the number from which it is made."""
+
+CHOICES: Final = (
+    "skip early-machinelicm", "skip machine-cse", "skip block-placement", "set ext-tsp", "skip LICMPass",
+    "skip LoopUnrollPass", "skip LoopVectorizePass", "skip codegenprepare", "skip loop-reduce", "skip machine-sink",
+    "skip x86-cmov-conversion", "skip SimplifyCFGPass", "skip peephole-opt",
+)  # fmt: skip
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A program of the table; see there."""
+
+    language: str
+    build: str
+    run: str
+    input: str
+    size: int
+    configure: str = "true"
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """A program beside that by LLVM's own decisions: the ratio of their estimated cycles, and user time."""
+
+    cycles: float
+    time: Times
+
+    @property
+    def counts(self) -> bool:
+        """Whether the time differs by more than 1 % for sure."""
+        return (self.time.is_faster or self.time.is_slower) and abs(self.time.factor - 1) > 0.01
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the estimate has the sign of the time."""
+        return (self.cycles < 1) == (self.time.factor < 1)
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """A package: of its tuned program the ratio of text, on each input the rest; and programs with one choice each."""
+
+    part: str
+    text: float
+    compiles: int
+    tuned: dict[str, Compared]
+    choices: dict[str, Compared]
+
+
+def read_table() -> dict[str, Entry]:
+    """Read cycles.toml."""
+    return msgspec.convert(tomllib.loads(TABLE.read_text(encoding="utf-8")), dict[str, Entry])
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Measures one package.
+
+    Attributes:
+        name: of the source package.
+        entry: in the table.
+        folder: of the package.
+        plugins: where the plugin for clang-22 is.
+        budget: compiles of each module.
+        pairs: of timed runs.
+
+    """
+
+    name: str
+    entry: Entry
+    folder: Path
+    plugins: Path
+    budget: int
+    pairs: int
+
+    @property
+    def _build(self) -> Path:
+        return self.folder / "build"
+
+    def measure(self, choices: Sequence[str]) -> Measured:
+        """Build, tune, count and time.
+
+        Raises:
+            PolicyBridgeError: a step fails.
+
+        """
+        shutil.rmtree(self._build, ignore_errors=True)
+        shutil.copytree(self.folder / "source", self._build, symlinks=True)
+        for number in range(len(INPUTS)):
+            (self._build / f"input-{number}").write_bytes(make(self.entry.input, self.entry.size, number))
+        os.environ.update(_environment())
+        with chdir(self._build):
+            self._shell(self.entry.configure)
+            return self._measured(choices)
+
+    def _measured(self, choices: Sequence[str]) -> Measured:
+        tool = CompileTool(Compiler.find("clang-22"), Limits(), plugins=self.plugins)
+        farm = LocalFarm()
+        log = self.folder / "build.log"
+        with log.open("wb") as out:
+            commands = built(["bash", "-ec", self.entry.build], out)
+        front_end = FrontEnd(tool.compiler, None, lines=False, limits=tool.limits)
+        corpus, names = converted(commands, front_end, self.folder / "corpus", farm.slots)
+        command = self._command(0)
+        relinking = Relinking.of(command.program, commands, names)
+        known = {module.name: module for module in corpus.modules}
+        modules = [known[name] for name in relinking.modules]
+        objects = self.folder / "objects"
+        objects.mkdir(exist_ok=True)
+        compiler = FarmCompiler(farm, tool.recipe)
+        with Runner(command, tool.limits, farm.running) as runner:
+            making = Making(compiler, relinking, runner, farm.slots, farm.running, objects, tool.limits)
+            search = SpeedSearch(modules, making, Asked(self.budget, growth=1.0))
+            search.run()
+        tuned = {}
+        for number, purpose in enumerate(INPUTS):
+            tuned[purpose] = self._compared(making, number, search.before.objects, search.best.objects)
+        alone = {}
+        for choice in choices:
+            made = making.compiled([(module, Decided(passes={MODULE: [choice]})) for module in modules])
+            after = {module.name: path for module, (_, path) in zip(modules, made, strict=True)}
+            alone[choice] = self._compared(making, len(INPUTS) - 1, search.before.objects, after)
+        text = search.best.text / search.before.text
+        return Measured(part_of(self.name).value, text, search.spent, tuned, alone)
+
+    def _command(self, number: int) -> RunCommand:
+        return RunCommand.parse(self.entry.run.replace("INPUT", f"input-{number}"), self._build)
+
+    def _compared(self, making: Making, number: int, before: Mapping[str, Path], after: Mapping[str, Path]) -> Compared:
+        with Runner(self._command(number), making.limits, making.running) as runner:
+            here = replace(making, runner=runner)
+            old, new = here.linked(before, "a")[0], here.linked(after, "b")[0]
+            (counted, ran), (other, again) = runner.count(old), runner.count(new)
+            if ran.output != again.output:
+                raise PolicyBridgeError(f"{self.name}: the program prints something else")
+
+            def timed(program: Path) -> Callable[[], float]:
+                return lambda: runner.time(program).user
+
+            return Compared(other.total / counted.total, compare(timed(old), timed(new), self.pairs))
+
+    def _shell(self, command: str) -> None:
+        with (self.folder / "shell.log").open("ab") as out:
+            subprocess.run(["bash", "-ec", command], stdout=out, stderr=out, check=True)
+
+
+def _environment() -> dict[str, str]:
+    flags = "-O2"
+    return {"CC": "clang-22", "CXX": "clang++-22", "CFLAGS": flags, "CXXFLAGS": flags, "JOBS": "2"}
+
+
+def fetch(name: str, work: Path) -> Path:
+    """Unpack a source package, if that was not done before; give its folder."""
+    folder = work / name
+    if not (folder / "source").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        archive = Apt.prepare(work / "apt").download(name, folder)
+        shutil.rmtree(folder / "unpacked", ignore_errors=True)
+        subprocess.run(["dpkg-source", "--no-check", "-x", archive.name, "unpacked"], cwd=folder, check=True)
+        (folder / "unpacked").rename(folder / "source")
+    return folder
+
+
+def told(found: Mapping[str, Measured]) -> Iterator[str]:
+    """Give the lines for people."""
+    for name, each in found.items():
+        for purpose, one in each.tuned.items():
+            yield f"{name} ({each.part}) {purpose}: {_shown(one)}, text × {each.text:.4f}"
+        for choice, one in each.choices.items():
+            yield f"{name} {choice}: {_shown(one)}"
+    held = [each.tuned["held"] for each in found.values()]
+    if held:
+        means = [math.exp(sum(map(math.log, values)) / len(held)) for values in _columns(held)]
+        yield f"held-out input, geometric mean of {len(held)}: cycles × {means[0]:.4f}, user time × {means[1]:.4f}"
+    pairs = [one for each in found.values() for one in (*each.tuned.values(), *each.choices.values()) if one.counts]
+    agreeing = sum(one.agrees for one in pairs)
+    yield f"signs: {agreeing} of {len(pairs)} estimates agree with the time, where it differs by 1 %"
+
+
+def _columns(held: Sequence[Compared]) -> tuple[list[float], list[float]]:
+    return [one.cycles for one in held], [one.time.factor for one in held]
+
+
+def _shown(one: Compared) -> str:
+    time = one.time
+    return (
+        f"cycles × {one.cycles:.4f}, user time × {time.factor:.4f} ({time.low:.4f} to {time.high:.4f}), {time.verdict}"
+    )
+
+
+def main() -> int:
+    """Measure; write JSON to standard output, and lines for people to standard error."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--package", action="append", choices=sorted(read_table()), help="repeatable (default: all)")
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--plugins", type=Path, required=True)
+    parser.add_argument("--budget", type=int, default=64)
+    parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--choices", action="store_true")
+    arguments = parser.parse_args()
+    table, work = read_table(), arguments.work.resolve()
+    found, failed = dict[str, Measured](), False
+    for name in arguments.package or table:
+        folder = fetch(name, work)
+        bench = Bench(name, table[name], folder, arguments.plugins.resolve(), arguments.budget, arguments.pairs)
+        try:
+            found[name] = bench.measure(CHOICES if arguments.choices else ())
+        except (PolicyBridgeError, subprocess.CalledProcessError) as error:
+            sys.stderr.write(f"{name}: {error}\n")
+            failed = True
+    sys.stderr.writelines(f"{line}\n" for line in told(found))
+    sys.stdout.write(json.dumps(msgspec.to_builtins(found), indent=2) + "\n")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

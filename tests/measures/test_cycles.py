@@ -1,0 +1,40 @@
+"""The table of programs and their inputs, by which speed is measured."""
+
+import pytest
+
+from policybridge_train.speed.confirming import Times
+from tests.measures.cycles import Compared, Measured, read_table, told
+from tests.measures.cycles_inputs import KINDS, make
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_an_input_is_the_same_for_its_number_and_another_for_another(kind: str) -> None:
+    first = make(kind, 5000, 0)
+    assert first == make(kind, 5000, 0)
+    assert first != make(kind, 5000, 2)
+    assert 5000 <= len(first) <= 6000
+
+
+def test_each_program_has_an_input_of_a_known_kind() -> None:
+    table = read_table()
+    assert len(table) >= 12
+    for entry in table.values():
+        assert entry.input in KINDS
+        assert "INPUT" in entry.run
+
+
+def _compared(cycles: float, factor: float, wide: float = 0.001) -> Compared:
+    return Compared(cycles, Times(factor, factor - wide, factor + wide, 20, 1.0))
+
+
+def test_signs_are_counted_where_the_time_differs_for_sure() -> None:
+    choices = {
+        "agrees": _compared(0.9, 0.95),
+        "disagrees": _compared(0.9, 1.05),
+        "by too little": _compared(0.9, 1.005),
+        "not for sure": _compared(0.9, 1.05, 0.06),
+    }
+    tuned = {"held": _compared(0.97, 0.98)}
+    lines = list(told({"p": Measured("held-out", 1.0, 8, tuned, choices)}))
+    assert "signs: 2 of 3 estimates agree with the time, where it differs by 1 %" in lines
+    assert any("cycles × 0.9700, user time × 0.9800" in line for line in lines)
