@@ -111,6 +111,14 @@ def test_a_mistake_is_named_with_its_cure(
     assert (ended, fault in said, cure in said) == (status, True, True), said
 
 
+def test_each_message_about_a_missing_part_names_the_doctor(capfd: pytest.CaptureFixture[str]) -> None:
+    missing = ("no program 'nosuch-clang'", "gone.sock: No such file", "no store of decisions", "gone.sock", "clang-99")
+    for words, _, fault, _ in MISTAKES:
+        if any(part in fault for part in missing) and "no port" not in fault:
+            main(words.split())
+            assert "; policybridge doctor tells what this machine has" in capfd.readouterr().err, words
+
+
 def said_by(*words: str, before: Sequence[str] = ()) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([*before, *command(*words)], capture_output=True, text=True, check=False)
 

@@ -3,6 +3,7 @@
 #include "compiler_cache.h"
 #include "decision_store.h"
 #include "files.h"
+#include "lacking.h"
 #include "llvm_version.h"
 #include "plugins.h"
 #include "process.h"
@@ -78,7 +79,7 @@ Result<CompilationReport> Decided::run() {
     say(file_name(config_.decisions) + " " + why);
   if (site && DecisionStore::is_path_of(*site, module_by("site")))
     return run_plain_saying(file_name(config_.decisions) + " has those of " + site->module.path +
-                            " by site, and there is no plugin that this compiler loads (--plugins)");
+                            lacking(" by site, and there is no plugin that this compiler loads (--plugins)"));
   return run_plain(compiler_, signals_);
 }
 
@@ -157,7 +158,8 @@ Result<CompilationReport> Decided::run_by_sequence(const DecisionStore &store, c
   if (!defaults.ok())
     return defaults.status();
   if (!defaults->known())
-    return run_plain_saying("this LLVM tells its own decisions at -Oz only, and there is no plugin for it (--plugins)");
+    return run_plain_saying(
+        lacking("this LLVM tells its own decisions at -Oz only, and there is no plugin for it (--plugins)"));
   StoredDecisions stored{std::move(decisions->inlining)};
   Result<CompilationReport> report = run_compiler(config_, compiler_, signals_, &stored);
   if (!report.ok())

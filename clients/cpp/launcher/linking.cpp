@@ -2,6 +2,7 @@
 
 #include "decision_store.h"
 #include "files.h"
+#include "lacking.h"
 #include "linker.h"
 #include "llvm_version.h"
 #include "plugins.h"
@@ -122,7 +123,8 @@ Status become_linking(const Config &config, const Compiler &compiler, Signals &s
     if (!loads.ok())
       return loads.status();
     if (!*loads)
-      why = plugin.empty() ? "there is no plugin that this compiler loads" : "the linker loads no plugins of LLVM's; LLD does";
+      why = plugin.empty() ? lacking("there is no plugin that this compiler loads")
+                           : "the linker loads no plugins of LLVM's; LLD does";
   }
   Strings words = compiler.start;
   if (why.empty()) {

@@ -1,6 +1,7 @@
 #include "process.h"
 
 #include "files.h"
+#include "lacking.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -25,7 +26,8 @@ namespace {
 Status cannot_start(int error, const std::string &program) {
   if (error != ENOENT)
     return system_error(error, program);
-  return {StatusCode::NotFound, "there is no program '" + program + "': give the compiler's name or path behind --"};
+  return {StatusCode::NotFound,
+          lacking("there is no program '" + program + "': give the compiler's name or path behind --")};
 }
 
 constexpr int grace_milliseconds = 2000;

@@ -1,5 +1,6 @@
 #include "decision_store.h"
 
+#include "lacking.h"
 #include "percent.h"
 #include "utf8.h"
 
@@ -100,7 +101,7 @@ Result<DecisionStore> DecisionStore::open(const std::string &path) {
   DecisionStore store(path, Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)));
   struct stat about = {};
   if (!store.file_.is_open() || fstat(store.file_.get(), &about))
-    return errno == ENOENT ? not_found("there is no store of decisions at " + path)
+    return errno == ENOENT ? not_found(lacking("there is no store of decisions at " + path + "; make one (policybridge autotune --store " + path + " -- make)"))
                            : unavailable("the store of decisions cannot be read: " + path + ": " + std::strerror(errno));
   if (!S_ISREG(about.st_mode))
     return invalid_argument(path + " is not a regular file; a store of decisions is one");

@@ -1,5 +1,6 @@
 #include "unix_socket.h"
 
+#include "lacking.h"
 #include "protocol.h"
 #include "utf8.h"
 
@@ -209,8 +210,10 @@ Status UnixSocket::failed(const char *action, int error) const {
   if (error == EAGAIN || error == EWOULDBLOCK)
     return deadline_exceeded(could_not(action, path_) + " within " + seconds(options_.timeout));
   const bool is_absent = error == ENOENT || error == ECONNREFUSED;
-  return unavailable(could_not(action, path_) + ": " + std::strerror(error) +
-                     (is_absent ? "; start one (policybridge serve --socket " + path_ + "), or mend the address" : ""));
+  const std::string message = could_not(action, path_) + ": " + std::strerror(error);
+  if (!is_absent)
+    return unavailable(message);
+  return unavailable(lacking(message + "; start one (policybridge serve --socket " + path_ + "), or mend the address"));
 }
 
 } // namespace policybridge

@@ -19,6 +19,7 @@ from policybridge_core.errors import (
     UnavailableError,
     error_from_status,
 )
+from policybridge_core.lacking import lacking
 
 _CLOSING: Final = 1.0
 """Seconds to wait for the server's end of a stream that the client has half-closed."""
@@ -137,7 +138,7 @@ def with_cure(details: str) -> str:
     if "CERTIFICATE_VERIFY_FAILED" in details:
         return f"{details}; give the certificate of the authority that signed the server's (--tls-ca FILE)"
     if "failed to connect" in details or "errors resolving" in details:
-        return f"{details}; start one (policybridge serve --grpc ADDRESS), or mend the address"
+        return lacking(f"{details}; start one (policybridge serve --grpc ADDRESS), or mend the address")
     return details
 
 

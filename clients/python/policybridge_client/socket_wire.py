@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Final
 
 from policybridge_core.errors import DeadlineError, PolicyBridgeError, TooLargeError, UnavailableError
+from policybridge_core.lacking import lacking
 from policybridge_serdes.interactive import MAX_LINE
 
 _LONGEST: Final = 1e6
@@ -163,7 +164,7 @@ class Wire:
             return self._late(what)
         told = f"could not {what} the server at {self.path}: {error.strerror or error}"
         if isinstance(error, FileNotFoundError | ConnectionRefusedError):
-            told += f"; start one (policybridge serve --socket {self.path}), or mend the address"
+            told = lacking(f"{told}; start one (policybridge serve --socket {self.path}), or mend the address")
         elif error.errno is None:
             told += f"; a socket's path has at most {_LONGEST_PATH} bytes: choose a shorter one"
         return UnavailableError(told)

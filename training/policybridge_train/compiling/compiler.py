@@ -16,6 +16,7 @@ from policybridge_client.decisions import By, Store, read_store
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.plugins import find_plugin, loads_early
 from policybridge_core.errors import NotFoundError, PreconditionError
+from policybridge_core.lacking import lacking
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.farms.contract import Machine
 from policybridge_train.processes.process import Running
@@ -50,7 +51,8 @@ class Compiler:
             return cls(name, (sys.executable, *_ZIG))
         path = shutil.which(name)
         if path is None:
-            raise NotFoundError(f"there is no compiler {name!r}; name a clang (clang-22, a path), or zig, from PyPI")
+            message = f"there is no compiler {name!r}; name a clang (clang-22, a path), or zig, from PyPI"
+            raise NotFoundError(lacking(message))
         return cls(name, (str(Path(path).absolute()),))
 
     @property

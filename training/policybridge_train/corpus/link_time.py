@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
+from policybridge_core.lacking import lacking
 from policybridge_train.compiling.compiler import Compiler, CompileTool
 from policybridge_train.compiling.decider import backend_arguments
 from policybridge_train.compiling.limits import Limits
@@ -191,7 +192,8 @@ def check_link_time(tool: CompileTool, farm: Farm, selection: Selection) -> None
         )
     if tool.plugin is None:
         wanted = f"policybridge-inliner-{tool.compiler.major}.so"
-        raise PreconditionError(f"--lto needs the plugin {wanted}, which LLD loads: give its folder (--plugins)")
+        message = f"--lto needs the plugin {wanted}, which LLD loads: give its folder (--plugins)"
+        raise PreconditionError(lacking(message))
     find_lld(tool.compiler)
 
 

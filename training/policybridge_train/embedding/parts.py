@@ -13,6 +13,7 @@ from typing import Final
 
 from policybridge_client.llvm.plugins import plugin_folders
 from policybridge_core.errors import PreconditionError
+from policybridge_core.lacking import lacking
 from policybridge_train.embedding.hosts import LLVM, Host
 from policybridge_train.embedding.toolchain import Toolchain
 
@@ -64,9 +65,8 @@ def _sources(given: Path | None, host: Host, major: str) -> Path:
     folder = (given or _CHECKOUT).absolute()
     if not _are_sources(folder, host):
         package = f"install policybridge-llvm{major} (docs/install.md), or " if host is LLVM else ""
-        raise PreconditionError(
-            f"the plugin's sources are not in {folder}; {package}name the source tree's folder clients by --sources"
-        )
+        cure = f"{package}name the source tree's folder clients by --sources"
+        raise PreconditionError(lacking(f"the plugin's sources are not in {folder}; {cure}"))
     return folder
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from policybridge_client.llvm.channel import base_in
 from policybridge_client.llvm.tasks import Task
 from policybridge_core.errors import InvalidError, PreconditionError
+from policybridge_core.lacking import lacking
 from policybridge_serdes import Signature, Values
 from policybridge_train.compiling.compiler import Compiler, CompileTool
 from policybridge_train.compiling.decider import compile_command
@@ -44,8 +45,10 @@ class Setting:
         tool = CompileTool(self.compiler, self.limits, plugins=self.plugins)
         if tool.plugin is None:
             raise PreconditionError(
-                f"{self.compiler.name} needs the plugin policybridge-inliner-{self.compiler.major}.so for decisions of "
-                f"the kind {task.kind}; give its folder by plugins, or in POLICYBRIDGE_PLUGINS (docs/plugin.md)"
+                lacking(
+                    f"{self.compiler.name} needs the plugin policybridge-inliner-{self.compiler.major}.so for the kind "
+                    f"{task.kind}; give its folder by plugins, or in POLICYBRIDGE_PLUGINS (docs/plugin.md)"
+                )
             )
         options = {
             "server": f"pipe:{base_in(folder)}",

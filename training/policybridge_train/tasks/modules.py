@@ -5,6 +5,7 @@ from pathlib import Path
 
 from policybridge_client.contract import Connection
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError
+from policybridge_core.lacking import lacking
 from policybridge_train.compiling.compiler import Compiler, CompileTool, newest_compiler
 from policybridge_train.compiling.decider import Decider, Plain
 from policybridge_train.compiling.job import Wanted, compile_module
@@ -112,10 +113,8 @@ class OfPlugin(OfCorpus):
         if self.tool.plugin is None and self.compiler.name == "zig":
             raise NotFoundError("zig loads no plugins, which this task needs: give --compiler clang-22")
         if self.tool.plugin is None:
-            raise NotFoundError(
-                f"there is no policybridge-inliner-{self.compiler.major}.so that {self.compiler.name} loads; give its "
-                "folder by --plugins, or in POLICYBRIDGE_PLUGINS; policybridge doctor shows the plugins of this machine"
-            )
+            missing = f"there is no policybridge-inliner-{self.compiler.major}.so that {self.compiler.name} loads"
+            raise NotFoundError(lacking(f"{missing}; give its folder by --plugins, or in POLICYBRIDGE_PLUGINS"))
 
 
 def distinct(task: Task, cases: Sequence[Case]) -> Sequence[Case]:

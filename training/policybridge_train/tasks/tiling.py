@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from policybridge_client.llvm.plugins import plugin_folders
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
+from policybridge_core.lacking import lacking
 from policybridge_serdes import ElementType, TensorSpec, Values
 from policybridge_train.compiling.decider import sessions_of
 from policybridge_train.compiling.limits import Limits
@@ -78,8 +79,10 @@ class Tiling:
         plugin = next((file for file in files if file.exists()), None)
         if plugin is None:
             raise NotFoundError(
-                f"there is no policybridge-mlir-{major}.so; give its folder by --plugins, or in POLICYBRIDGE_PLUGINS "
-                "(docs/mlir.md)"
+                lacking(
+                    f"there is no policybridge-mlir-{major}.so; give its folder by --plugins, or in "
+                    "POLICYBRIDGE_PLUGINS (docs/mlir.md)"
+                )
             )
         self._plugin = plugin
         self._usual = usual

@@ -14,6 +14,7 @@ from time import monotonic
 from policybridge_client.decisions import read_store
 from policybridge_client.decisions.finding import NAME
 from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
+from policybridge_core.lacking import lacking
 from policybridge_server.repository import BUNDLED
 from policybridge_train.command_line import count, status_of
 from policybridge_train.compiling.compiler import Compiler, CompileTool
@@ -205,18 +206,18 @@ def _tool(arguments: argparse.Namespace, compiler: Compiler) -> CompileTool:
     _ = found.compiler.version
     wanted = f"policybridge-inliner-{found.compiler.major}.so"
     if found.plugin is None and PASSES in (arguments.decide or ()):
-        raise PreconditionError(f"passes are chosen by the plugin {wanted}: give its folder (--plugins)")
+        raise PreconditionError(lacking(f"passes are chosen by the plugin {wanted}: give its folder (--plugins)"))
     if found.plugin is None and arguments.objective == "cycles":
-        raise PreconditionError(f"--objective cycles needs the plugin {wanted}: give its folder (--plugins)")
+        raise PreconditionError(lacking(f"--objective cycles needs the plugin {wanted}: give its folder (--plugins)"))
     if found.plugin is None and arguments.plugins is not None:
-        raise NotFoundError(f"{arguments.plugins} holds no {wanted} that {found.compiler.name} loads")
+        raise NotFoundError(lacking(f"{arguments.plugins} holds no {wanted} that {found.compiler.name} loads"))
     return found
 
 
 def _policy_start(arguments: argparse.Namespace, tool: CompileTool, farm: Farm) -> PolicyStart:
     if tool.plugin is None:
         wanted = f"policybridge-inliner-{tool.compiler.major}.so"
-        raise PreconditionError(f"--from needs the plugin {wanted}: it tells where a policy decided what")
+        raise PreconditionError(lacking(f"--from needs the plugin {wanted}: it tells where a policy decided what"))
     options = {
         "compiler": tool.compiler.start[0],
         "plugins": str(tool.plugin.parent),

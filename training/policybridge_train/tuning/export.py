@@ -15,6 +15,7 @@ from policybridge_client.llvm.compilers import CompilerCommand, Kind
 from policybridge_client.llvm.plugins import find_plugin, loads_early
 from policybridge_client.llvm.record import output_index
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
+from policybridge_core.lacking import lacking
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.decider import compile_command
 from policybridge_train.compiling.limits import Limits
@@ -134,7 +135,7 @@ def export(order: Order) -> Exported:
     plugin = find_plugin(compiler, order.plugins)
     if plugin is None:
         raise PreconditionError(
-            f"there is no plugin that {compiler.start[-1]} loads (--plugins): it tells where each decision is"
+            lacking(f"there is no plugin that {compiler.start[-1]} loads (--plugins): it tells where each decision is")
         )
     with TemporaryDirectory(prefix="policybridge-export-") as name:
         return _Export(order, compiler, plugin, Path(name), store).run()

@@ -14,6 +14,7 @@ from policybridge_client.decisions.format import format_store, parse_store
 from policybridge_client.decisions.store import Store
 from policybridge_client.decisions.text import read_limited
 from policybridge_core.errors import NotFoundError
+from policybridge_core.lacking import lacking
 
 _FOR_ALL: Final = 0o666
 
@@ -30,7 +31,7 @@ def read_store(path: Path | str) -> Store:
     try:
         data = read_limited(path, "store of decisions")
     except NotFoundError as error:
-        raise NotFoundError(f"{error}; make one (policybridge autotune --store {path} -- make)") from error
+        raise NotFoundError(lacking(f"{error}; make one (policybridge autotune --store {path} -- make)")) from error
     return parse_store(data, str(path))
 
 

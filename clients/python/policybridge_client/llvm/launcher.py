@@ -13,6 +13,7 @@ from policybridge_client.addresses import split_addresses
 from policybridge_client.connection import CONNECTIONS, scheme_of
 from policybridge_client.llvm.compilers import CompilerCommand, Kind
 from policybridge_core.errors import PreconditionError
+from policybridge_core.lacking import lacking
 from policybridge_core.version import version
 
 VARIABLE: Final = "POLICYBRIDGE_LAUNCHER"
@@ -97,7 +98,8 @@ def _version_of(launcher: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         if os.environ.get(VARIABLE):
-            raise PreconditionError(f"the launcher that {VARIABLE} names cannot be started: {error}") from error
+            message = f"the launcher that {VARIABLE} names cannot be started: {error}"
+            raise PreconditionError(lacking(message)) from error
         return ""
     return told.stdout.strip()
 

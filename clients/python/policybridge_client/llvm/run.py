@@ -22,6 +22,7 @@ from policybridge_client.llvm.signals import Interrupted, TakenSignals
 from policybridge_client.llvm.statistics import Report, write_report
 from policybridge_client.llvm.tasks import INLINE, TASKS
 from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_core.lacking import lacking
 from policybridge_core.terminal import complain
 from policybridge_serdes import Exploration, PolicyReference
 
@@ -161,7 +162,8 @@ def run(arguments: argparse.Namespace) -> int:
     except PolicyBridgeError as error:
         return _say(str(error), _USAGE)
     except FileNotFoundError as error:
-        return _say(f"there is no program {error.filename!r}: give the compiler's name or path behind --", _NOT_FOUND)
+        missing = f"there is no program {error.filename!r}: give the compiler's name or path behind --"
+        return _say(lacking(missing), _NOT_FOUND)
     except OSError as error:
         return _say(str(error), _NOT_STARTED)
     return _told(report, arguments)
