@@ -14,6 +14,7 @@ from policybridge_server.repository.toml import parse_toml
 from tests.docs.pages import LANGUAGES, PAGES, REASONS, ROOT, blocks
 
 _README_WORDS = 900
+_DOCS_WORDS = 48_000
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -44,5 +45,12 @@ def test_toml_and_json_are_well_formed_and_configurations_are_valid(page: Path, 
 
 
 def test_the_readme_is_read_in_a_few_minutes() -> None:
-    words = (ROOT / "README.md").read_text(encoding="utf-8").split()
-    assert len(words) <= _README_WORDS
+    assert _words(ROOT / "README.md") <= _README_WORDS
+
+
+def test_the_documentation_is_no_longer_than_a_reader_bears() -> None:
+    assert sum(map(_words, (ROOT / "docs").glob("*.md"))) <= _DOCS_WORDS
+
+
+def _words(page: Path) -> int:
+    return len(page.read_text(encoding="utf-8").split())
