@@ -14,6 +14,7 @@ from policybridge_demo.compilation import CompileError, clean_environment
 from policybridge_demo.compilers import COMPILERS
 from policybridge_demo.corpus import Module, library_root
 from policybridge_demo.report import progress
+from policybridge_train import autotune_command as autotune
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module as Bitcode
@@ -21,7 +22,6 @@ from policybridge_train.corpus.bitcode import cc1_arguments, kept_arguments, to_
 from policybridge_train.corpus.writing import CorpusWriter, remove
 from policybridge_train.processes.process import Running, compile_by
 from policybridge_train.processes.threads import for_each
-from policybridge_train.tuning import command as autotune
 
 STORE: Final = Path(".cache/demo-tuned/decisions.db")
 """The tuned decisions, below the folder in which the demo is started."""

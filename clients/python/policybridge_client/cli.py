@@ -32,7 +32,7 @@ COMMANDS: Final = Table(
     kind="command",
     group="policybridge.commands",
     own={
-        "autotune": "policybridge_train.tuning.command [train]",
+        "autotune": "policybridge_train.autotune_command [train]",
         "autotune export": "policybridge_train.tuning.export [train]",
         "bench": "policybridge_bench.command [bench]",
         "check": "policybridge_train.checking.command [train]",
