@@ -27,7 +27,11 @@ KINDS: Final = (INLINE, PASSES)
 """The kinds of decisions."""
 
 _MOST_IDLE: Final = {INLINE: 3, PASSES: 7}
-"""Rounds in a row without a gain, by the kinds of decisions, after which a module is done."""
+"""Rounds in a row without a gain, by the kinds of decisions, after which a module is done …"""
+
+_IDLE_PART: Final = 3
+_IDLE_LIMIT: Final = 21
+"""… and of passes this part of the budget, up to this limit: one choice in some twenty may help a function yet."""
 
 _CLOSING: Final = 2
 """The last compiles of a budget, which are for checking: the second is needed where the first shows a larger region."""
@@ -135,7 +139,9 @@ class ModuleTuning:
 
     @property
     def _most_idle(self) -> int:
-        return sum(_MOST_IDLE[kind] for kind in self._tools.kinds)
+        idle = sum(_MOST_IDLE[kind] for kind in self._tools.kinds)
+        longer = min(self._tools.budget // _IDLE_PART, _IDLE_LIMIT) - _MOST_IDLE[PASSES]
+        return idle + max(0, longer) if self._tools.chooses else idle
 
     def close(self) -> None:
         """Begin no more compiles, except of accepted moves that were not compiled alone yet and of the whole module."""
