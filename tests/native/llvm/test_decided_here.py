@@ -1,6 +1,7 @@
 """The bundled policy of both kinds, decided in the compiler by its forms and by the server: the same in everything."""
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,6 +12,7 @@ import pytest
 from policybridge_server.ledger.reader import LedgerReader
 from policybridge_server.ledger.trajectory import DecisionBatch
 from tests.conftest import RunningServer, running_server
+from tests.measures.delaying import Way, far
 from tests.measures.kills_here import kill_servers
 from tests.native.conftest import Target, build_grpc
 from tests.native.llvm.plugins import emit_demo
@@ -153,6 +155,35 @@ def test_a_module_without_calls_is_plain_where_the_policy_has_no_form_for_passes
     made = tuner.compile(source, server=server.socket, policy="inliner", evaluate="here", fallback="error")
     assert (made.status, made.said) == (0, "")
     assert made.output == tuner.plain(source)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [{"silent": True}, {"round_trip": 4.0}, {"most": 50_000}, {"most": 0}],
+    ids=["silent", "late", "breaks in the form", "breaks at once"],
+)
+def test_a_far_server_that_fails_costs_no_object(
+    native: Target, tmp_path: Path, server: RunningServer, demo: Path, fault: dict[str, Any]
+) -> None:
+    build_grpc(native)
+    tuner = Tuner.of(native, "22", tmp_path)
+    module = emit_demo("22", VFPRINTF, demo)
+    with far(Way(int(server.grpc.rpartition(":")[2]), **{"round_trip": 0.02, **fault})) as port:
+        made = compiled(tuner, module, f"grpc:127.0.0.1:{port}", "here", timeout="1", retry_after="0")
+    assert made.status == 0
+    assert made.output == tuner.plain(module, "-x", "ir", "-Oz")
+    assert told(made)["fallback"]["reason"] in made.said
+    assert "records" not in told(made)
+
+
+def test_a_socket_that_is_silent_costs_no_object(tuner: Tuner, demo: Path) -> None:
+    module = emit_demo(tuner.major, VFPRINTF, demo)
+    with TemporaryDirectory(prefix="pb-") as folder, socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"{folder}/s")
+        listening.listen()
+        made = compiled(tuner, module, f"socket:{folder}/s", "here", timeout="1", retry_after="0")
+    assert (made.status, told(made)["decisions"]) == (0, 0)
+    assert made.output == tuner.plain(module, "-x", "ir", "-Oz")
 
 
 def test_an_unknown_place_is_an_error_that_names_the_known_ones(tuner: Tuner, server: RunningServer) -> None:
