@@ -64,7 +64,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """A program beside that by LLVM's own decisions: the ratio of their estimated cycles, and user time."""
+    """A program beside that by LLVM's own decisions: the ratio of their estimated cycles, and processor time."""
 
     cycles: float
     time: Times
@@ -178,7 +178,7 @@ class Bench:
                 raise PolicyBridgeError(f"{self.name}: the program prints something else")
 
             def timed(program: Path) -> Callable[[], float]:
-                return lambda: runner.time(program).user
+                return lambda: runner.time(program).seconds
 
             return Compared(other.total / counted.total, compare(timed(old), timed(new), self.pairs))
 
@@ -214,7 +214,7 @@ def told(found: Mapping[str, Measured]) -> Iterator[str]:
     held = [each.tuned["held"] for each in found.values()]
     if held:
         means = [math.exp(sum(map(math.log, values)) / len(held)) for values in _columns(held)]
-        yield f"held-out input, geometric mean of {len(held)}: cycles × {means[0]:.4f}, user time × {means[1]:.4f}"
+        yield f"held-out input, geometric mean of {len(held)}: cycles × {means[0]:.4f}, processor time × {means[1]:.4f}"
     pairs = [one for each in found.values() for one in (*each.tuned.values(), *each.choices.values()) if one.counts]
     agreeing = sum(one.agrees for one in pairs)
     yield f"signs: {agreeing} of {len(pairs)} estimates agree with the time, where it differs by 1 %"
@@ -226,9 +226,8 @@ def _columns(held: Sequence[Compared]) -> tuple[list[float], list[float]]:
 
 def _shown(one: Compared) -> str:
     time = one.time
-    return (
-        f"cycles × {one.cycles:.4f}, user time × {time.factor:.4f} ({time.low:.4f} to {time.high:.4f}), {time.verdict}"
-    )
+    interval = f"{time.low:.4f} to {time.high:.4f}"
+    return f"cycles × {one.cycles:.4f}, processor time × {time.factor:.4f} ({interval}), {time.verdict}"
 
 
 def main() -> int:

@@ -37,4 +37,4 @@ def test_signs_are_counted_where_the_time_differs_for_sure() -> None:
     tuned = {"held": _compared(0.97, 0.98)}
     lines = list(told({"p": Measured("held-out", 1.0, 8, tuned, choices)}))
     assert "signs: 2 of 3 estimates agree with the time, where it differs by 1 %" in lines
-    assert any("cycles × 0.9700, user time × 0.9800" in line for line in lines)
+    assert any("cycles × 0.9700, processor time × 0.9800" in line for line in lines)

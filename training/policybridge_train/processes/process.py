@@ -14,7 +14,6 @@ from threading import Lock
 from typing import Self
 
 import msgspec
-from msgspec.structs import replace
 
 from policybridge_client.llvm.process import KEPT_OUTPUT, CompilerLimits
 from policybridge_core.errors import PreconditionError
@@ -36,7 +35,6 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         status: how it ended.
         seconds: its processor time.
-        user: the part of it that was not the system's.
         message: why it failed; if it is ``OK``, a remark, mostly empty.
         signal: the signal that ended it; 0 for none.
 
@@ -44,7 +42,6 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
     status: Status = Status.OK
     seconds: float = 0.0
-    user: float = 0.0
     message: str = ""
     signal: int = 0
 
@@ -191,8 +188,7 @@ def compile_by(  # noqa: PLR0913 - each is a choice of the caller's
         said.seek(max(0, said.seek(0, os.SEEK_END) - KEPT_OUTPUT) if last else 0)
         words = said.read(KEPT_OUTPUT).decode(errors="replace").strip()
     seconds = usage.ru_utime + usage.ru_stime
-    ended = Ended.of(process.returncode, seconds, words, limits.seconds if late else None)
-    return replace(ended, user=usage.ru_utime)
+    return Ended.of(process.returncode, seconds, words, limits.seconds if late else None)
 
 
 def _limit(process: int, limits: CompilerLimits) -> None:

@@ -1,4 +1,4 @@
-"""Whether a program is faster than another: user time of runs in pairs, with an interval.
+"""Whether a program is faster than another: processor time of runs in pairs, with an interval.
 
 An estimate by counts misses what processors do beside it, so that a version is only kept if its time agrees.
 """
@@ -19,13 +19,17 @@ _NORMAL: Final = 1.959964
 """The quantile of the normal distribution for an interval of 95 %."""
 
 _LEAST_SECONDS: Final = 0.15
-"""User time of a sample, at least: a program that takes less runs several times, because the clock is coarse."""
+"""Processor time of a sample, at least: the fastest of its runs counts, because other processes only ever add time …"""
+
+_LEAST_RUNS: Final = 3
+"""… with these runs at least …"""
 
 _MOST_RUNS: Final = 50
+"""… and at most."""
 
 
 class Times(msgspec.Struct, frozen=True):
-    """User time of a version, as a factor of the other's, and its interval of 95 %.
+    """Processor time of a version, as a factor of the other's, and its interval of 95 %.
 
     Attributes:
         factor: the geometric mean over pairs.
@@ -62,7 +66,7 @@ def compare(before: Callable[[], float], after: Callable[[], float], pairs: int)
     """Time two versions in turn; which of a pair runs first changes from one to the next.
 
     Args:
-        before: runs the one version, and gives its user time in seconds.
+        before: runs the one version, and gives its processor time in seconds.
         after: runs the other.
         pairs: of samples, at least `LEAST_PAIRS`.
 
@@ -73,15 +77,15 @@ def compare(before: Callable[[], float], after: Callable[[], float], pairs: int)
     # The first runs are slower, because nothing is cached yet.
     first = min(before(), before())
     after()
-    runs = max(1, min(_MOST_RUNS, math.ceil(_LEAST_SECONDS / max(first, 1e-9))))
+    runs = max(_LEAST_RUNS, min(_MOST_RUNS, math.ceil(_LEAST_SECONDS / max(first, 1e-9))))
     times = []
     for number in range(pairs):
         order = (before, after) if number % 2 == 0 else (after, before)
-        took = {each: sum(each() for _ in range(runs)) for each in order}
+        took = {each: min(each() for _ in range(runs)) for each in order}
         times.append((took[before], took[after]))
     if not all(old > 0 and new > 0 for old, new in times):
-        raise PreconditionError("--run takes no measurable user time: give an input with which it works longer")
-    return interval([(old / runs, new / runs) for old, new in times])
+        raise PreconditionError("--run takes no measurable time: give an input with which it works longer")
+    return interval(times)
 
 
 def interval(times: Sequence[tuple[float, float]]) -> Times:

@@ -112,12 +112,12 @@ class Ran:
 
     Attributes:
         output: SHA-256 of what it printed to standard output, in hex.
-        user: seconds of user time.
+        seconds: of processor time, the system's included: the system tells the two apart by a coarse clock.
 
     """
 
     output: str
-    user: float
+    seconds: float
 
 
 class Runner(AbstractContextManager["Runner"]):
@@ -186,7 +186,7 @@ class Runner(AbstractContextManager["Runner"]):
         )
         if not done.ok:
             raise PreconditionError(_failure(done, given.program.name, how))
-        return Ran(hashlib.sha256(output.read_bytes()).hexdigest(), done.user)
+        return Ran(hashlib.sha256(output.read_bytes()).hexdigest(), done.seconds)
 
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -73,7 +73,7 @@ class Speed(msgspec.Struct, frozen=True):
             yield "nothing was found that saves cycles, so there is nothing to store"
             return
         runs = f"{time.pairs} pairs of {time.seconds:.3f} s"
-        yield f"user time × {time.factor:.4f} (95 %: {time.low:.4f} to {time.high:.4f}; {runs}): {time.verdict}"
+        yield f"processor time × {time.factor:.4f} (95 %: {time.low:.4f} to {time.high:.4f}; {runs}): {time.verdict}"
         if not self.stored:
             yield "the store is left as it is: what is confirmed to be slower is not kept"
             return

@@ -125,7 +125,7 @@ def _confirmed(search: SpeedSearch, making: Making, pairs: int) -> Times | None:
     )
 
     def timed(program: Path) -> Callable[[], float]:
-        return lambda: runner.time(program).user
+        return lambda: runner.time(program).seconds
 
     return compare(timed(before), timed(after), pairs)
 
