@@ -4,11 +4,11 @@ A reader's way, word by word: the blocks of docs/install.md, with the compiler's
 of `make test`: `make compose` runs them.
 """
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,11 +18,12 @@ from tests.docker.engine import Engine, engine
 from tests.docker.images import EMPTY, make_empty
 from tests.docs.pages import ROOT, blocks
 from tests.docs.reader import Runner
-from tests.docs.shell import Command, opened_shell
+from tests.docs.shell import Command, Shell, opened_shell
 
 MAJOR = "22"
 PAGE = ROOT / "docs" / "install.md"
 SECTIONS = ("Packages", "Tune your own build", "CMake")
+SECURITY = ROOT / "docs" / "security.md"
 NOT_HERE = ("a fragment", "takes", "needs dist/ and root")
 
 pytestmark = pytest.mark.timeout(2700)
@@ -45,38 +46,74 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@contextmanager
-def container(podman: Engine, folder: Path, dist: Path) -> Iterator[tuple[str, ...]]:
-    """Start an empty container that sees a folder, and in it ``dist``; give the words that start a bash there."""
-    volumes = (f"{folder}:/home/project", f"{dist}:/home/project/dist:ro", f"{ROOT}/docker/wheelhouse:/wheels:ro")
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def shell(podman: Engine, home: Path, dist: Path) -> Iterator[Shell]:
+    """Give a shell in an empty container, which sees ``home``, and in it ``dist``."""
+    volumes = (f"{home}:/home/project", f"{dist}:/home/project/dist:ro", f"{ROOT}/docker/wheelhouse:/wheels:ro")
     # No registry is reached: what the packages need are wheels.
     variables = ("PIP_NO_INDEX=1", "PIP_FIND_LINKS=/wheels", "PIP_DISABLE_PIP_VERSION_CHECK=1")
     options = [word for volume in volumes for word in ("--volume", volume)]
     options += [word for variable in variables for word in ("--env", variable)]
     name = podman("run", "--detach", "--network", "none", *options, EMPTY, "sleep", "infinity").strip()
     try:
-        yield ("podman", "exec", "--interactive", "--workdir", "/home/project", name, "bash", "--noprofile", "--norc")
+        bash = ("podman", "exec", "--interactive", name, "bash", "--noprofile", "--norc")
+        with opened_shell(home, podman.environment, bash) as opened:
+            yield opened
     finally:
         podman("rm", "--force", "--time", "0", name)
 
 
+class Reader:
+    """Somebody who reads pages, in a new folder of the container."""
+
+    def __init__(self, home: Path, shell: Shell, name: str) -> None:
+        self.folder = home / name
+        self.folder.mkdir()
+        self.shell = shell
+        self.runner = Runner(self.folder, shell, dict(os.environ))
+        self.run(f"cd /home/project/{name} && ln -s ../dist dist")
+
+    def run(self, command: str) -> list[str]:
+        """Run a command; give the lines that it prints."""
+        return self.shell.run(Command(command))
+
+    def read(self, page: Path, *headings: str, major: str = MAJOR) -> None:
+        """Do what sections of a page say, with LLVM's ``major``."""
+        for block in blocks(page):
+            if block.heading in headings and not block.reason.startswith(NOT_HERE):
+                self.runner.run(replace(block, text=block.text.replace(MAJOR, major), needs=""))
+
+
 @pytest.mark.parametrize("major", ["22", "19"])
-def test_the_packages_alone_make_a_project_of_cmake_smaller_word_by_word(
-    podman: Engine, dist: Path, tmp_path: Path, major: str
-) -> None:
-    with (
-        container(podman, tmp_path, dist) as bash,
-        opened_shell(tmp_path, podman.environment, bash) as shell,
-    ):
-        shell.run(Command("! command -v g++ llvm-config-22 ccache && ! ls /usr/lib/llvm-*/include/llvm/IR"))
-        runner = Runner(tmp_path, shell, dict(os.environ))
-        for block in blocks(PAGE):
-            if block.heading in SECTIONS and not block.reason.startswith(NOT_HERE):
-                runner.run(replace(block, text=block.text.replace(MAJOR, major)))
-        shell.run(Command(f"clang++-{major} -Oz words.cpp -o plain"))
-        before, after = (int(line.split()[0]) for line in shell.run(Command("size plain build/words"))[1:])
-        assert after < before
-        told = shell.run(Command(f"policybridge embed inliner --for plugin-{major} -o mine.so && ls mine.so"))
-        assert told[-1] == "mine.so"
-        compiled = f"clang++-{major} -Oz -c words.cpp -o embedded.o $(test {major} = 22 || echo -fplugin=$PWD/mine.so)"
-        shell.run(Command(f"{compiled} -fpass-plugin=$PWD/mine.so"))
+def test_the_packages_alone_make_a_project_of_cmake_smaller_word_by_word(home: Path, shell: Shell, major: str) -> None:
+    reader = Reader(home, shell, major)
+    reader.run("! command -v g++ llvm-config-22 ccache && ! ls /usr/lib/llvm-*/include/llvm/IR")
+    reader.read(PAGE, *SECTIONS, major=major)
+    reader.run(f"clang++-{major} -Oz words.cpp -o plain")
+    before, after = (int(line.split()[0]) for line in reader.run("size plain build/words")[1:])
+    assert after < before
+    assert reader.run(f"policybridge embed inliner --for plugin-{major} -o mine.so && ls mine.so")[-1] == "mine.so"
+    early = "-fplugin=$PWD/mine.so" if major == "19" else ""
+    reader.run(f"clang++-{major} -Oz -c words.cpp -o embedded.o {early} -fpass-plugin=$PWD/mine.so")
+
+
+def test_builders_ask_a_server_over_tls_with_a_token_by_the_packages_alone(home: Path, shell: Shell) -> None:
+    reader = Reader(home, shell, "farm")
+    reader.read(PAGE, "Packages", "Tune your own build")
+    reader.read(SECURITY, "TLS", "Tokens", "Clients")
+    (server,) = reader.runner.addresses
+    for name, value in {"SERVER": f"grpcs:{server}", "TLS_CA": "server.pem", "TOKEN_FILE": "token"}.items():
+        reader.run(f"export POLICYBRIDGE_{name}={value}")
+    compiled = "clang++-22 -Oz -c words.cpp -o"
+    reader.run(f"policybridge-run --policy inliner --stats a.json -- {compiled} a.o")
+    plugin = "-fpass-plugin=$VIRTUAL_ENV/lib/policybridge/policybridge-inliner-22.so"
+    reader.run(f"POLICYBRIDGE_POLICY=inliner POLICYBRIDGE_STATS=b.json {compiled} b.o {plugin}")
+    for name in ("a.json", "b.json"):
+        told = json.loads((reader.folder / name).read_text())
+        assert (told["policy"]["name"], told["fallback"], told["error"]) == ("inliner", None, None)
+        assert told["decisions"] > 0

@@ -34,6 +34,11 @@ class Runner:
         self._interpreter = python
         self._ports: dict[str, str] = {}
 
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses on this machine that the blocks so far have."""
+        return [f"127.0.0.1:{port}" for port in self._ports.values()]
+
     def run_page(self, page: Path) -> None:
         """Run all blocks of a page that can run, in their order."""
         for block in blocks(page):

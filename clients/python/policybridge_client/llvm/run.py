@@ -70,7 +70,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="DIR",
         help="with --decisions and an installed policybridge-run: where the plugins are, besides POLICYBRIDGE_PLUGINS "
-        "and lib/policybridge of /usr/local and /usr; if the compiler loads no plugin, the interactive mode is used",
+        "and lib/policybridge of this environment, /usr/local and /usr; if the compiler loads no plugin, the "
+        "interactive mode is used",
     )
     add_credentials(parser)
     add(
