@@ -60,12 +60,13 @@ def shell(podman: Engine, home: Path, dist: Path) -> Iterator[Shell]:
     options = [word for volume in volumes for word in ("--volume", volume)]
     options += [word for variable in variables for word in ("--env", variable)]
     name = podman("run", "--detach", "--network", "none", *options, EMPTY, "sleep", "infinity").strip()
-    try:
-        bash = ("podman", "exec", "--interactive", name, "bash", "--noprofile", "--norc")
-        with opened_shell(home, podman.environment, bash) as opened:
+    bash = ("podman", "exec", "--interactive", name, "bash", "--noprofile", "--norc")
+    with opened_shell(home, podman.environment, bash) as opened:
+        try:
             yield opened
-    finally:
-        podman("rm", "--force", "--time", "0", name)
+        finally:
+            # Before the shell: it waits for a server that it has started.
+            podman("rm", "--force", "--time", "0", name)
 
 
 class Reader:
