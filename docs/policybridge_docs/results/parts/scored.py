@@ -72,7 +72,7 @@ def sqlite(options: Namespace) -> Made:
         places = ["--corpus", options.sqlite / "clang-22", "--candidate", options.sqlite / "clang-22.db"]
         run_module(CLI, *words, *places, "--json", file)
         (comparison,) = _read_scores(file)
-    return Made("make demo-autotune MINUTES=58", dict(_sizes("", comparison)), comparison.version)
+    return Made("make demo-autotune MINUTES=32 AUTOTUNE='--jobs 1'", dict(_sizes("", comparison)), comparison.version)
 
 
 def passes(options: Namespace) -> Made:
