@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -77,6 +78,35 @@ def test_a_cmake_build_is_configured_anew_with_the_launcher() -> None:
     used = compilers(["clang++-22", "-Oz", "-c", "b.cpp"])
     options = "-DCMAKE_CXX_COMPILER=clang++-22 '-DCMAKE_CXX_COMPILER_LAUNCHER=policybridge;run;--'"
     assert applied(["cmake", "--build", "build"], used) == [f"cmake -S . -B tuned {options}", "cmake --build tuned"]
+
+
+@pytest.mark.parametrize("folder", ["build", "its build"])
+@pytest.mark.parametrize("build", ["cmake --build", "ninja -C"])
+def test_a_cmake_folder_is_configured_again_with_the_launcher_and_keeps_its_options(folder: str, build: str) -> None:
+    source = (
+        'project(p C)\noption(MORE "more" OFF)\nadd_library(p a.c)\ntarget_compile_definitions(p PRIVATE M=${MORE})\n'
+    )
+    Path("CMakeLists.txt").write_text(f"cmake_minimum_required(VERSION 3.20)\n{source}")
+    Path("a.c").write_text("int f(void) { return 0; }\n")
+    given = ["-DCMAKE_BUILD_TYPE=MinSizeRel", "-DMORE=ON", f"-DCMAKE_C_COMPILER={need('clang-22')}"]
+    subprocess.run([need("cmake"), "-S", ".", "-B", folder, "-G", "Ninja", *given], check=True, capture_output=True)
+    used = compilers([path("clang-22"), "-Os", "-c", "a.c"])
+    configure, made = applied([*build.split(), folder], used)
+    assert configure.count("policybridge;run;--") == 1
+    subprocess.run(configure.replace("policybridge;run;--", "env"), shell=True, check=True, capture_output=True)
+    said = subprocess.run(f"{made} -v", shell=True, capture_output=True, text=True, check=True).stdout
+    assert re.search(rf"env {path('clang-22')} -DM=ON .*-Os", said)
+
+
+def test_a_cmake_folder_of_another_compiler_stays_and_a_new_one_has_its_level() -> None:
+    Path("CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.20)\nproject(p C)\nadd_library(p a.c)\n")
+    Path("a.c").write_text("int f(void) { return 0; }\n")
+    given = ["-DCMAKE_BUILD_TYPE=MinSizeRel", "-DCMAKE_C_FLAGS=-DA -DB"]
+    subprocess.run([need("cmake"), "-S", ".", "-B", "build", *given], check=True, capture_output=True)
+    configure, _ = applied(["cmake", "--build", "build"], compilers(["gcc", "-Os", "-c", "a.c"]))
+    assert configure.startswith(
+        "cmake -S . -B tuned -DCMAKE_BUILD_TYPE=MinSizeRel '-DCMAKE_C_FLAGS=-DA -DB' -DCMAKE_C_"
+    )
 
 
 def test_a_store_of_another_name_is_named() -> None:

@@ -1,9 +1,11 @@
 """What a search has won, and the lines that apply its store in the build's own words."""
 
+import re
 import shlex
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +18,11 @@ from policybridge_train.compiling.lto import Mode
 from policybridge_train.tuning.compilers import BuildCompilers
 
 _CMAKE: Final = ("cmake", "ninja")
+_CMAKE_CACHE: Final = "CMakeCache.txt"
+_CMAKE_LANGUAGES: Final = {"C": "CC", "CXX": "CXX"}
+_CMAKE_SETTINGS: Final = re.compile(
+    r"^(CMAKE_BUILD_TYPE|CMAKE_C(?:XX)?_FLAGS|CMAKE_TOOLCHAIN_FILE|BUILD_SHARED_LIBS):[A-Z]+=(.+)$", re.MULTILINE
+)
 _LAUNCHER: Final = "policybridge-run"
 
 
@@ -72,8 +79,7 @@ class Ending:
             yield f"{self._starting('CXX' if '++' in program else 'CC')} {shlex.join(self.build[1:])}"
             return
         if program in _CMAKE and Path("CMakeLists.txt").exists():
-            yield shlex.join(["cmake", "-S", ".", "-B", "tuned", *self._cmake_options()])
-            yield "cmake --build tuned"
+            yield from self._by_cmake()
             return
         variables = " ".join(shlex.quote(f"{name}={self._starting(name)}") for name in self._variables)
         if program in _CMAKE or Path("meson.build").exists():
@@ -94,10 +100,30 @@ class Ending:
         languages = self.compilers
         return [*(["CC"] if languages.has_c else []), *(["CXX"] if languages.has_cxx else [])]
 
-    def _cmake_options(self) -> Iterator[str]:
-        for name, variable in (("C", "CC"), ("CXX", "CXX")):
+    def _by_cmake(self) -> Iterator[str]:
+        """Give the commands for CMake.
+
+        The build's folder is configured again if its compiler stays, because its options are kept there alone; another
+        compiler would make CMake forget them.
+        """
+        folder = _cmake_folder(self.build)
+        if folder and self._launching and not self.lto and self.compilers.has(self.compiler):
+            yield shlex.join(["cmake", folder, *self._cmake_launchers()])
+            yield shlex.join(["cmake", "--build", folder, "--clean-first"])
+        else:
+            kept = [] if folder is None else _cmake_settings(Path(folder))
+            yield shlex.join(["cmake", "-S", ".", "-B", "tuned", *kept, *self._cmake_compilers()])
+            yield "cmake --build tuned"
+
+    def _cmake_compilers(self) -> Iterator[str]:
+        for name, variable in _CMAKE_LANGUAGES.items():
             if variable in self._variables:
                 yield f"-DCMAKE_{name}_COMPILER={';'.join(self._compiler(variable))}"
+        yield from self._cmake_launchers()
+
+    def _cmake_launchers(self) -> Iterator[str]:
+        for name, variable in _CMAKE_LANGUAGES.items():
+            if variable in self._variables:
                 for launched in ("COMPILER", "LINKER")[: 2 if self.lto else 1 if self._launching else 0]:
                     yield f"-DCMAKE_{name}_{launched}_LAUNCHER={';'.join(self._launching)}"
 
@@ -157,3 +183,17 @@ def _compiles_with(program: str, compiler: Compiler) -> bool:
     """Tell whether the build is one command of the compiler."""
     found, own = (shutil.which(each) for each in (program, compiler.name))
     return bool(found and own and Path(found).name.replace("++", "") == Path(own).name.replace("++", ""))
+
+
+def _cmake_folder(build: Sequence[str]) -> str | None:
+    """Name the folder that a command builds; ``None`` if it is not one of CMake's."""
+    option = "--build" if Path(build[0]).name == "cmake" else "-C"
+    named = [word for before, word in pairwise(build) if before == option]
+    folder = named[-1] if named else "."
+    return folder if Path(folder, _CMAKE_CACHE).is_file() else None
+
+
+def _cmake_settings(folder: Path) -> list[str]:
+    """Give the options for a folder of the same level and flags."""
+    cache = (folder / _CMAKE_CACHE).read_text(encoding="utf-8", errors="surrogateescape")
+    return [f"-D{name}={value}" for name, value in _CMAKE_SETTINGS.findall(cache)]
