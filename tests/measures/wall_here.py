@@ -6,8 +6,8 @@ The files are all of Debian's package lua5.4, which is fetched into DIR, and the
 100 together, at -Oz. clang-22 compiles each by turns: plain; by a plugin with the policy that repeats LLVM's own
 decision (`policybridge embed`), which asks nobody, so that what it takes is LLVM's `MLInlineAdvisor` and its features;
 and by the plugin with the policy `inliner`, decided in the compiler (``-policybridge-evaluate=here``), with a server
-with a ledger on this machine's socket. A file's time is the least of its rounds. Prints the sums in seconds, and how
-much more they are than plain.
+with a ledger on this machine's socket. A file's time is the least of its rounds, and so is its processor time. Prints
+the sums in seconds, and how much more they are than plain.
 
 Needs Debian's clang-22, dpkg-dev, cmake, ninja, g++ and LLVM's headers.
 """
@@ -20,9 +20,11 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
 from tempfile import TemporaryDirectory
 from typing import Final
 
+import numpy as np
 import onnx
 from onnx import helper
 
@@ -102,30 +104,40 @@ def _measured(
     compiles: Sequence[Compile], ways: Mapping[str, list[Path]], environment: Mapping[str, str], rounds: int
 ) -> dict[str, float]:
     usable = [each for each in compiles if _seconds(each, [], environment) is not None]
-    sums = dict.fromkeys(ways, 0.0)
+    sums = {way: np.zeros(2) for way in ways}
     for each in usable:
-        best = dict.fromkeys(ways, float("inf"))
+        best = {way: np.full(2, np.inf) for way in ways}
         for _ in range(rounds):
             for way, plugins in ways.items():
                 seconds = _seconds(each, plugins, environment)
                 assert seconds is not None, each
-                best[way] = min(best[way], seconds)
-        for way, seconds in best.items():
-            sums[way] += seconds
-    figures = {f"{way}.seconds": round(seconds, 3) for way, seconds in sums.items()}
-    factors = {f"{way}.factor": round(sums[way] / sums["plain"], 4) for way in ("advisor", "policy")}
-    return {"files": len(usable), **figures, **factors}
+                best[way] = np.minimum(best[way], seconds)
+        for way, least in best.items():
+            sums[way] += least
+    figures: dict[str, float] = {"files": len(usable)}
+    for way, (wall, processor) in sums.items():
+        figures |= {f"{way}.seconds": round(wall, 3), f"{way}.processor": round(processor, 3)}
+        if way != "plain":
+            factor, processor_factor = (sums[way] / sums["plain"]).round(4)
+            figures |= {f"{way}.factor": factor, f"{way}.processor_factor": processor_factor}
+    return figures
 
 
-def _seconds(each: Compile, plugins: Sequence[Path], environment: Mapping[str, str]) -> float | None:
-    """Compile; ``None`` if the compiler fails."""
+def _seconds(each: Compile, plugins: Sequence[Path], environment: Mapping[str, str]) -> tuple[float, float] | None:
+    """Compile; give the wall and processor time, ``None`` if the compiler fails."""
     words, folder = each
-    begun = time.monotonic()
+    before, begun = _processor(), time.monotonic()
     loading = [f"-fpass-plugin={plugin}" for plugin in plugins]
     done = subprocess.run([*words, *loading], cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode and plugins:
         sys.stderr.write(done.stderr)
-    return time.monotonic() - begun if done.returncode == 0 else None
+    took = time.monotonic() - begun, _processor() - before
+    return took if done.returncode == 0 else None
+
+
+def _processor() -> float:
+    used = getrusage(RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

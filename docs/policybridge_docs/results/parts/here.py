@@ -1,4 +1,4 @@
-"""The part here: compiles that decide by themselves, near and far from the server, and what they cost it."""
+"""The part here: compiles that decide by themselves, their decisions, and their cost to a server, near and far."""
 
 import json
 from argparse import Namespace
@@ -29,14 +29,19 @@ def here(options: Namespace) -> Made:
         far = measured("far_server", "--only", "plugin", "--rounds", options.rounds)
         wall = measured("wall_here", "--work", options.wall, "--rounds", options.rounds)
         costs = measured("costs")
+        decisions = measured("decisions_here", "--rounds", options.rounds)
     for module in ("8", "281", "10000"):
         for way in ("socket", "far"):
             added = far[f"{module}.plugin {way} here"] - far[f"{module}.plain"]
             figures[f"{module}.{way}"] = Figure(added, "ms")
     figures |= {way: Figure(100 * (wall[f"{way}.factor"] - 1), "%", 1) for way in ("advisor", "policy")}
+    figures["processor"] = Figure(100 * (wall["policy.processor_factor"] - 1), "%", 1)
+    figures["p50"] = Figure(decisions["here.p50_us"], "µs", 1)
+    for place in ("here", "there"):
+        figures[f"decisions.{place}"] = Figure(decisions[f"{place}.decisions_per_second"], "decisions/s", -3)
     figures["session"] = Figure(1e3 * costs["own"], "ms", 2)
     figures["session.bytes"] = Figure(costs["stored"], "bytes", -2)
     figures["rate"] = Figure(281 / costs["own"], "decisions/s", -3)
     figures["link.rate"] = Figure(_LINK / _REPORT, "decisions/s", -3)
-    command = "python -m tests.measures.far_server --only plugin; … wall_here --work DIR; … costs"
+    command = "python -m tests.measures.far_server --only plugin; … wall_here --work DIR; … costs; … decisions_here"
     return Made(command, figures, "clang-22", decided="inliner")
