@@ -4,7 +4,7 @@ import json
 import subprocess
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -16,7 +16,8 @@ from policybridge_docs.results.parts.running import Made, clang, run_module
 _SIDES: Final = ("plain", "tuned")
 _LINKED: Final = ("text", "file")
 _PHASES: Final = ("pre-link", "link", "both")
-_TUNED: Final = ("libwoff2enc.so", "libwoff2dec.so", "libgraphite2.so", "libre2.so", "xmltest")
+_LINKED_BY_POLICY: Final = ("libwoff2enc.so", "xmltest", "flatc")
+_LINKED_BY_STORE: Final = ("libwoff2enc.so", "libwoff2dec.so", "libgraphite2.so", "libre2.so", "xmltest")
 
 
 def demo(_: Namespace) -> Made:
@@ -79,26 +80,33 @@ def link_time(options: Namespace) -> Made:
 
     What an earlier call has built in ``--linked`` is not built again.
     """
-    return _link_time(options, {f"inliner {way}": way for way in _PHASES}, decided="inliner")
+    command = ["tests.measures.link_time", *_named(_LINKED_BY_POLICY)]
+    figures: dict[str, Figure] = {}
+    for key, sizes in _texts(options, command):
+        figures[f"{key}.plain"] = Figure(sizes["none"])
+        figures |= {f"{key}.{way}": _change(sizes["none"], sizes[f"inliner {way}"]) for way in _PHASES}
+    return Made(f"python -m {' '.join(command)} --work DIR", figures, clang(), decided="inliner")
 
 
 def link_tuned(options: Namespace) -> Made:
     """Link programs with LTO by stores that were tuned for them, with builds as those of `link_time`."""
-    programs = [word for name in _TUNED for word in ("--program", name)]
-    return _link_time(options, {"tuned": "tuned"}, "--tuned", *programs)
+    command = ["tests.measures.link_time", "--tuned", *_named(_LINKED_BY_STORE)]
+    figures = {key: _change(sizes["none"], sizes["tuned"]) for key, sizes in _texts(options, command)}
+    return Made(f"python -m {' '.join(command)} --work DIR", figures, clang())
 
 
-def _link_time(options: Namespace, ways: Mapping[str, str], *words: str, decided: str = "") -> Made:
-    """Give the text by LLVM's own decisions, and the change by each way; `ways` has the name of its figure."""
-    command = ["tests.measures.link_time", *words]
+def _named(programs: Sequence[str]) -> list[str]:
+    return [word for name in programs for word in ("--program", name)]
+
+
+def _texts(options: Namespace, command: Sequence[str]) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """Give the bytes of text of each program and kind of LTO, by the way that it was built."""
     there = module(*command, "--work", options.linked)
     told = json.loads(subprocess.run(there, capture_output=True, text=True, check=True).stdout)
-    figures: dict[str, Figure] = {}
     for program, modes in told.items():
         for mode, sizes in modes.items():
-            plain = sizes["none"]["text"]
-            figures[f"{program}.{mode}.plain"] = Figure(plain)
-            for way, name in ways.items():
-                change = 100 * (sizes[way]["text"] / plain - 1)
-                figures[f"{program}.{mode}.{name}"] = Figure(change, "%", 2, signed=True)
-    return Made(f"python -m {' '.join(command)} --work DIR", figures, clang(), decided=decided)
+            yield f"{program}.{mode}", {way: size["text"] for way, size in sizes.items()}
+
+
+def _change(before: int, after: int) -> Figure:
+    return Figure(100 * (after / before - 1), "%", 2, signed=True)
