@@ -51,8 +51,8 @@ class Conversation(ABC, Generic[_Message]):
         self._over = False
         self._session: Session | None = None
         self._resumes = False
-        self._reporting = False
-        self._ending = False
+        # Whether an outcome waits for its answer, and how far the end has come that was taken beside it.
+        self._reporting = self._ending = self._ended = False
 
     @property
     def _client(self) -> str:
@@ -95,7 +95,7 @@ class Conversation(ABC, Generic[_Message]):
     def _advance(self) -> None:
         waiting, end = self._waiting, 0.0
         try:
-            if self._reporting:
+            if self._reporting and not self._ending:
                 self._join_end()
             while (waiting or (self._coming is not None and self._parsed(self._coming))) and not self._unanswered:
                 if end and perf_counter() > end:
@@ -213,6 +213,9 @@ class Conversation(ABC, Generic[_Message]):
             return  # the client has gone away
         if error is not None:
             self.fail(error)
+        elif self._reporting:
+            # The outcome is answered first: it may be refused, or another process may have to write it.
+            self._ended = True
         else:
             self._ended_well()
 
@@ -273,7 +276,7 @@ class Conversation(ABC, Generic[_Message]):
         if not waiting and self._coming is not None:
             self._parsed(self._coming)
         if waiting and (waiting[0] is None or isinstance(waiting[0], End)):
-            self._reporting, self._ending = False, True
+            self._ending = True
             self._take(waiting.popleft())
 
     def _reported(self, error: PolicyBridgeError | None) -> None:
@@ -284,7 +287,9 @@ class Conversation(ABC, Generic[_Message]):
             self.fail(error)
             return
         self._acknowledge()
-        if not self._ending:
+        if self._ended:
+            self._ended_well()
+        elif not self._ending:
             self._answered()
 
     def _break(self, error: Exception) -> None:

@@ -49,6 +49,21 @@ def within(seconds: float, condition: Callable[[], bool]) -> bool:
     return condition()
 
 
+def test_an_outcome_that_comes_with_the_end_is_answered_before_it_also_where_it_is_refused(
+    recording: Recording,
+) -> None:
+    hello, both = b'{"policybridge":1,"policy":"network"}\n', b'{"outcome":{"values":{"text":1}}}\n{"end":true}\n'
+    answers = []
+    for header in (b"", header_line(SIGNATURE)):
+        with closing(socket.socket(socket.AF_UNIX)) as peer:
+            peer.connect(recording.server.socket.removeprefix("socket:"))
+            peer.sendall(hello + header + both)
+            answers.append(peer.makefile("rb").read().partition(b"\n")[2])
+    assert answers[0].startswith(b"\1")
+    assert b"the ledger holds no session" in answers[0]
+    assert answers[1] == 2 * b'\0{"recorded":true}\n'
+
+
 def test_every_decision_is_kept_as_it_was_made(recording: Recording, address: str) -> None:
     options = SessionOptions("main.c", {"o": "1"}, {"project": "größer"})
     session = open_network(address, options, "network@1")

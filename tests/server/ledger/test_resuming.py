@@ -318,5 +318,7 @@ def test_each_worker_of_a_server_takes_the_records_of_the_others_sessions(polici
                         sender.send_record(record_of(running, [9]))
             for session in over:
                 another.send_record(record_of(session, [9]))
+                with LedgerReader(ledger) as reader:
+                    assert reader.session(session.id).outcome == Outcome({"text": 128.0}, "ok")
     assert [state_of(ledger, session.id) for session in over] == [(9, 0, False, True)] * 4
     assert state_of(ledger, running.id)[0] == 1
