@@ -34,7 +34,8 @@ class Host {
 public:
   Host(const Config &config, const Compiler &compiler, Signals &signals, StoredDecisions *stored)
       : config_(config), compiler_(compiler), signals_(signals), stored_(stored),
-        server_(connect_server(config, Interrupts(signals, compiler_end_.descriptor()))), outage_(config.server, config.policy, Outage::Time(config.falls_back ? config.retry_after : 0)) {}
+        server_(connect_server(config, Interrupts(signals, compiler_end_.descriptor()))),
+        outage_(config.server, config.policy, Outage::Time(config.falls_back ? config.retry_after : 0)) {}
 
   Result<CompilationReport> run();
 
@@ -61,7 +62,7 @@ private:
   Signals &signals_;
   StoredDecisions *const stored_;
   CompilerEnd compiler_end_;
-  // One for all that is asked: over a far way another costs as much as the decisions.
+  // One for all that is asked: another one to a far server costs as much as the decisions.
   const Result<std::shared_ptr<Connection>> server_;
   std::unique_ptr<Session> session_;
   const Outage outage_;

@@ -83,8 +83,11 @@ Status report_outcome(const CompilationReport &report, const Config &config, Sig
   if (sessions.empty())
     return {};
   const Outcome outcome = outcome_of(report, config);
-  if (open && outcome.check().ok()) {
+  // It is over if the compiler ended while it waited for advice.
+  if (open && open->is_open() && outcome.check().ok()) {
     const Status status = open->conclude(outcome);
+    if (signals.received())
+      return interrupted();
     // Another server with the same ledger may have come in its place. Most servers keep none; the error says no more.
     if (status.code() != StatusCode::Unavailable)
       sessions.pop_back();

@@ -16,9 +16,8 @@ namespace policybridge {
 /// which win.
 std::map<std::string, std::string> session_labels(const Config &config, const Compiler &compiler);
 
-/// Report the compilation's outcome to the ledger, for each of its sessions; `open` is the last of them if it is still open,
-/// else null, and ends with it. A server without a ledger, or one that
-/// cannot be reached, changes nothing. Cancelled: a signal came.
+/// Report the compilation's outcome to the ledger, for each of its sessions. `open` is the last of them, and ends; null:
+/// none is open. A server without a ledger, or one that cannot be reached, changes nothing. Cancelled: a signal came.
 Status report_outcome(const CompilationReport &report, const Config &config, Signals &signals,
                       std::unique_ptr<Session> open);
 

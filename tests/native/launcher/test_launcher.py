@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -20,7 +21,20 @@ from tests.client.compilers import left_behind, parameters, write_source
 from tests.client.test_llvm_failures import wait_until
 from tests.conftest import RunningServer, command, running_server
 from tests.native.launcher.running import HOST, lasting, run
+from tests.native.launcher.test_malformed_input import header, observation
 from tests.native.tls import serving_tls
+
+ASKS_AND_ENDS = """
+import sys, time
+from pathlib import Path
+base = next(word.partition("=")[2] for word in sys.argv if "channel-base=" in word)
+replies, observations = open(base + ".in", "rb", buffering=0), open(base + ".out", "wb", buffering=0)
+observations.write(Path("stream").read_bytes())
+while not Path("asleep").exists():
+    time.sleep(0.01)
+sys.exit(7)
+"""
+"""A compiler that writes what the file ``stream`` has, and ends when the policy has begun to decide on it."""
 
 NOWHERE = ["--policy", "echo", "--server", "socket:/nowhere/server.sock"]
 
@@ -151,6 +165,26 @@ def test_killed_at_any_moment_it_leaves_neither_pipes_nor_processes(
                 started.kill()
     channels = Path(os.environ["TMPDIR"])
     wait_until(lambda: not left_behind(channels) and not list(channels.iterdir()))
+
+
+def test_the_outcome_of_a_compiler_that_ends_while_it_waits_for_advice_is_in_the_ledger(
+    launcher: str, policies: Path, folder: Path
+) -> None:
+    compiler = write_compiler(folder / "clang", ASKS_AND_ENDS)
+    (folder / "stream").write_bytes(header() + observation(0, 0.5))
+    options = ["--task", "priority", "--policy", "weight", "--option", "sleep_at=1", "--fallback", "error"]
+    options += ["--label", f"asleep={folder}/asleep"]
+    with (
+        TemporaryDirectory(prefix="pb-") as scratch,
+        running_server(policies, Path(scratch), "--ledger", f"{scratch}/ledger.db") as server,
+    ):
+        ran = run([launcher], [*options, "--server", server.socket], [compiler, "-O2", "-c", "x.c"])
+        (folder / "asleep").unlink()
+        with LedgerReader(Path(scratch) / "ledger.db") as reader:
+            (session,) = ran.stats["sessions"]
+            outcome = reader.session(session).outcome
+    assert ran.status == 7
+    assert outcome is not None
 
 
 @pytest.mark.parametrize("compiler", parameters("clang-22"))
