@@ -21,7 +21,7 @@ class Way:
         target: the server's port on this machine.
         round_trip: in seconds.
         most: the connection breaks once the server has sent so many bytes; ``None``: never.
-        silent: connections are taken, and nothing of them is passed on.
+        silent: connections are taken, and nothing of them is passed on; with ``most``: nothing more of the server's is.
 
     """
 
@@ -39,7 +39,7 @@ class Way:
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         begun = asyncio.get_running_loop().time()
-        if self._silent:
+        if self._silent and self._most is None:
             await reader.read()
             return
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
@@ -62,8 +62,11 @@ class Way:
             due, piece = await pieces.get()
             await asyncio.sleep(max(0.0, due - loop.time()))
             sent += len(piece)
-            if not piece or (most is not None and sent > most):
+            late = most is not None and sent > most
+            if not piece or (late and not self._silent):
                 break
+            if late:
+                continue
             writer.write(piece)
             await writer.drain()
         taking.cancel()

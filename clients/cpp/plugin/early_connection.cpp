@@ -32,9 +32,11 @@ bool is_away(const Status &status) {
   return status.code() == StatusCode::Unavailable || status.code() == StatusCode::DeadlineExceeded;
 }
 
-bool has_forms(const Session &session) {
-  const Result<SessionInfo> info = session.info();
-  return info.ok() && !info->forms.empty();
+bool lacks_forms(const Opened &opened) {
+  if (!opened.ok())
+    return false;
+  const Result<SessionInfo> info = (*opened)->info();
+  return !info.ok() || info->forms.empty();
 }
 
 } // namespace
@@ -134,14 +136,18 @@ Opened EarlyConnection::open(const OpenOptions &options, const Signature &signat
     return *reached_;
   return guarded([&]() -> Opened {
     std::optional<Opened> ahead = std::exchange(ahead_, std::nullopt);
-    const bool fits = ahead && is_same(options, options_);
-    if (!fits)
+    const bool fits = ahead && is_same(options, options_) && !(is_near(server_) && lacks_forms(*ahead));
+    if (!fits) {
+      // Closed first: the server may have room for one session.
+      ahead.reset();
       return open_now(options, signature);
+    }
     Opened opened = *std::move(ahead);
     if (!opened.ok())
       return opened;
-    if (is_near(server_) && !has_forms(**opened))
-      return open_now(options, signature);
+    // The form that did not come ended the session, which does not say why.
+    if (form_ && !form_->form.ok() && !(*opened)->is_open())
+      return form_->form.status();
     if (Status status = (*opened)->bind(signature); !status.ok())
       return status;
     if (!options.may_decide())

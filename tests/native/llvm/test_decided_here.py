@@ -176,6 +176,34 @@ def test_a_far_server_that_fails_costs_no_object(
     assert "records" not in told(made)
 
 
+def test_a_far_server_that_is_silent_in_the_form_is_not_waited_for_by_the_next_compile(
+    native: Target, tmp_path: Path, server: RunningServer, demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    build_grpc(native)
+    tuner = Tuner.of(native, "22", tmp_path)
+    module = emit_demo("22", VFPRINTF, demo)
+    way = Way(int(server.grpc.rpartition(":")[2]), 0.02, most=50_000, silent=True)
+    with far(way) as port:
+        reasons = [
+            told(compiled(tuner, module, f"grpc:127.0.0.1:{port}", "here", timeout="1", retry_after="3600"))["fallback"]
+            for _ in range(2)
+        ]
+    assert reasons[0]["reason"].startswith("no answer from the server")
+    assert "it is asked again in" in reasons[1]["reason"]
+
+
+def test_a_server_without_forms_that_has_room_for_one_session_decides(tuner: Tuner, demo: Path) -> None:
+    module = emit_demo(tuner.major, VFPRINTF, demo)
+    with (
+        TemporaryDirectory(prefix="pb-") as folder,
+        running_server(None, Path(folder), "--no-forms", "--max-sessions", 1) as running,
+    ):
+        made = compiled(tuner, module, running.socket, "auto", fallback="error")
+    assert (made.status, made.said) == (0, "")
+    assert told(made)["decisions"] > 0
+
+
 def test_a_socket_that_is_silent_costs_no_object(tuner: Tuner, demo: Path) -> None:
     module = emit_demo(tuner.major, VFPRINTF, demo)
     with TemporaryDirectory(prefix="pb-") as folder, socket.socket(socket.AF_UNIX) as listening:
