@@ -12,12 +12,12 @@ import pytest
 
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge_client import connect
-from policybridge_client.contract import ClientSession
+from policybridge_client.contract import ClientSession, FormSession
 from policybridge_client.llvm.growth import Growth
 from policybridge_client.llvm.responder import Patience, Responder
 from policybridge_client.llvm.statistics import CompilationStatistics
 from policybridge_client.llvm.tasks import EVICT, INLINE, ComputedDefaults, Defaults, SentDefaults, Task
-from policybridge_core.errors import InvalidError, PolicyBridgeError, PreconditionError
+from policybridge_core.errors import DeadlineError, InvalidError, PolicyBridgeError, PreconditionError
 from policybridge_serdes import (
     ElementType,
     Outcome,
@@ -31,6 +31,7 @@ from policybridge_serdes import (
 from policybridge_serdes.interactive import Header
 from tests.client.peers import OPENED, Peer
 from tests.fuzzing.clients import Advising, GrpcPeer
+from tests.peers.endless import endless_form
 
 X = TensorSpec("x", ElementType.INT64)
 SIGNATURE = Signature.of([X], TensorSpec("advice", ElementType.FLOAT, (-1, 2)))
@@ -116,6 +117,14 @@ def test_a_grpc_session_is_over_after_an_advice_that_cannot_be_read(place: Path)
             decide(session)
         with pytest.raises(PreconditionError, match="the session is over"):
             decide(session)
+
+
+def test_a_form_that_does_not_end_is_given_up_after_the_time_out() -> None:
+    with endless_form() as address:
+        session = connect(address, timeout=1).open(PolicyReference("p"), SIGNATURE, SessionOptions(evaluates=True))
+        assert isinstance(session, FormSession)
+        with pytest.raises(DeadlineError, match="within 1 s"):
+            session.form(session.forms[""])
 
 
 @pytest.mark.parametrize(("form", "answer"), [("json", b'{"out":[1.0]}'), ("bytes", bytes(4))])

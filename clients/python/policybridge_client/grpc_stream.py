@@ -42,6 +42,7 @@ class Stream:
         self._responses = cast("Iterator[pb.SessionResponse]", self._call)
         self._over: str | None = None
         self._deadline: float | None = None
+        self._due = 0.0
         self._late = False
         self._ended = threading.Event()
         threading.Thread(target=self._watch, name="policybridge-deadline", daemon=True).start()
@@ -55,11 +56,14 @@ class Stream:
         if self._over is not None:
             raise PreconditionError(f"the session is over: {self._over}")
         self._requests.put(request)
+        self._due = monotonic() + self._timeout
         return self.next()
 
     def next(self) -> pb.SessionResponse:
-        """Wait for a response; `ask` waits for the first one to its request."""
-        self._deadline = monotonic() + self._timeout
+        """Wait for a response; `ask` waits for the first one to its request, and all have its time-out together."""
+        if monotonic() > self._due:
+            raise self.fail(self._no_answer())
+        self._deadline = self._due
         try:
             return next(self._responses)
         except grpc.RpcError as failure:
@@ -118,9 +122,10 @@ class Stream:
         return error
 
     def _error(self, failure: grpc.RpcError) -> PolicyBridgeError:
-        if self._late:
-            return DeadlineError(f"no answer from the server at {self._target} within {self._timeout:g} s")
-        return error_of(failure, self._target)
+        return self._no_answer() if self._late else error_of(failure, self._target)
+
+    def _no_answer(self) -> DeadlineError:
+        return DeadlineError(f"no answer from the server at {self._target} within {self._timeout:g} s")
 
     def _watch(self) -> None:
         left = self._timeout

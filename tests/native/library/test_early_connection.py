@@ -16,6 +16,7 @@ from tests.conftest import RunningServer, running_server
 from tests.measures.delaying import Way, far
 from tests.native.conftest import Target, build_grpc
 from tests.native.grpc.test_grpc import BUILDS, SUPPRESSIONS
+from tests.peers.endless import endless_form
 from tests.server.ledger.asking import await_forms, write_policies
 
 DECISIONS = 3000
@@ -100,6 +101,11 @@ def test_a_socket_that_does_not_answer_is_not_waited_for_by_what_asks_nothing(pr
         listening.listen()
         for mode in ("expects", "connects"):
             assert run(program, f"socket:{folder}/s", mode) == ""
+
+
+def test_a_form_that_does_not_end_is_given_up_after_the_time_out(program: Path) -> None:
+    with endless_form() as address:
+        assert run(program, address, "decides").startswith("no answer from the server")
 
 
 @pytest.mark.parametrize("address", ["grpc:127.0.0.1:1", "socket:/no/such"])

@@ -42,10 +42,13 @@ Stream::Stream(const std::shared_ptr<::grpc::Channel> &channel, GrpcServer serve
 
 Status Stream::request(Span<const v1::SessionRequest> before, const v1::SessionRequest &request,
                        v1::SessionResponse &response) {
+  due_ = CallDeadline::Clock::now() + server_.timeout;
   return within_deadline([&] { return exchange(before, request, response); });
 }
 
 Status Stream::next(v1::SessionResponse &response) {
+  if (CallDeadline::Clock::now() > due_)
+    return fail(server_.status_of(WaitEnd::Late, {}));
   return within_deadline([&] { return call_->Read(&response); });
 }
 

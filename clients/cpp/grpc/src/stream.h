@@ -44,7 +44,8 @@ public:
   Status request(Span<const v1::SessionRequest> before, const v1::SessionRequest &request,
                  v1::SessionResponse &response);
 
-  /// Wait for a further answer to the latest request. An error ends the session.
+  /// Wait for a further answer to the latest request; once its time-out is over, no more are waited for. An error ends the
+  /// session.
   Status next(v1::SessionResponse &response);
 
   /// Send messages that get no answer. An error ends the session.
@@ -78,6 +79,7 @@ private:
   const std::shared_ptr<CallDeadlines> deadlines_;
   ::grpc::ClientContext context_;
   CallDeadline deadline_{*deadlines_, context_};
+  CallDeadline::Clock::time_point due_; // the last moment to wait for a further answer
   const std::unique_ptr<v1::PolicyService::Stub> stub_;
   std::unique_ptr<::grpc::ClientReaderWriter<v1::SessionRequest, v1::SessionResponse>> call_;
   Status over_;
