@@ -196,13 +196,13 @@ private:
   std::vector<std::uint32_t> order_;
   std::vector<std::uint32_t> roots_;
   std::vector<std::uint32_t> depths_;
-  // Of the leaves: their first weights; of a sum of one target the weights themselves.
-  std::vector<std::uint32_t> begins_;
   std::uint32_t targets_;
   Aggregate aggregate_;
-  std::vector<std::uint32_t> owners_;
-  std::vector<Real> weights_;
+  // Of a sum of one target the weights by node; else those of all leaves, their targets, and where those of a node begin.
   std::vector<Real> leaves_;
+  std::vector<Real> weights_;
+  std::vector<std::uint32_t> owners_;
+  std::vector<std::uint32_t> begins_;
 };
 
 /// The distinct tests of a forest, numbered from 1 by column, whether NaN passes, and threshold.
