@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from package import Package
+from package import LICENSE, Package
 
 _MAINTAINER = "PolicyBridge <policybridge@localhost>"
 _GRPC = "policybridge-grpc.so"
@@ -18,6 +18,9 @@ def write(package: Package, version: str, files: Path, output: Path) -> None:
     root = files.with_name(f"{files.name}.deb")
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(files, root / "usr", symlinks=True)
+    about = root / "usr" / "share" / "doc" / package.name
+    about.mkdir(parents=True)
+    shutil.copyfile(LICENSE, about / "copyright")
     (root / "DEBIAN").mkdir()
     (root / "DEBIAN" / "control").write_text(_control(package, version, root / "usr" / "lib" / "policybridge"))
     architecture = _said("dpkg", "--print-architecture")

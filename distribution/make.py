@@ -34,15 +34,24 @@ def main() -> int:
     parser.add_argument("--only", choices=("python", "native"), help="not the other packages")
     arguments = parser.parse_args()
     output, cache = arguments.output.absolute(), arguments.cache.absolute()
-    shutil.rmtree(output, ignore_errors=True)
-    output.mkdir(parents=True)
+    # The files' modes go into the packages: a user's own mask would make them unreadable for others.
+    os.umask(0o022)
+    remove_packages(output)
+    output.mkdir(parents=True, exist_ok=True)
     builder = tool(cache / TOOL)
     if arguments.only != "native":
         python_packages(builder, output)
     if arguments.only != "python":
         native_packages(builder, output, cache)
-    print("\n".join(sorted(file.name for file in output.iterdir())))
+    print("\n".join(sorted(file.name for file in output.glob("policybridge*"))))
     return 0
+
+
+def remove_packages(folder: Path) -> None:
+    """Remove earlier packages, and nothing else: it may be any folder of the user's."""
+    for pattern in ("policybridge*.whl", "policybridge*.deb", "policybridge-*.tar.gz"):
+        for file in folder.glob(pattern):
+            file.unlink()
 
 
 def tool(home: Path) -> Path:
@@ -70,7 +79,7 @@ def native_packages(builder: Path, output: Path, cache: Path) -> None:
         for component in package.components:
             run(["cmake", "--install", built, "--strip", "--prefix", folder, "--component", component])
         debian.write(package, version(), folder, output)
-        wheels.bring_libraries(folder / "lib" / "policybridge")
+        wheels.bring_libraries(folder)
         wheels.write(package, version(), folder, output, builder)
 
 

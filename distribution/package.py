@@ -1,6 +1,10 @@
 """The packages that a platform needs."""
 
 from dataclasses import dataclass
+from pathlib import Path
+
+LICENSE = Path(__file__).parents[1] / "LICENSE"
+"""Ours, for all packages."""
 
 MAJORS = ("19", "22")
 """LLVM's, that there are plugins for."""

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -101,6 +102,20 @@ def test_the_packages_alone_make_a_project_of_cmake_smaller_word_by_word(home: P
     assert reader.run(f"policybridge embed inliner --for plugin-{major} -o mine.so && ls mine.so")[-1] == "mine.so"
     early = "-fplugin=$PWD/mine.so" if major == "19" else ""
     reader.run(f"clang++-{major} -Oz -c words.cpp -o embedded.o {early} -fpass-plugin=$PWD/mine.so")
+
+
+def test_packages_have_the_licenses_of_all_that_is_in_them(dist: Path, tmp_path: Path) -> None:
+    (wheel,) = dist.glob("policybridge_run-*.whl")
+    with ZipFile(wheel) as file:
+        names = [Path(name) for name in file.namelist()]
+        (metadata,) = (file.read(str(name)).decode() for name in names if name.name == "METADATA")
+    assert {"LICENSE", "Apache-2.0"} <= {name.name for name in names if "licenses" in name.parts}
+    assert any("grpc" in name.name for name in names if name.suffix == ".copyright")
+    assert "License-Expression: Apache-2.0 WITH LLVM-exception AND Apache-2.0 AND BSD-3-Clause" in metadata
+    for package in dist.glob("*.deb"):
+        folder = tmp_path / package.name
+        subprocess.run(["dpkg-deb", "--extract", package, folder], check=True)
+        assert list(folder.glob("usr/share/doc/*/copyright"))
 
 
 def test_builders_ask_a_server_over_tls_with_a_token_by_the_packages_alone(home: Path, shell: Shell) -> None:
