@@ -30,6 +30,7 @@ function(install_package)
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/PolicyBridgeConfig.cmake
     ${CMAKE_CURRENT_BINARY_DIR}/PolicyBridgeConfigVersion.cmake
     ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/PolicyBridgeDecisions.cmake
+    ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/PolicyBridgeLauncher.cmake
     ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/PolicyBridgeToolchain.cmake
     DESTINATION ${destination} COMPONENT run)
 endfunction()

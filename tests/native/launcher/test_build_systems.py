@@ -163,3 +163,72 @@ def test_a_target_of_cmake_asks_for_decisions_by_itself(
     (project / "kept.decisions").write_text(EMPTY)
     run(project, environment, "cmake", "--build", "build")
     assert text(project / "build" / "words") == plain
+
+
+_TARGETS = """
+find_package(PolicyBridge REQUIRED)
+add_library(parts STATIC)
+target_sources(parts PRIVATE $<$<BOOL:ON>:${CMAKE_CURRENT_SOURCE_DIR}/words.cpp> readme.txt)
+add_library(named INTERFACE)
+foreach(target parts words named)
+  policybridge_decisions(${target} "their decisions")
+endforeach()
+"""
+
+
+@pytest.mark.parametrize("generator", ["Ninja", "Ninja Multi-Config", "Unix Makefiles"])
+def test_targets_of_each_kind_are_compiled_with_a_store_and_in_a_folder_that_have_spaces_in_their_names(
+    project: Path, plain: int, environment: dict[str, str], generator: str
+) -> None:
+    folder = project / "a project"
+    folder.mkdir()
+    (folder / "readme.txt").touch()
+    shutil.copy(project / "words.cpp", folder)
+    shutil.copy(project / STORE, folder / "their decisions").touch()
+    (folder / "CMakeLists.txt").write_text((project / "CMakeLists.txt").read_text() + _TARGETS)
+    options = ("-DCMAKE_CXX_COMPILER=clang++-22", "-DCMAKE_CXX_FLAGS=-Oz", "-DCMAKE_CXX_FLAGS_DEBUG=")
+    run(folder, environment, "cmake", "-G", generator, "-S", ".", "-B", "build", *options)
+    run(folder, environment, "cmake", "--build", "build")
+    (program,) = (each for each in folder.rglob("words") if each.is_file())
+    assert text(program) < plain
+
+
+def test_a_target_that_another_compiler_compiles_is_built_without_decisions(
+    project: Path, environment: dict[str, str]
+) -> None:
+    with (project / "CMakeLists.txt").open("a") as file:
+        file.write("find_package(PolicyBridge REQUIRED)\npolicybridge_decisions(words)\n")
+    said = run(project, environment, "cmake", "-S", ".", "-B", "build", "-DCMAKE_CXX_COMPILER=g++")
+    assert "it is compiled by GNU" in said
+    assert "policybridge-run" not in run(project, environment, "cmake", "--build", "build", "--verbose")
+
+
+def test_the_toolchain_file_starts_the_project_s_own_launchers_behind_ours(
+    project: Path, prefix: Path, environment: dict[str, str]
+) -> None:
+    (toolchain,) = prefix.rglob("PolicyBridgeToolchain.cmake")
+    options = (f"-DCMAKE_TOOLCHAIN_FILE={toolchain}", "-DCMAKE_CXX_COMPILER=clang++-22")
+    named = {**environment, "CMAKE_CXX_LINKER_LAUNCHER": "env;-i"}
+    for _ in range(2):
+        run(project, named, "cmake", "-S", ".", "-B", "build", *options, "-DCMAKE_CXX_COMPILER_LAUNCHER=env")
+    said = run(project, named, "cmake", "--build", "build", "--verbose")
+    launcher = prefix / "bin" / "policybridge-run"
+    assert said.count(f"{launcher} -- env {shutil.which('clang++-22')}") == 1
+    assert said.count(f"{launcher} -- env -i {shutil.which('clang++-22')}") == 1
+
+
+def test_a_launcher_that_was_moved_is_found_again_and_one_that_is_gone_is_said(
+    project: Path, prefix: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    with (project / "CMakeLists.txt").open("a") as file:
+        file.write("find_package(PolicyBridge REQUIRED)\npolicybridge_decisions(words)\n")
+    installed = tmp_path / "installed"
+    shutil.copytree(prefix, installed)
+    options = ("-DCMAKE_CXX_COMPILER=clang++-22", f"-DPOLICYBRIDGE_RUN={tmp_path / 'gone'}")
+    configure = ("cmake", "-S", ".", "-B", "build", f"-DCMAKE_PREFIX_PATH={installed}", *options)
+    run(project, environment, *configure)
+    assert f"POLICYBRIDGE_RUN:FILEPATH={installed}/bin" in (project / "build" / "CMakeCache.txt").read_text()
+    (installed / "bin" / "policybridge-run").unlink()
+    alone = {**environment, "PATH": os.environ["PATH"]}
+    done = subprocess.run(configure, cwd=project, env=alone, capture_output=True, text=True, check=False)
+    assert "there is no policybridge-run" in done.stderr
