@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from policybridge_client.cli import main
+from policybridge_core.version import version
 from tests.training.embedding.programs import needs_compiler
 
 COMMANDS = ('"cmake -S "*', '"cmake --build "*', '"gcc-99 "*" -c "*', '"g++-99 -shared "*')
@@ -62,3 +63,19 @@ def test_the_plugins_own_part_is_built_in_the_folder_that_is_named_else_in_the_u
     assert (f" -B {own} " in said) == bool(named)
     assert (f" -B {cache}/policybridge/embed/llvm-22-" in said) != bool(named)
     assert (own.exists(), cache.exists()) == (bool(named), not named)
+
+
+def test_an_installed_part_of_another_version_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "embed-22"
+    folder.mkdir()
+    names = ("policybridge-embedded-22", "policybridge_plugin", "policybridge_internal")
+    for file in ("exports.map", *(f"lib{name}.a" for name in names)):
+        (folder / file).touch()
+    (folder / "version").write_text("0.0.1\n")
+    monkeypatch.setenv("POLICYBRIDGE_PLUGINS", str(tmp_path))
+    # As where no source tree is.
+    monkeypatch.setattr("policybridge_train.embedding.parts._CHECKOUT", tmp_path)
+    assert main(["embed", "inliner", "--for", "plugin-22", "-o", str(tmp_path / "p.so")]) == 1
+    assert f"{folder} is of PolicyBridge 0.0.1, and this is {version()}" in capsys.readouterr().err

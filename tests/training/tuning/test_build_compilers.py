@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from policybridge_core.errors import PreconditionError
+from policybridge_core.version import version
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.lto import Mode
 from policybridge_train.corpus.notes import BuildCommand
@@ -173,3 +175,18 @@ def test_another_compiler_that_is_asked_for_is_told_beside_the_builds_own() -> N
     assert done.returncode == 0
     assert "/gcc; the store applies to clang-22 alone\n" in done.stdout
     assert "\n  make -B 'CC=policybridge run -- clang-22'\n" in done.stdout
+
+
+def test_a_launcher_is_called_by_its_name_where_path_has_this_one_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, other = tmp_path / "own" / "policybridge-run", tmp_path / "other" / "policybridge-run"
+    for launcher, told in ((own, version()), (other, "0.0.1")):
+        launcher.parent.mkdir()
+        launcher.write_text(f"#!/bin/sh\necho 'policybridge-run {told}'\n")
+        launcher.chmod(0o755)
+    monkeypatch.setenv("POLICYBRIDGE_LAUNCHER", str(own))
+    build, used = ["make"], compilers([path("clang-22"), "-O2", "-c", "a.c"])
+    for first, name in ((own, "policybridge-run"), (other, str(own))):
+        monkeypatch.setenv("PATH", str(first.parent), prepend=":")
+        assert shlex.split(applied(build, used)[0])[-1] == f"CC={name} -- clang-22"

@@ -14,6 +14,7 @@ from typing import Final
 from policybridge_client.llvm.plugins import plugin_folders
 from policybridge_core.errors import PreconditionError
 from policybridge_core.lacking import lacking
+from policybridge_core.version import version
 from policybridge_train.embedding.hosts import LLVM, Host
 from policybridge_train.embedding.toolchain import Toolchain
 
@@ -22,6 +23,7 @@ _CHECKOUT: Final = Path(__file__).parents[3] / "clients"
 _OPTIONS: Final = ("-DPOLICYBRIDGE_GRPC=OFF", "-DPOLICYBRIDGE_ONNX=OFF", "-DPOLICYBRIDGE_LAUNCHER=OFF")
 _LIBRARIES: Final = ("policybridge_plugin", "policybridge_internal")
 _EXPORTS: Final = "exports.map"
+_VERSION: Final = "version"
 
 
 @dataclass(frozen=True)
@@ -43,14 +45,30 @@ class Building:
 
 
 def installed_parts(building: Building, host: Host, major: str) -> tuple[list[Path], Path] | None:
-    """Find the plugin's own part where a package has installed it, unless there are sources; see `built_parts`."""
+    """Find the plugin's own part where a package has installed it, unless there are sources; see `built_parts`.
+
+    Raises:
+        PreconditionError: there are only those of other versions, whose tables are not those of the policy's C.
+
+    """
     if building.sources or _are_sources(_CHECKOUT, host):
         return None
-    for folder in plugin_folders():
-        files = [folder / f"embed-{major}" / name for name in (*_names(host, major), _EXPORTS)]
+    others = ""
+    for folder in (each / f"embed-{major}" for each in plugin_folders()):
+        files = [folder / name for name in (*_names(host, major), _EXPORTS)]
         if all(file.is_file() for file in files):
-            return files[:-1], files[-1]
+            of = _version_of(folder)
+            if version() in (of, "unknown"):
+                return files[:-1], files[-1]
+            others = others or f"{folder} is of PolicyBridge {of}, and this is {version()}"
+    if others:
+        raise PreconditionError(f"{others}: install policybridge-llvm{major} of this version (docs/install.md)")
     return None
+
+
+def _version_of(folder: Path) -> str:
+    file = folder / _VERSION
+    return file.read_text().strip() if file.is_file() else "another version"
 
 
 def built_parts(building: Building, host: Host, major: str) -> tuple[list[Path], Path]:

@@ -173,10 +173,16 @@ class Ending:
         if self._is_loaded:
             return []
         launcher = find_launcher(None)
-        words = ["policybridge", "run"] if launcher is None else [(shutil.which(_LAUNCHER) and _LAUNCHER) or launcher]
+        words = ["policybridge", "run"] if launcher is None else [_named(launcher)]
         given = [word for store in self._given for word in ("--decisions", str(store))]
         plugins = [] if self.plugins is None else ["--plugins", str(self.plugins.absolute())]
         return [*words, *given, *plugins, "--"]
+
+
+def _named(launcher: str) -> str:
+    """Give the launcher's name, if PATH has this one: another may be of another version."""
+    on_path = shutil.which(_LAUNCHER)
+    return _LAUNCHER if on_path and Path(on_path).samefile(launcher) else launcher
 
 
 def _compiles_with(program: str, compiler: Compiler) -> bool:
