@@ -3,9 +3,12 @@
 #include "files.h"
 #include "llvm_version.h"
 #include "process.h"
+#include "trusted.h"
 #include "words.h"
 
+#include <algorithm>
 #include <fcntl.h>
+#include <iterator>
 
 namespace policybridge {
 
@@ -28,8 +31,10 @@ Strings folders_of(const std::string &given) {
     if (!named.empty())
       folders.push_back(named);
   const std::string prefix = folder_of(folder_of(real_path("/proc/self/exe")));
-  add_libraries(prefix, folders);
-  folders.push_back(prefix + "/lib"); // as CMake builds
+  Strings beside;
+  add_libraries(prefix, beside);
+  beside.push_back(prefix + "/lib"); // as CMake builds
+  std::copy_if(beside.begin(), beside.end(), std::back_inserter(folders), is_trusted);
   folders.emplace_back(POLICYBRIDGE_INSTALLED_PLUGINS);
   for (const char *usual : {"/usr/local", "/usr"})
     add_libraries(usual, folders);

@@ -2,6 +2,7 @@
 
 #include "grpc_module.h"
 #include "guard.h"
+#include "trusted.h"
 
 #include <algorithm>
 #include <climits>
@@ -44,8 +45,11 @@ std::vector<std::string> places() {
   const std::string folder = path.substr(0, path.rfind('/') + 1);
   if (!shared.empty())
     return {folder + file_name};
-  return {folder + "../lib/" + file_name, folder + "../lib/policybridge/" + file_name,
-          folder + "../" POLICYBRIDGE_LIBDIR "/policybridge/" + file_name};
+  std::vector<std::string> beside;
+  for (const char *libraries : {"../lib", "../lib/policybridge", "../" POLICYBRIDGE_LIBDIR "/policybridge"})
+    if (const std::string place = folder + libraries; is_trusted(place) || access(place.c_str(), F_OK))
+      beside.push_back(place + "/" + file_name);
+  return beside;
 }
 
 /// Whether the file has all its bytes: the loader would map the missing part, and the first access would end the

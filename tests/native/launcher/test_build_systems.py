@@ -232,3 +232,17 @@ def test_a_launcher_that_was_moved_is_found_again_and_one_that_is_gone_is_said(
     alone = {**environment, "PATH": os.environ["PATH"]}
     done = subprocess.run(configure, cwd=project, env=alone, capture_output=True, text=True, check=False)
     assert "there is no policybridge-run" in done.stderr
+
+
+def test_no_plugin_is_loaded_from_a_folder_beside_the_launcher_into_which_others_may_write(
+    project: Path, prefix: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    installed = tmp_path / "installed"
+    shutil.copytree(prefix, installed)
+    (folder,) = (each.parent for each in installed.rglob(f"policybridge-inliner-{MAJOR}.so"))
+    alone = {name: value for name, value in environment.items() if name != "POLICYBRIDGE_PLUGINS"}
+    words = (installed / "bin" / "policybridge-run", "--", "clang++-22", "-Oz", "-c", "words.cpp", "-o", "made.o")
+    for mode, said in ((0o755, False), (0o777, True)):
+        folder.chmod(mode)
+        done = subprocess.run(words, cwd=project, env=alone, capture_output=True, text=True, check=True)
+        assert ("there is no plugin that this compiler loads" in done.stderr) is said
