@@ -35,9 +35,10 @@ from policybridge_train.corpus.debian.apt import Apt
 from policybridge_train.corpus.parts import part_of
 from policybridge_train.farms.local import LocalFarm
 from policybridge_train.speed.confirming import Times, compare
+from policybridge_train.speed.making import Making
 from policybridge_train.speed.relinking import Relinking
 from policybridge_train.speed.running import RunCommand, Runner
-from policybridge_train.speed.search import Asked, Making, SpeedSearch
+from policybridge_train.speed.search import Asked, SpeedSearch
 from policybridge_train.tuning.building import built, converted
 from tests.measures.cycles_inputs import make
 

@@ -110,6 +110,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Tune. The exit status is 0; 1 if no module compiled, 2 for what cannot be done, 130 after an interrupt."""
 
     def kept() -> str:
+        if arguments.objective == "cycles":
+            return "the store is as it was; the same command goes on from the best program that was run"
         is_there = arguments.store.is_file()
         return "the best so far is in the store" if is_there else "there is no store yet; the same command begins again"
 
@@ -136,6 +138,7 @@ def _tune(arguments: argparse.Namespace) -> int:
         corpus, names = _opened(commands, arguments, tool, work)
         kinds = arguments.decide or (KINDS if tool.plugin else (INLINE,))
         if arguments.objective == "cycles":
+            keeper.expect(corpus.modules)
             modules = selected(corpus, Selection.of(arguments))
             faster = SpeedTuning(commands, modules, names, compiling, farm.running, farm.slots, keeper, work)
             return faster.run(arguments, asked_of(arguments, kinds), tool.limits, ending)

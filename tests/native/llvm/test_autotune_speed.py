@@ -3,7 +3,9 @@
 import hashlib
 import json
 import shlex
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,10 @@ from policybridge_client.decisions import read_store
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.processes.process import Running
 from policybridge_train.speed.running import RunCommand, Runner
+from tests.conftest import command
 from tests.native.conftest import Target
 from tests.native.llvm.plugins import built_plugin, need
+from tests.training.ended import wait_until_gone
 from tests.training.tuning.autotuning import CountedCompiler
 
 _MAIN = """
@@ -27,6 +31,7 @@ int main(int count, char **words) {
   static unsigned char text[1 << 14];
   FILE *file = fopen(words[1], "rb");
   const char *mode = count > 2 ? words[2] : "20";
+  if (count > 3 && !strcmp(words[3], "alone") && !getenv("LD_PRELOAD")) printf("%d\\n", getpid());
   if (!file || !strcmp(mode, "fail")) return 3;
   if (!strcmp(mode, "wait")) pause();
   if (!strcmp(mode, "pid")) printf("%d\\n", getpid());
@@ -90,10 +95,10 @@ def _tune(*words: str) -> int:
 
 def _run(run: str) -> tuple[int, str]:
     """Give the cycles and the output of the program that is in the folder."""
-    command = RunCommand.parse(run, Path.cwd())
-    with Runner(command, Limits(), Running()) as runner:
+    given = RunCommand.parse(run, Path.cwd())
+    with Runner(given, Limits(), Running()) as runner:
         program = runner.place("a")
-        program.write_bytes(command.program.read_bytes())
+        program.write_bytes(given.program.read_bytes())
         program.chmod(0o755)
         counted, ran = runner.count(program)
     return counted.total, ran.output
@@ -189,6 +194,48 @@ def test_decisions_that_break_the_program_or_the_compiler_are_not_kept(
     said = capfd.readouterr().out
     assert words in said
     assert "nothing was found that saves cycles" in said
+    assert not (project / "policybridge.decisions").exists()
+
+
+def test_a_search_goes_on_from_the_best_program_of_the_last_one(
+    project: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--run", "./bench input 60", "--decide", "inline", "--growth", "100", "--json")
+    assert _tune(*words) == 0
+    first = json.loads(capfd.readouterr().out)
+    assert first["stored"]
+    assert not (project / "policybridge.decisions.work" / "speed").exists()
+    (project / "policybridge.decisions").unlink()
+    assert _tune(*words, "--budget", "2") == 0
+    second = json.loads(capfd.readouterr().out)
+    assert (second["cycles"], second["spent"]["compiles"]) == (first["cycles"], 2)
+    # Another run has another search.
+    assert _tune(*words, "--budget", "2", "--run", "./bench input 61") == 0
+    assert json.loads(capfd.readouterr().out)["time"] is None
+
+
+def test_an_interrupted_search_leaves_the_store_and_no_program(project: Path) -> None:
+    marker = str(project / "marker")
+    options = ("--objective", "cycles", "--budget", "6", "--decide", "inline", "--growth", "100", "--pairs", "1000")
+    words = (*options, "--run", f"./bench input 60 {shlex.quote(marker)}", "--", "make", "-s", "-B", "bench", "script")
+    process = subprocess.Popen(command("autotune", *words), stderr=subprocess.PIPE, text=True)
+    kept = project / "policybridge.decisions.work" / "speed.best"
+    while not kept.exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130, said
+    assert "interrupted; the store is as it was; the same command goes on from the best program that was run" in said
+    wait_until_gone(marker)
+    assert not (project / "policybridge.decisions").exists()
+
+
+def test_a_program_that_prints_something_else_outside_of_valgrind_is_not_kept(
+    project: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert _tune("--run", "./bench input 60 alone", "--decide", "inline", "--growth", "100") == 2
+    assert "prints something else in another run: nothing is confirmed or kept" in capfd.readouterr().err
     assert not (project / "policybridge.decisions").exists()
 
 

@@ -69,3 +69,27 @@ def test_what_the_build_did_not_link_or_compile_is_refused_with_the_programs_tha
         Relinking.of(tmp_path / "a script", commands, _names(tmp_path))
     with pytest.raises(PreconditionError, match="compiled no source"):
         Relinking.of(tmp_path / "prog", commands, {})
+
+
+def test_archives_of_one_name_in_two_folders_are_both_changed(tmp_path: Path) -> None:
+    need("gcc")
+    build = ["gcc -c main.c -o main.o"]
+    (tmp_path / "main.c").write_text("int one(void); int two(void); int main(void) { return one() + two(); }\n")
+    changed = {}
+    for number, name in enumerate(("one", "two"), 1):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "f.c").write_text(f"int {name}(void) {{ return {number}; }}\n")
+        (tmp_path / f"{name}.c").write_text(f"int {name}(void) {{ return {10 * number}; }}\n")
+        build += [f"gcc -c {name}/f.c -o {name}/f.o", f"ar rcs {name}/lib.a {name}/f.o"]
+        subprocess.run(["gcc", "-c", f"{name}.c"], cwd=tmp_path, check=True)
+        changed[name] = tmp_path / f"{name}.o"
+    build.append("gcc main.o one/lib.a two/lib.a -o prog")
+    for command in build:
+        subprocess.run(command.split(), cwd=tmp_path, check=True)
+    commands = [BuildCommand(tmp_path, words[0], tuple(words[1:])) for words in map(str.split, build)]
+    names = {tmp_path / "main.o": "main", tmp_path / "one" / "f.o": "one", tmp_path / "two" / "f.o": "two"}
+    relinking = Relinking.of(tmp_path / "prog", commands, names)
+    work = tmp_path / "work"
+    work.mkdir()
+    relinking.link(changed, tmp_path / "made", work, Limits(), Running())
+    assert subprocess.run([tmp_path / "made"], check=False).returncode == 30

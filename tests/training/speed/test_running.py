@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from policybridge_core.errors import InvalidError, NotFoundError
+from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.processes.process import Running
 from policybridge_train.speed.running import RunCommand, Runner
@@ -35,10 +35,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_command_has_settings_before_its_program_and_an_input_behind_it(folder: Path) -> None:
-    command = RunCommand.parse("A=1 LD_LIBRARY_PATH= ./bench -c 'a b' < 'my text'", folder)
+@pytest.mark.parametrize("given", ["< 'my text'", "<'my text'"])
+def test_a_command_has_settings_before_its_program_and_an_input_behind_it(folder: Path, given: str) -> None:
+    command = RunCommand.parse(f"A=1 LD_LIBRARY_PATH= ./bench -c 'a b' 'a;b' \"<#>\" {given}", folder)
     assert command.program == folder / "bench"
-    assert command.arguments == ("-c", "a b")
+    assert command.arguments == ("-c", "a b", "a;b", "<#>")
     assert command.stdin == folder / "my text"
     assert command.environment["A"] == "1"
     assert {"PATH", "LC_ALL", "LD_LIBRARY_PATH"} <= command.environment.keys()
@@ -52,7 +53,9 @@ def test_a_command_has_settings_before_its_program_and_an_input_behind_it(folder
         ("'./bench", InvalidError, "cannot be read"),
         ("./bench | sort", InvalidError, "there is no shell"),
         ("./bench < input -c", InvalidError, "there is no shell"),
-        ("./bench < gone", NotFoundError, "no file"),
+        ("./bench input; rm input", InvalidError, "there is no shell"),
+        ("./bench 2>/dev/null", InvalidError, "there is no shell"),
+        ("./bench <gone", NotFoundError, "no file"),
         ("./gone", NotFoundError, "left no program './gone'"),
     ],
 )
@@ -90,3 +93,70 @@ def test_a_run_costs_the_same_in_two_folders_with_another_environment(
     assert first.outside["main"] > 0
     # Misses and mispredicted branches cost, too.
     assert first.total > sum(first.own.values())
+
+
+def _runner(folder: Path) -> Runner:
+    return Runner(RunCommand.parse("./bench", folder), Limits(), Running())
+
+
+def test_a_folder_that_a_killed_search_has_left_is_taken_over_and_those_of_others_are_not(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("valgrind")
+    monkeypatch.setattr("policybridge_train.speed.folders._FOLDER", str(folder))
+    (folder / "mine").mkdir(mode=0o700)
+    (folder / "policybridge-0000").symlink_to(folder / "mine")
+    (folder / "policybridge-0001").mkdir()
+    (folder / "policybridge-0001").chmod(0o777)
+    left = folder / "policybridge-0002"
+    (left / "a").mkdir(parents=True)
+    left.chmod(0o700)
+    (left / "a" / "bench").touch()
+    with _runner(folder) as first, _runner(folder) as second:
+        assert first.folder == left
+        assert list(left.iterdir()) == []
+        assert second.folder == folder / "policybridge-0003"
+    assert not left.exists()
+    assert (folder / "policybridge-0001").exists()
+
+
+def test_a_program_that_never_stops_printing_is_ended_before_the_disk_is_full(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("valgrind")
+    monkeypatch.setattr("policybridge_train.processes.process.MOST_OUTPUT", 1 << 20)
+    yes = Path(need("yes"))
+    with _runner(folder) as runner:
+        program = runner.place("a")
+        program.symlink_to(yes)
+        with pytest.raises(PreconditionError, match="writes more than"):
+            runner.time(program)
+
+
+_FORKS = """
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int work(int times) { volatile int sum = 0; for (int i = 0; i < times; i++) sum += i; return sum; }
+int child_works(void) { return work(50000); }
+int main(void) {
+  if (!fork()) exit(child_works() == 7);
+  wait(NULL);
+  return work(1000) == 7;
+}
+"""
+
+
+def test_the_cost_of_a_process_that_the_program_starts_is_not_counted(tmp_path: Path) -> None:
+    need("valgrind")
+    (tmp_path / "main.c").write_text(_FORKS)
+    subprocess.run([need("gcc"), "-O1", "-fno-inline", "main.c", "-o", "bench"], cwd=tmp_path, check=True)
+    with _runner(tmp_path) as runner:
+        program = runner.place("a")
+        program.write_bytes((tmp_path / "bench").read_bytes())
+        program.chmod(0o755)
+        first, again = (runner.count(program)[0] for _ in range(2))
+    assert first == again
+    assert first.own["main"] > 0
+    assert "child_works" not in first.own
+    assert first.own["work"] < 50000

@@ -11,12 +11,15 @@ from enum import Enum
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Lock
-from typing import Self
+from typing import Final, Self
 
 import msgspec
 
 from policybridge_client.llvm.process import KEPT_OUTPUT, CompilerLimits
 from policybridge_core.errors import PreconditionError
+
+MOST_OUTPUT: Final = 1 << 30
+"""Bytes of a file that a process may write whose output goes into one: one that never ends would fill the disk."""
 
 
 class Status(Enum):
@@ -157,7 +160,7 @@ def compile_by(  # noqa: PLR0913 - each is a choice of the caller's
         running: where it is counted while it runs, so that another thread can end it.
         last: whether the message is the end of the output, and not its beginning.
         stdin: the file of its standard input; by default that is empty.
-        stdout: the file for its standard output, which is no part of the message then.
+        stdout: the file for its standard output, which is no part of the message then; see `MOST_OUTPUT`.
 
     Raises:
         OSError: it cannot be started, or one of the files cannot be opened.
@@ -177,7 +180,7 @@ def compile_by(  # noqa: PLR0913 - each is a choice of the caller's
         )
         late = False
         try:
-            _limit(process.pid, limits)
+            _limit(process.pid, limits, MOST_OUTPUT if stdout else None)
             with (running or Running()).counted(lambda: _end(process.pid)):
                 late = not _exited(process.pid, limits.seconds)
         finally:
@@ -191,10 +194,12 @@ def compile_by(  # noqa: PLR0913 - each is a choice of the caller's
     return Ended.of(process.returncode, seconds, words, limits.seconds if late else None)
 
 
-def _limit(process: int, limits: CompilerLimits) -> None:
+def _limit(process: int, limits: CompilerLimits, output: int | None) -> None:
     # The processor's time is limited as well, for the case that this process is killed and cannot end the compiler.
     seconds = int(limits.seconds) + 10
     wanted = {resource.RLIMIT_AS: limits.memory, resource.RLIMIT_CPU: seconds, resource.RLIMIT_CORE: 0}
+    if output is not None:
+        wanted[resource.RLIMIT_FSIZE] = output
     with suppress(ProcessLookupError):
         for what, value in wanted.items():
             _, most = resource.prlimit(process, what)

@@ -92,7 +92,9 @@ class Relinking:
     def _words(self, changed: Mapping[str, Path], output: Path, folder: Path, limits: Limits) -> Iterator[str]:
         own = {path: changed[name] for path, name in self.objects.items() if name in changed}
         swapped = {path: str(made) for path, made in own.items()}
-        swapped |= {path: self._archive(path, own, folder, limits) for path in self.archives}
+        for number, archive in enumerate(self.archives):
+            # Archives of several folders may have one name.
+            swapped[archive] = self._archive(archive, own, folder / f"archive-{number}", limits)
         sources = {source.word: self.command.object_of(source) for source in self.command.sources}
         libraries = {f"-l{path.stem.removeprefix('lib')}": path for path in self.archives}
         words = iter(self.command.command.arguments)
@@ -106,15 +108,14 @@ class Relinking:
             yield swapped.get(path, word)
         yield from ("-o", str(output))
 
-    def _archive(self, archive: Path, own: Mapping[Path, Path], folder: Path, limits: Limits) -> str:
-        """Give an archive with the changed objects in it; the archive itself if none is."""
+    def _archive(self, archive: Path, own: Mapping[Path, Path], place: Path, limits: Limits) -> str:
+        """Give an archive with the changed objects in it, made in a folder; the archive itself if none is."""
         members = [path for path in self.archives[archive] if path in own and path not in self._twice(archive)]
         if not members:
             return str(archive)
         with archive.open("rb") as file:
             if file.read(len(_THIN)) == _THIN:
                 raise PreconditionError(f"{archive} is a thin archive, which cannot be changed: build without ar's T")
-        place = folder / archive.name
         place.mkdir(exist_ok=True)
         copy = place / "copy.a"
         shutil.copyfile(archive, copy)

@@ -10,25 +10,26 @@ import os
 import re
 import shlex
 import shutil
+import signal
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
 from policybridge_train.compiling.limits import Limits
-from policybridge_train.processes.process import Ended, Running, Status, compile_by
+from policybridge_train.processes.process import MOST_OUTPUT, Ended, Running, Status, compile_by
+from policybridge_train.speed.folders import take_folder
 from policybridge_train.tasks.cachegrind import CACHE
 from policybridge_train.tasks.callgrind import COSTS, Counted, find_valgrind, read_counts
 
 _SETTING: Final = re.compile(r"[A-Za-z_]\w*=")
-_SHELL: Final = frozenset((">", ">>", "|", "||", "&&", "&", ";", "2>", "<<"))
-_FOLDER: Final = "/tmp"  # noqa: S108 - a folder of our own is made in it; TMPDIR is as long as the user likes
+_OPERATORS: Final = "<>|&;"
+"""Of a shell; they end a word also without a space before them."""
+
 _WARNING: Final = re.compile(r"(signal \d+: )?--\d+-- warning")
 """A line of valgrind's about this processor's own caches, which are not those of the model."""
-
-_SLOTS: Final = 10_000
 
 _STACK: Final = 8 << 20
 """Bytes. Else it depends on the user's limit."""
@@ -78,7 +79,7 @@ class RunCommand:
                 raise NotFoundError(f"--run: there is no file {stdin} for the program's standard input")
         if not words:
             raise InvalidError("--run names no program: give --run './bench input'")
-        if odd := next((word for word in words if word in _SHELL or word == "<"), None):
+        if odd := next((word for word in words if word and set(word) <= set(_OPERATORS)), None):
             raise InvalidError(
                 f"--run has {odd!r}, and there is no shell: give a program, its arguments, and at the end '< FILE'"
             )
@@ -91,8 +92,10 @@ class RunCommand:
 
 
 def _split(text: str) -> list[str]:
+    words = shlex.shlex(text, posix=True, punctuation_chars=_OPERATORS)
+    words.whitespace_split, words.commenters = True, ""
     try:
-        return shlex.split(text)
+        return list(words)
     except ValueError as error:
         raise InvalidError(f"--run cannot be read: {error}") from error
 
@@ -141,7 +144,7 @@ class Runner(AbstractContextManager["Runner"]):
         self._limits = limits
         self._running = running
         self._weights = COSTS[cost]
-        self.folder = _slot()
+        self.folder, self._lock = take_folder()
         """For the programs, each of which is in a folder of its own with a name of one letter."""
         self.runs = 0
 
@@ -186,10 +189,12 @@ class Runner(AbstractContextManager["Runner"]):
         )
         if not done.ok:
             raise PreconditionError(_failure(done, given.program.name, how))
-        return Ran(hashlib.sha256(output.read_bytes()).hexdigest(), done.seconds)
+        with output.open("rb") as file:
+            return Ran(hashlib.file_digest(file, "sha256").hexdigest(), done.seconds)
 
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
+        os.close(self._lock)
 
 
 def _without_wrapper(valgrind: str) -> str:
@@ -198,29 +203,14 @@ def _without_wrapper(valgrind: str) -> str:
     return program if os.access(program, os.X_OK) else valgrind
 
 
-def _slot() -> Path:
-    """Make the first free one of folders whose names are of one length.
-
-    The letters of a random name would change the branches of the dynamic linker that come before ``main``, and with
-    them the state of the simulated caches.
-
-    Raises:
-        OSError: none can be made.
-
-    """
-    for number in range(_SLOTS):
-        path = Path(_FOLDER, f"policybridge-{number:04}")
-        with suppress(FileExistsError):
-            path.mkdir(mode=0o700)
-            return path
-    raise PreconditionError(
-        f"{_FOLDER} has {_SLOTS:,} folders policybridge-*: remove those of searches that have ended"
-    )
-
-
 def _failure(done: Ended, program: str, how: str) -> str:
     said = " ".join(line for line in done.failure.splitlines() if not _WARNING.match(line)) or "it says nothing"
     words = f"--run: {program} {how}does not end well: {said}"
+    if done.signal == signal.SIGXFSZ:
+        return f"{words}; it writes more than {MOST_OUTPUT >> 20:,} MiB"
     if done.status is Status.TIMEOUT:
         return f"{words}; valgrind takes some 50 times as long: give a smaller input, or more time (--seconds)"
-    return f"{words}; it has to exit with 0, without the user's environment (set variables by --run 'NAME=VALUE …')"
+    return (
+        f"{words}; it has to exit with 0 from another place, without the user's environment (set variables by --run "
+        "'NAME=VALUE …')"
+    )

@@ -1,31 +1,22 @@
 """The search for a faster program: each step compiles the modules that cost much, links the program and runs it."""
 
-import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
 from time import monotonic
-from typing import Final, NamedTuple
-
-import msgspec
+from typing import Final
 
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_train.compiling.decisions import Decided
-from policybridge_train.compiling.job import FarmCompiler
-from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult
-from policybridge_train.objects.elf import ObjectFile
-from policybridge_train.processes.process import Running
-from policybridge_train.processes.threads import for_each
 from policybridge_train.speed.costs import owned, shares
-from policybridge_train.speed.moves import LISTED, Move, Part, Room, Rules, Seen, Trying, turned
-from policybridge_train.speed.relinking import Relinking
-from policybridge_train.speed.running import Ran, Runner
+from policybridge_train.speed.keeping import Kept
+from policybridge_train.speed.making import Making, Whole, repeated
+from policybridge_train.speed.moves import LISTED, Trying, turned
+from policybridge_train.speed.parts import Move, Part, Room, Rules, Seen
 from policybridge_train.tasks.callgrind import Counted
 from policybridge_train.tuning.choices import Gains
-from policybridge_train.tuning.module import compile_with
 from policybridge_train.tuning.search import Search
 
 _HOT: Final = 0.005
@@ -36,95 +27,6 @@ _CHECKED_EVERY: Final = 8
 
 _CLOSING: Final = 2
 """The last runs of a budget, for that."""
-
-_SAME: Final = 0.002
-"""The share by which the counts of two runs of one program may differ."""
-
-
-@dataclass(frozen=True)
-class Making:
-    """Makes programs of decisions.
-
-    Attributes:
-        compiler: of modules.
-        relinking: of the program.
-        runner: runs it.
-        jobs: compiles at a time.
-        running: compilers and runs.
-        objects: the folder of the objects.
-        limits: of a link.
-
-    """
-
-    compiler: FarmCompiler
-    relinking: Relinking
-    runner: Runner
-    jobs: int
-    running: Running
-    objects: Path
-    limits: Limits
-    _made: dict[str, tuple[CompileResult, Path]] = field(default_factory=dict)
-
-    def compiled(self, modules: Sequence[tuple[Module, Decided]]) -> list[tuple[CompileResult, Path]]:
-        """Compile modules; those that were compiled with the same decisions before are there already.
-
-        Raises:
-            PolicyBridgeError: one does not compile.
-
-        """
-        # An exception in a job ends all that runs, and a compile that fails is no reason for it.
-        made = list(for_each(lambda each: self._tried(*each), modules, self.jobs, self.running))
-        for each in made:
-            if isinstance(each, PolicyBridgeError):
-                raise each
-        return [each for each in made if not isinstance(each, PolicyBridgeError)]
-
-    def _tried(self, module: Module, decided: Decided) -> tuple[CompileResult, Path] | PolicyBridgeError:
-        try:
-            return self._one(module, decided)
-        except PolicyBridgeError as error:
-            if self.running.over:
-                raise
-            return error
-
-    def _one(self, module: Module, decided: Decided) -> tuple[CompileResult, Path]:
-        key = f"{module.name} {hashlib.sha256(msgspec.msgpack.encode(decided, order='deterministic')).hexdigest()}"
-        if key not in self._made:
-            result = compile_with(self.compiler, module, decided, keep=True)
-            path = self.objects / f"{result.digest}.o"
-            path.write_bytes(result.content)
-            self._made[key] = msgspec.structs.replace(result, content=b""), path
-        return self._made[key]
-
-    def linked(self, objects: Mapping[str, Path], letter: str) -> tuple[Path, int]:
-        """Link the program; give its file and its bytes of text."""
-        program = self.runner.place(letter)
-        self.relinking.link(objects, program, self.objects, self.limits, self.running)
-        return program, ObjectFile.read(program).text
-
-
-class Whole(NamedTuple):
-    """A program with decisions, as it was run without moves.
-
-    Attributes:
-        counted: of the run.
-        text: bytes.
-        decided: by module.
-        results: of the compiles, by module.
-        objects: by module.
-
-    """
-
-    counted: Counted
-    text: int
-    decided: Mapping[str, Decided]
-    results: Mapping[str, CompileResult]
-    objects: Mapping[str, Path]
-
-    @property
-    def cycles(self) -> int:
-        """Of the run."""
-        return self.counted.total
 
 
 @dataclass(frozen=True)
@@ -156,6 +58,7 @@ class SpeedSearch:
         modules: of the program, by name, in the order of the link.
         making: makes and runs programs.
         asked: how long, and what.
+        kept: keeps the best decisions for a later search for the same.
 
     Attributes:
         before: the program by LLVM's own decisions.
@@ -169,15 +72,16 @@ class SpeedSearch:
 
     """
 
-    def __init__(self, modules: Sequence[Module], making: Making, asked: Asked) -> None:
+    def __init__(self, modules: Sequence[Module], making: Making, asked: Asked, kept: Kept | None = None) -> None:
         self._making = making
         self._asked = asked
+        self._kept = kept
         self.failures: list[str] = []
         made = making.compiled([(module, Decided()) for module in modules])
         results = {module.name: result for module, (result, _) in zip(modules, made, strict=True)}
         objects = {module.name: path for module, (_, path) in zip(modules, made, strict=True)}
         program, text = making.linked(objects, "a")
-        self._counted, self._ran = _repeated(making.runner, program)
+        self._counted, self._ran = repeated(making.runner, program)
         self.runs = 2
         self.spent = 1
         own = {module.name: Decided() for module in modules}
@@ -204,6 +108,8 @@ class SpeedSearch:
 
     def run(self) -> None:
         """Search until the budget is spent or nothing is left to try."""
+        if self._parts and self.spent < self._asked.budget:
+            self._go_on()
         since = 0
         while self._parts and self.spent < self._asked.budget and not self._is_late:
             left = self._asked.budget - self.spent
@@ -284,10 +190,20 @@ class SpeedSearch:
                 part.refuse(move)
                 self.failures.append(f"{part.module.name}: {move.name}: {why}")
 
+    def _go_on(self) -> None:
+        """Begin with the best of an earlier search, if there is one."""
+        kept = self._kept.read(part.module.name for part in self._parts) if self._kept else {}
+        if kept:
+            start = {part.module.name: kept.get(part.module.name, Decided()) for part in self._parts}
+            self._run_alone(start, start)
+
     def _check(self) -> None:
         """Run the accepted moves alone; keep them if the program is the fastest so far."""
         decided = {part.module.name: part.search.pinned() for part in self._parts}
-        accepted = {part.module.name: part.search.decided for part in self._parts}
+        self._run_alone(decided, {part.module.name: part.search.decided for part in self._parts})
+
+    def _run_alone(self, decided: Mapping[str, Decided], accepted: Mapping[str, Decided]) -> None:
+        """Run the program with decisions, and go on from those that are accepted of them, if it is no failure."""
         try:
             whole, seen = self._measured(decided)
         except PolicyBridgeError as error:
@@ -308,6 +224,8 @@ class SpeedSearch:
         self._room.left = self._most_text - whole.text
         if whole.cycles < self.best.cycles:
             self.best = whole
+            if self._kept:
+                self._kept.write({part.module.name: whole.decided[part.module.name] for part in self._parts})
 
     @property
     def _most_text(self) -> float:
@@ -346,24 +264,3 @@ class SpeedSearch:
         all_decided, all_results = {**self.before.decided, **decided}, {**self.before.results, **results}
         whole = Whole(counted, text, all_decided, all_results, objects)
         return whole, seen
-
-
-def _repeated(runner: Runner, program: Path) -> tuple[Counted, Ran]:
-    """Run a program twice.
-
-    Raises:
-        PreconditionError: the runs differ.
-
-    """
-    (first, ran), (second, again) = runner.count(program), runner.count(program)
-    if ran.output != again.output:
-        raise PreconditionError(
-            "--run prints something else in each run, so that nothing can be compared: let it print no times, "
-            "addresses or random numbers (fix its seed)"
-        )
-    if abs(first.total - second.total) > _SAME * first.total:
-        raise PreconditionError(
-            f"--run takes {first.total:,} cycles in one run and {second.total:,} in the next: let it work alike each "
-            "time, without times, threads and random numbers (fix its seed)"
-        )
-    return first, ran

@@ -1,8 +1,10 @@
 """``policybridge autotune --objective cycles``: a faster program from a build, and a store that keeps it so."""
 
 import argparse
+import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -15,9 +17,11 @@ from policybridge_train.corpus.description import Corpus
 from policybridge_train.corpus.notes import BuildCommand
 from policybridge_train.processes.process import Running
 from policybridge_train.speed.confirming import LEAST_PAIRS, Times, compare
+from policybridge_train.speed.keeping import Kept
+from policybridge_train.speed.making import Making
 from policybridge_train.speed.relinking import Relinking
 from policybridge_train.speed.running import RunCommand, Runner
-from policybridge_train.speed.search import Asked, Making, SpeedSearch
+from policybridge_train.speed.search import Asked, SpeedSearch
 from policybridge_train.speed.telling import Pair, Speed, Spent
 from policybridge_train.tuning.applying import Ending
 from policybridge_train.tuning.storing import StoreKeeper
@@ -90,26 +94,39 @@ class SpeedTuning:
         """
         command = RunCommand.parse(arguments.run, Path.cwd())
         relinking = Relinking.of(command.program, self.commands, self.names)
-        known = {module.name: module for module in self.corpus.modules}
-        modules = [known[name] for name in relinking.modules if name in known]
+        there = {module.name: module for module in self.corpus.modules}
+        modules = [there[name] for name in relinking.modules if name in there]
         if not modules:
             raise PreconditionError(f"--run starts {command.program}, of which no source is to be tuned")
-        objects = self.work.absolute() / "speed"
-        objects.mkdir(exist_ok=True)
-        with Runner(command, limits, self.running) as runner:
+        told = (ending.compiler.version, arguments.run, asked.inline, asked.passes, *sorted(asked.spared))
+        known = sorted(f"{module.name}@{module.digest}" for module in modules)
+        kept = Kept(self.work / "speed.best", " ".join(map(str, (*told, *known))))
+        with Runner(command, limits, self.running) as runner, self._objects() as objects:
             making = Making(self.compiler, relinking, runner, self.jobs, self.running, objects, limits)
-            search = SpeedSearch(modules, making, asked)
+            search = SpeedSearch(modules, making, asked, kept)
             search.run()
             time = _confirmed(search, making, arguments.pairs)
         stored = time is not None and not time.is_slower
         if stored:
             self._store(search)
+        elif time is not None:
+            kept.forget()
         _tell(_result(command.program.name, search, time, stored=stored), ending, json=arguments.json)
         return 0
 
+    @contextmanager
+    def _objects(self) -> Iterator[Path]:
+        """Give an empty folder for the block; a search that was killed has left its objects."""
+        folder = self.work.absolute() / "speed"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
     def _store(self, search: SpeedSearch) -> None:
         found = search.searches()
-        self.keeper.expect(self.corpus.modules)
         for module, each in found:
             self.keeper.put(module, each)
         self.keeper.write()
@@ -124,8 +141,17 @@ def _confirmed(search: SpeedSearch, making: Making, pairs: int) -> Times | None:
         making.linked(whole.objects, letter)[0] for whole, letter in ((search.before, "a"), (search.best, "b"))
     )
 
+    # Not the output under valgrind: its processor has fewer instructions and shorter numbers.
+    wanted = runner.time(before).output
+
     def timed(program: Path) -> Callable[[], float]:
-        return lambda: runner.time(program).seconds
+        def run() -> float:
+            ran = runner.time(program)
+            if ran.output != wanted:
+                raise PreconditionError("--run prints something else in another run: nothing is confirmed or kept")
+            return ran.seconds
+
+        return run
 
     return compare(timed(before), timed(after), pairs)
 

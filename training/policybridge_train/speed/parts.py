@@ -1,0 +1,152 @@
+"""The modules of a program while it is tuned: what each move has saved, and which moves are accepted."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.result import CompileResult
+from policybridge_train.tasks.callgrind import Counted
+from policybridge_train.tuning.choices import Choice, Gains
+from policybridge_train.tuning.flips import CallGraph, Flip
+from policybridge_train.tuning.search import Accepted, Search, Tried
+
+Move: TypeAlias = "Flip | Choice"
+
+_SCALE: Final = 200_000
+"""The whole program's cycles, in the units of `Gains`, where a prior weighs as much as 20,000: a tenth of a program."""
+
+_LEAST: Final = 0.0002
+"""The share of the program's cycles that a move must save: the code of others moves, too, and so do their misses."""
+
+_ALIGNED: Final = 16
+"""Bytes at whose multiples functions begin, unless they are optimised for size."""
+
+
+@dataclass
+class Room:
+    """The bytes of text that accepted moves may still add to the program."""
+
+    left: float
+
+    def take(self, growth: float) -> bool:
+        """Take room for a move; ``False`` if there is not enough."""
+        if growth > max(0.0, self.left):
+            return False
+        self.left -= growth
+        return True
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Which moves are accepted, of all modules of a program.
+
+    Attributes:
+        room: for text.
+        gains: learn from choices.
+        cycles: of the whole program by LLVM's own decisions.
+
+    """
+
+    room: Room
+    gains: Gains
+    cycles: int
+
+    @property
+    def least(self) -> float:
+        """Cycles that a move must save."""
+        return _LEAST * self.cycles
+
+    @property
+    def scale(self) -> float:
+        """What makes cycles the units of the gains."""
+        return _SCALE / max(1, self.cycles)
+
+
+@dataclass
+class Part:
+    """A module of the program while it is tuned.
+
+    Attributes:
+        module: the module.
+        search: its state; sizes are cycles here.
+        bytes: by function, its bytes under the accepted decisions.
+
+    """
+
+    module: Module
+    search: Search
+    bytes: dict[str, int]
+
+    def settle(self, moves: Sequence[Move], seen: "Seen", rules: "Rules") -> int:
+        """Accept the moves that saved cycles, the greatest first, as far as there is room; give how many."""
+        search, before, graph = self.search, self.search.sizes, CallGraph(self.search.sites, self.search.sizes)
+        credited = []
+        for move in moves:
+            names = graph.names(move.affected)
+            credit = search.credit(names, before, seen.result.costs)
+            credited.append((credit, move, names))
+            search.tried[move.name] = Tried(move.surroundings(before), credit)
+            if isinstance(move, Choice):
+                rules.gains.add(move, before[move.function] * rules.scale, credit * rules.scale)
+        changed: set[str] = set()
+        accepted = 0
+        for credit, move, names in sorted(credited, key=lambda each: each[0]):
+            if credit <= -rules.least and rules.room.take(self._growth(names, seen)):
+                search.accept(Accepted(move.turned, names))
+                changed.update(names)
+                accepted += 1
+        search.update(seen.result, changed)
+        self.bytes = {
+            **{name: size for name, size in self.bytes.items() if name not in changed},
+            **{name: size for name, size in seen.bytes.items() if name in changed},
+        }
+        return accepted
+
+    def refuse(self, move: Move) -> None:
+        """Note a move that must not be tried again."""
+        self.search.tried[move.name] = Tried(move.surroundings(self.search.sizes), math.nan)
+
+    def _growth(self, names: Collection[str], seen: "Seen") -> int:
+        return sum(_aligned(seen.bytes.get(name, 0)) - _aligned(self.bytes.get(name, 0)) for name in names)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNED) * _ALIGNED
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One module's compile in a run.
+
+    Attributes:
+        result: of the compile; its costs are the cycles of the module's functions, its total ``text`` their sum.
+        bytes: of each function.
+
+    """
+
+    result: CompileResult
+    bytes: Mapping[str, int]
+
+    @classmethod
+    def of(cls, result: CompileResult, counted: Counted, owned: Collection[str]) -> "Seen":
+        """Join a compile and a run.
+
+        Args:
+            result: of the compile, with bytes by function.
+            counted: of the run.
+            owned: the functions that no other module of the program has under the same name.
+
+        """
+        costs = {
+            name: float(counted.own.get(name, 0) + counted.outside.get(name, 0)) if name in owned else 0.0
+            for name in result.costs
+        }
+        totals = {"text": sum(costs.values()), "exec": float(result.text)}
+        return cls(replace_costs(result, costs, totals), result.sizes)
+
+
+def replace_costs(result: CompileResult, costs: Mapping[str, float], totals: Mapping[str, float]) -> CompileResult:
+    """Give a compile's result with other costs, and without its object."""
+    return CompileResult(costs=costs, totals=totals, digest=result.digest, log=result.log, sections=result.sections)
