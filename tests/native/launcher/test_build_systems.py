@@ -184,7 +184,8 @@ def test_targets_of_each_kind_are_compiled_with_a_store_and_in_a_folder_that_hav
     folder.mkdir()
     (folder / "readme.txt").touch()
     shutil.copy(project / "words.cpp", folder)
-    shutil.copy(project / STORE, folder / "their decisions").touch()
+    shutil.copy(project / STORE, folder / "their decisions")
+    (folder / "their decisions").touch()
     (folder / "CMakeLists.txt").write_text((project / "CMakeLists.txt").read_text() + _TARGETS)
     options = ("-DCMAKE_CXX_COMPILER=clang++-22", "-DCMAKE_CXX_FLAGS=-Oz", "-DCMAKE_CXX_FLAGS_DEBUG=")
     run(folder, environment, "cmake", "-G", generator, "-S", ".", "-B", "build", *options)
@@ -208,13 +209,13 @@ def test_the_toolchain_file_starts_the_project_s_own_launchers_behind_ours(
 ) -> None:
     (toolchain,) = prefix.rglob("PolicyBridgeToolchain.cmake")
     options = (f"-DCMAKE_TOOLCHAIN_FILE={toolchain}", "-DCMAKE_CXX_COMPILER=clang++-22")
-    named = {**environment, "CMAKE_CXX_LINKER_LAUNCHER": "env;-i"}
+    named = {**environment, "CMAKE_CXX_LINKER_LAUNCHER": "env;A=1"}
     for _ in range(2):
         run(project, named, "cmake", "-S", ".", "-B", "build", *options, "-DCMAKE_CXX_COMPILER_LAUNCHER=env")
     said = run(project, named, "cmake", "--build", "build", "--verbose")
     launcher = prefix / "bin" / "policybridge-run"
     assert said.count(f"{launcher} -- env {shutil.which('clang++-22')}") == 1
-    assert said.count(f"{launcher} -- env -i {shutil.which('clang++-22')}") == 1
+    assert said.count(f"{launcher} -- env A=1 {shutil.which('clang++-22')}") == 1
 
 
 def test_a_launcher_that_was_moved_is_found_again_and_one_that_is_gone_is_said(
