@@ -17,7 +17,7 @@ _SIDES: Final = ("plain", "tuned")
 _LINKED: Final = ("text", "file")
 _PHASES: Final = ("pre-link", "link", "both")
 _LINKED_BY_POLICY: Final = ("libwoff2enc.so", "xmltest", "flatc")
-_LINKED_BY_STORE: Final = ("libwoff2enc.so", "libwoff2dec.so", "libgraphite2.so", "libre2.so", "xmltest")
+_LINKED_BY_STORE: Final = ("libwoff2enc.so", "libwoff2dec.so", "libgraphite2.so", "libre2.so")
 
 
 def demo(_: Namespace) -> Made:
