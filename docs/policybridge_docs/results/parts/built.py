@@ -102,7 +102,7 @@ def _named(programs: Sequence[str]) -> list[str]:
 def _texts(options: Namespace, command: Sequence[str]) -> Iterator[tuple[str, Mapping[str, int]]]:
     """Give the bytes of text of each program and kind of LTO, by the way that it was built."""
     there = module(*command, "--work", options.linked)
-    told = json.loads(subprocess.run(there, capture_output=True, text=True, check=True).stdout)
+    told = json.loads(subprocess.run(there, stdout=subprocess.PIPE, text=True, check=True).stdout)
     for program, modes in told.items():
         for mode, sizes in modes.items():
             yield f"{program}.{mode}", {way: size["text"] for way, size in sizes.items()}
