@@ -127,6 +127,7 @@ def test_help_has_the_options_of_all_keys_in_groups_that_are_sections_of_the_pag
         grouped |= set(options)
     keys = {name.replace("_", "-") for name in ServerConfig.__struct_fields__ if name != "mlbridge"}
     assert keys - grouped == set()
+    assert len(grouped) > 50
 
 
 def test_a_server_without_policies_or_without_an_address_is_refused(repository: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ made by the policy's form are ``{"decided":N,"nanoseconds":T}\n``, N observation
 the session by ``{"end":true}\n``.
 """
 
-from policybridge_serdes.interactive.decoding import MOST_DECIDED, OutcomeFields, read_context, read_observation
+from policybridge_serdes.interactive.decoding import MOST_DECIDED, OutcomeFields
 from policybridge_serdes.interactive.events import CHANCE_BYTES, Context, Decided, End, Event, FormWanted, Header
 from policybridge_serdes.interactive.lines import (
     context_line,
@@ -24,7 +24,7 @@ from policybridge_serdes.interactive.lines import (
     outcome_fields,
     outcome_line,
 )
-from policybridge_serdes.interactive.reader import MAX_LINE, InteractiveReader
+from policybridge_serdes.interactive.reader import MAX_LINE, InteractiveReader, read_context, read_observation
 
 __all__ = [
     "CHANCE_BYTES",

@@ -1,28 +1,101 @@
 """Splits LLVM's interactive stream into events."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from io import BytesIO
 from typing import Final
 
+import msgspec
+
 from policybridge_core.errors import InvalidError, TooLargeError
+from policybridge_serdes.checks import decode_json
 from policybridge_serdes.interactive.decoding import (
     DecidedLine,
     check_end,
-    read_context,
     read_decided,
     read_form,
-    read_header,
-    read_observation,
     read_outcome,
 )
 from policybridge_serdes.interactive.events import CHANCE_BYTES, Context, Decided, End, Event, FormWanted, Header
 from policybridge_serdes.limits import DEFAULT_LIMITS, MessageLimits
+from policybridge_serdes.specs import Layout, Signature, SpecFields, TensorSpec
 
 MAX_LINE: Final = 1 << 20
 """Longest accepted line in bytes, newline included. LLVM's longest known line, the eviction header, has 2 KB."""
 
+_LARGEST_KEPT: Final = 1 << 14
+"""Bytes of the longest header whose signature is kept: a client could fill the memory with headers sent once."""
+
 _OBSERVATION: Final = b'{"observation":'
 _DECIDED: Final = b'{"decided":'
+
+
+class _HeaderJson(msgspec.Struct):
+    features: list[SpecFields]
+    advice: SpecFields
+
+
+class _ContextJson(msgspec.Struct):
+    context: str
+
+
+class ObservationLine(msgspec.Struct):
+    """An observation's number and, where tensors vary in size, its payload's size in bytes."""
+
+    observation: int
+    bytes: int | None = None
+
+
+_HEADER: Final = msgspec.json.Decoder(_HeaderJson)
+_CONTEXT_LINE: Final = msgspec.json.Decoder(_ContextJson)
+_OBSERVATION_LINE: Final = msgspec.json.Decoder(ObservationLine)
+
+
+def read_header(line: bytes, limits: MessageLimits) -> Signature:
+    """Read a header line.
+
+    Raises:
+        InvalidError: the line is malformed.
+        TooLargeError: it is beyond the limits.
+
+    """
+    return (_kept_signature if len(line) <= _LARGEST_KEPT else _signature)(line, limits)
+
+
+def _signature(line: bytes, limits: MessageLimits) -> Signature:
+    header = decode_json(_HEADER, line, "a header line of LLVM's stream")
+    limits.check_features(len(header.features))
+    signature = Signature(Layout.from_json(header.features), TensorSpec.from_json(header.advice))
+    for size in (signature.features.size, signature.advice_layout.size):
+        if size > limits.observation_bytes:
+            raise TooLargeError(
+                f"the header promises tensors of {size} bytes; at most {limits.observation_bytes} are taken"
+            )
+    return signature
+
+
+_kept_signature: Final = lru_cache(maxsize=128)(_signature)
+"""The same compiler sends the same header in each compilation, and reading it takes as long as twenty decisions."""
+
+
+def read_context(line: bytes) -> str:
+    """Read the name in a context line.
+
+    Raises:
+        InvalidError: the line is malformed.
+
+    """
+    return decode_json(_CONTEXT_LINE, line, "a context line of LLVM's stream").context
+
+
+def read_observation(line: bytes) -> ObservationLine:
+    """Read the line that announces an observation.
+
+    Raises:
+        InvalidError: the line is malformed.
+
+    """
+    return decode_json(_OBSERVATION_LINE, line, "an observation line of LLVM's stream")
 
 
 class InteractiveReader:
